@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from selectrie.backends.llama_cpp.gguf_header import read_header
 from selectrie.backends.llama_cpp.library import repacks_safely
-from selectrie.backends.llama_cpp.metadata import cell_type
+from selectrie.backends.llama_cpp.library import cell_type
 from selectrie.core.model import Model
 from selectrie.core.types import Precision
 

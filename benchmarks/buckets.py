@@ -34,7 +34,7 @@ import numpy as np
 from benchmarks._common import NO_TARGETS, Figures, Targets, arguments, refuse_under_load, report
 from benchmarks.modules import STORIES, Source, has_stories, missing_packages, open_source, set_threads, versions
 from selectrie.core.model import chain
-from selectrie.core.reads import Reads
+from selectrie.core.rows import Reads
 from selectrie.core.types import ROOT, BatchSizes, IntArray
 from selectrie.engine.engine import Engine
 from selectrie.engine import precision_check

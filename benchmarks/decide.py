@@ -43,7 +43,7 @@ from benchmarks.workload import data_file, generated_model, labels
 from selectrie import Choice, DecisionParams
 from selectrie.core.types import Limits, ModelKind
 from selectrie.decide.answers import Decision
-from selectrie.engine.bundled_model import embedded_file
+from selectrie.engine.sources import embedded_file
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.testing import HashModel

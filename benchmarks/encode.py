@@ -19,7 +19,7 @@ from typing import Any
 import selectrie
 from benchmarks._common import Targets, arguments, refuse_under_load, report
 from benchmarks.workload import byte_bpe, data_file, generated_model, words
-from selectrie.tokenization.choices import encode_choices
+from selectrie.tokenization.encoding import encode_choices
 from selectrie.options import PromptParams
 from selectrie.tokenization.prompts import read_prompt
 from selectrie.core.vocabulary import Vocabulary

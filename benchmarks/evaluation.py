@@ -43,7 +43,7 @@ from selectrie.engine.engine import Engine
 from selectrie.evaluation.dataset import NO_SHOTS, Shots, items_of, task_for
 from selectrie.evaluation.evaluator import measured
 from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
-from selectrie.evaluation.readers import read_data
+from selectrie.evaluation.dataset import read_data
 from selectrie.core.model import Model
 
 HALF_B = "0.5b"

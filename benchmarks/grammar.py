@@ -49,12 +49,12 @@ from selectrie.backends.llama_cpp.library import log
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.engine.engine import Engine
 from selectrie.grammar import Grammar
-from selectrie.grammar.library import installed_grammar
+from selectrie.grammar.grammar import installed_grammar
 from selectrie.grammar.machine.compiling import compiled
 from selectrie.grammar.machine.machine import Machine
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
-from selectrie.grammar.tokens.byte_trie import byte_trie
+from selectrie.grammar.tokens.token_mask import byte_trie
 from selectrie.options import BeamSearchParams
 from selectrie.core.types import Precision
 from selectrie.core.vocabulary import Vocabulary
@@ -266,7 +266,7 @@ def opened(path: Path) -> tuple[Vocabulary, Any]:
 
 def tokenizer_of(vocabulary: Vocabulary) -> Any:
     """Return the vocabulary in the form that llguidance needs."""
-    from selectrie.grammar.llguidance.matcher import _tokenizer
+    from selectrie.grammar.llguidance import _tokenizer
 
     return _tokenizer(vocabulary)
 

@@ -24,7 +24,7 @@ from benchmarks.servers import ServerProcess, serve_process
 from benchmarks.serving_common import Machine, Sizes, ms
 from benchmarks.serving_requests import ID, Asked, Malformed, Verdict, decisions, malformed, systemone
 from benchmarks.serving_texts import KINDS
-from selectrie.engine.bundled_model import embedded_file
+from selectrie.engine.sources import embedded_file
 
 SHARE_MALFORMED, SHARE_HANGING_UP = 0.1, 0.1
 SLOW_EVERY = 10

@@ -16,7 +16,7 @@ from benchmarks.http_client import Connection, Lost
 from benchmarks.servers import ServerProcess, llama_cpp_server, llama_cpp_server_at, serve_process
 from benchmarks.serving_common import Machine, Sizes, body_of, ms
 from benchmarks.serving_requests import choice_of, state
-from selectrie.engine.bundled_model import embedded_file
+from selectrie.engine.sources import embedded_file
 
 ECHOED = (" It should be sent again.", " The money is returned.", " A new one is ordered.", " Nothing can be done.")
 MAX_NATS = 0.5

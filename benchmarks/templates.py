@@ -35,7 +35,7 @@ from benchmarks._common import NO_TARGETS, Figures, Targets, arguments, refuse_u
 from benchmarks.guided import Guided
 from benchmarks.questionnaire import QUESTIONS
 from benchmarks.workload import generated_model
-from selectrie.engine.bundled_model import embedded_file
+from selectrie.engine.sources import embedded_file
 
 N_CTX = 1024
 TARGETS = Targets(

@@ -89,7 +89,7 @@ class Plain:
     def _forward(self, tokens: IntArray) -> None:
         import torch
 
-        from selectrie.backends.transformers.caches import cache_argument
+        from selectrie.backends.transformers.module import cache_argument
 
         with torch.inference_mode():
             ids = torch.from_numpy(tokens.astype(np.int64))[None]

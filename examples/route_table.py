@@ -16,7 +16,7 @@ from pathlib import Path
 
 import selectrie
 from selectrie import Choice, DecisionParams
-from selectrie.tables.asked import TableQuestions
+from selectrie.tables.table_questions import TableQuestions
 from selectrie.tables.table_run import plan_table, run_table
 
 DATA = Path(__file__).parent / "data"

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.core.model import Model, chain
-from selectrie.core.reads import Reads
+from selectrie.core.rows import Reads
 from selectrie.core.types import ROOT, FloatArray, IntArray
 from selectrie.engine.sources import resolve
 

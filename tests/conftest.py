@@ -21,11 +21,11 @@ from typer.main import get_command
 
 from make_model import make_model
 from selectrie.backends.llama_cpp.library import repacks_safely
-from selectrie.core.cache_dir import cache_folder
+from selectrie.core.files import cache_folder
 from selectrie.core.types import SelfCheck
-from selectrie.engine.bundled_model import embedded_file
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import SelfCheckFile
+from selectrie.engine.sources import embedded_file
 from tests.support.real_data import REAL_VOCABULARIES, TEST_DATA, most_different, real_file
 from tests.support.skip_summary import pytest_terminal_summary  # noqa: F401 - pytest finds hooks by their names here
 from tests.support.sweep_plugin import (  # noqa: F401 - as above

@@ -38,7 +38,7 @@ import numpy as np
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import GrammarError
-from selectrie.grammar.llguidance.matcher import check_guidance
+from selectrie.grammar.llguidance import check_guidance
 from selectrie.grammar.schema.schema import read_schema
 
 CLOSING = (b'"', b"}", b"]")

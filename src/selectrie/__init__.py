@@ -19,20 +19,19 @@ if TYPE_CHECKING:
     from typing import Any
 
     from selectrie.decide.answers import ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
-    from selectrie.decide.calibration import Calibration
-    from selectrie.decide.params import DecisionParams
-    from selectrie.decide.prompts import DecisionPrompt
+    from selectrie.decide.params import Calibration, DecisionParams
     from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
     from selectrie.decide.states import Json
+    from selectrie.decide.templates import DecisionPrompt
     from selectrie.engine.connect import connect
     from selectrie.engine.engine import Engine
     from selectrie.engine.load import load
     from selectrie.engine.model_list import models
     from selectrie.engine.pool import ModelPool
     from selectrie.engine.rendering.page_requests import PageStream
+    from selectrie.engine.requests.generate import Stream
     from selectrie.engine.requests.generation_params import GenerationParams
     from selectrie.engine.requests.speculative import EngineDrafter, LookupDrafter
-    from selectrie.engine.requests.stream import Stream
     from selectrie.engine.tracing.record import record
     from selectrie.errors import SelectrieError
     from selectrie.grammar import Grammar
@@ -118,12 +117,12 @@ __all__ = [
 _HOME = {
     "Advice": "results",
     "AdviceWarning": "results",
-    "Calibration": "decide.calibration",
+    "Calibration": "decide.params",
     "Choice": "decide.questions",
     "ChoiceAnswer": "decide.answers",
     "Decision": "decide.answers",
     "DecisionParams": "decide.params",
-    "DecisionPrompt": "decide.prompts",
+    "DecisionPrompt": "decide.templates",
     "Option": "decide.questions",
     "Predicate": "decide.questions",
     "PredicateAnswer": "decide.answers",
@@ -156,7 +155,7 @@ _HOME = {
     "Selection": "results",
     "SelectrieError": "errors",
     "StopParams": "options",
-    "Stream": "engine.requests.stream",
+    "Stream": "engine.requests.generate",
     "Template": "template.analysis.template",
     "TextScore": "results",
     "TokenPlan": "results",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from selectrie.backends.calls import (
+from selectrie.backends.prefix_tree import (
+    PrefixTree,
     context_rows,
     max_idle_rows,
     require_batch_multiple,
     require_one_round,
     require_rows,
 )
-from selectrie.backends.prefix_tree import PrefixTree
 from selectrie.core.types import ROOT, ModelKind
 from selectrie.errors import CapacityError, OptionError, ProtocolError
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
-from selectrie.backends.llama_cpp.soundness import require_sound
+from selectrie.backends.llama_cpp.gguf_header import require_sound
 from selectrie.errors import ModelFileError, TextError, UnsupportedModelError
 from tests.support.made_vocabularies import make_scored
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from selectrie.backends.llama_cpp import LlamaModel, LlamaOptions, open_model
-from selectrie.backends.llama_cpp.sequences_attention import AttentionSequences
+from selectrie.backends.llama_cpp.sequences import AttentionSequences
 from selectrie.core.types import ROOT, BatchSizes, CallCost, ModelKind, Precision
 from selectrie.errors import CapacityError, ClosedError, NodeError, OptionError, ProtocolError, TokenRangeError
 from tests.support.arrays import ints

@@ -10,7 +10,7 @@ import llama_cpp
 import pytest
 
 from selectrie.backends.llama_cpp import vocabulary as reader
-from selectrie.backends.llama_cpp.soundness import require_sound
+from selectrie.backends.llama_cpp.gguf_header import require_sound
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from tests.support.real_data import REAL_VOCABULARIES, real_file
 from tests.support.vocabularies import llama_tokens, open_model

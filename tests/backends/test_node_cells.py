@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.backends.node_cells import NodeCells
+from selectrie.backends.node_store import NodeCells
 from selectrie.backends.prefix_tree import PrefixTree
 from selectrie.core.types import ROOT
 from selectrie.errors import CapacityError, InternalError, ModelError

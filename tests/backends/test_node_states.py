@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.backends.node_states import NodeStates, Run
+from selectrie.backends.node_store import NodeStates, Run
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.types import NO_NODE, ROOT
 from selectrie.errors import NodeError

@@ -21,7 +21,7 @@ from selectrie import errors
 from selectrie.backends import table
 from selectrie.cli import app, requests
 from selectrie.cli import progress as progress_module
-from selectrie.engine import bundled_model, load
+from selectrie.engine import load, sources
 from selectrie.options import PromptParams, ScoringRule, SearchParams
 from tests.support import toy_backend
 from tests.support.answers import ARMOUR, PROVED, armour, plan, text_score
@@ -385,7 +385,7 @@ def test_without_a_model_the_embedded_one_is_loaded(monkeypatch: pytest.MonkeyPa
 
 def test_a_missing_embedded_model_exits_3(at_home: Path, monkeypatch: pytest.MonkeyPatch):
     """One line with the file and the remedy."""
-    monkeypatch.setattr(bundled_model, "PATH", at_home / "embedded.gguf")
+    monkeypatch.setattr(sources, "PATH", at_home / "embedded.gguf")
     result = run("select", "-p", "p", "-c", "a")
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (3, "", 1)
     assert result.stderr.startswith(f"error[model_file]: {at_home / 'embedded.gguf'}: the embedded model is missing")
@@ -394,7 +394,7 @@ def test_a_missing_embedded_model_exits_3(at_home: Path, monkeypatch: pytest.Mon
 def test_models_are_listed(at_home: Path, tiny_model, monkeypatch: pytest.MonkeyPatch):
     """The embedded one first, then the Hugging Face cache: a table and an object."""
     huggingface_hub = pytest.importorskip("huggingface_hub")
-    monkeypatch.setattr(bundled_model, "PATH", at_home / "embedded.gguf")
+    monkeypatch.setattr(sources, "PATH", at_home / "embedded.gguf")
     monkeypatch.setattr(huggingface_hub, "scan_cache_dir", partial(huggingface_hub.scan_cache_dir, at_home / "hub"))
     revision = at_home / "hub" / "models--own--a" / "snapshots" / ("1" * 40)
     revision.mkdir(parents=True)

@@ -27,8 +27,7 @@ from selectrie.errors import OptionError
 from selectrie.evaluation import Evaluation, Item, evaluate
 from selectrie.evaluation.evaluator import Progress
 from selectrie.evaluation.metrics import METRICS, named
-from selectrie.evaluation.run_folder import ITEMS, SUMMARY
-from selectrie.evaluation.runner import read_run
+from selectrie.evaluation.runner import ITEMS, SUMMARY, read_run
 from selectrie.runs.folder import LOG, RUN
 
 QUESTIONS = [
@@ -468,9 +467,8 @@ def test_tables_fit_the_terminal_and_take_names_as_they_are(columns):
     from rich.cells import cell_len
 
     from selectrie.cli.report.evaluation import comparison_report, evaluation_report
-    from selectrie.evaluation.compare import compare, comparison_dict
     from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
-    from selectrie.evaluation.results import TaskResult
+    from selectrie.evaluation.results import TaskResult, compare, comparison_dict
 
     def task(logps: tuple[float, float]) -> Evaluation:
         choices = tuple(ChoiceLoglikelihood(logp, 1, 1, 1, is_greedy=False) for logp in logps)
@@ -533,8 +531,7 @@ def test_every_key_and_step_of_tasks_is_documented():
     """Those of a task, of its formats, and what `prepare` can do."""
     from dataclasses import fields
 
-    from selectrie.evaluation.field_steps import STEPS
-    from selectrie.evaluation.tasks import GOLDS, KINDS, Format, Task
+    from selectrie.evaluation.tasks import GOLDS, KINDS, STEPS, Format, Task
 
     keys = {one.name for kind in (Task, Format) for one in fields(kind)} - {"formats", "digest", "text"}
     assert sorted(key for key in {*keys, *STEPS, *GOLDS, *KINDS} if f"`{key}`" not in PAGE) == []

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 import selectrie
 from selectrie.cli import app, inputs
 from selectrie.errors import InputFileError, OptionError, SelectrieError
-from selectrie.evaluation.readers import read_data
-from selectrie.evaluation.run_folder import check_folder
-from selectrie.evaluation.runner import read_run
+from selectrie.evaluation.dataset import read_data
+from selectrie.evaluation.runner import check_folder, read_run
 from selectrie.evaluation.tasks import load_task
 from selectrie.options import BeamSearchParams
 from selectrie.options.beam import MAX_PENALTY

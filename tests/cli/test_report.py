@@ -16,7 +16,7 @@ from rich.console import RenderableType
 
 from selectrie.cli.report import formats, summaries, terminal
 from selectrie.cli.report.layout import Units
-from selectrie.core import plain_text
+from selectrie.core import output
 from selectrie.results import Certificate, Spellings, TokenScore
 from tests.support.answers import (
     ARMOUR,
@@ -335,4 +335,4 @@ def test_json_is_one_strict_line():
 )
 def test_small_probabilities_are_not_rounded_to_nothing(p: float, text: str):
     """Zero is written only for zero."""
-    assert plain_text.probability(p) == text
+    assert output.probability(p) == text

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.bounded_rows import ROUNDING, BoundedRows, merged
+from selectrie.core.partial_rows import ROUNDING, BoundedRows, merged
 from selectrie.core.path_model import PartialRow
-from selectrie.core.reads import Reads
-from selectrie.core.rows import DenseRows
+from selectrie.core.rows import DenseRows, Reads
 from selectrie.errors import UnreadRowError
 from tests.support.n_examples import n_examples
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.core.partial_rows import PartialRows
-from selectrie.core.reads import Reads, TokenSet, TopTokens
-from selectrie.core.rows import DenseRows
+from selectrie.core.rows import DenseRows, Reads, TokenSet, TopTokens
 from selectrie.errors import NonFiniteLogitsError, UnreadRowError
 from tests.support.n_examples import n_examples
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.errors import PromptError, TextError, TokenRangeError
-from selectrie.testing.tiny_vocabulary import make_vocabulary
+from selectrie.testing.fakes import make_vocabulary
 from tests.support.vocabularies import llama_tokens, open_model, vocabulary_of
 
 TINY = make_vocabulary()

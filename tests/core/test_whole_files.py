@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selectrie.core.whole_files import is_temporary
+from selectrie.core.files import is_temporary
 
 
 def test_temporary_files_of_long_names_are_recognised():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from selectrie import Choice, Option, Predicate, Score
 from selectrie.decide.question_data import data_of_questions, questions_of_data
 from selectrie.errors import InputFileError, SelectrieError
-from selectrie.tables.questions_file import read_questions
+from selectrie.tables.table_questions import read_questions
 from tests.support.n_examples import n_examples
 
 TOML = """

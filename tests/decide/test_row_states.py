@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectrie.decide.row_states import row_states
+from selectrie.decide.states import row_states
 from selectrie.errors import OptionError
 
 COLUMNS = ("subject", "body", "a b")

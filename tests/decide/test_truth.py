@@ -6,7 +6,7 @@ import pytest
 
 from selectrie.decide.answers import Decision
 from selectrie.decide.questions import Choice, Option, Predicate, Score
-from selectrie.results.sampled_choice import SampledChoice
+from selectrie.results.selection import SampledChoice
 from tests.decide.test_bounded_answers import answered
 from tests.results.test_joint_results import selection as joint
 

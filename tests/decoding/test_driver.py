@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.reads import Reads
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import ROOT, Capacity, Limits, ModelKind
 from selectrie.decoding.task import Ask, check_count, extend_in_rounds
 from selectrie.errors import DecodeError, ProtocolError
 from selectrie.testing import HashModel
-from selectrie.testing.driver import run
+from selectrie.testing.oracles import run
 from tests.support.arrays import ints
 from tests.support.n_examples import n_examples
 

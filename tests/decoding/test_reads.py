@@ -9,27 +9,24 @@ import numpy as np
 import pytest
 
 from selectrie.core.partial_rows import PartialRows
-from selectrie.core.reads import Reads
-from selectrie.core.rows import DenseRows
+from selectrie.core.rows import DenseRows, Reads
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity
+from selectrie.decoding.automaton.automaton_task import AutomatonSpec
 from selectrie.decoding.automaton.best_first import AutomatonSearch
 from selectrie.decoding.automaton.exact_sampling import ExactSampleTask
-from selectrie.decoding.automaton.records import AutomatonSpec
 from selectrie.decoding.beam.search import BeamSpec, BeamTask
-from selectrie.decoding.sampling.draft_task import GuessTask
+from selectrie.decoding.sampling.drafts import GuessTask
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.scoring import plain_objective, row_needs
-from selectrie.decoding.spelling.search import SpellingSearch
+from selectrie.decoding.spelling import SpellingSearch
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import ScoreTask
-from selectrie.decoding.trie.prompt_rows import PromptReads, PromptRowsTask
-from selectrie.decoding.trie.row_values import ReadRows, path_keys
-from selectrie.decoding.trie.scored_nodes import ScoredNodes
+from selectrie.decoding.trie.prompt_rows import PromptReads, PromptRowsTask, ReadRows, ScoredNodes, path_keys
 from selectrie.errors import ProtocolError, SelectrieError, UnreadRowError
 from selectrie.options import BeamSearchParams, SamplingParams, SearchParams, StopParams
 from selectrie.testing import HashModel
-from selectrie.tokenization.healing_automaton import HealedBytes
+from selectrie.tokenization.healing import HealedBytes
 from tests.support.bits import plain
 from tests.support.small_automata import PROMPT, TINY, TableAutomaton
 from tests.support.spellings import spec_of

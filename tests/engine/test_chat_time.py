@@ -11,7 +11,7 @@ import selectrie
 from selectrie import Choice, DecisionParams, Grammar, PromptParams, Template
 from selectrie.backends.chat.template import chat_template
 from selectrie.errors import OptionError
-from selectrie.tables.asked import TableQuestions
+from selectrie.tables.table_questions import TableQuestions
 from selectrie.tables.table_run import decided_by, plan_table, run_table
 from tests.support.decided_tables import write_table
 from tests.support.deciding import fake
@@ -36,7 +36,7 @@ def clock(monkeypatch):
             read.append(START + timedelta(seconds=len(read)))
             return read[-1]
 
-    for module in ("selectrie.engine.requests.chat_time", "selectrie.backends.chat.template"):
+    for module in ("selectrie.engine.requests.session", "selectrie.backends.chat.template"):
         monkeypatch.setattr(f"{module}.datetime", Clock)
     return read
 

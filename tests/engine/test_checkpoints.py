@@ -345,7 +345,7 @@ def test_the_extra_is_named_where_it_is_missing(folder, monkeypatch):
 
 ASK = """
 import selectrie
-from selectrie.engine.hub import download
+from selectrie.engine.sources import download
 print(download("hf:owner/repo"))
 for record in selectrie.models()[1:]:
     print(record.source, record.size_bytes, record.digest)

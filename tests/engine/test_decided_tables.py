@@ -13,7 +13,7 @@ import pytest
 import selectrie
 from selectrie import Choice, DecisionParams, Predicate, Score
 from selectrie.decide.columns import columns_of
-from selectrie.engine import kept_threads
+from selectrie.engine import aio
 from selectrie.engine.decision_scorer import DecisionScorer
 from selectrie.errors import MissingExtraError, OptionError, RequestError
 from tests.support.deciding import QUESTIONS, fake
@@ -243,7 +243,7 @@ def test_cancelling_stops_between_units(monkeypatch):
         return made
 
     monkeypatch.setattr(DecisionScorer, "decisions", counted)
-    monkeypatch.setattr(kept_threads, "KEEP_S", 0)
+    monkeypatch.setattr(aio, "KEEP_S", 0)
 
     async def cancelled(llm: selectrie.Engine) -> None:
         task = asyncio.ensure_future(llm.adecide_table(table, QUESTIONS, state="body", unit_rows=1))

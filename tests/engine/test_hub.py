@@ -17,8 +17,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from selectrie.engine import hub
-from selectrie.engine.hub import HubSource, download, download_tokenizer
+from selectrie.engine import sources
+from selectrie.engine.sources import HubSource, download, download_tokenizer
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError, UnsupportedModelError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -423,7 +423,7 @@ def served(files: dict[str, bytes]) -> Iterator[str]:
 
 ASK = """
 import sys
-from selectrie.engine.hub import download
+from selectrie.engine.sources import download
 from selectrie.errors import SelectrieError
 for source in sys.argv[1:]:
     try:
@@ -461,7 +461,7 @@ def test_the_hubs_own_client_gives_the_same(tmp_path):
 
 def test_the_branch_is_that_of_the_list():
     """What `models` lists under a source of the hub is what that source loads."""
-    assert (hub.PREFIX, hub.MAIN) == ("hf:", "main")
+    assert (sources.PREFIX, sources.MAIN) == ("hf:", "main")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import weakref
 
 import pytest
 
-from selectrie.engine import kept_threads
-from selectrie.engine.kept_threads import KeptThreads
+from selectrie.engine import aio
+from selectrie.engine.aio import KeptThreads
 
 NAME = "selectrie-kept-test"
 
@@ -23,7 +23,7 @@ def running():
 @pytest.fixture
 def threads(monkeypatch):
     """Threads that are kept for a short time; at the end of a test all have left."""
-    monkeypatch.setattr(kept_threads, "KEEP_S", 0.01)
+    monkeypatch.setattr(aio, "KEEP_S", 0.01)
     yield KeptThreads(NAME)
     for thread in running():
         thread.join(20)
@@ -40,29 +40,29 @@ def ran_by(threads):
 
 def test_an_idle_thread_is_used_again(threads, monkeypatch):
     """One call after the other needs one thread."""
-    monkeypatch.setattr(kept_threads, "KEEP_S", 20)
+    monkeypatch.setattr(aio, "KEEP_S", 20)
     first = ran_by(threads)
     while not threads._idle:
         pass
-    monkeypatch.setattr(kept_threads, "KEEP_S", 0.01)
+    monkeypatch.setattr(aio, "KEEP_S", 0.01)
     assert ran_by(threads) is first
 
 
 def test_any_number_of_functions_run_at_once(threads):
     """No function waits for another one; of their threads only some are kept."""
-    n = 3 * kept_threads.MAX_IDLE
+    n = 3 * aio.MAX_IDLE
     together, left = threading.Barrier(n + 1), threading.Barrier(n + 1)
     for _ in range(n):
         threads.run(lambda: (together.wait(20), left.wait(20)))
     together.wait(20)
     assert len(running()) == n
     left.wait(20)
-    assert len(threads._idle) <= kept_threads.MAX_IDLE
+    assert len(threads._idle) <= aio.MAX_IDLE
 
 
 def test_no_call_is_lost_while_threads_leave(threads, monkeypatch):
     """A thread that is about to leave takes the work that was given to it."""
-    monkeypatch.setattr(kept_threads, "KEEP_S", 0)
+    monkeypatch.setattr(aio, "KEEP_S", 0)
     done = [threading.Event() for _ in range(300)]
     for one in done:
         threads.run(one.set)
@@ -71,7 +71,7 @@ def test_no_call_is_lost_while_threads_leave(threads, monkeypatch):
 
 def test_an_idle_thread_holds_nothing_of_its_last_call(threads, monkeypatch):
     """What a request held can be freed while its thread waits for another."""
-    monkeypatch.setattr(kept_threads, "KEEP_S", 20)
+    monkeypatch.setattr(aio, "KEEP_S", 20)
 
     class Held:
         pass
@@ -85,7 +85,7 @@ def test_an_idle_thread_holds_nothing_of_its_last_call(threads, monkeypatch):
             pass
         while gone() is not None:
             pass
-    monkeypatch.setattr(kept_threads, "KEEP_S", 0.01)
+    monkeypatch.setattr(aio, "KEEP_S", 0.01)
     ran_by(threads)
 
 

@@ -20,7 +20,7 @@ from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import CancelledError
 from selectrie.options import PromptParams, RenderParams, SamplingParams, StopParams
 from selectrie.testing import HashModel, TableModel
-from selectrie.testing.tiny_vocabulary import DEFAULT_PIECES, make_vocabulary
+from selectrie.testing.fakes import DEFAULT_PIECES, make_vocabulary
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.growing_prompt import GrowingPrompt
 from selectrie.tokenization.prompts import read_prompt

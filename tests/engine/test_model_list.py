@@ -13,8 +13,8 @@ import selectrie
 from selectrie.backends import table
 from selectrie.backends.file_digest import file_digest
 from selectrie.cli.report.models import size_words
-from selectrie.core.cache_dir import cache_folder, read_object
-from selectrie.engine import bundled_model
+from selectrie.core.files import cache_folder, read_object
+from selectrie.engine import sources
 from selectrie.errors import ModelFileError
 from tests.support import toy_backend
 
@@ -29,10 +29,10 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.fixture
 def stand_in(home: Path, tiny_model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model of random weights in the place of the embedded one."""
-    path = tmp_path / "installed" / bundled_model.NAME
+    path = tmp_path / "installed" / sources.NAME
     path.parent.mkdir()
     path.write_bytes(tiny_model("f16").read_bytes())
-    monkeypatch.setattr(bundled_model, "PATH", path)
+    monkeypatch.setattr(sources, "PATH", path)
     return path
 
 
@@ -174,7 +174,7 @@ def test_load_without_a_source_is_the_embedded_model(stand_in: Path, checked):
     with selectrie.load(n_threads=1) as engine:
         checked(engine)
         answer = engine.select("He wears", [" leather", " plate"])
-    assert answer.signature.model == bundled_model.NAME
+    assert answer.signature.model == sources.NAME
     assert answer.signature.model_digest == file_digest(stand_in)
     assert len(read_object(cache_folder() / "selfcheck.json")) == 1
     with selectrie.load(n_threads=1, precision="fast") as engine:
@@ -183,22 +183,22 @@ def test_load_without_a_source_is_the_embedded_model(stand_in: Path, checked):
 
 def test_a_missing_embedded_model_says_what_to_do(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A package without its file is no mystery."""
-    monkeypatch.setattr(bundled_model, "PATH", tmp_path / bundled_model.NAME)
+    monkeypatch.setattr(sources, "PATH", tmp_path / sources.NAME)
     with pytest.raises(ModelFileError, match="missing from this installation; install selectrie again") as caught:
         selectrie.load()
-    assert caught.value.path == str(tmp_path / bundled_model.NAME)
+    assert caught.value.path == str(tmp_path / sources.NAME)
     assert not cache_folder().exists()
 
 
 def test_the_embedded_model_of_this_installation_answers(home: Path):
     """The file that ships: at most 8 MB, without quantisation, and at home in signatures."""
-    if not bundled_model.PATH.is_file():
+    if not sources.PATH.is_file():
         pytest.skip("the embedded model is not there: `make model` makes it")
-    assert bundled_model.PATH.stat().st_size <= 8_000_000
+    assert sources.PATH.stat().st_size <= 8_000_000
     with selectrie.load(n_threads=1) as engine:
         answer = engine.select("The capital of France is", [" Paris", " London"])
-    assert (answer.text, answer.signature.model) == (" Paris", bundled_model.NAME)
-    assert json.loads(json.dumps(answer.to_dict()))["signature"]["model"] == bundled_model.NAME
+    assert (answer.text, answer.signature.model) == (" Paris", sources.NAME)
+    assert json.loads(json.dumps(answer.to_dict()))["signature"]["model"] == sources.NAME
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from selectrie.backends import table
 from selectrie.backends.llama_cpp import LlamaOptions
 from selectrie.backends.llama_cpp_entry import LLAMA_CPP
 from selectrie.core.types import Precision
-from selectrie.engine import bundled_model, hub
+from selectrie.engine import sources
 from selectrie.engine.sources import OpenableSource, check_names, resolve
 from selectrie.errors import (
     MemoryBudgetError,
@@ -46,7 +46,7 @@ def test_a_path_is_opened_by_the_back_end_that_knows_the_file(tiny_model, as_wri
 
 def test_no_source_is_the_embedded_model(monkeypatch, tiny_model):
     """Its file, opened as any other one."""
-    monkeypatch.setattr(bundled_model, "PATH", tiny_model("f32"))
+    monkeypatch.setattr(sources, "PATH", tiny_model("f32"))
     assert resolve(None, None, {}).opened == tiny_model("f32")
 
 
@@ -93,8 +93,8 @@ def test_a_file_of_the_hub_is_known_by_its_content(monkeypatch, tiny_model):
     """As any other file, once it is here."""
     monkeypatch.setattr("selectrie.engine.sources.download", lambda _: tiny_model("f32"))
     assert resolve("hf:owner/repo/m.gguf", None, {}).backend is LLAMA_CPP
-    assert hub.is_hub_source("hf:")
-    assert not hub.is_hub_source(Path("hf:owner/repo/m.gguf"))
+    assert sources.is_hub_source("hf:")
+    assert not sources.is_hub_source(Path("hf:owner/repo/m.gguf"))
 
 
 def test_a_directory_without_a_model_is_an_error_of_load(tmp_path):

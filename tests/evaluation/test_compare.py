@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from selectrie.cli.report import formats
 from selectrie.errors import OptionError
-from selectrie.evaluation.compare import compare, comparison_dict
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import METRICS, named
-from selectrie.evaluation.results import Evaluation, TaskResult
+from selectrie.evaluation.results import Evaluation, TaskResult, compare, comparison_dict
 from tests.support.n_examples import n_examples
 
 

@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import InputFileError, OptionError
-from selectrie.evaluation.dataset import Shots, items_of
-from selectrie.evaluation.field_steps import STEPS, FieldError, Preparation, value_at
-from selectrie.evaluation.readers import Data, Record, read_data
-from selectrie.evaluation.tasks import load_task, parse_task
+from selectrie.evaluation.dataset import Data, Record, Shots, items_of, read_data
+from selectrie.evaluation.tasks import STEPS, FieldError, Preparation, load_task, parse_task, value_at
 from tests.support.n_examples import n_examples
 
 GENERIC = load_task("generic")

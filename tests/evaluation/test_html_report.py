@@ -14,13 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.evaluation.compare import compare, comparison_dict
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import METRICS, named
-from selectrie.evaluation.report import svg
-from selectrie.evaluation.report.html import MAX_PROBLEMS, comparison_page, evaluation_page
-from selectrie.evaluation.report.svg import Axis, Row, Words
-from selectrie.evaluation.results import Evaluation, TaskResult
+from selectrie.evaluation.report import html
+from selectrie.evaluation.report.html import MAX_PROBLEMS, Axis, Row, Words, comparison_page, evaluation_page
+from selectrie.evaluation.results import Evaluation, TaskResult, compare, comparison_dict
 from tests.support.n_examples import n_examples
 
 EVIL = "<script>alert(1)</script>\"'&\x1b[2J\u202e\ud800"
@@ -221,7 +219,7 @@ def test_texts_stay_texts():
 @given(st.text(st.characters(categories=None)))
 def test_every_text_can_be_shown(text):
     """The page can be written as UTF-8, and read again the text is what it was but for what does not print."""
-    written = svg.shown(text)
+    written = html.shown(text)
     written.encode()
     assert not set('<>"') & set(written)
     from html import unescape
@@ -254,7 +252,7 @@ def test_a_dot_is_hollow_where_guessing_lies_in_the_interval():
     """And full where it does not, or where there is nothing to guess. The ends belong to the interval."""
     marks = {0.45: "dot hollow", 0.4: "dot hollow", 0.6: "dot hollow", 0.39: "dot", 0.61: "dot", None: "dot"}
     rows = [Row("row", 0.5, 0.4, 0.6, mark) for mark in marks]
-    picture = svg.intervals(rows, Words("title", "alternative"))
+    picture = html.intervals(rows, Words("title", "alternative"))
     assert re.findall(r'<circle [^>]*class="([^"]*)"', picture) == list(marks.values())
 
 
@@ -267,6 +265,6 @@ def test_values_beyond_an_axis_lie_on_its_edge():
 @given(st.floats(1e-6, 1e6))
 def test_axes_end_on_a_round_number(value):
     """Not below the value, and less than twice as large."""
-    found = svg.round_up(value)
+    found = html.round_up(value)
     assert value * (1 - 1e-6) <= found <= 2 * value * (1 + 1e-6)
     assert f"{found:.6e}".split("e")[0].rstrip("0").rstrip(".") in {"1", "2", "3", "4", "5", "6", "8"}

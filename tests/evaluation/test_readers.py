@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import InputFileError, MissingExtraError
-from selectrie.evaluation import readers
-from selectrie.evaluation.readers import MAX_WHOLE_BYTES, read_data
-from selectrie.runs.data_lines import MAX_LINE_BYTES
+from selectrie.evaluation import dataset
+from selectrie.evaluation.dataset import MAX_WHOLE_BYTES, read_data
+from selectrie.runs.data_files import MAX_LINE_BYTES
 from tests.support.n_examples import n_examples
 
 GOOD = b'{"a": 1}\n'
@@ -242,13 +242,13 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
     """Records and digest are of the same bytes, or there are none."""
     path = tmp_path / "a.jsonl"
     path.write_bytes(GOOD)
-    digest = readers._digest
+    digest = dataset._digest
 
     def grown(path):
         with path.open("ab") as file:
             file.write(GOOD)
         return digest(path)
 
-    monkeypatch.setattr(readers, "_digest", grown)
+    monkeypatch.setattr(dataset, "_digest", grown)
     with pytest.raises(InputFileError, match="changed while it was read"):
         read_data(path)

@@ -19,21 +19,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectrie.core.whole_files import write_whole
+from selectrie.core.files import write_file, write_whole
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError
-from selectrie.evaluation import run_folder
-from selectrie.evaluation.compare import compare
+from selectrie.evaluation import runner
 from selectrie.evaluation.evaluator import measured
-from selectrie.evaluation.log import UNIT_LINES
-from selectrie.evaluation.run_folder import ITEMS, SUMMARY, check_folder
-from selectrie.evaluation.runner import RunOptions, began_with, read_run, run
+from selectrie.evaluation.results import compare
+from selectrie.evaluation.runner import ITEMS, SUMMARY, UNIT_LINES, RunOptions, began_with, check_folder, read_run, run
 from selectrie.results import FORMAT_VERSION
 from selectrie.runs import folder
-from selectrie.runs.files import write_file
-from selectrie.runs.folder import LOG, RUN
-from selectrie.runs.log_lines import LogLine, TornLineError
-from selectrie.runs.model_signature import signature_of
+from selectrie.runs.folder import LOG, RUN, signature_of
+from selectrie.runs.unit_log import LogLine, TornLineError
 from selectrie.testing import HashModel
 from tests.support import kill_points, racing_runs, toy_backend
 
@@ -174,7 +170,7 @@ def test_lines_of_another_machine_count_where_they_may(tmp_path, monkeypatch):
 
     with kill_points.engine() as llm:
         with monkeypatch.context() as there:
-            there.setattr(run_folder, "signature_of", lambda engine: {**signature_of(engine), "processor": "another"})
+            there.setattr(runner, "signature_of", lambda engine: {**signature_of(engine), "processor": "another"})
             with pytest.raises(KeyboardInterrupt):
                 run(llm, kill_points.tasks(), out, measure=stopping)
         with pytest.raises(OptionError, match="processor was 'another'"):
@@ -290,7 +286,7 @@ def test_a_file_in_a_folder_that_takes_no_other_is_written_in_place(tmp_path, mo
 @pytest.mark.parametrize("target", ["/dev/stdout", "out"])
 def test_a_page_for_standard_output_follows_what_stands_there(tmp_path, target):
     """Redirected to a file, which is neither replaced nor emptied; a device takes it as it is."""
-    code = f"import sys; sys.path.insert(0, {str(SOURCE)!r}); from selectrie.runs.files import write_file, Path\n"
+    code = f"import sys; sys.path.insert(0, {str(SOURCE)!r}); from selectrie.core.files import write_file, Path\n"
     code += f"print('report', flush=True); write_file(Path({target!r}), 'page'); write_file(Path('/dev/null'), 'page')"
     with (tmp_path / "out").open("wb") as file:
         subprocess.run([sys.executable, "-c", code], check=True, stdout=file, cwd=tmp_path)

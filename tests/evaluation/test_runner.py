@@ -18,13 +18,11 @@ from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError, RequestError
 from selectrie.evaluation import Item
 from selectrie.evaluation.evaluator import evaluate_tasks, measured
-from selectrie.evaluation.log import UNIT_LINES
-from selectrie.evaluation.run_folder import ITEMS, SUMMARY
-from selectrie.evaluation.runner import RunOptions, began_with, read_run, run
+from selectrie.evaluation.runner import ITEMS, SUMMARY, UNIT_LINES, RunOptions, began_with, read_run, run
 from selectrie.evaluation.work_units import TaskItems, plan
 from selectrie.runs import unit_log
 from selectrie.runs.folder import LOG, RUN, open_log, plan_of
-from selectrie.runs.log_lines import LogLine, TornLineError
+from selectrie.runs.unit_log import LogLine, TornLineError
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
 from tests.support import kill_points

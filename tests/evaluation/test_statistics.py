@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectrie.evaluation.statistics import (
+from selectrie.evaluation.metrics import (
     bootstrap,
     calibration_table,
     expected_calibration_error,

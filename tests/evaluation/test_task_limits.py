@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from selectrie.errors import InputFileError, TemplateError
-from selectrie.evaluation import field_steps, tasks
-from selectrie.evaluation.field_steps import FieldError, Preparation, TaskFile
-from selectrie.evaluation.tasks import parse_task, written
+from selectrie.evaluation import tasks
+from selectrie.evaluation.tasks import FieldError, Preparation, TaskFile, parse_task, written
 
 TASK = 'name = "t"\nversion = 1\nkind = "multiple_choice"\nsource = "x"\nmetrics = ["acc"]\n'
 
@@ -21,7 +20,7 @@ def prepared(*given):
 
 def test_a_pattern_that_would_take_years_is_stopped(monkeypatch):
     """By the time limit of the package `regex`; the error names the pattern."""
-    monkeypatch.setattr(field_steps, "SUB_SECONDS", 0.05)
+    monkeypatch.setattr(tasks, "SUB_SECONDS", 0.05)
     with pytest.raises(FieldError, match=r"\(a\|aa\)\+\$.* takes more than"):
         prepared(("sub", "(a|aa)+$", "b")).apply("a" * 60 + "c")
     assert prepared(("sub", r"\s+(?=\w)", r"\1")).apply("a  b ") == r"a\1b "
@@ -53,7 +52,7 @@ def test_repeats_that_are_small_are_read():
 @pytest.mark.parametrize("step", [("replace", "a", "a" * 10), ("sub", "a", "a" * 10), ("sub", "", "aaaaaaaaaa")])
 def test_texts_do_not_grow_without_bound(step, monkeypatch):
     """Twelve times tenfold is refused before it is made."""
-    monkeypatch.setattr(field_steps, "MAX_CHARACTERS", 10_000)
+    monkeypatch.setattr(tasks, "MAX_CHARACTERS", 10_000)
     assert len(prepared(step).apply("a")) >= 10
     with pytest.raises(FieldError, match="more than 10000 characters"):
         prepared(*[step] * 12).apply("a")
@@ -63,7 +62,7 @@ def test_texts_do_not_grow_without_bound(step, monkeypatch):
 
 def test_a_long_text_that_does_not_grow_is_read(monkeypatch):
     """The bound is on what steps add."""
-    monkeypatch.setattr(field_steps, "MAX_CHARACTERS", 10)
+    monkeypatch.setattr(tasks, "MAX_CHARACTERS", 10)
     assert prepared(("replace", "a", "b"), ("strip",)).apply([" " + "a" * 9] * 3) == ["b" * 9] * 3
 
 

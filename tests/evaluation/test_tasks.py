@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import InputFileError
-from selectrie.evaluation.dataset import Shots, items_of, task_for
-from selectrie.evaluation.readers import Data, Record, read_data
+from selectrie.evaluation.dataset import Data, Record, Shots, items_of, read_data, task_for
 from selectrie.evaluation.tasks import load_task, parse_task, shipped, written
 from selectrie.evaluation.work_units import plan
 from selectrie.testing import make_vocabulary

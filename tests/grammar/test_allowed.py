@@ -14,23 +14,22 @@ from hypothesis import strategies as st
 
 from selectrie.core.types import ROOT
 from selectrie.errors import GrammarError, ProtocolError
-from selectrie.grammar.machine.limits import GrammarLimits
 from selectrie.grammar.machine.machine import DEAD
+from selectrie.grammar.machine.nfa import GrammarLimits
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.rules.expressions import (
     Alternatives,
     Characters,
+    Concatenation,
     Reference,
     Repeat,
     RuleSet,
-    Sequence,
     Text,
     TokenSet,
 )
 from selectrie.grammar.tokens import token_mask
-from selectrie.grammar.tokens.byte_trie import BOUNDARY, BROKEN, byte_trie
-from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
-from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
+from selectrie.grammar.tokens.token_automaton import GrammarAutomaton, PrefixedAutomaton
+from selectrie.grammar.tokens.token_mask import BOUNDARY, BROKEN, byte_trie
 from selectrie.testing import make_vocabulary
 from tests.support.machines import compile_rules
 from tests.support.n_examples import n_examples
@@ -64,15 +63,15 @@ leaves = st.one_of(
 expressions = st.recursive(
     leaves,
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3).map(lambda items: Sequence(tuple(items))),
+        st.lists(inner, max_size=3).map(lambda items: Concatenation(tuple(items))),
         st.lists(inner, min_size=1, max_size=3).map(lambda options: Alternatives(tuple(options))),
         st.builds(Repeat, inner, st.integers(0, 2), st.one_of(st.none(), st.integers(2, 3))),
-        inner.map(lambda item: Alternatives((item, Sequence((Text(b'"'), Reference("root"), Text(b'"')))))),
+        inner.map(lambda item: Alternatives((item, Concatenation((Text(b'"'), Reference("root"), Text(b'"')))))),
     ),
     max_leaves=8,
 )
 ANY_TEXT = Repeat(Characters.of([(ord('"'), ord('"'))], negated=True), 0, None)
-STRING = Sequence((Text(b'"'), ANY_TEXT, Text(b'"')))
+STRING = Concatenation((Text(b'"'), ANY_TEXT, Text(b'"')))
 
 
 def of_rule(expression):
@@ -340,7 +339,7 @@ def test_a_prefix_comes_first_however_tokens_cut_it(expression, vocabulary, pref
     """Allowed and reached is what the prefix and then the grammar as one grammar would allow, in every state."""
     assume(not machine_of(expression).token_sets)
     inner = GrammarAutomaton(machine_of(expression), vocabulary)
-    joined = compile_rules(of_rule(Sequence((Repeat(Text(prefix), 1, 1), expression))))
+    joined = compile_rules(of_rule(Concatenation((Repeat(Text(prefix), 1, 1), expression))))
     prefixed = PrefixedAutomaton(inner, vocabulary, prefix)
     todo = [(prefixed.start(), joined.start)]
     seen = set()

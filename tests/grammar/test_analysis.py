@@ -10,11 +10,18 @@ from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar, installed_names
-from selectrie.grammar.analysis import report_on
+from selectrie.grammar.analysis import MANY, Ways, report_on
 from selectrie.grammar.enumeration import Texts
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.rules.ambiguity import MANY, Ways
-from selectrie.grammar.rules.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
+from selectrie.grammar.rules.expressions import (
+    Alternatives,
+    Characters,
+    Concatenation,
+    Reference,
+    Repeat,
+    RuleSet,
+    Text,
+)
 from tests.support.n_examples import n_examples
 from tests.support.random_texts import count_derivations
 
@@ -84,7 +91,7 @@ def test_a_grammar_whose_texts_cannot_be_read_is_reported_with_its_error(monkeyp
 
 def test_undefined_rules_are_all_named():
     """No reader lets them through; rules made by hand may have them."""
-    found = report_on(RuleSet({"root": Sequence((Reference("x"), Reference("y"), Text(b"a")))}), seed=0)
+    found = report_on(RuleSet({"root": Concatenation((Reference("x"), Reference("y"), Text(b"a")))}), seed=0)
     assert found.undefined == ("x", "y")
     assert found.error is not None
 
@@ -115,7 +122,7 @@ leaves = st.sampled_from(
 expressions = st.recursive(
     leaves,
     lambda inner: (
-        st.lists(inner, min_size=1, max_size=3).map(lambda items: Sequence(tuple(items)))
+        st.lists(inner, min_size=1, max_size=3).map(lambda items: Concatenation(tuple(items)))
         | st.lists(inner, min_size=1, max_size=3).map(lambda options: Alternatives(tuple(options)))
         | st.builds(lambda item, most: Repeat(item, 0, most), inner, st.sampled_from([1, 2]))
     ),

@@ -11,23 +11,28 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.machine.characters import Characterwise
-from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
+from selectrie.grammar.acceptance import Characterwise
+from selectrie.grammar.machine.compiling import is_finite, is_prefix_free, rings
 from selectrie.grammar.machine.machine import DEAD, Machine
-from selectrie.grammar.machine.minimise import Work, simplified
-from selectrie.grammar.machine.nfa import Nfa, RuleAutomaton
-from selectrie.grammar.machine.properties import is_finite, is_prefix_free
-from selectrie.grammar.machine.scc import rings
-from selectrie.grammar.machine.utf8 import END, byte_tree
+from selectrie.grammar.machine.nfa import (
+    DEFAULT_LIMITS,
+    END,
+    GrammarLimits,
+    Nfa,
+    RuleAutomaton,
+    Work,
+    byte_tree,
+    simplified,
+)
 from selectrie.grammar.rules.expressions import (
     EMPTY,
     LAST_CODE_POINT,
     Alternatives,
     Characters,
+    Concatenation,
     Reference,
     Repeat,
     RuleSet,
-    Sequence,
     Span,
     Text,
     TokenSet,
@@ -199,7 +204,7 @@ def _ring(n: int) -> RuleSet:
 def _deep(n: int) -> RuleSet:
     found = lit("x")
     for _ in range(n):
-        found = Sequence((lit("("), Alternatives((found, EMPTY))))
+        found = Concatenation((lit("("), Alternatives((found, EMPTY))))
     return grammar(root=found)
 
 

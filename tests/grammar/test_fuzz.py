@@ -11,7 +11,7 @@ import pytest
 
 from selectrie.errors import GrammarError, SelectrieError
 from selectrie.grammar import Grammar
-from selectrie.grammar.library import installed_grammar, installed_names
+from selectrie.grammar.grammar import installed_grammar, installed_names
 from selectrie.testing import make_vocabulary
 
 LARK = """start: value

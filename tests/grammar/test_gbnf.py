@@ -10,22 +10,20 @@ from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
-from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.readers.gbnf_symbols import MAX_DEPTH
+from selectrie.grammar.readers.gbnf import MAX_DEPTH, read_gbnf
 from selectrie.grammar.readers.symbols import MAX_SYMBOLS
 from selectrie.grammar.rules.expressions import (
     EMPTY,
     Alternatives,
     Characters,
+    Concatenation,
     Reference,
     Repeat,
     RuleSet,
-    Sequence,
     Text,
     TokenSet,
 )
-from selectrie.grammar.rules.gbnf_limits import ANY
-from selectrie.grammar.rules.unparse import NOTHING, canonical_rules, gbnf_names, printed, printed_rules
+from selectrie.grammar.rules.unparse import ANY, NOTHING, canonical_rules, gbnf_names, printed, printed_rules
 from tests.support.n_examples import n_examples
 
 
@@ -52,11 +50,11 @@ def body(text: str):
         ('"a"', A),
         ('""', EMPTY),
         ("", EMPTY),
-        ('"a" "b"', Sequence((A, B))),
+        ('"a" "b"', Concatenation((A, B))),
         ('"a"|"b"', Alternatives((A, B))),
         ('| "a"', Alternatives((EMPTY, A))),
         ('"a" |', Alternatives((A, EMPTY))),
-        ('"a" "b" | "b"', Alternatives((Sequence((A, B)), B))),
+        ('"a" "b" | "b"', Alternatives((Concatenation((A, B)), B))),
         ('"a"*', Repeat(A, 0, None)),
         ('"a" +', Repeat(A, 1, None)),
         ('"a"?', Repeat(A, 0, 1)),
@@ -64,12 +62,12 @@ def body(text: str):
         ('"a"{ 3 , }', Repeat(A, 3, None)),
         ('"a"{0,5000}', Repeat(A, 0, 5000)),
         ('"a"?*', Repeat(Repeat(A, 0, 1), 0, None)),
-        ('"a" "b"*', Sequence((A, Repeat(B, 0, None)))),
-        ('("a" "b")*', Repeat(Sequence((A, B)), 0, None)),
+        ('"a" "b"*', Concatenation((A, Repeat(B, 0, None)))),
+        ('("a" "b")*', Repeat(Concatenation((A, B)), 0, None)),
         ("()", EMPTY),
         (".", ANY),
-        ("...", Sequence((ANY, ANY, ANY))),
-        ("root root", Sequence((Reference("root"), Reference("root")))),
+        ("...", Concatenation((ANY, ANY, ANY))),
+        ("root root", Concatenation((Reference("root"), Reference("root")))),
         (r'"\n\r\t\\\"\[\]\-"', Text(b'\n\r\t\\"[]-')),
         (r'"\x41\u00e9\U0001F600"', Text("Aé😀".encode())),
         ('"# no comment"', Text(b"# no comment")),
@@ -302,7 +300,7 @@ counts = st.tuples(st.integers(0, 3), st.none() | st.integers(0, 3)).map(
 expressions = st.recursive(
     leaves,
     lambda inner: (
-        st.lists(inner, max_size=3).map(lambda items: Sequence(tuple(items)))
+        st.lists(inner, max_size=3).map(lambda items: Concatenation(tuple(items)))
         | st.lists(inner, max_size=3).map(lambda items: Alternatives(tuple(items)))
         | st.builds(lambda item, pair: Repeat(item, *pair), inner, counts)
     ),
@@ -313,10 +311,10 @@ expressions = st.recursive(
 def plain(part):
     """The expression without what GBNF does not tell apart: groups of one, sets of tokens, ways to say nothing."""
     match part:
-        case Sequence((only,)) | Alternatives((only,)):
+        case Concatenation((only,)) | Alternatives((only,)):
             part = plain(only)
-        case Sequence(items):
-            part = Sequence(tuple(map(plain, items))) if items else EMPTY
+        case Concatenation(items):
+            part = Concatenation(tuple(map(plain, items))) if items else EMPTY
         case Alternatives(options):
             part = Alternatives(tuple(map(plain, options))) if options else Characters(())
         case Repeat(item, least, most):
@@ -339,7 +337,7 @@ def test_what_is_printed_reads_back_to_itself(root, other):
 
 def test_that_law_can_fail():
     """Printed without its parentheses a repeated sequence is another one."""
-    part = Repeat(Sequence((A, B)), 0, None)
+    part = Repeat(Concatenation((A, B)), 0, None)
     assert body(printed(part, {})) == part
     assert body(printed(part, {}).replace("(", "").replace(")", "")) != part
 
@@ -358,7 +356,7 @@ def test_a_printed_text_is_the_same_text(literal):
 
 def test_the_empty_language_can_be_printed():
     """By a class that nothing is in; as part of a rule it takes its alternative with it."""
-    rules = RuleSet({"root": Alternatives((Sequence((Alternatives(()), A)), B))})
+    rules = RuleSet({"root": Alternatives((Concatenation((Alternatives(()), A)), B))})
     assert printed_rules(rules) == {"root": f'{NOTHING} "a" | "b"'}
     assert [*Grammar.from_gbnf(f'root ::= {NOTHING} "a" | "b"').expand()] == ["b"]
 

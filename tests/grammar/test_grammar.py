@@ -13,14 +13,20 @@ from hypothesis import strategies as st
 
 import selectrie
 from selectrie.errors import GrammarError, InputFileError, OptionError, TextError
-from selectrie.grammar import Grammar, finite_texts, installed_names
-from selectrie.grammar.automaton_cache import Automata
-from selectrie.grammar.enumeration import Texts
-from selectrie.grammar.finite_texts import TooManyError, UnknownError, texts_of
+from selectrie.grammar import Grammar, enumeration, installed_names
+from selectrie.grammar.enumeration import NEVER, Texts, TooManyError, UnknownError, min_lengths, texts_of
+from selectrie.grammar.grammar import Automata
 from selectrie.grammar.machine.compiling import compiled
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.rules.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
-from selectrie.grammar.shortest_completion import NEVER, min_lengths
+from selectrie.grammar.rules.expressions import (
+    Alternatives,
+    Characters,
+    Concatenation,
+    Reference,
+    Repeat,
+    RuleSet,
+    Text,
+)
 from selectrie.testing import make_vocabulary
 from tests.support.n_examples import n_examples
 from tests.support.slow_language import accepts as slowly_accepts
@@ -38,7 +44,7 @@ counts = st.sampled_from([(0, 1), (0, None), (1, None), (2, 2), (1, 3)])
 expressions = st.recursive(
     leaves,
     lambda inner: (
-        st.lists(inner, min_size=1, max_size=3).map(lambda items: Sequence(tuple(items)))
+        st.lists(inner, min_size=1, max_size=3).map(lambda items: Concatenation(tuple(items)))
         | st.lists(inner, min_size=1, max_size=3).map(lambda options: Alternatives(tuple(options)))
         | st.builds(lambda item, pair: Repeat(item, *pair), inner, counts)
     ),
@@ -60,7 +66,7 @@ def made(rules: RuleSet) -> Grammar:
 
 @settings(max_examples=n_examples(60))
 @given(rule_sets)
-@example(RuleSet({"root": Alternatives((Sequence((Reference("root"), Text(b"a"))), Text(b"b"))), "x": Text(b"")}))
+@example(RuleSet({"root": Alternatives((Concatenation((Reference("root"), Text(b"a"))), Text(b"b"))), "x": Text(b"")}))
 @example(RuleSet({"root": Repeat(Repeat(Characters.of([(97, 98)]), 0, 1), 0, None), "x": Text(b"")}))
 def test_texts_are_listed_shortest_first_and_only_they_are_accepted(rules):
     """Of all texts of up to four characters, those that the slow reader accepts, in order, each once; verdicts agree."""
@@ -181,9 +187,9 @@ def test_what_was_listed_before_changes_no_list(rules, limits):
 def test_what_was_counted_and_listed_is_kept(source, monkeypatch):
     """However many callers ask, with whatever limit, the work is done once; an error is kept as well."""
     n_counted, n_listed = [], []
-    count, listed = Texts.count, finite_texts.texts_of
+    count, listed = Texts.count, enumeration.texts_of
     monkeypatch.setattr(Texts, "count", lambda texts: n_counted.append(texts) or count(texts))
-    monkeypatch.setattr(finite_texts, "texts_of", lambda rules, most: n_listed.append(most) or listed(rules, most))
+    monkeypatch.setattr(enumeration, "texts_of", lambda rules, most: n_listed.append(most) or listed(rules, most))
     grammar = Grammar(read_gbnf(source))
     answers = [(grammar.count(), grammar.is_finite, grammar.listed(100), grammar.listed(30)) for _ in range(3)]
     assert answers == answers[:1] * 3

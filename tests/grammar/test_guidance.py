@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 
 from json_schemas import accepts, allowed_ids, piece_vocabulary
 from selectrie.errors import GrammarError, ProtocolError
-from selectrie.grammar import Grammar
-from selectrie.grammar.llguidance import matcher
-from selectrie.grammar.llguidance.matcher import GuidanceAutomaton, read_guidance
+from selectrie.grammar import Grammar, llguidance
+from selectrie.grammar.llguidance import GuidanceAutomaton, read_guidance
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.schema.schema import read_schema
-from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
-from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
+from selectrie.grammar.tokens.token_automaton import GrammarAutomaton, PrefixedAutomaton
 from selectrie.testing import make_vocabulary, spell
 from tests.support.machines import compile_rules
 from tests.support.n_examples import n_examples
@@ -303,7 +301,9 @@ def test_the_digest_is_that_of_the_grammar_and_of_what_reads_it():
     """Equal grammars have equal digests, others others."""
     assert read_guidance(CATS).digest == read_guidance(CATS).digest != read_guidance(CATS + " ").digest
     assert read_guidance(CATS).route.startswith("llguidance ")
-    assert matcher.GuidanceGrammar("x", "llguidance 1").digest != matcher.GuidanceGrammar("x", "llguidance 2").digest
+    assert (
+        llguidance.GuidanceGrammar("x", "llguidance 1").digest != llguidance.GuidanceGrammar("x", "llguidance 2").digest
+    )
 
 
 @given(words=st.lists(st.text("abc\u00e9", max_size=4), min_size=1, max_size=6, unique=True))
@@ -401,7 +401,7 @@ def test_too_many_ways_to_go_on_are_told_as_such():
     """By what to do about them, not by llguidance's parser."""
     grammar = Grammar.from_json_schema({"properties": {f"p{i}": {"type": "null"} for i in range(200)}})
     with (
-        patch.object(matcher, "LIMITS", {**matcher.LIMITS, "max_items_in_row": 500}),
+        patch.object(llguidance, "LIMITS", {**llguidance.LIMITS, "max_items_in_row": 500}),
         pytest.raises(GrammarError, match=r"in 807 ways at one position.* fewer optional properties"),
     ):
         grammar.accepts("{")
@@ -428,7 +428,7 @@ def test_a_reader_that_gives_up_says_so(words, most, fuel):
         yield Grammar(grammar).accepts(spelled).verdict
 
     expected = [*readings()]
-    with patch.object(matcher, "LIMITS", {"step_lexer_fuel": fuel}):
+    with patch.object(llguidance, "LIMITS", {"step_lexer_fuel": fuel}):
         try:
             for reading, found in zip(readings(), expected, strict=True):
                 assert reading == found
@@ -439,7 +439,7 @@ def test_a_reader_that_gives_up_says_so(words, most, fuel):
 def test_tokens_that_its_lexer_gives_up_on_are_not_refused():
     """Tokens are tried one by one there, and a limit of its own must not pass for a refusal."""
     grammar = read_schema({**WORDS, "maxLength": 500})
-    with patch.object(matcher, "LIMITS", {"step_lexer_fuel": 5_000}):
+    with patch.object(llguidance, "LIMITS", {"step_lexer_fuel": 5_000}):
         automaton = grammar.automaton(piece_vocabulary([b"a a", b"a b b b b b b", b"aI a b a a b a b"]))
         inside = automaton.walk(automaton.start(), b'"')
         with pytest.raises(GrammarError, match="llguidance gave up"):
@@ -466,7 +466,7 @@ class Counted(GuidanceAutomaton):
 )
 def test_a_verdict_takes_a_step_a_byte_and_what_is_expected_few_more(make, text, monkeypatch):
     """Where any character may stand it once took a matcher for each, 1.1 million."""
-    monkeypatch.setattr(matcher, "GuidanceAutomaton", Counted)
+    monkeypatch.setattr(llguidance, "GuidanceAutomaton", Counted)
     Counted.n_steps = 0
     verdict = make().accepts(text)
     assert bool(verdict) is False

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.grammar import Grammar
-from selectrie.grammar.library import installed_names, installed_summary
+from selectrie.grammar.grammar import installed_names, installed_summary
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.rules.expressions import RuleSet
 from tests.support.installed_oracles import EXACT, ORACLES

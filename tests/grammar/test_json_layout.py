@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from json_schemas import accepts, piece_vocabulary, walk
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
-from selectrie.grammar.schema import check, finite
-from selectrie.grammar.schema.check import Check
+from selectrie.grammar.schema import finite
+from selectrie.grammar.schema.finite import Check
 from selectrie.grammar.schema.normalize import copy_schema
 from selectrie.grammar.schema.schema import ListedSchema, read_schema
 from tests.support.n_examples import n_examples
@@ -235,7 +235,7 @@ def test_what_is_too_much_to_check_is_not_listed(monkeypatch):
     n = 50
     schema = {"allOf": [{"enum": [[i] for i in range(n)]}, {"items": {"anyOf": [{"const": i} for i in range(n)]}}]}
     assert len(finite.finite_texts(copy_schema(schema), (", ", ": "))) == n
-    monkeypatch.setattr(check, "MAX_LOOKS", n)
+    monkeypatch.setattr(finite, "MAX_LOOKS", n)
     assert finite.finite_texts(copy_schema(schema), (", ", ": ")) is None
 
 

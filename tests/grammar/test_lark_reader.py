@@ -12,8 +12,7 @@ from lark import Lark
 from lark.exceptions import LarkError
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.readers.lark_reader import read_lark
-from selectrie.grammar.readers.lark_syntax import MAX_DEPTH
+from selectrie.grammar.readers.lark import MAX_DEPTH, read_lark
 from selectrie.grammar.rules.expressions import Reference, RuleSet
 from tests.support.machines import compile_rules
 from tests.support.n_examples import n_examples

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from selectrie.core.automaton import allowed_ids
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
-from selectrie.grammar.machine.limits import GrammarLimits
-from selectrie.grammar.machine.list_machine import ListMachine
-from selectrie.grammar.rules.text_list import TextList
+from selectrie.grammar.machine.machine import ListMachine
+from selectrie.grammar.machine.nfa import GrammarLimits
+from selectrie.grammar.rules.expressions import TextList
 from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.testing import make_vocabulary
 from tests.support.machines import compile_rules

@@ -10,17 +10,17 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.machine.limits import GrammarLimits
 from selectrie.grammar.machine.machine import DEAD, UNKNOWN, Machine
+from selectrie.grammar.machine.nfa import GrammarLimits
 from selectrie.grammar.rules.expressions import (
     EMPTY,
     Alternatives,
     Characters,
+    Concatenation,
     Expression,
     Reference,
     Repeat,
     RuleSet,
-    Sequence,
     Text,
     TokenSet,
 )
@@ -37,8 +37,8 @@ def lit(text: str) -> Text:
     return Text(text.encode())
 
 
-def seq(*items: Expression | str) -> Sequence:
-    return Sequence(tuple(parsed(item) for item in items))
+def seq(*items: Expression | str) -> Concatenation:
+    return Concatenation(tuple(parsed(item) for item in items))
 
 
 def alt(*options: Expression | str) -> Alternatives:
@@ -65,7 +65,7 @@ leaves = st.one_of(texts, texts, sets, st.sampled_from(TERMINALS), *[st.sampled_
 
 def _combined(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
     return st.one_of(
-        st.lists(inner, max_size=3).map(lambda items: Sequence(tuple(items))),
+        st.lists(inner, max_size=3).map(lambda items: Concatenation(tuple(items))),
         st.lists(inner, max_size=3).map(lambda options: Alternatives(tuple(options))),
         st.tuples(inner, st.integers(0, 2), st.one_of(st.none(), st.integers(0, 2))).map(
             lambda found: Repeat(found[0], found[1], None if found[2] is None else found[1] + found[2])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from json_schemas import accepts, automaton_of, piece_vocabulary
 from selectrie import Grammar
 from selectrie.errors import GrammarError
-from selectrie.grammar.schema.ranges import MAX_DECIMALS, ranged
+from selectrie.grammar.schema.keywords import RANGE_DECIMALS, ranged
 from tests.support.n_examples import n_examples
 
 BYTES = piece_vocabulary()
@@ -43,7 +43,7 @@ def bounds(draw):
 @st.composite
 def decimals_near(draw, limits):
     """The spelling of a decimal with at most six places, close to one of the limits, or anywhere."""
-    step = Decimal(1).scaleb(-draw(st.integers(0, MAX_DECIMALS)))
+    step = Decimal(1).scaleb(-draw(st.integers(0, RANGE_DECIMALS)))
     near = Decimal(repr(draw(st.sampled_from([*limits, 0]))))
     found = near.quantize(step, rounding=draw(st.sampled_from([ROUND_FLOOR, ROUND_CEILING])))
     found += step * draw(st.sampled_from([0, 0, 1, -1, 2, -2]) | st.integers(-(10**6), 10**6))
@@ -151,7 +151,7 @@ def test_a_range_has_few_pieces():
     """A piece for each count of places, or less."""
     assert ranged(0, 1) == [{"type": "number", "minimum": 0, "maximum": 1}]
     assert len(ranged(-1, 1)) == 2
-    assert len(ranged(-0.123456, 0.123456)) < 2 * MAX_DECIMALS + 3
+    assert len(ranged(-0.123456, 0.123456)) < 2 * RANGE_DECIMALS + 3
     assert len(json.dumps(ranged(-0.999999999999999, 0.999999999999999))) < 2_000
 
 

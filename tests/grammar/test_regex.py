@@ -12,8 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.readers.regex import MAX_DEPTH, read_regex
-from selectrie.grammar.readers.regex_sets import case_variants, category
+from selectrie.grammar.readers.regex import MAX_DEPTH, case_variants, category, read_regex
 from selectrie.grammar.rules.expressions import EMPTY, Characters, RuleSet, Text
 from tests.support.machines import compile_rules
 from tests.support.n_examples import n_examples

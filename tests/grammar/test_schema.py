@@ -32,9 +32,9 @@ from json_schemas import (
 )
 from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar import Grammar
-from selectrie.grammar.llguidance.matcher import check_guidance
-from selectrie.grammar.readers.formats import FORMATS
-from selectrie.grammar.schema import check, normalize, schema
+from selectrie.grammar.llguidance import check_guidance
+from selectrie.grammar.readers.model_schemas import FORMATS
+from selectrie.grammar.schema import finite, normalize, schema
 from selectrie.grammar.schema.patterns import PatternError, rewrite_name, rewrite_pattern
 from selectrie.grammar.schema.schema import read_schema
 from tests.support.n_examples import n_examples
@@ -607,7 +607,7 @@ def test_a_pattern_of_names_without_some_characters(pattern):
     wrong = [
         name
         for name in SOME_NAMES
-        if check._contains(name, found) != (odd.search(name) is None and check._contains(name, plain.pattern))
+        if finite._contains(name, found) != (odd.search(name) is None and finite._contains(name, plain.pattern))
     ]
     assert wrong == []
 

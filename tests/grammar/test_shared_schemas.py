@@ -6,7 +6,7 @@ import pytest
 
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
-from selectrie.grammar.readers import type_sizes
+from selectrie.grammar.readers import types
 from selectrie.grammar.schema import finite, normalize
 from selectrie.grammar.schema.logic import MAX_LOOKS, Logic
 
@@ -99,5 +99,5 @@ def test_a_type_in_many_places_of_another_is_refused():
     with pytest.raises(GrammarError, match="more than 100000 types"):
         Grammar.from_type(kind)
     with pytest.raises(GrammarError, match="more than 100000 types"):
-        type_sizes.check_size(dict[str, list[kind] | None])
-    type_sizes.check_size(tuple[tuple[int, ...], dict[str, list[int]]])
+        types.check_size(dict[str, list[kind] | None])
+    types.check_size(tuple[tuple[int, ...], dict[str, list[int]]])

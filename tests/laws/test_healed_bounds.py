@@ -9,8 +9,8 @@ import pytest
 
 from selectrie import DecisionParams, Grammar
 from selectrie.decide.asks import Evidence, _mass_bounds, _trust
+from selectrie.engine.connect import PathRuntime
 from selectrie.engine.engine import Engine
-from selectrie.engine.path_runtime import PathRuntime
 from selectrie.testing import PathsOf, TableModel, make_vocabulary
 from tests.laws.test_engine_laws import EXACT
 

@@ -16,11 +16,10 @@ from selectrie.core.types import Limits, ModelKind
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.results import Selection
-from selectrie.results.joint import JointSelection
+from selectrie.results.page import JointSelection
 from selectrie.testing import HashModel, make_vocabulary
-from selectrie.testing.tiny_vocabulary import DEFAULT_PIECES
-from selectrie.tokenization.encoding import encode_prompt
-from selectrie.tokenization.records import PromptText
+from selectrie.testing.fakes import DEFAULT_PIECES
+from selectrie.tokenization.encoding import PromptText, encode_prompt
 from tests.support.measured import assert_same_logp
 from tests.support.n_examples import n_examples
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from selectrie.engine.bundled_model import embedded_file
+from selectrie.engine.sources import embedded_file
 from tests.meta.test_docs import alike
 
 ROOT = Path(__file__).resolve().parents[2]

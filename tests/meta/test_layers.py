@@ -62,18 +62,15 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS, 1) for room in roo
 INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     "engine": (
         (
-            "bundled_model",
-            "hub",
-            "kept_threads",
             "queue_stream",
             "scheduler",
+            "sources",
         ),
         (
             "aio",
             "path_driver",
             "precision_check",
             "requests",
-            "sources",
             "trial",
         ),
         (
@@ -82,8 +79,8 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("decisions",),
         ("decision_scorer",),
-        ("decided_tables", "runtimes"),
-        ("decision_methods", "path_runtime", "prompt_methods", "score_methods", "tokenizer_methods"),
+        ("runtimes",),
+        ("decision_methods", "prompt_methods", "score_methods", "tokenizer_methods"),
         ("engine",),
         ("connect", "tracing"),
         ("load",),
@@ -92,8 +89,6 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     "decoding": (
         (
             "healed_bytes",
-            "healed_mass",
-            "rng",
             "scoring",
             "task",
         ),
@@ -115,22 +110,16 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("runtime",),
     ),
     "grammar": (
-        (
-            "library",
-            "rules",
-        ),
+        ("rules",),
         (
             "machine",
             "readers",
         ),
         (
             "acceptance",
-            "finite_texts",
-            "shortest_completion",
             "tokens",
         ),
         (
-            "automaton_cache",
             "enumeration",
             "llguidance",
         ),
@@ -175,12 +164,12 @@ THIRD_PARTY = {
     "compression": frozenset({"server.body"}),
     "torchax": frozenset({"backends.xla"}),
     "httpx2": frozenset({"backends.remote"}),
-    "huggingface_hub": frozenset({"engine.hub", "engine.model_list"}),
+    "huggingface_hub": frozenset({"engine.sources", "engine.model_list"}),
     "regex": frozenset({"evaluation"}),
-    "tomli": frozenset({"runs.toml_text"}),
-    "pyarrow": frozenset({"evaluation", "tables.parquet"}),
+    "tomli": frozenset({"runs.data_files"}),
+    "pyarrow": frozenset({"evaluation", "tables.formats"}),
     "pandas": frozenset({"evaluation"}),
-    "narwhals": frozenset({"decide.frames"}),
+    "narwhals": frozenset({"decide.columns"}),
     "lm_eval": frozenset({"evaluation.lm_eval_model"}),
     "tqdm": frozenset({"evaluation.lm_eval_model"}),
     "ray": frozenset({"runs.actors"}),

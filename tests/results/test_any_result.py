@@ -16,11 +16,11 @@ import pytest
 
 import selectrie.results
 from selectrie import Choice, DecisionParams, Grammar, Predicate, PromptParams, SamplingParams, Score, Template
-from selectrie.decide import answers, calibration
+from selectrie.decide import answers, params
 from selectrie.decide.answers import AnswerBounds
 from selectrie.options.checks import ReadOnlyDict
 from selectrie.results import ModelRecord
-from selectrie.results.pool_model import RegisteredModel
+from selectrie.results.models import RegisteredModel
 from tests.support.deciding import fake
 
 BLOCK = "<<#joint>><<select 'x' options=['b', 'c']>><<select 'y' options=['b', 'c']>><</joint>>"
@@ -99,7 +99,7 @@ def test_every_record_of_a_result_is_a_plain_value(results):
     rooms = [import_module(f"selectrie.results.{module.name}") for module in iter_modules(selectrie.results.__path__)]
     public = {
         kind
-        for room in (*rooms, answers, calibration)
+        for room in (*rooms, answers, params)
         for kind in vars(room).values()
         if isclass(kind) and kind.__module__ == room.__name__ and is_dataclass(kind) and hasattr(kind, "to_dict")
     }

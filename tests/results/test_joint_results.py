@@ -11,7 +11,7 @@ import pytest
 from selectrie.core.types import Cost
 from selectrie.errors import OptionError
 from selectrie.results import Certificate, Signature
-from selectrie.results.joint import Assignment, JointSelection
+from selectrie.results.page import Assignment, JointSelection
 
 
 class Metal(Enum):

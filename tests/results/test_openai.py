@@ -10,7 +10,7 @@ import pytest
 from selectrie.cli.generation import _is_chat
 from selectrie.options import PromptParams
 from selectrie.results import TokenScore
-from selectrie.results.openai import chat_completion, finish_reason, text_completion
+from selectrie.results.generation import chat_completion, finish_reason, text_completion
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,10 @@ from selectrie.errors import ClusterError, OptionError
 from selectrie.evaluation import Item
 from selectrie.evaluation.evaluator import measured
 from selectrie.evaluation.ray_cluster import measure_on
-from selectrie.evaluation.run_folder import ITEMS, SUMMARY
-from selectrie.evaluation.runner import run
+from selectrie.evaluation.runner import ITEMS, SUMMARY, run
 from selectrie.evaluation.work_units import TaskItems, plan
 from selectrie.runs.actors import Cluster, _check_answers
-from selectrie.runs.model_signature import signature_of
+from selectrie.runs.folder import signature_of
 from selectrie.tables.table_actors import decided_on
 from selectrie.tables.table_run import plan_table, run_table
 from tests.support.decided_tables import ASKED, write_table

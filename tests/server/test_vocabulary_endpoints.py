@@ -16,8 +16,8 @@ import numpy as np
 
 import selectrie
 from selectrie import ModelPool
-from selectrie.backends.remote.answers import Answer
-from selectrie.backends.remote.vocabulary_wire import read_vocabulary, vocabulary_object
+from selectrie.backends.remote.transport import Answer
+from selectrie.backends.remote.vocabulary import read_vocabulary, vocabulary_object
 from selectrie.core.vocabulary import Spacing, TokenizerKind, Tokenizing
 from selectrie.errors import ServerError
 from selectrie.server import ServerOptions, app

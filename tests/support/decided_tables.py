@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from selectrie import Choice, Predicate
-from selectrie.tables.asked import TableQuestions
-from selectrie.tables.rows import TableUnit
-from selectrie.tables.table_log import DecidedRows
-from selectrie.tables.table_run import TableRunOptions, began_with, plan_table, run_table
+from selectrie.tables.formats import TableUnit
+from selectrie.tables.table_questions import TableQuestions
+from selectrie.tables.table_run import DecidedRows, TableRunOptions, began_with, plan_table, run_table
 from tests.support.deciding import fake
 from tests.support.kill_points import in_child
 

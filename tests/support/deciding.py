@@ -8,7 +8,7 @@ from typing import Any
 
 from selectrie import Choice, DecisionParams, Option, Predicate, Score
 from selectrie.core.types import Limits, ModelKind
-from selectrie.decide.prompts import DecisionPrompt
+from selectrie.decide.templates import DecisionPrompt
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.options import ScoringRule

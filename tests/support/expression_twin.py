@@ -13,11 +13,11 @@ from functools import cache
 from selectrie.grammar.rules.expressions import (
     Alternatives,
     Characters,
+    Concatenation,
     Expression,
     Reference,
     Repeat,
     RuleSet,
-    Sequence,
     Text,
     TokenSet,
 )
@@ -55,8 +55,8 @@ class Twin:
             return self.has_text[part.name]
         if isinstance(part, Repeat):
             return part.min_count == 0 or self.some(part.item)
-        check = all if isinstance(part, Sequence) else any
-        return check(self.some(inner) for inner in (part.items if isinstance(part, Sequence) else part.options))
+        check = all if isinstance(part, Concatenation) else any
+        return check(self.some(inner) for inner in (part.items if isinstance(part, Concatenation) else part.options))
 
     def verdict(self, symbols: Items[Symbol]) -> str:
         """Of the whole input."""
@@ -83,8 +83,8 @@ class Twin:
             return self.known.setdefault((part.name, place), (frozenset(), False))
         return self.repeat(part, place) if isinstance(part, Repeat) else self.several(part, place)
 
-    def several(self, part: Alternatives | Sequence, place: int) -> tuple[frozenset[int], bool]:
-        if isinstance(part, Sequence):
+    def several(self, part: Alternatives | Concatenation, place: int) -> tuple[frozenset[int], bool]:
+        if isinstance(part, Concatenation):
             return self.chain([*part.items], place)
         found = [self.read(option, place) for option in part.options]
         return frozenset().union(*(ends for ends, _ in found)), any(is_open for _, is_open in found)

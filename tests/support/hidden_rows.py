@@ -13,8 +13,7 @@ from hashlib import blake2b
 import numpy as np
 
 from selectrie.core.model import Extension
-from selectrie.core.reads import Reads
-from selectrie.core.rows import DenseRows
+from selectrie.core.rows import DenseRows, Reads
 from selectrie.core.types import ModelIdentity, SelfCheck
 from selectrie.engine.engine import Engine
 from selectrie.engine.runtimes import LocalRuntime

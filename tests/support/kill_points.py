@@ -17,8 +17,7 @@ from pathlib import Path
 
 from selectrie.engine.engine import Engine
 from selectrie.evaluation import Item
-from selectrie.evaluation.run_folder import ITEMS, SUMMARY
-from selectrie.evaluation.runner import run
+from selectrie.evaluation.runner import ITEMS, SUMMARY, run
 from selectrie.evaluation.work_units import TaskItems
 from selectrie.runs.folder import LOG, RUN
 from selectrie.testing import HashModel

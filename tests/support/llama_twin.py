@@ -9,7 +9,7 @@ import llama_cpp
 import numpy as np
 
 from selectrie.backends.llama_cpp.gguf_header import read_header
-from selectrie.backends.llama_cpp.metadata import cell_type
+from selectrie.backends.llama_cpp.library import cell_type
 from selectrie.core.types import FloatArray, Precision
 
 

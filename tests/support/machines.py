@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from selectrie.grammar.machine.compiling import compiled
-from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
 from selectrie.grammar.machine.machine import Machine
+from selectrie.grammar.machine.nfa import DEFAULT_LIMITS, GrammarLimits
 from selectrie.grammar.rules.expressions import RuleSet
 
 

@@ -22,8 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from selectrie.errors import OptionError
-from selectrie.evaluation.run_folder import ITEMS, SUMMARY
-from selectrie.evaluation.runner import run
+from selectrie.evaluation.runner import ITEMS, SUMMARY, run
 from selectrie.runs.folder import LOG, RUN
 from tests.support.kill_points import engine, tasks
 

@@ -10,11 +10,11 @@ from functools import reduce
 from selectrie.grammar.rules.expressions import (
     Alternatives,
     Characters,
+    Concatenation,
     Expression,
     Reference,
     Repeat,
     RuleSet,
-    Sequence,
     Text,
 )
 
@@ -41,7 +41,7 @@ class RandomTexts:
         match expression:
             case Reference():
                 return min(INFINITE, self._depth[expression.name])
-            case Sequence():
+            case Concatenation():
                 return max((self._least(item) for item in expression.items), default=0)
             case Alternatives():
                 return min(self._least(option) for option in expression.options)
@@ -58,7 +58,7 @@ class RandomTexts:
                 made.append(_character(expression, rng))
             case Reference():
                 self._write(self._rules.rules[expression.name], made, rng)
-            case Sequence():
+            case Concatenation():
                 for item in expression.items:
                     self._write(item, made, rng)
             case Alternatives():
@@ -112,7 +112,7 @@ class Derivations:
             return {start + len(character.encode()): 1} if inside else {}
         if isinstance(expression, Reference):
             return self._ends(self._rules.rules[expression.name], start)
-        if isinstance(expression, Sequence):
+        if isinstance(expression, Concatenation):
             return reduce(self._then, expression.items, Counter({start: 1}))
         if isinstance(expression, Alternatives):
             return sum((Counter(self._ends(option, start)) for option in expression.options), Counter())

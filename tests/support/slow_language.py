@@ -5,11 +5,11 @@ from __future__ import annotations
 from selectrie.grammar.rules.expressions import (
     Alternatives,
     Characters,
+    Concatenation,
     Expression,
     Reference,
     Repeat,
     RuleSet,
-    Sequence,
     Text,
 )
 
@@ -39,7 +39,7 @@ def ends_of(expression: Expression, text: str, start: int, known: Known) -> set[
             )
         case Reference(name):
             return set(known.setdefault((name, start), set()))
-        case Sequence(items):
+        case Concatenation(items):
             ends = {start}
             for item in items:
                 ends = {end for middle in ends for end in ends_of(item, text, middle, known)}

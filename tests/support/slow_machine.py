@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from selectrie.grammar.rules.expressions import Alternatives, Characters, Reference, Repeat, Sequence, Text
+from selectrie.grammar.rules.expressions import Alternatives, Characters, Concatenation, Reference, Repeat, Text
 
 DEAD, UNKNOWN = -1, -2
 
@@ -85,7 +85,7 @@ class SlowMachine:
                 return [()]
             case Reference(name):
                 return [self.numbers(self.rules.rules[name])]
-            case Sequence(items):
+            case Concatenation(items):
                 return [self.numbers(*items)]
             case Alternatives(options):
                 return [self.numbers(option) for option in options]

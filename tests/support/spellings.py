@@ -6,9 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from selectrie.core.types import Capacity
-from selectrie.decoding.spelling.goals import CloseBounds
-from selectrie.decoding.spelling.lattice import ByteEvent
-from selectrie.decoding.spelling.search import SpellingSearch, SpellingSpec
+from selectrie.decoding.spelling import ByteEvent, CloseBounds, SpellingSearch, SpellingSpec
 from selectrie.testing import make_vocabulary
 from tests.support.task_driver import Driver
 

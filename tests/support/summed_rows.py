@@ -19,9 +19,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from selectrie.core.whole_files import check_plain, replaced
+from selectrie.core.files import check_plain, replaced, writing
 from selectrie.errors import InputFileError
-from selectrie.runs.files import writing
 from selectrie.runs.folder import FolderFormat, begin, open_log, plan_of, read_resumable
 from tests.support.kill_points import in_child
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from selectrie import Choice, Predicate
 from selectrie.decide.columns import columns_of
 from selectrie.errors import InputFileError, OptionError
-from selectrie.tables.formats import check_output, open_table, writer_of
-from selectrie.tables.rows import scan
+from selectrie.tables.formats import check_output, open_table, scan, writer_of
 from tests.support.n_examples import n_examples
 
 ADDED = columns_of({"q": Choice("", ["a", "b"]), "p": Predicate("x")})

@@ -20,12 +20,13 @@ from selectrie import Calibration, Choice, DecisionParams, Option, Predicate, Sc
 from selectrie.engine.load import load
 from selectrie.errors import InputFileError, OptionError
 from selectrie.grammar import Grammar
-from selectrie.runs.log_lines import LogLine
-from selectrie.runs.model_signature import signature_of
+from selectrie.runs.folder import signature_of
+from selectrie.runs.unit_log import LogLine
 from selectrie.tables import table_run
-from selectrie.tables.asked import TableQuestions, asked_of_data
-from selectrie.tables.table_log import DecidedRows, RowLines
+from selectrie.tables.table_questions import TableQuestions, asked_of_data
 from selectrie.tables.table_run import (
+    DecidedRows,
+    RowLines,
     TableProgress,
     TableRunOptions,
     began_with,

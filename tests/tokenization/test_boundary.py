@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from selectrie.core.token_trie import TokenTrie
 from selectrie.errors import OptionError, PromptError, ProtocolError
 from selectrie.options import PromptParams
-from selectrie.testing.tiny_vocabulary import BOS, make_vocabulary, spell
-from selectrie.tokenization.choices import encode_choices
+from selectrie.testing.fakes import BOS, make_vocabulary, spell
 from selectrie.tokenization.encoding import (
+    PromptText,
     encode_after,
+    encode_choices,
     encode_prompt,
     encode_rests,
     find_tail,
@@ -26,7 +27,6 @@ from selectrie.tokenization.encoding import (
 )
 from selectrie.tokenization.healing import heal_plan
 from selectrie.tokenization.prompts import exact_tokens
-from selectrie.tokenization.records import PromptText
 from tests.support.vocabularies import start_of, vocabulary_of
 
 TINY = make_vocabulary()

@@ -11,10 +11,9 @@ import pytest
 
 from selectrie.core.vocabulary import Tokenizing
 from selectrie.errors import OptionError, PromptError
-from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
+from selectrie.testing.fakes import make_vocabulary, spell
 from selectrie.tokenization.canonical import open_prompt
-from selectrie.tokenization.encoding import encode_after
-from selectrie.tokenization.records import PromptText
+from selectrie.tokenization.encoding import PromptText, encode_after
 from tests.support import made_vocabularies
 from tests.support.made_vocabularies import make_scored
 from tests.support.vocabularies import start_of, vocabulary_of

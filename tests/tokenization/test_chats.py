@@ -18,7 +18,7 @@ from selectrie.backends.chat.template import chat_template
 from selectrie.core.tracked_text import MIXED, TEMPLATE, VALUE, TrackedText, derived, joined, spans_of
 from selectrie.errors import OptionError, PromptError, TextError
 from selectrie.options import PromptParams
-from selectrie.testing.tiny_vocabulary import make_vocabulary
+from selectrie.testing.fakes import make_vocabulary
 from selectrie.tokenization.canonical import open_prompt
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompts import read_prompt

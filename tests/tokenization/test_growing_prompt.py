@@ -14,9 +14,8 @@ from selectrie.core.types import Limits, ModelKind
 from selectrie.errors import OptionError, PromptError, PromptTooLongError, ProtocolError, TextError
 from selectrie.options import PromptParams
 from selectrie.testing import HashModel
-from selectrie.testing.tiny_vocabulary import BOS, DEFAULT_PIECES, EOS, make_vocabulary, spell
-from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.encoding import encode_prompt
+from selectrie.testing.fakes import BOS, DEFAULT_PIECES, EOS, make_vocabulary, spell
+from selectrie.tokenization.encoding import encode_choices, encode_prompt
 from selectrie.tokenization.growing_prompt import GrowingPrompt
 from selectrie.tokenization.prompts import read_prompt
 from tests.support.n_examples import n_examples

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from selectrie.errors import PromptError
 from selectrie.options import PromptParams
-from selectrie.testing.tiny_vocabulary import make_vocabulary
+from selectrie.testing.fakes import make_vocabulary
 from selectrie.tokenization import prompt_frames
-from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.encoding import encode_choices, encode_prompt
 from selectrie.tokenization.prompt_frames import chat_frame, page_frame
 from selectrie.tokenization.prompts import read_prompt
 from tests.support.chat_templates import OWN, TEMPLATES

@@ -12,11 +12,9 @@ from selectrie import Choice, Grammar, Template
 from selectrie.engine.load import load
 from selectrie.errors import OptionError, PromptError, TextError, TokenRangeError
 from selectrie.options import PromptParams
-from selectrie.testing.tiny_vocabulary import BOS, EOS, make_vocabulary
-from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.encoding import encode_prompt
+from selectrie.testing.fakes import BOS, EOS, make_vocabulary
+from selectrie.tokenization.encoding import PromptText, encode_choices, encode_prompt
 from selectrie.tokenization.prompts import read_prompt, truncate_left
-from selectrie.tokenization.records import PromptText
 from tests.support.vocabularies import llama_tokens, vocabulary_of
 
 TINY = make_vocabulary()

@@ -24,17 +24,14 @@ from selectrie import (
     StopParams,
     Template,
 )
-from selectrie.backends.llama_cpp.tokenizer_rules import MERGING
+from selectrie.backends.llama_cpp.vocabulary import MERGING
 from selectrie.core.types import Limits, ModelKind
 from selectrie.core.vocabulary import TokenizerKind, Vocabulary
 from selectrie.engine.precision_check import SelfCheck
-from selectrie.testing.fakes import HashModel, TableModel
-from selectrie.testing.tiny_vocabulary import make_vocabulary
+from selectrie.testing.fakes import HashModel, TableModel, make_vocabulary
 from selectrie.tokenization import canonical, encoding
 from selectrie.tokenization.canonical import open_prompt
-from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.encoding import encode_after
-from selectrie.tokenization.records import PromptText
+from selectrie.tokenization.encoding import PromptText, encode_after, encode_choices
 from tests.support import made_vocabularies
 from tests.support.made_vocabularies import make_byte_level
 from tests.support.real_data import REAL_VOCABULARIES, real_file
@@ -179,10 +176,10 @@ def test_the_law_finds_a_context_that_is_too_long(mutant, named, monkeypatch):
     if mutant == "last token":
         monkeypatch.setattr(canonical, "_n_settled", lambda _vocabulary, _prompt, own: (len(own) - 1, ""))
     elif mutant == "any place":
-        monkeypatch.setattr("selectrie.tokenization.settled_positions._ends_word", lambda *_: True)
-        monkeypatch.setattr("selectrie.tokenization.settled_positions.is_spanned", lambda *_: False)
+        monkeypatch.setattr("selectrie.tokenization.canonical._ends_word", lambda *_: True)
+        monkeypatch.setattr("selectrie.tokenization.canonical.is_spanned", lambda *_: False)
     else:
-        monkeypatch.setattr("selectrie.tokenization.settled_positions.is_spanned", lambda *_: False)
+        monkeypatch.setattr("selectrie.tokenization.canonical.is_spanned", lambda *_: False)
     names = ("merges", "scores", "longest-match")
     assert any(broken(named(name), random.Random(1), 300)[0] for name in names)
 

@@ -11,7 +11,7 @@ from selectrie import Engine, PromptParams
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import PromptError, TokenRangeError
 from selectrie.testing import HashModel, make_vocabulary
-from selectrie.tokenization.spelling import spelled
+from selectrie.tokenization.encoding import spelled
 from tests.support.made_vocabularies import make_scored
 from tests.support.vocabularies import vocabulary_of
 

@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.testing.tiny_vocabulary import make_vocabulary
-from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.encoding import encode_after, encode_prompt
-from selectrie.tokenization.records import PromptText
-from selectrie.tokenization.stable_prefix import split_stable
+from selectrie.testing.fakes import make_vocabulary
+from selectrie.tokenization.canonical import split_stable
+from selectrie.tokenization.encoding import PromptText, encode_after, encode_choices, encode_prompt
 from tests.support.n_examples import n_examples
 from tests.support.vocabularies import start_of, vocabulary_of
 from tests.tokenization.test_boundary import CHOICES, PARTS, random_text
@@ -111,7 +109,7 @@ def test_the_law_finds_a_wrong_place(weights, monkeypatch):
     rests = [b".", b"le"]
     assert rests_that_differ(vocabulary, whole, rests)[0] == []
     monkeypatch.setattr(
-        "selectrie.tokenization.stable_prefix.settled_positions", lambda _, text, _n: iter(range(len(text) - 1, 0, -1))
+        "selectrie.tokenization.canonical.settled_positions", lambda _, text, _n: iter(range(len(text) - 1, 0, -1))
     )
     assert rests_that_differ(vocabulary, whole, rests)[0] == [b"le"]
 

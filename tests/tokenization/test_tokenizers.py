@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from selectrie import BeamSearchParams, Engine, Grammar, PromptParams, SearchParams, Template
-from selectrie.backends.llama_cpp import tokenizer_rules
+from selectrie.backends.llama_cpp import vocabulary
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.core.types import Limits, ModelKind
 from selectrie.core.vocabulary import TokenizerKind, Vocabulary
@@ -25,8 +25,8 @@ from selectrie.options import DEFAULT_PROMPTING
 from selectrie.template.values.values import Option
 from selectrie.testing.fakes import HashModel
 from selectrie.tokenization.canonical import open_prompt
+from selectrie.tokenization.encoding import PromptText
 from selectrie.tokenization.prompts import read_prompt
-from selectrie.tokenization.records import PromptText
 from tests.support.made_vocabularies import (
     UNUSED,
     USER_DEFINED,
@@ -96,7 +96,7 @@ def test_a_shared_model_with_another_pre_tokenizer_is_unknown():
     import llama_cpp
 
     from selectrie.backends.llama_cpp.weights import LlamaOptions, open_weights
-    from selectrie.engine.bundled_model import embedded_file
+    from selectrie.engine.sources import embedded_file
 
     kinds = []
     for pre in (None, "llama-bpe"):
@@ -333,7 +333,7 @@ def test_without_a_doubt_no_text_is_lost(make, tmp_path):
 def test_the_law_misses_none_of_what_is_found_out(name, make, tmp_path, monkeypatch):
     """Without any one of the ways in which strings are found, a text is lost under a proof."""
     planted = {"_bytes_of": lambda _: None, "_is_mergeable": lambda *_: False}.get(name, lambda *_: iter(()))
-    monkeypatch.setattr(tokenizer_rules, name, planted)
+    monkeypatch.setattr(vocabulary, name, planted)
     assert broken(make, tmp_path, N_MADE[make])[0]
 
 

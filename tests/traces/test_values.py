@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from selectrie.core.bounded_rows import BoundedRows
-from selectrie.core.partial_rows import PartialRows
+from selectrie.core.partial_rows import BoundedRows, PartialRows
 from selectrie.core.path_model import PartialRow
-from selectrie.core.reads import Reads, TokenSet, TopTokens
-from selectrie.core.rows import DenseRows
+from selectrie.core.rows import DenseRows, Reads, TokenSet, TopTokens
 from selectrie.errors import NonFiniteLogitsError, UnreadRowError
 from selectrie.traces.records import Step
 from selectrie.traces.sets import MAX_LISTED

@@ -1,20 +1,4 @@
-"""The prefix tree that tracks which contexts are evaluated, held or cached.
-
-This module knows nothing about models. A back end calls it in this order, and nothing
-changes before step 4:
-
-1. `plan` resolves a call: `~j`, repeated pairs, pairs that exist.
-2. `make_room` lists the cached nodes to drop for it, or raises `CapacityError`.
-3. The back end frees what it holds for those nodes, `drop` removes them, and the back
-   end evaluates the call.
-4. `commit` adds the new nodes and hands out references. A call that failed is simply
-   not committed.
-
-Node 0 is the empty context. It always exists, is never counted and never dropped. Ids
-of dropped nodes are reused as late as possible, so that a stale id is noticed
-(`NodeError`). No order depends on ids: nodes that are equally old come in the order in
-which they were added, so what a tree does depends only on what it holds.
-"""
+"""The prefix tree that tracks which contexts are evaluated, held or cached."""
 
 from __future__ import annotations
 
@@ -25,8 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, IntArray
-from selectrie.errors import CapacityError, NodeError, ProtocolError, TokenRangeError
+from selectrie.core.model import rounds
+from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, IntArray, ModelKind
+from selectrie.errors import CapacityError, NodeError, OptionError, ProtocolError, TokenRangeError
 
 _DEAD = -1
 """Marks an id that is not in use, as its value in `references`."""
@@ -549,3 +534,61 @@ class PrefixTree:
 
     def _is_idle(self, node: int) -> bool:
         return self.references[node] == 0 and self.n_children[node] == 0
+
+
+_CONTEXT_ROWS = 64
+"""Rows of one call of a new context come in multiples of at least this."""
+
+
+def require_batch_multiple(value: int, *, max_rows: int, tree: PrefixTree) -> None:
+    """Raise unless a batch multiple can be set, see `Model.set_batch_multiple`.
+
+    Raises:
+        OptionError: If the value is not from 1 to `max_rows`.
+        ProtocolError: If the tree is not empty.
+    """
+    if not 1 <= value <= max_rows:
+        raise OptionError("batch_multiple", value, f"1 to {max_rows}")
+    if tree.n_nodes:
+        raise ProtocolError(f"the batch multiple is set while the tree is empty; it holds {tree.n_nodes} nodes")
+
+
+def require_one_round(kind: ModelKind, parents: IntArray, keep: BoolArray) -> None:
+    """Raise `ProtocolError` if a recurrent or hybrid model is given several rounds.
+
+    Such models take calls of one round, see `core.model.rounds`.
+    """
+    if kind.is_recurrent and len(parents) and rounds(parents, keep).any():
+        raise ProtocolError(
+            "a recurrent or hybrid model takes calls of one round; cut them with selectrie.core.model.rounds"
+        )
+
+
+def require_rows(n_rows: int, rows_per_call: int) -> None:
+    """Raise `CapacityError` if a call has more rows than the model takes."""
+    if n_rows > rows_per_call:
+        raise CapacityError("rows in one call", required=n_rows, available=rows_per_call)
+
+
+def context_rows(nodes: int, rows: int | None, *, max_rows: int, multiple: int) -> int:
+    """Return the maximum number of rows of one call of a new context.
+
+    Args:
+        nodes: Number of tokens that the context holds.
+        rows: Number of rows that are asked for; None means `nodes`.
+        max_rows: Maximum number of rows of the model that makes the context.
+        multiple: Number of rows to a multiple of which calls are padded.
+    """
+    step = max(_CONTEXT_ROWS, multiple)
+    return min(max_rows, -(-min(nodes, rows or nodes) // step) * step)
+
+
+def max_idle_rows(*, n_parameters: int, n_layers: int, width: int) -> int:
+    """Return after how many rows an idle cell has cost as much as its evaluation.
+
+    Evaluating a row again costs 2 flops a parameter. An idle cell costs each row 4
+    flops a layer and channel, for its score and its share of the sum. As in the ski
+    rental problem, a cell is dropped after as many rows as make both costs equal. A
+    0.5B shape gives 11 486; measured: 10 000.
+    """
+    return max(1, n_parameters // max(1, 2 * n_layers * width))

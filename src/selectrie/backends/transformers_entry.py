@@ -47,7 +47,7 @@ def _check_key(model: Model, _source: Any, options: TransformersOptions) -> str:
 
 
 def _memory_needed(path: Path, options: TransformersOptions) -> int:
-    from selectrie.backends.transformers.memory import memory_needed
+    from selectrie.backends.transformers.weights import memory_needed
 
     return memory_needed(path, options)
 

@@ -85,7 +85,7 @@ def classify(
         source, asked, out, model = table_runs.began(running, model)
         return table_runs.run(model, source, asked, out, running, as_json=output.json)
     from selectrie.decide.questions import Choice
-    from selectrie.tables.asked import TableQuestions
+    from selectrie.tables.table_questions import TableQuestions
 
     for name, value, allowed in (
         ("table", table.table, "the file whose rows get labels"),

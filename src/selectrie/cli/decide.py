@@ -20,9 +20,9 @@ from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionErr
 
 if TYPE_CHECKING:
     from selectrie.decide.params import DecisionParams
-    from selectrie.decide.prompts import DecisionPrompt
     from selectrie.decide.questions import Question
     from selectrie.decide.states import State
+    from selectrie.decide.templates import DecisionPrompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ def _table(
     output: DecideOutput,
 ) -> int:
     """Ask about every row of a table."""
-    from selectrie.tables.asked import TableQuestions
+    from selectrie.tables.table_questions import TableQuestions
 
     if state.state_file is not None:
         raise IncompatibleOptionsError("state_file", OptionRef("table"), words("name a column with `state`"))
@@ -252,7 +252,7 @@ def _asked(group: QuestionsGroup, decision: DecisionGroup) -> tuple[Mapping[str,
     A layout beside the `questions` of a file is that of the decision unless `--layout`
     names one.
     """
-    from selectrie.tables.questions_file import read_question_data
+    from selectrie.tables.table_questions import read_question_data
 
     data = None if group.file is None else read_question_data(Path(group.file))
     if isinstance(data, dict) and "questions" in data and decision.layout == "auto":
@@ -311,7 +311,7 @@ def _of_file(path: Path, data: Any, options: dict[str, list[str]]) -> dict[str, 
     Choices and scores without options take those of `--option` and `--options`, which
     are then removed from `options`.
     """
-    from selectrie.tables.questions_file import questions_of_file
+    from selectrie.tables.table_questions import questions_of_file
 
     inner = data.get("questions", data) if isinstance(data, dict) else data
     named = inner.items() if isinstance(inner, dict) else ((one.get("name"), one) for one in inner or () if one)
@@ -341,8 +341,7 @@ def _pair(flag: str, value: str) -> tuple[str, str]:
 
 def params_of(group: DecisionGroup, prior: Mapping[str, float] | Sequence[float] | None = None) -> DecisionParams:
     """Return the `DecisionParams` of the options."""
-    from selectrie.decide.calibration import Calibration
-    from selectrie.decide.params import TEMPLATES, DecisionParams
+    from selectrie.decide.params import TEMPLATES, Calibration, DecisionParams
     from selectrie.template.analysis.template import Template
 
     template: Any = group.template

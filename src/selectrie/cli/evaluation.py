@@ -192,8 +192,8 @@ def compare(runs: RunsGroup, output: CompareOutput) -> int:
     \b
     selectrie eval compare runs/q8 runs/q4 --flips 20
     """
-    from selectrie.evaluation.compare import compare as compared
-    from selectrie.evaluation.compare import comparison_dict
+    from selectrie.evaluation.results import compare as compared
+    from selectrie.evaluation.results import comparison_dict
     from selectrie.evaluation.runner import read_run
 
     _check_html(output)
@@ -246,10 +246,9 @@ def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tupl
     The folder is None if no results are stored. Mistakes in the options are reported
     here.
     """
-    from selectrie.evaluation.checks import check
     from selectrie.evaluation.configuration import Configuration, check_kinds, reload
-    from selectrie.evaluation.run_folder import check_folder
-    from selectrie.evaluation.runner import began_with
+    from selectrie.evaluation.evaluator import check
+    from selectrie.evaluation.runner import began_with, check_folder
 
     if running.actors is not None and running.ray is None:
         raise OptionError("actors", running.actors, "--ray too, which starts the actors")
@@ -299,7 +298,7 @@ def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure |
     if running.ray is None:
         return None
     from selectrie.evaluation.ray_cluster import measure_on
-    from selectrie.runs.model_signature import signature_of
+    from selectrie.runs.folder import signature_of
 
     cluster = requests.cluster(source, running.ray, running.actors)
     return measure_on(cluster, signature_of(engine))
@@ -362,7 +361,7 @@ def _write(path: str, text: str) -> None:
 
     Standard output is flushed first, because the file may be standard output.
     """
-    from selectrie.runs.files import write_file
+    from selectrie.core.files import write_file
 
     flush()
     try:

@@ -101,7 +101,7 @@ def open_grammar(source: str) -> Grammar:
     `source` is a file if it looks like the name of one (`_is_file`).
     """
     from selectrie.grammar import Grammar
-    from selectrie.grammar.library import installed_names
+    from selectrie.grammar.grammar import installed_names
 
     if "::=" in source:
         raise OptionError(
@@ -123,7 +123,7 @@ def _is_file(source: str) -> bool:
     A name without ending and folder names an installed grammar, even if a file has the
     same name.
     """
-    from selectrie.grammar.library import installed_names
+    from selectrie.grammar.grammar import installed_names
 
     path = Path(source)
     is_named_so = path.suffix.lower() in _ENDINGS or len(path.parts) != 1
@@ -208,7 +208,7 @@ def show(grammar: GrammarGroup) -> int:
     \b
     selectrie grammar show iso-date
     """
-    from selectrie.grammar.library import installed_grammar
+    from selectrie.grammar.grammar import installed_grammar
 
     source = grammar.grammar
     text = open_grammar(source).to_gbnf() if _is_file(source) else installed_grammar(source)
@@ -223,7 +223,7 @@ def list(output: JsonOutput) -> int:
     \b
     selectrie grammar list
     """
-    from selectrie.grammar.library import installed_names, installed_summary
+    from selectrie.grammar.grammar import installed_names, installed_summary
 
     summaries = {name: installed_summary(name) for name in installed_names()}
     if output.json:

@@ -128,9 +128,9 @@ def unnamed_model(group: ModelGroup) -> str | None:
     """Return the name of the default model if the caller named none, else None."""
     if group.model is not None:
         return None
-    from selectrie.engine import bundled_model
+    from selectrie.engine import sources
 
-    return bundled_model.NAME
+    return sources.NAME
 
 
 def read_prompt(group: BarePromptGroup) -> Prompt:

@@ -21,7 +21,7 @@ from selectrie.errors import OptionError
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
-    from selectrie.tables.asked import TableQuestions
+    from selectrie.tables.table_questions import TableQuestions
     from selectrie.tables.table_run import OnProgress, TablePlan, TableProgress, Work
 
 _LONGEST_FIELD = 16 << 20
@@ -113,7 +113,7 @@ def _work(engine: Engine, running: TableRunGroup, model: ModelGroup) -> Work | N
     """Return what distributes units to a cluster; None if none is asked for."""
     if running.ray is None:
         return None
-    from selectrie.runs.model_signature import signature_of
+    from selectrie.runs.folder import signature_of
     from selectrie.tables.table_actors import decided_on
 
     return decided_on(requests.cluster(model, running.ray, running.actors), signature_of(engine))
@@ -141,7 +141,7 @@ def _progress_bar() -> Iterator[OnProgress]:
 
 
 def _show(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:
-    from selectrie.core.plain_text import count
+    from selectrie.core.output import count
 
     if as_json:
         from selectrie.results import FORMAT_VERSION

@@ -1,6 +1,6 @@
-"""Log-sum-exp and stable top-k; `exp` is called only here.
+"""Log-sum-exp, stable top-k, and random numbers that a seed and a step decide.
 
-Sums are taken in float64. -inf is probability 0. NaN is never passed on.
+`exp` is called only here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
-from selectrie.errors import NonFiniteLogitsError
+from selectrie.errors import NonFiniteLogitsError, OptionError
 
 _BLOCK_ELEMENTS = 1 << 14
 """Logits processed at once: they and their exponentials fit the L1 and L2 caches."""
@@ -171,3 +171,17 @@ def softmax(scores: FloatArray) -> FloatArray:
 def exp(x: FloatArray) -> FloatArray:
     """Return the probabilities of log-probabilities."""
     return np.exp(x)
+
+
+def uniform(seed: int, step: int) -> float:
+    """Return a number in [0, 1), a multiple of 2**-53, for a seed and a step.
+
+    It is made from the first word of block `step` + 1 of the counter-based generator
+    Philox4x64-10 under the key `seed` (Salmon, Moraes, Dror and Shaw, "Parallel random
+    numbers: as easy as 1, 2, 3", SC 2011). Any step can thus be drawn without those
+    before it. Raises `OptionError` for a seed below 0 or of more than 128 bits.
+    """
+    if isinstance(seed, bool) or not 0 <= seed < 1 << 128:
+        raise OptionError("seed", seed, "a whole number from 0 to 2**128 - 1")
+    word = int(np.random.Philox(key=int(seed), counter=step).random_raw())
+    return (word >> 11) * 2.0**-53

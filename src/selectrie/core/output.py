@@ -1,12 +1,4 @@
-"""Safe writing of text to a terminal, a file or a pipe.
-
-The command and its reports write only through this module.
-
-Text from the caller or the model may contain characters that a terminal obeys: ESC,
-which begins control sequences, BEL, the C1 controls, and the marks that change the
-direction of text. On a terminal these are replaced by visible characters; files and
-pipes get the text unchanged.
-"""
+"""The notation of texts and numbers in reports, and safe writing of text."""
 
 from __future__ import annotations
 
@@ -17,6 +9,46 @@ from contextlib import suppress
 from typing import TextIO
 
 from selectrie.errors import OutputError
+
+
+def quoted(text: str) -> str:
+    """Return the text in quotes, so that leading and trailing spaces can be seen.
+
+    Characters that do not print (controls, direction marks) are escaped.
+    """
+    return repr(text)
+
+
+def quoted_bytes(value: bytes) -> str:
+    r"""Return the bytes as quoted text, with `\xNN` for bytes that are not UTF-8."""
+    return quoted(value.decode("utf-8", "surrogateescape")).replace("\\udc", "\\x")
+
+
+def probability(p: float) -> str:
+    """Return `p` with four decimals, or as a power of ten if they would all be 0."""
+    return f"{p:.4f}" if p >= 0.00005 or p == 0 else f"{p:.0e}"
+
+
+def interval(low: float, high: float) -> str:
+    """Return the interval as text, as one number if both ends are written alike."""
+    ends = (probability(low), probability(high))
+    return ends[0] if ends[0] == ends[1] else "–".join(ends)
+
+
+def thousands(n: float) -> str:
+    """Return `n` as a whole number with a space between thousands."""
+    return f"{n:,.0f}".replace(",", " ")
+
+
+def count(n: int, noun: str) -> str:
+    """Return a number with its noun: `1 row`, `2 rows`."""
+    return f"{thousands(n)} {noun}{'' if n == 1 else 's'}"
+
+
+def escaped(text: str) -> str:
+    r"""Return the text with `\x1b` and the like for characters that do not print."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
 
 _PICTURES = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"}
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))

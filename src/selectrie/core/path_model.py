@@ -1,31 +1,20 @@
-"""The port that a model satisfies whose rows are asked for by their token path.
+"""The ports of models whose rows are asked for by their token path.
 
-A server shows neither its logits nor its memory. It says something about the row after
-a token path: the log-probabilities of some tokens, and of the most probable ones.
-`PathModel` is that port, as `core.model.Model` is the one of models that run here.
-
-Laws (checked by `testing.check_path_model`):
-
-1. A row depends only on its path: not on what else is asked, in which order, or in
-   which request.
-2. Every named token is in the row that comes back, and so are the `top` most probable
-   ones, or all tokens if there are fewer. Ids are distinct and ascending.
-3. The probabilities in a row and those that `log_rest` bounds sum to a range that
-   contains 1, and no token outside the row is more probable than `rest_max`.
-4. A query that breaks a limit raises before anything was asked.
-5. `rows` may be called from several threads. Cancelling ends a call that waits.
+`PathModel` answers queries by path, `RowReader` reads rows of it in the background, and
+`CompletionModel` draws text itself, as servers do.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from selectrie.core.types import FloatArray, IntArray, ModelIdentity
+from selectrie.core.rows import Reads, Rows
+from selectrie.core.types import Capacity, Cost, FloatArray, IntArray, ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import OptionError, TokenRangeError
 
@@ -176,4 +165,129 @@ class PathModel(Protocol):
 
     def close(self) -> None:
         """Free everything; later calls raise `ClosedError`. May be called twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """The rows that were read after some paths.
+
+    Attributes:
+        rows: One row for each path, in their order, ready to be read. They stay valid,
+            and need hold nothing but what was to be read.
+        cost: What they took.
+    """
+
+    rows: Rows
+    cost: Cost
+
+
+class RowStarter(Protocol):
+    """Takes up what a task asks for in the background. One thread calls the methods."""
+
+    def capacity(self, floor: Capacity) -> Capacity:
+        """Return the capacity that a task of this floor is offered for its next ask.
+
+        It is called once before each ask, and is at least `floor`.
+        """
+        ...
+
+    def start(
+        self,
+        paths: Sequence[IntArray],
+        reads: Reads,
+        done: Callable[[Answer | BaseException], None],
+        cancellation: Cancellation,
+        *,
+        priority: int = 0,
+    ) -> None:
+        """Take up the rows after the paths, and return without waiting for them.
+
+        Args:
+            paths: int32[T_i], T_i >= 1, each a whole path from the first token of the
+                context. A path is made when the sequence is indexed: index it when it
+                is needed, and keep it no longer than that.
+            reads: The values that will be read, of `len(paths)` rows.
+            done: Called exactly once, in any thread, possibly before `start` returns:
+                with the rows, or with the error that made reading them impossible. It
+                returns at once and does not raise.
+            cancellation: When it is cancelled, the rows are no longer wanted: work that
+                serves nothing else ends, and `done` gets `CancelledError`, unless it
+                was called before.
+            priority: Rows of a higher priority go first.
+        """
+        ...
+
+
+class RowReader(RowStarter, Protocol):
+    """Reads the rows after token paths.
+
+    A row depends only on its path, so reading it twice gives the same values.
+    """
+
+    def flush(self) -> None:
+        """Begin to read: nothing more will be taken up for now.
+
+        What was taken up before can share requests.
+        """
+        ...
+
+    def clear(self) -> None:
+        """Drop all rows that are kept for later."""
+        ...
+
+    def close(self) -> None:
+        """Free everything; what is being read ends with `ClosedError`.
+
+        May be called twice.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServedText:
+    """A text that a server drew.
+
+    Attributes:
+        text: The text without a stop string.
+        n_tokens: Number of drawn tokens.
+        finish: "stop" (also the end of the text) or "length".
+        decode_s: Seconds from the request to its answer.
+    """
+
+    text: str
+    n_tokens: int
+    finish: str
+    decode_s: float
+
+
+@runtime_checkable
+class SupportsCompletion(Protocol):
+    """A model that draws text with a sampler that is not ours."""
+
+    @property
+    def sampler_name(self) -> str:
+        """Return what the sampler calls itself, with its version."""
+        ...
+
+    def complete(
+        self,
+        prompt: IntArray,
+        fields: Mapping[str, Any],
+        done: Callable[[ServedText | BaseException], None],
+        cancellation: Cancellation,
+    ) -> None:
+        """Have one text drawn after a prompt, and return without waiting for it.
+
+        Args:
+            prompt: int32[T], T >= 1, the tokens before the text.
+            fields: Fields of OpenAI's `/v1/completions`; `max_tokens` is one of them.
+            done: Called exactly once, in any thread, with the text or an error:
+                `ServerError` if the server failed after all retries or its answer
+                cannot be right, `CancelledError`, or `ClosedError`.
+            cancellation: Ends the request.
+
+        Raises `ClosedError` or `ForkedError` if it cannot begin; `done` is not called
+        then.
+        """
         ...

@@ -10,7 +10,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from selectrie.core.plain_text import probability
+from selectrie.core.output import probability
 from selectrie.core.types import Cost
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.results import FORMAT_VERSION, Selection, Signature

@@ -1,9 +1,4 @@
-"""Renders the prompt of a question from a template, without a model.
-
-A template of decisions is a template of the library with one slot,
-`<<select 'answer' options=answers>>`. What comes before the slot is the prompt. With
-roles, the turns before the answer are the messages of a chat.
-"""
+"""Renders the prompt of a question from a template, without a model."""
 
 from __future__ import annotations
 
@@ -18,6 +13,8 @@ from pathlib import Path
 
 from selectrie.decide.questions import Question
 from selectrie.errors import OptionError
+from selectrie.grammar import Grammar
+from selectrie.options import PromptParams, SearchParams
 from selectrie.template.analysis.chat_checks import outside
 from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.interpreter import Interpreter
@@ -27,6 +24,42 @@ from selectrie.template.syntax.ast import Document, Each, GenEach, Include, Slot
 from selectrie.template.syntax.ast import Path as NamePath
 from selectrie.template.syntax.source_positions import error_at
 from selectrie.template.syntax.visitors import bodies_of
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionPrompt:
+    """One prompt of a question: the arguments of the `select` that answers it.
+
+    `llm.select(p.prompt, p.choices, …)` with the other fields under their names gives
+    the selection behind the answer; with a grammar, its texts are followed by
+    `following` there.
+
+    Attributes:
+        prompt: The page, or the messages of a chat.
+        choices: The texts that are scored; None with a grammar.
+        grammar: The grammar that was given in place of options, or None.
+        terminator: The event that ends the answer.
+        following: The text after the answer, or "".
+        prior: Weights of the choices, or None.
+        search: How the choices are evaluated.
+        prompting: Options of the chat template.
+        shown: What the model reads, with control tokens by their spelling.
+        n_tokens: Number of tokens of the prompt.
+        n_choice_tokens: Number of tokens of all choices together; 0 with a grammar.
+    """
+
+    prompt: str | tuple[Mapping[str, str], ...]
+    choices: tuple[str, ...] | None
+    grammar: Grammar | None
+    terminator: str
+    following: str
+    prior: tuple[float, ...] | None
+    search: SearchParams
+    prompting: PromptParams
+    shown: str
+    n_tokens: int
+    n_choice_tokens: int
+
 
 SLOT = "answer"
 """Name of the slot of a template of decisions."""

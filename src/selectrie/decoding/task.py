@@ -3,7 +3,7 @@
 A task sees local rows. Row 0 is the last node of its prompt. Every node that the task
 asks for follows, numbered in the order of asking; the number of a released node is not
 used again. The driver turns local rows into nodes of a context tree:
-`testing.driver.run` for one task, `scheduler.Scheduler` for many at once.
+`testing.oracles.run` for one task, `scheduler.Scheduler` for many at once.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.core.model import Model, rounds
-from selectrie.core.reads import Reads
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray
 from selectrie.errors import ProtocolError
 

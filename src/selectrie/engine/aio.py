@@ -1,25 +1,83 @@
-"""Awaitable forms of blocking methods.
-
-Each call waits in a separate daemon thread, so any number may wait at once. A waiting
-thread costs some kilobytes; a bound on them would limit how many requests share a model
-call. Threads are kept for a second, because starting one takes longer than waking it.
-Cancelling the awaiting task cancels the work of the call.
-"""
+"""Awaitable forms of blocking methods, and the threads that wait for them."""
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from itertools import islice
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from selectrie.engine.kept_threads import KeptThreads
 from selectrie.engine.queue_stream import AnyStream, QueueStream
 from selectrie.engine.scheduler.task_group import CancelScope, scoped_work
 
 if TYPE_CHECKING:
     import asyncio
+
+KEEP_S = 1.0
+"""An idle thread ends after this many seconds."""
+MAX_IDLE = 16
+"""More idle threads are not kept."""
+
+_Work = Callable[[], None]
+
+
+class KeptThreads:
+    """Daemon threads that each run one function at a time.
+
+    Any number of functions may run at once: if no thread is idle, another is started.
+    Any thread may call `run`.
+
+    Args:
+        name: Name of the threads.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """Begin without threads, as a process does that was forked."""
+        self._lock = threading.Lock()
+        self._idle: list[SimpleQueue[_Work]] = []
+
+    def run(self, work: _Work) -> None:
+        """Run a function, which raises nothing, in a thread."""
+        with self._lock:
+            queue = self._idle.pop() if self._idle else None
+        if queue is not None:
+            queue.put(work)
+            return
+        queue = SimpleQueue()
+        queue.put(work)
+        threading.Thread(target=self._loop, args=(queue,), name=self._name, daemon=True).start()
+
+    def _loop(self, queue: SimpleQueue[_Work]) -> None:
+        queue.get()()
+        while self._is_kept(queue):
+            try:
+                work = queue.get(timeout=KEEP_S)
+            except Empty:
+                with self._lock:
+                    if queue in self._idle:
+                        self._idle.remove(queue)
+                        return
+                work = queue.get()  # it came just now
+            work()
+            del work  # it holds a request
+
+    def _is_kept(self, queue: SimpleQueue[_Work]) -> bool:
+        with self._lock:
+            if len(self._idle) >= MAX_IDLE:
+                return False
+            self._idle.append(queue)
+            return True
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

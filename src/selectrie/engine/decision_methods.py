@@ -20,13 +20,11 @@ from selectrie.options.checks import at_least, one_of, record
 
 if TYPE_CHECKING:
     from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
-    from selectrie.decide.calibration import Calibration
-    from selectrie.decide.params import DecisionParams
-    from selectrie.decide.prompts import DecisionPrompt
+    from selectrie.decide.params import Calibration, DecisionParams
     from selectrie.decide.questions import Choice, Predicate, Question, Score
     from selectrie.decide.states import State
-    from selectrie.engine.decided_tables import DecidesUnits
-    from selectrie.engine.decision_scorer import ScoresDecisions
+    from selectrie.decide.templates import DecisionPrompt
+    from selectrie.engine.decision_scorer import DecidesUnits, ScoresDecisions
     from selectrie.engine.decisions import DecisionMaker
 
 T = TypeVar("T")
@@ -166,7 +164,7 @@ class DecisionMethods:
         first = 0 if len(several) > 1 else None
         if isinstance(params, DecisionParams) and params.calibration == "batch":
             from selectrie.engine import decisions
-            from selectrie.engine.decided_tables import with_fitted_calibration
+            from selectrie.engine.decision_scorer import with_fitted_calibration
 
             one_of("on_error", on_error, ("raise", "keep"))
             plain, keeps = replace(params, calibration=None), on_error == "keep"
@@ -244,7 +242,7 @@ class DecisionMethods:
         """
         from selectrie.decide.asks import named_questions
         from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
-        from selectrie.engine.decided_tables import decided_table
+        from selectrie.engine.decision_scorer import decided_table
 
         options = DEFAULT_DECISION if params is None else params
         record("params", options, DecisionParams)
@@ -311,8 +309,7 @@ class DecisionMethods:
             ModelError: If the model fails.
         """
         from selectrie.decide.asks import named_questions
-        from selectrie.decide.calibration import sample_of
-        from selectrie.decide.params import BASELINE_RULES, DEFAULT_DECISION, DecisionParams
+        from selectrie.decide.params import BASELINE_RULES, DEFAULT_DECISION, DecisionParams, sample_of
         from selectrie.decide.states import text_of_state
         from selectrie.engine.decisions import DecisionMaker
 

@@ -21,6 +21,7 @@ from selectrie.decide.asks import (
     CONTENT_FREE,
     Ask,
     Evidence,
+    Order,
     answer_of,
     ask_of,
     bound_of,
@@ -32,22 +33,26 @@ from selectrie.decide.asks import (
     values_of,
     with_calibration,
 )
-from selectrie.decide.calibration import Calibration, question_calibration
-from selectrie.decide.orders import Order
-from selectrie.decide.params import DecisionParams
-from selectrie.decide.prompts import DecisionPrompt
+from selectrie.decide.params import Calibration, DecisionParams, question_calibration
 from selectrie.decide.questions import Choice, Question
 from selectrie.decide.states import State, text_of_state
-from selectrie.decide.templates import Page, StateFrame, check_shown, check_slots, digest_of, render, shipped
+from selectrie.decide.templates import (
+    DecisionPrompt,
+    Page,
+    StateFrame,
+    check_shown,
+    check_slots,
+    digest_of,
+    render,
+    shipped,
+)
 from selectrie.engine.rendering.terminators import Ending, ending_of
 from selectrie.engine.requests import select_grammar, selection
-from selectrie.engine.requests.chat_time import time_args
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
-from selectrie.engine.requests.planned_rows import planned_rows
 from selectrie.engine.requests.select import SelectBatch
 from selectrie.engine.requests.select_grammar import PreparedGrammarSelect
-from selectrie.engine.requests.selection import PreparedSelect, SelectRequest
-from selectrie.engine.requests.session import Session
+from selectrie.engine.requests.selection import PreparedSelect, SelectRequest, planned_rows
+from selectrie.engine.requests.session import Session, time_args
 from selectrie.errors import (
     THE_STATE,
     ChoiceError,
@@ -72,10 +77,9 @@ from selectrie.results import Selection
 from selectrie.results.advice import warn
 from selectrie.template.analysis.template import Template
 from selectrie.tokenization.canonical import reopen
-from selectrie.tokenization.encoding import encode_prompt, least_tokens
+from selectrie.tokenization.encoding import PromptText, encode_prompt, least_tokens
 from selectrie.tokenization.prompt_frames import PromptFrame, chat_frame, page_frame
 from selectrie.tokenization.prompts import Prompt, read_prompt
-from selectrie.tokenization.records import PromptText
 
 _SHORTEN = words("shorten {}", THE_STATE)
 _OPEN_THOUGHT = re.compile(r"<(\w*think\w*)>\s*\Z")

@@ -59,9 +59,8 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     from selectrie.engine.decisions import DecisionMaker
     from selectrie.engine.rendering.page_requests import PageStream
     from selectrie.engine.rendering.renderer import PageRequest
-    from selectrie.engine.requests.generate import Prompts
+    from selectrie.engine.requests.generate import Prompts, Stream
     from selectrie.engine.requests.loglikelihood import ScoresSequences
-    from selectrie.engine.requests.stream import Stream
     from selectrie.grammar import Grammar
     from selectrie.results import BeamResult, Event, Generation, Page, Samples, Selection, TokenPlan
     from selectrie.template.analysis.template import Template
@@ -266,9 +265,9 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             if choices is None:
                 raise OptionError("choices", None, "a list of texts, or a grammar")
             if tokenizations == "all":
-                from selectrie.engine.requests import select_spellings
+                from selectrie.engine.requests import spellings
 
-                return self._run(lambda model: select_spellings.prepare(model, prompt, choices, options))
+                return self._run(lambda model: spellings.prepare_select(model, prompt, choices, options))
             return self._select([(prompt, choices)], options)[0]
         if choices is not None:
             raise IncompatibleOptionsError("choices", "a grammar", "give one of the two")
@@ -472,14 +471,14 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         context manager cancels the sequences that still run. `options.best_of` is
         refused, because the best sequences are known only at the end.
         """
-        from selectrie.engine.requests import generate, stream
+        from selectrie.engine.requests import generate
 
         self._runtime.require_whole_rows("`stream`", instead="`generate`")
         request = generate.GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         if options.best_of is not None:
             raise IncompatibleOptionsError("best_of", "streaming", "which are the best is known only at the end")
         return self._run(
-            lambda model: stream.PreparedStream(generate.prepare(model, prompts, request), keep=self),
+            lambda model: generate.PreparedStream(generate.prepare(model, prompts, request), keep=self),
             priority=options.priority,
             deadline_s=options.deadline_s,
         )

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from selectrie.core.cache_dir import cache_folder, read_object, write_object
+from selectrie.core.files import cache_folder, read_object, write_object
 from selectrie.core.model import Model
 from selectrie.core.types import Precision, SelfCheck
 from selectrie.engine.engine import Engine

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from selectrie.backends.table import backend_of_file_name, folder_model
-from selectrie.engine import bundled_model, hub
+from selectrie.engine import sources
 from selectrie.errors import MissingExtraError, UnsupportedModelError
 from selectrie.results.models import MISSING, PRESENT, ModelRecord
 
@@ -31,7 +31,7 @@ def models() -> list[ModelRecord]:
 
 def embedded_record() -> ModelRecord:
     """Return the record of the embedded model, whose file may be missing."""
-    path = bundled_model.PATH
+    path = sources.PATH
     return _record(str(path), path, embedded=True) or ModelRecord(
         str(path), path.name, str(path), 0, "", MISSING, embedded=True
     )
@@ -68,15 +68,17 @@ def _hub_files(repositories: Any) -> Iterator[tuple[str, Path]]:
         if repository.repo_type != "model":
             continue
         seen = set()
-        for revision in sorted(repository.revisions, key=lambda one: (hub.MAIN not in one.refs, -one.last_modified)):
+        for revision in sorted(
+            repository.revisions, key=lambda one: (sources.MAIN not in one.refs, -one.last_modified)
+        ):
             for file in revision.files:
                 name = file.file_path.relative_to(revision.snapshot_path).as_posix()
                 if backend_of_file_name(name) is None or (name, file.blob_path) in seen:
                     continue
                 seen.add((name, file.blob_path))
-                is_main = hub.MAIN in revision.refs
+                is_main = sources.MAIN in revision.refs
                 yield (
-                    f"{hub.PREFIX}{repository.repo_id}/{name}" if is_main else str(file.file_path),
+                    f"{sources.PREFIX}{repository.repo_id}/{name}" if is_main else str(file.file_path),
                     file.file_path,
                 )
 
@@ -88,10 +90,10 @@ def _hub_folders(repositories: Any) -> Iterator[tuple[str, Path, list[str]]]:
     """
     for repository in repositories:
         for revision in repository.revisions if repository.repo_type == "model" else ():
-            if hub.MAIN in revision.refs:
+            if sources.MAIN in revision.refs:
                 folder = revision.snapshot_path
                 names = [file.file_path.relative_to(folder).as_posix() for file in revision.files]
-                yield f"{hub.PREFIX}{repository.repo_id}", folder, names
+                yield f"{sources.PREFIX}{repository.repo_id}", folder, names
 
 
 def _folder_record(source: str, folder: Path, names: list[str]) -> ModelRecord | None:

@@ -16,10 +16,9 @@ from typing import Any, TypeAlias, TypeGuard
 
 from selectrie.backends.table import backend_named
 from selectrie.core.types import Precision
-from selectrie.engine.bundled_model import NAME, PATH
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
-from selectrie.engine.sources import check_names, is_server, resolve
+from selectrie.engine.sources import NAME, PATH, check_names, is_server, resolve
 from selectrie.errors import (
     ClosedError,
     ForkedError,
@@ -29,7 +28,7 @@ from selectrie.errors import (
     SelectrieError,
 )
 from selectrie.options import at_least, flag, number
-from selectrie.results.pool_model import RegisteredModel
+from selectrie.results.models import RegisteredModel
 
 Source: TypeAlias = str | os.PathLike[str] | None
 

@@ -21,8 +21,7 @@ from functools import partial
 import numpy as np
 
 from selectrie.core.model import Model, chain
-from selectrie.core.reads import Reads
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import ROOT, FloatArray, IntArray, Limits, ModelIdentity, SelfCheck
 from selectrie.errors import ModelError, TextError
 

@@ -77,6 +77,6 @@ class ScoreMethods:
             return self._run(lambda model: select_requests.prepare_score(model, prompt, text, options))
         from selectrie.engine.requests import spellings  # imported on first use
 
-        return self._run(lambda model: spellings.prepare(model, prompt, text, options, params))
+        return self._run(lambda model: spellings.prepare_text(model, prompt, text, options, params))
 
     ascore = awaitable(score)

@@ -1,18 +1,327 @@
-"""From what a caller names to what a back end opens."""
+"""From what a caller names to what a back end opens, downloads of the hub included."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeGuard
 
-from selectrie.backends.entry import Backend, read_options, require_packages
-from selectrie.backends.table import backend_named, backend_of, check_options, what_is_opened
-from selectrie.engine.bundled_model import embedded_file
-from selectrie.engine.hub import download, is_hub_source
-from selectrie.errors import OptionError
+from selectrie.backends.entry import TOKENIZER_FILES, Backend, read_options, require_packages
+from selectrie.backends.table import (
+    backend_named,
+    backend_of,
+    backend_of_file_name,
+    check_options,
+    folder_model,
+    is_part_of_checkpoint,
+    names_in_words,
+    what_is_opened,
+)
+from selectrie.errors import MissingExtraError, ModelFileError, OptionError, SelectrieError, UnsupportedModelError
+
+NAME = "embedded.gguf"
+"""Name of the file, which signatures show as they do for any model."""
+
+PATH = Path(__file__).resolve().parents[1] / "assets" / NAME
+"""A path, not a resource: llama.cpp maps the file, so it must lie on disk."""
+
+
+def embedded_file() -> Path:
+    """Return the path of the embedded model's file.
+
+    Raises `ModelFileError` if this installation has none.
+    """
+    if not PATH.is_file():
+        reason = (
+            "the embedded model is missing from this installation; install selectrie again "
+            "(in a source tree, `make model` makes it), or name a GGUF file"
+        )
+        raise ModelFileError(str(PATH), reason)
+    return PATH
+
+
+PREFIX = "hf:"
+MAIN = "main"
+"""The branch that a source is looked up on."""
+
+_FORMS = (
+    "hf:owner/repo for a checkpoint, hf:owner/repo/file.gguf, or hf:owner/repo:QUANTISATION as in hf:owner/repo:Q4_K_M"
+)
+_ANSWER_S = 5.0
+"""Seconds after which a hub that has not begun to answer counts as unreachable."""
+_PROJECTOR = "mmproj"
+"""Part of the name of a GGUF file that holds a projector and no language model."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubSource:
+    """A source of the hub, taken apart.
+
+    Attributes:
+        text: The source as it is written.
+        repository: `owner/repo`.
+        file: Name of a file in it; None if it is not named.
+        quantisation: The quantisation of a file that is not named, or None.
+    """
+
+    text: str
+    repository: str
+    file: str | None = None
+    quantisation: str | None = None
+
+    @staticmethod
+    def parse(text: str) -> HubSource:
+        """Return a source taken apart.
+
+        Raises `OptionError` if it has another form, or names a part of a checkpoint.
+        """
+        owner, _, rest = text.removeprefix(PREFIX).partition("/")
+        name, slash, file = rest.partition("/")
+        name, colon, quantisation = name.partition(":")
+        if not (owner and name) or bool(slash) != bool(file) or bool(colon) != bool(quantisation) or (file and colon):
+            raise OptionError("model", text, _FORMS)
+        if is_part_of_checkpoint(file):
+            raise OptionError("model", text, f"{PREFIX}{owner}/{name}, as a checkpoint is opened with all its files")
+        return HubSource(text, f"{owner}/{name}", file or None, quantisation or None)
+
+    def of(self, file: str) -> str:
+        """Return the source of a file of this repository."""
+        return f"{PREFIX}{self.repository}/{file}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The files of a repository.
+
+    Attributes:
+        names: Their names, with folders.
+        unreachable: Why the hub did not answer, if these are the files in the cache.
+    """
+
+    names: Sequence[str]
+    unreachable: Exception | None = None
+
+    def models(self) -> list[str]:
+        """Return the files that a back end opens, the first part of each split one."""
+        result = []
+        for name in sorted(self.names):
+            backend = backend_of_file_name(name)
+            is_projector = _PROJECTOR in PurePosixPath(name).name.lower()
+            if backend is not None and not is_projector and backend.parts(name)[0] == name:
+                result.append(name)
+        return result
+
+    def note(self) -> str:
+        """Return what an error has to add about files that may be missing here."""
+        return _note(self.unreachable)
+
+
+def _note(unreachable: Exception | None) -> str:
+    if unreachable is None:
+        return ""
+    return f" (these are in the cache; the hub gave no list: {_first_line(unreachable)})"
+
+
+def is_hub_source(source: object) -> TypeGuard[str]:
+    """Return whether a source is one of the hub."""
+    return isinstance(source, str) and source.startswith(PREFIX)
+
+
+def download(text: str) -> Path:
+    """Return the local path of a source of the hub.
+
+    It is a file (of a split model, the first part), or the folder of a checkpoint. Of
+    that, only configuration, tokenizer and safetensors are downloaded.
+
+    Raises:
+        OptionError: The source has another form, or does not name one file.
+        UnsupportedModelError: The repository's weights are pickles alone.
+        ModelFileError: A file cannot be downloaded and is not in the cache, or there is
+            none that is opened.
+        MissingExtraError: huggingface_hub is not installed, or what the checkpoint
+            needs.
+    """
+    source = HubSource.parse(text)
+    try:
+        import huggingface_hub as hub
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(text, "hf") from error
+    if source.file is not None:
+        return _download(hub, source, source.file, _unreachable(hub, source.repository, source.file))
+    listing = _list(hub, source)
+    if source.quantisation is None:
+        found = _folder(source, listing)
+        if found is not None:
+            return _download_folder(hub, source, found, listing.unreachable)
+    return _download(hub, source, _choose(source, listing), listing.unreachable)
+
+
+_TOKENIZER_FILES = ("config.json", "generation_config.json", *TOKENIZER_FILES)
+
+
+def download_tokenizer(text: str) -> Path:
+    """Return the local path of the tokenizer of a source of the hub.
+
+    It is a GGUF file, which is downloaded as a whole, or the folder of a repository, of
+    which only configuration and tokenizer are.
+
+    Raises:
+        OptionError, ModelFileError, MissingExtraError: As `download`.
+    """
+    source = HubSource.parse(text)
+    if source.file is not None or source.quantisation is not None:
+        return download(text)
+    try:
+        import huggingface_hub as hub
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(text, "hf") from error
+    listing = _list(hub, source)
+    files = [name for name in _TOKENIZER_FILES if name in listing.names]
+    if not any(name in TOKENIZER_FILES for name in files):
+        raise ModelFileError(text, f"the repository has no tokenizer{listing.note()}; give another one")
+    return _download_folder(hub, source, files, listing.unreachable)
+
+
+def _download(hub: Any, source: HubSource, file: str, unreachable: Exception | None) -> Path:
+    """Return the local path of a file, after all parts of its model were downloaded.
+
+    Args:
+        unreachable: Why the hub does not answer, which makes the cache answer.
+    """
+    backend = backend_of_file_name(file)
+    names = [file] if backend is None else backend.parts(file)
+    how = {} if unreachable is None else {"local_files_only": True}
+    try:
+        paths = [Path(hub.hf_hub_download(source.repository, name, **how)) for name in names]
+    except (OSError, ValueError) as error:  # hub errors derive from these: offline, not found, gated, bad name
+        raise _unavailable(source, unreachable or error) from error
+    return paths[0]
+
+
+def _folder(source: HubSource, listing: _Listing) -> Sequence[str] | None:
+    """Return the files of the repository's checkpoint; None if it holds none.
+
+    Files that could be opened instead matter more than a checkpoint that cannot.
+    """
+    try:
+        found = folder_model(source.text, listing.names)
+    except UnsupportedModelError:
+        if listing.models():
+            return None
+        raise
+    if found is None:
+        return None
+    backend, files = found
+    require_packages(backend)
+    return files
+
+
+def _download_folder(hub: Any, source: HubSource, files: Sequence[str], unreachable: Exception | None) -> Path:
+    """Return the local folder of a checkpoint, after its files were downloaded."""
+    try:
+        folder = Path(
+            hub.snapshot_download(
+                source.repository, allow_patterns=list(files), local_files_only=unreachable is not None
+            )
+        )
+        missing = [name for name in files if not (folder / name).is_file()]
+    except Exception as error:  # from the HTTP library of the hub's client, which varies
+        raise _unavailable(source, unreachable or error) from error
+    if missing:
+        raise ModelFileError(
+            source.text, f"{names_in_words(missing)} cannot be had{_note(unreachable)}; download it again"
+        )
+    return folder
+
+
+def _list(hub: Any, source: HubSource) -> _Listing:
+    """Return the files of a repository, those in the cache if the hub gives no list."""
+    try:
+        files = hub.model_info(source.repository, timeout=_ANSWER_S).siblings
+        return _Listing([file.rfilename for file in files or ()])
+    except Exception as error:  # from the HTTP library of the hub's client, which varies
+        names = _cached(hub, source.repository)
+        if not names:
+            raise _unavailable(source, error) from error
+        return _Listing(names, error)
+
+
+def _cached(hub: Any, repository: str) -> list[str]:
+    """Return the names of a repository's files in the cache, of its main branch."""
+    try:
+        repositories = hub.scan_cache_dir().repos
+    except (hub.CacheNotFound, OSError, ValueError):  # ValueError: a file lies there
+        return []
+    return [
+        file.file_path.relative_to(revision.snapshot_path).as_posix()
+        for one in repositories
+        if one.repo_type == "model" and one.repo_id == repository
+        for revision in one.revisions
+        if MAIN in revision.refs
+        for file in revision.files
+    ]
+
+
+def _choose(source: HubSource, listing: _Listing) -> str:
+    """Return the one file that a source means, or raise the error that says why not."""
+    names = listing.models()
+    if source.quantisation is None or not names:
+        raise _not_one_file(source, listing)
+    pattern = re.compile(rf"(?<![a-z0-9]){re.escape(source.quantisation)}(?![a-z0-9_])", re.IGNORECASE)
+    matches = [name for name in names if pattern.search(PurePosixPath(name).name)]
+    matches = matches or [name for name in names if pattern.search(name)]
+    if len(matches) == 1:
+        return matches[0]
+    files = names_in_words([source.of(name) for name in matches or names])
+    if matches:
+        raise OptionError("model", source.text, f"a source that names one of these files: {files}")
+    expected = f"a quantisation of this repository, or one of its files: {files}{listing.note()}"
+    raise OptionError("model", source.text, expected)
+
+
+def _not_one_file(source: HubSource, listing: _Listing) -> SelectrieError:
+    """Return the error about a repository that is named without one of its files."""
+    files = [source.of(name) for name in listing.models()]
+    if not files and folder_model(source.text, listing.names) is not None:
+        checkpoint = f"{PREFIX}{source.repository}"
+        return OptionError("model", source.text, f"{checkpoint}, as the repository is a checkpoint without other files")
+    if files:
+        return OptionError("model", source.text, f"one of its files: {names_in_words(files)}{listing.note()}")
+    reason = f"the repository holds nothing that this version opens; it opens {what_is_opened()}"
+    return ModelFileError(source.text, reason + listing.note())
+
+
+def _unavailable(source: HubSource, error: Exception) -> ModelFileError:
+    """Return the error about a file or a repository that cannot be had."""
+    return ModelFileError(
+        source.text,
+        f"cannot be downloaded and is not in the cache ({_first_line(error)}); "
+        "check the name and the network, or pass a local file",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    message = str(error).strip()
+    return message.splitlines()[0] if message else type(error).__name__
+
+
+def _unreachable(hub: Any, repository: str, name: str) -> Exception | None:
+    """Return why the hub does not answer, or None if it does, whatever the answer is.
+
+    The hub is asked once and briefly, because a download retries for 23 s and logs each
+    time.
+    """
+    try:
+        hub.get_hf_file_metadata(hub.hf_hub_url(repository, name), timeout=_ANSWER_S)
+    except (hub.errors.HfHubHTTPError, hub.errors.FileMetadataError, ValueError):
+        return None
+    except Exception as error:  # noqa: BLE001 - from the HTTP library of the hub's client, which varies
+        return error
+    return None
+
 
 _SERVERS = ("http://", "https://")
 

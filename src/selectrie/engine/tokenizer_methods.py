@@ -12,7 +12,7 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import awaitable
-from selectrie.engine.requests.chat_time import at_one_time
+from selectrie.engine.requests.session import at_one_time
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
 from selectrie.options.argument_names import named_arguments
 from selectrie.options.checks import record
@@ -62,7 +62,7 @@ class TokenizerMethods:
         Raises:
             TokenRangeError: For a token that does not exist.
         """
-        from selectrie.tokenization.spelling import spelled  # imported on first use
+        from selectrie.tokenization.encoding import spelled  # imported on first use
 
         return self._prepare_only(lambda model: spelled(model.vocabulary, model.vocabulary.check_tokens(tokens)))
 

@@ -2,7 +2,7 @@
 
 llama.cpp asserts its assumptions about a file, so a damaged file can end the process
 that opens it or decodes with it. What a header shows of that is found without a trial
-(`backends/llama_cpp/soundness.py`), so only `untrusted=True` asks for one. The back
+(`backends/llama_cpp/gguf_header.py`), so only `untrusted=True` asks for one. The back
 end's entry in the table says whether and how files are tried (`FileTrial`). The child
 (`trial_child`) loads the file and decodes two rows on the CPU. A failure there becomes
 a `ModelFileError` here. A file that passed is marked, by its digest and the build of
@@ -30,7 +30,7 @@ from typing import Any
 
 from selectrie import errors
 from selectrie.backends.entry import Backend
-from selectrie.core.cache_dir import read_object, write_object
+from selectrie.core.files import read_object, write_object
 from selectrie.core.types import Precision
 from selectrie.errors import ModelError, ModelFileError, OptionError, UnsupportedModelError, Words, ways
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from selectrie.errors import InputFileError, OptionError
-from selectrie.evaluation.dataset import Shots, items_of, task_for
+from selectrie.evaluation.dataset import Data, Shots, items_of, read_data, task_for
 from selectrie.evaluation.metrics import named
-from selectrie.evaluation.readers import Data, read_data
 from selectrie.evaluation.tasks import Task, load_task, parse_task
 from selectrie.evaluation.work_units import TaskItems
 from selectrie.options import at_least

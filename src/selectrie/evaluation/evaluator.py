@@ -1,23 +1,147 @@
-"""Measures items and computes their metrics, in one call and in memory.
-
-`runner` does the same with a log on disk.
-"""
+"""Measures items and computes their metrics, in one call and in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
+from selectrie.core.vocabulary import to_bytes
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.loglikelihood import LogLikelihoods
 from selectrie.errors import OptionError
-from selectrie.evaluation.checks import check
 from selectrie.evaluation.items import Item, ItemRecord
-from selectrie.evaluation.metrics import named
+from selectrie.evaluation.metrics import Metric, named
 from selectrie.evaluation.results import Evaluation, TaskResult
 from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
-from selectrie.runs.model_signature import signature_of
+from selectrie.runs.folder import signature_of
+
+OF_TEXTS = frozenset(
+    {"log_likelihood", "is_greedy", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"}
+)
+"""Metrics of one text; the others compare choices."""
+OF_SETS = frozenset({"mc2", "brier", "batch_calibrated"})
+"""Metrics that need several choices: one alone would have all the probability."""
+
+_NEEDED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "unconditional": ("logp_unconditional", "without a context"),
+        "premise": ("logp_premise", "after the premise"),
+        "content_free": ("logp_content_free", "after content-free contexts"),
+    }
+)
+"""Maps a need of a metric (`Metric.needs`) to a field of `ChoiceLoglikelihood` and a
+phrase.
+
+The phrase says which log-probability it is.
+"""
+
+
+def check(tasks: Iterable[TaskItems]) -> None:
+    """Raise `OptionError` for the first metric that cannot be computed from its items.
+
+    The error names metric, task and item. Raises `TextError` for invalid text.
+    """
+    names: set[str] = set()
+    for task in tasks:
+        if task.task in names:
+            raise OptionError("task", task.task, "a different name for each task")
+        names.add(task.task)
+        _check_items(task)
+        for metric in task.metrics:
+            missing = _missing(metric, task)
+            if missing is not None:
+                raise OptionError("metric", metric, f"a metric that {task.task!r} can have: {missing}")
+
+
+def check_view(task: TaskItems, own: Sequence[str]) -> None:
+    """Raise `OptionError` for a metric that needs more than a task's run has measured.
+
+    Args:
+        task: The task, with the metrics to check.
+        own: Names of the metrics that the run began with.
+    """
+    measured = frozenset().union(*(metric.needs for metric in named(own)))
+    for metric in named(task.metrics):
+        for need in sorted(metric.needs - measured):
+            raise _not_measured(metric, task.task, need)
+
+
+def check_records(task: str, metrics: Iterable[str], records: Iterable[ItemRecord]) -> None:
+    """Raise `OptionError` for the first metric that cannot be computed from records."""
+    good = [record for record in records if record.problem is None]
+    for metric in named(metrics):
+        for need in sorted(metric.needs):
+            field, _ = _NEEDED[need]
+            if any(getattr(choice, field) in (None, ()) for record in good for choice in record.choices):
+                raise _not_measured(metric, task, need)
+        reason = _texts(metric.name) if not all(record.gold for record in good) else None
+        reason = reason or _missing_choices(metric.name, {record.index: record.choices for record in good})
+        if reason is not None:
+            raise OptionError("metric", metric.name, f"a metric that {task!r} can have: {reason}")
+
+
+def _not_measured(metric: Metric, task: str, need: str) -> OptionError:
+    which = _NEEDED[need][1]
+    expected = f"a metric of what this run measured of {task!r}, and not the log-probability {which}"
+    return OptionError("metric", metric.name, f"{expected}; begin a run with this metric in a new folder")
+
+
+def _texts(metric: str) -> str | None:
+    """Return the reason why a metric cannot be computed for whole texts, or None."""
+    return None if metric in OF_TEXTS else f"it has whole texts, which have {', '.join(sorted(OF_TEXTS))}"
+
+
+def _missing_choices(metric: str, choices: Mapping[int, Sequence[object]]) -> str | None:
+    """Return the reason why a metric cannot be computed from a task's choices, or None.
+
+    Args:
+        choices: The choices of each item, by its index.
+    """
+    sizes = sorted({len(one) for one in choices.values()})
+    if metric in OF_SETS and sizes and sizes[0] < 2:
+        return f"its item {next(index for index, one in choices.items() if len(one) < 2)} has one choice"
+    if metric == "batch_calibrated" and len(sizes) > 1:
+        numbers = f"{', '.join(map(str, sizes[:-1]))} and {sizes[-1]}"
+        return f"its items have {numbers} choices, and the metric needs the same number in all"
+    return None
+
+
+def _check_items(task: TaskItems) -> None:
+    for index, item in enumerate(task.items):
+        _check_item(f"{task.task}[{index}]", item)
+    if task.is_rolling:
+        return
+    without_gold = _first(task, lambda item: len(item.choices) > 1 and not item.gold)
+    if without_gold is not None:
+        raise OptionError(f"{task.task}[{without_gold}].gold", (), "the indices of the right choices")
+
+
+def _check_item(name: str, item: Item) -> None:
+    n = len(item.choices)
+    if any(not 0 <= index < n for index in item.gold):
+        raise OptionError(f"{name}.gold", item.gold, f"indices of choices, from 0 to {n - 1}")
+    if item.contexts is not None and len(item.contexts) != n:
+        raise OptionError(f"{name}.contexts", len(item.contexts), f"one for each of {n} choices")
+    for what, text in (("id", item.id), ("subset", item.subset)):
+        to_bytes(text, f"{name}.{what}")
+
+
+def _first(task: TaskItems, is_wrong: Callable[[Item], bool]) -> int | None:
+    """Return the index of the first item for which `is_wrong` holds, or None."""
+    return next((index for index, item in enumerate(task.items) if is_wrong(item)), None)
+
+
+def _missing(metric: str, task: TaskItems) -> str | None:
+    """Return the reason why a metric cannot be computed for a task, or None."""
+    if task.is_rolling and (reason := _texts(metric)) is not None:
+        return reason
+    if metric == "pmi_dc" and (index := _first(task, lambda item: item.premise is None)) is not None:
+        return f"it has no `premise` (item {index})"
+    if metric == "calibrated" and (index := _first(task, lambda item: not item.content_free)) is not None:
+        return f"it has no `content_free` contexts (item {index})"
+    return _missing_choices(metric, dict(enumerate(item.choices for item in task.items)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ import numpy as np
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.engine.load import load
-from selectrie.engine.requests.chat_time import time_args
 from selectrie.engine.requests.loglikelihood import Sequences
+from selectrie.engine.requests.session import time_args
 from selectrie.errors import CapacityError, MissingExtraError, OptionError, SelectrieError, UnknownOptionError
 from selectrie.evaluation.work_units import UNIT_ROWS, rolling_windows
 from selectrie.options import PromptParams, SamplingParams, StopParams, at_least

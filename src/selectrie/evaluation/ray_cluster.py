@@ -10,7 +10,7 @@ from selectrie.engine.requests.loglikelihood import LogLikelihoods, ScoresSequen
 from selectrie.evaluation.evaluator import Done, Measure
 from selectrie.evaluation.work_units import WorkUnit
 from selectrie.runs.actors import ActorJob, Cluster, work_on
-from selectrie.runs.model_signature import signature_of
+from selectrie.runs.folder import signature_of
 
 
 class ScorerActor:

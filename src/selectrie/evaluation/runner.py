@@ -1,35 +1,221 @@
-"""Evaluations that survive a crash, as `runs` does it.
-
-A run has a folder with its description, a log of finished units and, once all units are
-finished, the results. `run.json` describes the run (`run_folder`), `log.jsonl` has a
-line for each finished unit (`log`), `items.jsonl` a record for each item in the order
-of the data, and `summary.json` the figures. The last two depend only on plan and log,
-so a run that was killed and resumed ends with the same bytes on the same type of
-processor and build.
-"""
+"""Evaluations that survive a crash: their folder, their log, and how they resume."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from selectrie.core.whole_files import write_whole
+import numpy as np
+
+from selectrie.core.files import write_whole, writing
 from selectrie.engine.engine import Engine
+from selectrie.engine.requests.loglikelihood import LogLikelihoods
 from selectrie.errors import InputFileError
-from selectrie.evaluation.checks import check, check_records, check_view
-from selectrie.evaluation.evaluator import Counter, Done, Measure, OnProgress, measured, results_of
+from selectrie.evaluation.evaluator import (
+    Counter,
+    Done,
+    Measure,
+    OnProgress,
+    check,
+    check_records,
+    check_view,
+    measured,
+    results_of,
+)
 from selectrie.evaluation.items import ItemRecord
-from selectrie.evaluation.log import UNIT_LINES, LoggedUnit
 from selectrie.evaluation.metrics import named
 from selectrie.evaluation.results import Evaluation, record_from_json, record_to_json
-from selectrie.evaluation.run_folder import FOLDER, ITEMS, SUMMARY, describe, with_original_metrics
-from selectrie.evaluation.work_units import TaskItems, plan
-from selectrie.runs.files import writing
-from selectrie.runs.folder import begin, check_same, open_log, plan_of, read_described, read_resumable
+from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
+from selectrie.runs.folder import (
+    RUN,
+    FolderFormat,
+    begin,
+    check_same,
+    open_log,
+    other_run,
+    plan_of,
+    read_described,
+    read_resumable,
+    resumable_or_none,
+    signature_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedUnit:
+    """The values of a line: log-likelihoods of a unit's sequences, in their order."""
+
+    rows_evaluated: int
+    logp: tuple[float, ...]
+    is_greedy: tuple[bool, ...]
+
+    @staticmethod
+    def of(done: Done) -> LoggedUnit:
+        """Return the values of a unit that was measured."""
+        loglikelihoods = done.loglikelihoods
+        return LoggedUnit(
+            loglikelihoods.rows_evaluated,
+            tuple(loglikelihoods.logp.tolist()),
+            tuple(loglikelihoods.is_greedy.tolist()),
+        )
+
+    def measured(self, unit: WorkUnit) -> Done:
+        """Return `unit` with the log-likelihoods of this line, which fit it."""
+        loglikelihoods = LogLikelihoods(
+            logp=np.array(self.logp, dtype=np.float64),
+            is_greedy=np.array(self.is_greedy, dtype=np.bool_),
+            n_scored=unit.sequences.n_scored,
+            rows_evaluated=self.rows_evaluated,
+            rows_naive=unit.sequences.rows_naive,
+        )
+        return Done(unit, loglikelihoods)
+
+
+class UnitLines:
+    """The format of these lines, a `runs.unit_log.LineFormat`."""
+
+    def encode(self, values: LoggedUnit) -> dict[str, object]:
+        """Return the fields of a line; -inf is written as a text."""
+        logp = ["-inf" if value == -math.inf else value for value in values.logp]
+        return {"rows_evaluated": values.rows_evaluated, "logp": logp, "is_greedy": values.is_greedy}
+
+    def decode(self, fields: Mapping[str, Any]) -> LoggedUnit:
+        """Return the values of a line.
+
+        Raises `ValueError` or another of Python's errors for fields of another form.
+        """
+        logp = tuple(-math.inf if value == "-inf" else value for value in fields["logp"])
+        line = LoggedUnit(fields["rows_evaluated"], logp, tuple(fields["is_greedy"]))
+        if type(line.rows_evaluated) is not int or not all(type(value) is float and value <= 0 for value in logp):
+            raise ValueError("rows_evaluated or a value of logp has the wrong type")
+        if not all(type(value) is bool for value in line.is_greedy):
+            raise ValueError("is_greedy has a value that is neither true nor false")
+        return line
+
+    def check(self, unit: WorkUnit, values: LoggedUnit) -> None:
+        """Raise `ValueError` if the values cannot belong to the unit."""
+        sequences = unit.sequences
+        for name, column in (("logp", values.logp), ("is_greedy", values.is_greedy)):
+            if len(column) != len(sequences):
+                raise ValueError(
+                    f"{name} has {len(column)} values for the {len(sequences)} sequences of unit {unit.number}"
+                )
+        if not 0 <= values.rows_evaluated <= sequences.rows_naive:
+            raise ValueError(
+                f"rows_evaluated is {values.rows_evaluated}, and unit {unit.number} has {sequences.rows_naive}"
+            )
+
+
+UNIT_LINES = UnitLines()
+
+ITEMS, SUMMARY = "items.jsonl", "summary.json"
+
+FOLDER = FolderFormat(
+    kind="run",
+    version=2,
+    parts={"configuration": dict, "model": dict, "tasks": list, "plan": dict, "signature": dict},
+    compared=("configuration", "tasks", "signature", "plan"),
+    results=(ITEMS, SUMMARY),
+    earlier=(1,),
+    remedy=(
+        "whose log does not say what each line was measured for: `selectrie "
+        "eval report` and `compare` show it, but it cannot go on; begin it again in a new folder"
+    ),
+)
+"""The folder's format. Format 1 had records in its log and no digest of the plan."""
+
+
+def describe(
+    llm: Engine,
+    tasks: Sequence[TaskItems],
+    units: Sequence[WorkUnit],
+    configuration: Mapping[str, object],
+    model: Mapping[str, object],
+) -> dict[str, Any]:
+    """Return the content of `run.json` for a run that begins now."""
+    parts = {
+        "configuration": configuration,
+        "model": model,
+        "tasks": [
+            {
+                "task": task.task,
+                "version": task.version,
+                "shots": task.n_shots,
+                "metrics": list(task.metrics),
+                "n_items": len(task.items),
+                "unit_rows": task.unit_rows,
+            }
+            for task in tasks
+        ],
+        "plan": {"n_units": len(units), "digest": _digest(units)},
+        "signature": signature_of(llm),
+    }
+    return FOLDER.described(parts, llm.identity.backend)
+
+
+def _digest(units: Iterable[WorkUnit]) -> str:
+    """Return a digest of the units: their sequences, and the items they belong to."""
+    digest = blake2b(digest_size=16)
+    for unit in units:
+        for array in (unit.sequences.tokens, unit.sequences.offsets, unit.sequences.first_scored):
+            digest.update(str(array.shape).encode() + array.tobytes())
+        for entry in unit.entries:
+            item = entry.item
+            fields = [unit.task, entry.index, item.id, item.subset, list(item.gold), list(item.choices), entry.problem]
+            digest.update(json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def check_folder(out: Path, configuration: Mapping[str, object], tasks: Sequence[TaskItems] = ()) -> None:
+    """Check, without the model, whether a run can use or resume a folder.
+
+    Raises `OptionError` if the folder holds other files, a run of another
+    configuration, or a run that has not measured enough for the metrics of these tasks.
+    """
+    run_json = resumable_or_none(out, FOLDER)
+    if run_json is None:
+        return
+    own = run_json["configuration"]
+    expected = json.loads(json.dumps({**configuration, **_metrics_of(own)}))
+    if own != expected:
+        raise other_run(out, "configuration", own, expected)
+    for task, was in zip(tasks, _with_metrics_of(out, run_json, tasks), strict=True):
+        check_view(task, was.metrics)
+
+
+def _metrics_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in configuration.items() if name == "metrics"}
+
+
+def with_original_metrics(
+    out: Path, tasks: Sequence[TaskItems], configuration: Mapping[str, object]
+) -> tuple[tuple[TaskItems, ...], dict[str, object]]:
+    """Return tasks and configuration with the metrics that the folder's run began with.
+
+    A run may be resumed with other metrics, because metrics are computed afterwards;
+    its files keep the original ones. If no run has begun, both are returned unchanged.
+    """
+    run_json = resumable_or_none(out, FOLDER)
+    if run_json is None:
+        return tuple(tasks), dict(configuration)
+    return _with_metrics_of(out, run_json, tasks), {**configuration, **_metrics_of(run_json["configuration"])}
+
+
+def _with_metrics_of(out: Path, run_json: Mapping[str, Any], tasks: Sequence[TaskItems]) -> tuple[TaskItems, ...]:
+    try:
+        known = {one["task"]: tuple(one["metrics"]) for one in run_json["tasks"]}
+    except (KeyError, TypeError) as error:
+        raise InputFileError(str(out / RUN), f"not the description of a run: {error}") from error
+    own = tuple(replace(task, metrics=known.get(task.task, task.metrics)) for task in tasks)
+    for task in own:
+        named(task.metrics)
+    return own
 
 
 @dataclass(frozen=True, slots=True)

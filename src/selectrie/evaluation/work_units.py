@@ -22,11 +22,9 @@ from selectrie.errors import OptionError, PromptError
 from selectrie.evaluation.items import BaselineNeeds, ChoiceLoglikelihood, Item, ItemRecord
 from selectrie.evaluation.metrics import baseline_needs, named
 from selectrie.options import DEFAULT_PROMPTING
-from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.canonical import split_stable
+from selectrie.tokenization.encoding import PromptText, encode_choices, encode_prompt
 from selectrie.tokenization.prompts import read_prompt
-from selectrie.tokenization.records import PromptText
-from selectrie.tokenization.stable_prefix import split_stable
 
 UNIT_ROWS = 4096
 """Maximum number of rows of a unit beyond what its items share."""

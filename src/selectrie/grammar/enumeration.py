@@ -1,15 +1,273 @@
-"""Lists the texts of a grammar shortest first, counts them and draws from them."""
+"""Lists the texts of a grammar shortest first, counts them, and draws from them."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from typing import TypeAlias
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.machine.characters import Characterwise
+from selectrie.grammar.acceptance import Characterwise
+from selectrie.grammar.machine.compiling import facts, rings, walk
 from selectrie.grammar.machine.machine import DEAD, Machine
-from selectrie.grammar.shortest_completion import Shortest
+from selectrie.grammar.machine.program import NO_RETURN, Program
+from selectrie.grammar.rules.expressions import (
+    Alternatives,
+    Characters,
+    Concatenation,
+    Expression,
+    Reference,
+    Repeat,
+    RuleSet,
+    Text,
+    TokenSet,
+)
+
+MAX_MADE = 2_000_000
+"""Maximum number of texts of all parts together, of about 0.2 µs each."""
+MAX_BYTES = 64 << 20
+"""Maximum number of bytes of those texts."""
+
+
+class TooManyError(Exception):
+    """Raised if there are infinitely many texts or more than the limit."""
+
+
+class UnknownError(Exception):
+    """Raised if only the compiled grammar can tell what its texts are."""
+
+
+def texts_of(rules: RuleSet, max_texts: int) -> tuple[str, ...]:
+    """Return all texts, the shortest first, texts of equal length by code points.
+
+    Sets of texts are combined from the leaves up. Every part that is expanded occurs in
+    a text of the whole, and different texts of the part give different texts of the
+    whole. So if one part has more than `max_texts` texts, the whole has more too.
+
+    Raises `TooManyError` for more than `max_texts` texts. Raises `UnknownError` if a
+    rule leads to itself or a part has no text, for token terminals and missing rules,
+    and beyond `MAX_MADE` or `MAX_BYTES`.
+    """
+    references = facts(rules.rules, rules.root).references
+    uses = {name: [reference.name for reference in own] for name, own in references.items()}
+    if not all(used in uses for own in uses.values() for used in own):
+        raise UnknownError
+    if not all(_has_texts(rules.rules[name]) for name in uses):
+        raise UnknownError
+    parts = _Parts(max_texts)
+    for ring in rings(uses):
+        (name, *others) = ring
+        if others or name in uses[name]:
+            raise UnknownError
+        parts.of_rule[name] = parts.texts(rules.rules[name])
+    try:
+        texts = [data.decode() for data in parts.of_rule[rules.root]]
+    except UnicodeDecodeError:
+        raise UnknownError from None
+    return tuple(sorted(texts, key=lambda text: (len(text), text)))
+
+
+def _has_texts(expression: Expression) -> bool:
+    """Return whether an expression contains only text, so that it can be expanded.
+
+    It must have no tokens, no part without texts, and no item repeated 0 times.
+    """
+    return not any(
+        isinstance(part, TokenSet)
+        or (isinstance(part, Characters) and not part.ranges)
+        or (isinstance(part, Alternatives) and not part.options)
+        or (isinstance(part, Repeat) and part.max_count == 0)
+        for part in walk(expression)
+    )
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Computes the texts of the parts of a grammar.
+
+    Attributes:
+        max_texts: Maximum number of texts of a part.
+        of_rule: Texts of the rules that are finished.
+        n_made: Number of texts so far, in all sets.
+        n_bytes: Number of bytes of these texts.
+    """
+
+    max_texts: int
+    of_rule: dict[str, set[bytes]] = field(default_factory=dict)
+    n_made: int = 0
+    n_bytes: int = 0
+
+    def texts(self, part: Expression) -> set[bytes]:
+        """Return all texts of a part.
+
+        Recurses as deep as the part is nested, which readers bound.
+        """
+        match part:
+            case Text(value):
+                return {value}
+            case Reference(name):
+                return self.of_rule[name]
+            case Characters(ranges):
+                n_characters = sum(last - first + 1 for first, last in ranges)
+                if n_characters > self.max_texts:
+                    raise TooManyError
+                return {chr(code).encode() for first, last in ranges for code in range(first, last + 1)}
+            case Alternatives(options):
+                return self._joined(map(self.texts, options))
+            case Concatenation(items):
+                whole: set[bytes] = {b""}
+                for item in items:
+                    whole = self._product(whole, self.texts(item))
+                return whole
+            case Repeat(item, min_count, max_count):
+                return self._repeated(self.texts(item), min_count, max_count)
+            case TokenSet():
+                raise UnknownError
+
+    def _repeated(self, item: set[bytes], min_count: int, max_count: int | None) -> set[bytes]:
+        if item == {b""}:
+            return item
+        if max_count is None:
+            raise TooManyError
+        power: set[bytes] = {b""}
+        for _ in range(min_count):
+            power = self._product(power, item)
+        return self._joined(self._powers(power, item, max_count - min_count))
+
+    def _powers(self, power: set[bytes], item: set[bytes], n_more: int) -> Iterable[set[bytes]]:
+        yield power
+        for _ in range(n_more):
+            power = self._product(power, item)
+            yield power
+
+    def _product(self, before: set[bytes], after: set[bytes]) -> set[bytes]:
+        if before == {b""}:
+            return after
+        if after == {b""}:
+            return before
+        texts: set[bytes] = set()
+        for one in before:
+            made = [one + other for other in after]
+            self._count(made)
+            texts.update(made)
+            if len(texts) > self.max_texts:
+                raise TooManyError
+        return texts
+
+    def _joined(self, sets: Iterable[set[bytes]]) -> set[bytes]:
+        texts: set[bytes] = set()
+        for one in sets:
+            self._count(one)
+            texts |= one
+            if len(texts) > self.max_texts:
+                raise TooManyError
+        return texts
+
+    def _count(self, made: Iterable[bytes]) -> None:
+        lengths = list(map(len, made))
+        self.n_made += len(lengths)
+        self.n_bytes += sum(lengths)
+        if self.n_made > MAX_MADE or self.n_bytes > MAX_BYTES:
+            raise UnknownError
+
+
+NEVER = 1 << 60
+_CONTINUATIONS = (1 << 0xC0) - (1 << 0x80)
+"""Bytes 0x80 to 0xBF as bits: the second to fourth bytes of characters."""
+
+
+class Shortest:
+    """Computes exact distances to the end of the shortest accepted text.
+
+    Distances count characters and tokens of terminals. The missing bytes of an
+    incomplete character count as 0. Distances are computed once for the states of the
+    program, and then once for each set of stacks and each configuration requested.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._min_lengths = min_lengths(machine.program)
+        self._below: list[int] = []
+        self._remaining: dict[int, int] = {}
+
+    def remaining(self, configuration: int) -> int:
+        """Return the number of characters to the end of the shortest accepted text.
+
+        It is 0 if the text may end here.
+        """
+        length = self._remaining.get(configuration)
+        if length is None:
+            length = min(
+                self._min_lengths[state] + self._stack(stacks) for state, stacks in self._machine.items(configuration)
+            )
+            self._remaining[configuration] = length
+        return length
+
+    def _stack(self, stacks: int) -> int:
+        """Return the least number of characters that complete all rules of a stack.
+
+        `stacks` is the number of a set of stacks. Sets are numbered after the sets
+        below them, so the distances of those are computed first.
+        """
+        sets = self._machine.stacks
+        for number in range(len(self._below), stacks + 1):
+            options = [self._min_lengths[state] + self._below[below] for state, below in sets.links[number]]
+            self._below.append(0 if sets.ends[number] else min(options))
+        return self._below[stacks]
+
+
+def min_lengths(program: Program) -> list[int]:
+    """Return, for each state, the minimum number of characters to the end of its rule.
+
+    `NEVER` marks the start of a rule without texts. Uses Knuth's generalisation of
+    Dijkstra's algorithm (Information Processing Letters 6, 1977): a call costs its rule
+    and what follows it.
+    """
+    n_states = len(program.edges)
+    before, halves = _backwards(program)
+    lengths = [NEVER] * n_states
+    waiting = [(0, state) for state in range(n_states) if program.final[state]]
+    while waiting:
+        cost, state = heappop(waiting)
+        if lengths[state] < NEVER:
+            continue
+        lengths[state] = cost
+        for other, more in before[state]:
+            if lengths[other] == NEVER:
+                heappush(waiting, (cost + more, other))
+        for other, half in halves[state]:
+            if lengths[other] == NEVER and lengths[half] < NEVER:
+                heappush(waiting, (cost + lengths[half], other))
+    return lengths
+
+
+_Pairs: TypeAlias = list[list[tuple[int, int]]]
+
+
+def _backwards(program: Program) -> tuple[_Pairs, _Pairs]:
+    """Return the reversed steps and the reversed calls of each state.
+
+    A reversed step is (state before, number of characters between). A reversed call is
+    (caller, other state). A call has two states, the rule's first state and the state
+    to return to; each of them lists the other.
+    """
+    before: _Pairs = [[] for _ in program.edges]
+    halves: _Pairs = [[] for _ in program.edges]
+    for state, calls in enumerate(program.calls):
+        for label, to in program.edges[state]:
+            before[to].append((state, int(label & ~_CONTINUATIONS != 0)))
+        for _, to in program.tokens[state]:
+            before[to].append((state, 1))
+        for callee, back in calls:
+            if back == NO_RETURN:
+                before[callee].append((state, 0))
+            else:
+                halves[callee].append((state, back))
+                halves[back].append((state, callee))
+    return before, halves
+
 
 MAX_OPEN = 1_000_000
 """Maximum number of prefixes kept while texts are listed."""

@@ -1,40 +1,140 @@
-"""The public `Grammar` class.
-
-A grammar is created once, shared between engines and threads, and compiled on first
-use.
-"""
+"""The public `Grammar` class, its shared automata, and the included grammars."""
 
 from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, cached_property
 from hashlib import blake2b
+from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, final
 
+from selectrie.core.types import BoolArray, IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.errors import GrammarError, InputFileError, OptionError
-from selectrie.grammar.automaton_cache import Automata, SharedAutomaton
-from selectrie.grammar.library import installed_grammar
-from selectrie.grammar.rules.expressions import RuleSet, TokenSet
-from selectrie.grammar.rules.text_list import TextList
-from selectrie.grammar.tokens.protocols import LedAutomaton, WalkedAutomaton
+from selectrie.grammar.rules.expressions import RuleSet, TextList, TokenSet
+from selectrie.grammar.tokens.token_automaton import LedAutomaton, WalkedAutomaton
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
 
 if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
     from selectrie.grammar.acceptance import Expecting, Verdict
     from selectrie.grammar.analysis import Report
     from selectrie.grammar.enumeration import Texts
-    from selectrie.grammar.llguidance.matcher import GuidanceGrammar
+    from selectrie.grammar.llguidance import GuidanceGrammar
+    from selectrie.grammar.machine.machine import Recogniser
     from selectrie.grammar.machine.program import Program
-    from selectrie.grammar.machine.recogniser import Recogniser
     from selectrie.grammar.schema.schema import Route, Spacing
+
+
+class SharedAutomaton:
+    """An automaton for any thread; its grammar's lock admits one call at a time.
+
+    An automaton's tables grow while it is used, and the threads of several engines
+    share a grammar. Without the lock, two of them would change one table at once. With
+    separate tables, everything would be computed twice. An uncontended lock costs 0.1
+    µs a call. Arrays that were returned never change.
+    """
+
+    def __init__(self, inner: WalkedAutomaton, lock: RLock) -> None:
+        self._inner, self._lock = inner, lock
+
+    def start(self) -> int:
+        with self._lock:
+            return self._inner.start()
+
+    def allowed(self, state: int) -> BoolArray | IntArray:
+        with self._lock:
+            return self._inner.allowed(state)
+
+    def advance(self, state: int, token: int) -> int:
+        with self._lock:
+            return self._inner.advance(state, token)
+
+    def can_end(self, state: int) -> bool:
+        with self._lock:
+            return self._inner.can_end(state)
+
+    def walk(self, state: int, text: bytes) -> int:
+        """Return the state after the bytes `text` in any tokens; -1 if refused."""
+        with self._lock:
+            return self._inner.walk(state, text)
+
+
+class Automata:
+    """The automata of a grammar for the most recently used vocabularies.
+
+    Callers hold the lock. An automaton grows with use, so one that exceeds `max_bytes`
+    is replaced by a new one for the next caller; earlier callers keep the old one.
+
+    Args:
+        make: Creates the automaton of a vocabulary.
+        max_automata: Maximum number of vocabularies.
+        max_bytes: Memory beyond which an automaton is replaced; None for no limit.
+    """
+
+    def __init__(
+        self, make: Callable[[Vocabulary], LedAutomaton], *, max_automata: int = 4, max_bytes: int | None = None
+    ) -> None:
+        self._make, self._max_automata, self._max_bytes = make, max_automata, max_bytes
+        self._of: OrderedDict[str, LedAutomaton] = OrderedDict()
+
+    def get(self, vocabulary: Vocabulary) -> LedAutomaton:
+        """Return the automaton of a vocabulary, identified by its digest."""
+        digest = vocabulary.digest
+        automaton = self._of.get(digest)
+        if automaton is None or (self._max_bytes is not None and automaton.n_bytes > self._max_bytes):
+            automaton = self._of[digest] = self._make(vocabulary)
+        self._of.move_to_end(digest)
+        while len(self._of) > self._max_automata:
+            self._of.popitem(last=False)
+        return automaton
+
+    def clear(self) -> None:
+        """Forget all automata."""
+        self._of.clear()
+
+
+@cache
+def _folder() -> Traversable:
+    """Return the folder of the installed grammars.
+
+    It is in the package or, in a source checkout, at the top level.
+    """
+    inside = files("selectrie").joinpath("grammars")
+    checkout = Path(__file__).resolve().parents[3]
+    if not inside.is_dir() and (checkout / "pyproject.toml").is_file():
+        return checkout / "grammars"
+    return inside
+
+
+@cache
+def installed_names() -> tuple[str, ...]:
+    """Return the names of the installed grammars in alphabetical order."""
+    return tuple(sorted(file.name.removesuffix(".gbnf") for file in _folder().iterdir() if file.name.endswith(".gbnf")))
+
+
+def installed_grammar(name: str) -> str:
+    """Return the GBNF text of an installed grammar; raise `OptionError` if unknown."""
+    if name not in installed_names():
+        raise OptionError("grammar", name, "the name of an installed grammar: " + ", ".join(installed_names()))
+    return _folder().joinpath(f"{name}.gbnf").read_text(encoding="utf-8")
+
+
+def installed_summary(name: str) -> str:
+    """Return one line that says what an installed grammar accepts.
+
+    It is the first line of the file's header, without the grammar's name.
+    """
+    first = installed_grammar(name).partition("\n")[0].lstrip("# ").strip()
+    return first.removeprefix(f"{name}:").strip()
 
 
 FULL_BYTES, FULL_CONFIGURATIONS = 64 << 20, 150_000
@@ -145,7 +245,7 @@ class Grammar:
             folder: The folder in which `%import` looks for files.
             name: Name of the grammar in results and errors.
         """
-        from selectrie.grammar.readers.lark_reader import read_lark
+        from selectrie.grammar.readers.lark import read_lark
 
         _check_source(text, ".lark")
         return cls(read_lark(text, folder=folder, start=start), name=name)
@@ -212,7 +312,7 @@ class Grammar:
 
         The text is Lark-like, a regular expression in slashes, or serialised JSON.
         """
-        from selectrie.grammar.llguidance.matcher import read_guidance
+        from selectrie.grammar.llguidance import read_guidance
 
         check_text("text", text)
         return cls(read_guidance(text), name=name)
@@ -312,12 +412,12 @@ class Grammar:
                 self._machine("automaton")
             inner = self._automata.get(vocabulary)
             if shares_space:
-                from selectrie.grammar.tokens.leading_space import LeadingSpaceAutomaton
+                from selectrie.grammar.tokens.token_automaton import LeadingSpaceAutomaton
 
                 return SharedAutomaton(LeadingSpaceAutomaton(inner, vocabulary), self._lock)
             if not prefix:
                 return SharedAutomaton(inner, self._lock)
-            from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
+            from selectrie.grammar.tokens.token_automaton import PrefixedAutomaton
 
             return SharedAutomaton(PrefixedAutomaton(inner, vocabulary, prefix), self._lock)
 
@@ -331,7 +431,7 @@ class Grammar:
         >>> bool(Grammar.from_regex("[a-z]+").followed_by(", ").accepts("one, "))
         True
         """
-        from selectrie.grammar.rules.concatenation import rules_with
+        from selectrie.grammar.rules.expressions import rules_with
 
         check_text("text", text)
         data = to_bytes(text, "text")
@@ -363,7 +463,7 @@ class Grammar:
                 machine = self._machine("accepts")
                 class_of = machine.class_of.tolist()
                 return verdict_on(machine, text, self._locked(lambda at: expected_of_machine(machine, at, class_of)))
-            from selectrie.grammar.llguidance.byte_matcher import GuidedBytes
+            from selectrie.grammar.llguidance import GuidedBytes
 
             reader = GuidedBytes(self._source)
             return verdict_on(reader, text, self._locked(reader.expected))
@@ -413,7 +513,7 @@ class Grammar:
         return None if self._listing is None or len(self._listing) > max_texts else self._listing
 
     def _listed(self, max_texts: int) -> tuple[str, ...] | None:
-        from selectrie.grammar.finite_texts import TooManyError, UnknownError, texts_of
+        from selectrie.grammar.enumeration import TooManyError, UnknownError, texts_of
 
         try:
             return texts_of(self._rule_set("listed"), max_texts)
@@ -454,7 +554,7 @@ class Grammar:
         """Return whether there are finitely many texts."""
         if isinstance(self._source, TextList):
             return True
-        from selectrie.grammar.machine.properties import is_finite
+        from selectrie.grammar.machine.compiling import is_finite
 
         return is_finite(self._program("is_finite"))
 
@@ -463,7 +563,7 @@ class Grammar:
         """Return whether no text is a prefix of another; False if unknown."""
         if isinstance(self._source, TextList):
             return self._source.is_prefix_free
-        from selectrie.grammar.machine.properties import is_prefix_free
+        from selectrie.grammar.machine.compiling import is_prefix_free
 
         return is_prefix_free(self._program("is_prefix_free"))
 
@@ -549,7 +649,7 @@ class Grammar:
 
     def _new_machine(self, what: str) -> Recogniser:
         if isinstance(self._source, TextList):
-            from selectrie.grammar.machine.list_machine import ListMachine
+            from selectrie.grammar.machine.machine import ListMachine
 
             return ListMachine(self._source.encoded)
         from selectrie.grammar.machine.machine import Machine

@@ -15,25 +15,23 @@ if TYPE_CHECKING:
     from typing import Any
 
     from selectrie.results.advice import Advice, AdviceWarning, Remedy
-    from selectrie.results.beam import BeamCertificate, BeamResult, Hypothesis
+    from selectrie.results.beam import BeamCertificate, BeamResult, Hypothesis, Samples
     from selectrie.results.generation import Chunk, Completion, Generation
-    from selectrie.results.joint import Assignment, JointSelection
     from selectrie.results.models import ModelRecord
-    from selectrie.results.page import Event, Page, SlotEvent, TextEvent
+    from selectrie.results.page import Assignment, Event, JointSelection, Page, SlotEvent, TextEvent
     from selectrie.results.prompt_logprobs import PromptLogprobs
     from selectrie.results.records import (
         FORMAT_VERSION,
         Certificate,
         ChoiceScore,
+        ChoiceSpellings,
         GrammarFacts,
         Signature,
+        Spellings,
         TextScore,
         TokenScore,
     )
-    from selectrie.results.sampled_choice import SampledChoice
-    from selectrie.results.samples import Samples
-    from selectrie.results.selection import Selection, TokenPlan
-    from selectrie.results.spellings import ChoiceSpellings, Spellings
+    from selectrie.results.selection import SampledChoice, Selection, TokenPlan
     from selectrie.results.table import ChoiceTable
     from selectrie.results.trie_view import TrieView, view_of
 
@@ -75,17 +73,15 @@ __all__ = [
 
 _NAMES = {
     "advice": "Advice AdviceWarning Remedy",
-    "beam": "BeamCertificate BeamResult Hypothesis",
+    "beam": "BeamCertificate BeamResult Hypothesis Samples",
     "generation": "Chunk Completion Generation",
-    "joint": "Assignment JointSelection",
     "models": "ModelRecord",
-    "page": "Event Page SlotEvent TextEvent",
+    "page": "Assignment Event JointSelection Page SlotEvent TextEvent",
     "prompt_logprobs": "PromptLogprobs",
-    "records": "FORMAT_VERSION Certificate ChoiceScore GrammarFacts Signature TextScore TokenScore",
-    "sampled_choice": "SampledChoice",
-    "samples": "Samples",
-    "selection": "Selection TokenPlan",
-    "spellings": "ChoiceSpellings Spellings",
+    "records": (
+        "FORMAT_VERSION Certificate ChoiceScore ChoiceSpellings GrammarFacts Signature Spellings TextScore TokenScore"
+    ),
+    "selection": "SampledChoice Selection TokenPlan",
     "table": "ChoiceTable",
     "trie_view": "TrieView view_of",
 }

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from selectrie.core.plain_text import probability, quoted
+from selectrie.core.output import probability, quoted
 from selectrie.results.plain import jsonable
 
 LOW_COVERAGE = 0.01

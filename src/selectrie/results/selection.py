@@ -1,4 +1,4 @@
-"""The result of a selection among choices, and the token plan of a request."""
+"""The result of a selection, a choice drawn from it, and the plan of its tokens."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, advice_fields
 from selectrie.results.cells import captioned, cell, label, row, table
 from selectrie.results.html import selection_html
 from selectrie.results.plain import between, fields_of, jsonable, listing, no_truth, number, plain, quoted
-from selectrie.results.records import FORMAT_VERSION, Certificate, ChoiceScore, GrammarFacts, Signature, TokenScore
-from selectrie.results.spellings import ChoiceSpellings
+from selectrie.results.records import (
+    FORMAT_VERSION,
+    Certificate,
+    ChoiceScore,
+    ChoiceSpellings,
+    GrammarFacts,
+    Signature,
+    TokenScore,
+)
 from selectrie.results.table import ChoiceTable
 from selectrie.results.trie_view import TrieView, view_of
 
@@ -411,3 +418,72 @@ def _line(choice: ChoiceScore) -> str:
         return f"{quoted(choice.text)}  pruned, logp ≤ {choice.logp_upper:.3f}"
     p = between(choice.probability_low, choice.probability_high, 4)
     return f"{quoted(choice.text)}  p={p}  logp={between(choice.logp_lower, choice.logp_upper)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SampledChoice:
+    """A choice drawn from softmax(score / temperature) over a fully scored set.
+
+    Attributes:
+        selection: The scored set. Its own `index` is the best choice, which need not be
+            the one drawn.
+        index: Index of the choice drawn.
+        probability: Probability with which it was drawn.
+        temperature: The temperature; 0 draws the best.
+        seed: Seed that draws the same choice again.
+        close: Whether the layout of calls could have changed which choice is drawn;
+            None if the tolerance is not measured.
+    """
+
+    selection: Selection
+    index: int
+    probability: float
+    temperature: float
+    seed: int
+    close: bool | None = None
+
+    def __bool__(self) -> bool:
+        """Raise `TypeError`: a selection is neither true nor false."""
+        raise no_truth(self, "its `.text`")
+
+    @property
+    def text(self) -> str:
+        """Return the text of the drawn choice, as given."""
+        return self.selection.choices.texts[self.index]
+
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return what to know before relying on the selection."""
+        return self.selection.warnings
+
+    @property
+    def logp(self) -> float:
+        """Return the raw joint log-probability of the drawn choice."""
+        return float(self.selection.choices.logp[self.index])
+
+    @property
+    def cost(self) -> Cost:
+        """Return the cost of scoring the set; the draw itself takes no model call."""
+        return self.selection.cost
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the selection's dictionary, ready for JSON, as kind "sampled_choice".
+
+        A field "drawn" has the index, text, probability, temperature, seed and `close`.
+        """
+        return {
+            **self.selection.to_dict(),
+            "kind": "sampled_choice",
+            "drawn": {
+                "index": self.index,
+                "text": self.text,
+                "probability": self.probability,
+                "temperature": self.temperature,
+                "seed": self.seed,
+                "close": self.close,
+            },
+        }
+
+    def __repr__(self) -> str:
+        head = f"SampledChoice({self.text!r}, p={self.probability:.4g}, temperature={self.temperature:g})"
+        return f"{head}\n{self.selection!r}"

@@ -1,9 +1,4 @@
-"""The folder of a run, and the check whether a resumed run is the same one.
-
-`run.json` in the folder holds plan, signature, environment and what else describes a
-run. The process that holds the log's lock writes it once, so that it and the log's
-lines always belong to one run.
-"""
+"""The folder of a run, and the check whether a resumed run is the same one."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
@@ -19,12 +14,31 @@ from typing import Any
 
 from selectrie.backends.entry import versions_of
 from selectrie.backends.table import BACKENDS
-from selectrie.core.whole_files import check_plain, is_temporary, write_whole
+from selectrie.core.files import check_plain, is_temporary, write_whole, writing
+from selectrie.engine.engine import Engine
+from selectrie.engine.precision_check import assumed
 from selectrie.errors import InputFileError, OptionError
-from selectrie.runs.files import writing
-from selectrie.runs.log_lines import LineFormat, ValuesT
-from selectrie.runs.unit_log import Log, UnitT
+from selectrie.results import Signature
+from selectrie.runs.unit_log import LineFormat, Log, UnitT, ValuesT
 from selectrie.version import __version__
+
+_OF_A_REQUEST = ("rule", "premise", "terminator", "following_bytes", "time")
+"""Fields of a signature that a single request has, and a run has not."""
+
+
+def signature_of(llm: Engine) -> dict[str, object]:
+    """Return the facts that an engine's log-probabilities depend on, ready for JSON.
+
+    `rows_per_call` is included because it decides how the work of a recurrent model is
+    divided into calls, which changes the last bits. Threads and the size of the context
+    do not. The self-check is the one that is assumed, since a process that goes on with
+    a run may know another.
+    """
+    check = None if llm.self_check is None else assumed(llm.identity, llm.limits)
+    signature = Signature.of(llm.identity, check, rule="joint", terminator="none", boundary="harness")
+    own = {name: value for name, value in asdict(signature).items() if name not in _OF_A_REQUEST}
+    return {**own, "rows_per_call": llm.limits.rows_per_call}
+
 
 RUN, LOG = "run.json", "log.jsonl"
 

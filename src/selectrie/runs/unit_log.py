@@ -1,39 +1,110 @@
-"""The log of a run: one line for each unit, written before the next unit begins.
-
-A process may be killed at any byte. Lines up to the first one that is incomplete or
-damaged count; the rest is cut off, and its units are worked on again. A complete line
-that does not belong to the plan raises an error, because it comes from another run or
-from an editor. One process at a time holds a log.
-
-The system has a line as soon as it is written, so a process that is killed loses none.
-A machine that loses power loses what the disk does not have yet. A line is put on the
-disk (`fsync`) if the last such call ended `SYNC_S` ago. So lines that come faster share
-a call, and those of slow units are on the disk before the next unit begins.
-
-Neither the units nor the lines are held in memory: a log and the units, which come in
-their order, are read side by side. Units may be finished in another order. If they are
-many, `window` bounds by how much, and so the units and lines that are held at once.
-"""
+"""The log of a run: one line for each unit, written before the next unit begins."""
 
 from __future__ import annotations
 
 import fcntl
 import io
+import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
-from selectrie.core.whole_files import check_plain
+from selectrie.core.files import check_plain, writing
 from selectrie.errors import InputFileError, InternalError, OptionError
 from selectrie.options import at_least
-from selectrie.runs.files import writing
-from selectrie.runs.log_lines import LineFormat, LogLine, TornLineError, ValuesT
+
+UnitT_contra = TypeVar("UnitT_contra", contravariant=True)
+ValuesT = TypeVar("ValuesT")
+
+
+class TornLineError(Exception):
+    """Raised for a line whose digest does not match its body.
+
+    A process was killed while it wrote the line, or the disk is damaged.
+    """
+
+
+class LineFormat(Protocol[UnitT_contra, ValuesT]):
+    """What the lines of one kind of run hold about a unit."""
+
+    def encode(self, values: ValuesT) -> Mapping[str, object]:
+        """Return the values as fields of JSON, without NaN and infinities.
+
+        No field is called `plan` or `unit`.
+        """
+        ...
+
+    def decode(self, fields: Mapping[str, Any]) -> ValuesT:
+        """Return the values that `encode` wrote.
+
+        Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for other
+        fields. Further fields need no check: a line must be as `encode` writes it.
+        """
+        ...
+
+    def check(self, unit: UnitT_contra, values: ValuesT) -> None:
+        """Raise `ValueError` if values that were read cannot belong to this unit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine(Generic[ValuesT]):
+    """A line of a log.
+
+    Attributes:
+        plan: Digest of the plan that the unit belongs to.
+        unit: The unit's number in the plan.
+        values: What was found for the unit.
+    """
+
+    plan: str
+    unit: int
+    values: ValuesT
+
+    def to_json(self, lines: LineFormat[Any, ValuesT]) -> str:
+        """Return the line as text, without its line end: digest and body.
+
+        Floats are written to the last bit.
+        """
+        own = {"plan": self.plan, "unit": self.unit, **lines.encode(self.values)}
+        body = json.dumps(own, allow_nan=False, separators=(",", ":"))
+        return f'{{"digest":"{_digest(body)}","body":{body}}}'
+
+    @staticmethod
+    def from_json(text: str, lines: LineFormat[Any, ValuesT]) -> LogLine[ValuesT]:
+        """Return the line from the text that `to_json` wrote.
+
+        Raises `TornLineError` if the digest is wrong, and `ValueError` for any other
+        text that no run writes.
+        """
+        start, end = text.find('"body":') + len('"body":'), len(text) - 1
+        body = text[start:end]
+        if not text.startswith('{"digest":"') or not text.endswith("}") or text[11:43] != _digest(body):
+            raise TornLineError
+        try:
+            fields = json.loads(body)
+            line = LogLine(fields["plan"], fields["unit"], lines.decode(fields))
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"it holds no unit ({error!r})") from error
+        if type(line.plan) is not str or type(line.unit) is not int:
+            raise ValueError("plan or unit has the wrong type")
+        # Other keys, another order, or numbers that are not floats.
+        if line.to_json(lines) != text:
+            raise ValueError("it is not written as a run writes it")
+        return line
+
+
+def _digest(body: str) -> str:
+    return blake2b(body.encode(), digest_size=16).hexdigest()
+
 
 SYNC_S = 1.0
 """Seconds after the log was put on the disk within which further lines are not."""

@@ -11,7 +11,7 @@ from pydantic import Field
 from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError
 from selectrie.options import PromptParams
 from selectrie.results import Chunk, Generation
-from selectrie.results.openai import chat_completion, chat_logprobs, finish_reason
+from selectrie.results.generation import chat_completion, chat_logprobs, finish_reason
 from selectrie.server.generation_wire import GenerationBody, GenerationRequest, read_generation
 from selectrie.server.messages import Conversation, Message
 from selectrie.server.options import ServerOptions

@@ -19,9 +19,8 @@ from selectrie.server.http_errors import HttpError, error_of, errors_at
 from selectrie.server.options import ServerOptions
 from selectrie.server.token_texts import spelling_of
 from selectrie.server.wire import check_tokenized
-from selectrie.tokenization.encoding import least_tokens
+from selectrie.tokenization.encoding import PromptText, least_tokens
 from selectrie.tokenization.prompts import SHORTEN_PROMPT, spelled_note
-from selectrie.tokenization.records import PromptText
 
 MAX_SCORES = 500_000
 """Maximum number of log-probabilities of all prompts of a request.

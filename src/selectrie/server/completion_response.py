@@ -8,7 +8,7 @@ from time import time
 from typing import Any
 
 from selectrie.results import Chunk, Completion, PromptLogprobs
-from selectrie.results.openai import finish_reason, json_logprob
+from selectrie.results.generation import finish_reason, json_logprob
 from selectrie.server.completion_wire import CompletionRequest
 from selectrie.server.exchange import Exchange
 from selectrie.server.token_texts import BegunCharacter, Label, Places, PromptSpelling

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from selectrie.decide.answers import NO_USAGE, Answer, ChoiceAnswer, Decision, DecisionUsage, PredicateAnswer
-from selectrie.decide.calibration import Calibration
 from selectrie.decide.params import (
     BASELINE_RULES,
     LAYOUTS,
@@ -23,6 +22,7 @@ from selectrie.decide.params import (
     SCORINGS,
     SHARE,
     TEMPLATES,
+    Calibration,
     DecisionParams,
 )
 from selectrie.decide.question_data import TYPES, question_of_data
@@ -30,7 +30,7 @@ from selectrie.decide.questions import Question
 from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text_of_state
 from selectrie.errors import MAX_QUOTED, THE_STATE, OptionError
 from selectrie.results.advice import collected_warnings
-from selectrie.results.openai import json_logprob
+from selectrie.results.generation import json_logprob
 from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
 from selectrie.server.wire import (

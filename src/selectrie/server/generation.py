@@ -10,9 +10,8 @@ from itertools import chain
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import opened
 from selectrie.engine.engine import Engine
-from selectrie.engine.requests.chat_time import at_one_time
-from selectrie.engine.requests.generate import Prompts
-from selectrie.engine.requests.stream import Stream
+from selectrie.engine.requests.generate import Prompts, Stream
+from selectrie.engine.requests.session import at_one_time
 from selectrie.engine.scheduler.job import charge_to
 from selectrie.errors import PromptTooLongError
 from selectrie.options import DEFAULT_PROMPTING, PromptParams

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.sampling.detokenizer import n_incomplete
-from selectrie.tokenization.spelling import spelled_pieces
+from selectrie.decoding.sampling.sequence import n_incomplete
+from selectrie.tokenization.encoding import spelled_pieces
 
 Label = Callable[[int], str]
 """Returns how a token is shown."""

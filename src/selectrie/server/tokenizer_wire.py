@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from selectrie.backends.remote.vocabulary_wire import BEGIN, INSIDE, NORMALIZE
+from selectrie.backends.remote.vocabulary import BEGIN, INSIDE, NORMALIZE
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.options import PromptParams
 from selectrie.server.messages import Conversation

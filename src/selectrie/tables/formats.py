@@ -1,23 +1,645 @@
-"""Which file holds a table in which format, and which formats can be written."""
+"""Tables in files: delimited text, JSON Lines and Parquet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
-from typing import BinaryIO
+from typing import Any, BinaryIO, Protocol
 
-from selectrie.decide.columns import AnswerColumns
+from selectrie.decide.columns import AnswerColumns, Cell, Column
+from selectrie.decide.states import UNIT_ROWS
 from selectrie.errors import InputFileError, MissingExtraError, OptionError
-from selectrie.tables.delimited import DELIMITERS, DelimitedTable, DelimitedWriter
-from selectrie.tables.json_lines import SUFFIXES as JSON_SUFFIXES
-from selectrie.tables.json_lines import JsonTable, JsonWriter
-from selectrie.tables.parquet import SUFFIX as PARQUET_SUFFIX
-from selectrie.tables.parquet import ParquetTable, ParquetWriter
-from selectrie.tables.rows import Scan, Table, TableWriter
+from selectrie.runs.data_files import json_object, numbered_lines, parsed_json
 
-SUFFIXES = (*DELIMITERS, *JSON_SUFFIXES, PARQUET_SUFFIX)
+INT64 = range(-(1 << 63), 1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class InputColumn:
+    """A column of the table.
+
+    Attributes:
+        name: Its name.
+        kind: "text", "bool", "int", "float", "json" (anything else), or "arrow".
+        type: The type of a column of Parquet (`pyarrow.DataType`), else None.
+    """
+
+    name: str
+    kind: str = "text"
+    type: Any = None
+
+
+class Rows(Protocol):
+    """Consecutive rows of a table, as its format holds them."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def digest(self) -> str:
+        """Return a digest of the rows, 16 hexadecimal digits."""
+        ...
+
+    def values(self, columns: Sequence[str]) -> Iterator[tuple[object, ...]]:
+        """Yield the values of some columns for each row; None for those it lacks."""
+        ...
+
+
+class Table(Protocol):
+    """A table in a file, which may be read again and again."""
+
+    @property
+    def path(self) -> Path:
+        """Return the path of the file."""
+        ...
+
+    def units(self, n_rows: int) -> Iterator[Rows]:
+        """Yield all rows, `n_rows` at a time.
+
+        Raises `InputFileError` with file and line for what cannot be read.
+        """
+        ...
+
+    def columns(self, units: Iterator[Rows]) -> tuple[InputColumn, ...]:
+        """Return the columns, after reading all of `units`."""
+        ...
+
+
+class TableWriter(Protocol):
+    """Writes rows with their new cells."""
+
+    def write(self, rows: Rows, cells: Sequence[Sequence[Cell]]) -> None:
+        """Write rows, each followed by its cells."""
+        ...
+
+    def close(self) -> None:
+        """Write what comes after the last row."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a first pass over a table finds.
+
+    Attributes:
+        columns: The columns in their order.
+        n_rows: Number of rows.
+        n_units: Number of units.
+        unit_rows: Rows of a unit.
+        digest: Digest of all rows and of how they are cut into units.
+    """
+
+    columns: tuple[InputColumn, ...]
+    n_rows: int
+    n_units: int
+    unit_rows: int
+    digest: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableUnit:
+    """A unit of work: consecutive rows.
+
+    Attributes:
+        number: Its number among the units of the table, from 0.
+        rows: The rows.
+    """
+
+    number: int
+    rows: Rows
+
+
+def units_of(table: Table, unit_rows: int) -> Iterator[TableUnit]:
+    """Yield the units of a table, which the order of its rows alone decides."""
+    for number, rows in enumerate(table.units(unit_rows)):
+        yield TableUnit(number, rows)
+
+
+def scan(table: Table, unit_rows: int = UNIT_ROWS) -> Scan:
+    """Read a table once; raise `InputFileError` for what cannot be read."""
+    digest, n_rows, n_units = blake2b(digest_size=16), 0, 0
+
+    def counted() -> Iterator[Rows]:
+        nonlocal n_rows, n_units
+        for rows in table.units(unit_rows):
+            digest.update(rows.digest.encode())
+            n_rows, n_units = n_rows + len(rows), n_units + 1
+            yield rows
+
+    columns = table.columns(counted())
+    for column in columns:
+        digest.update(f"\0{column.name}\0{column.kind}\0{column.type}".encode("utf-8", "surrogatepass"))
+    return Scan(columns, n_rows, n_units, unit_rows, digest.hexdigest())
+
+
+def text_of_cell(value: object) -> str:
+    """Return a value as a text file has it: "" for None, JSON for what is nested."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
+
+
+def json_of_cell(value: object) -> str:
+    """Return a value as JSON; null for None, NaN and infinities."""
+    if isinstance(value, float) and not (-float("inf") < value < float("inf")):
+        return "null"
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+_BOM = b"\xef\xbb\xbf"
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DelimitedRows:
+    """Rows of delimited text.
+
+    Attributes:
+        delimiter: What separates fields.
+        header: Names of the columns.
+        texts: Each row as it is written, with its line end.
+        fields: The fields of each row.
+    """
+
+    delimiter: str
+    header: Sequence[str]
+    texts: tuple[str, ...]
+    fields: tuple[list[str], ...]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def digest(self) -> str:
+        return blake2b("".join(self.texts).encode(), digest_size=8).hexdigest()
+
+    def values(self, columns: Sequence[str]) -> Iterator[tuple[object, ...]]:
+        at = [self.header.index(name) for name in columns]
+        for row in self.fields:
+            yield tuple(row[index] for index in at)
+
+
+@dataclass(frozen=True, slots=True)
+class DelimitedTable:
+    """A file of delimited text in UTF-8.
+
+    Fields are quoted as in RFC 4180. Empty lines are not rows.
+
+    Attributes:
+        path: The file.
+        delimiter: What separates fields.
+    """
+
+    path: Path
+    delimiter: str
+
+    def units(self, n_rows: int) -> Iterator[DelimitedRows]:
+        records = self._records()
+        try:
+            _, _, header = next(records)
+            while block := list(islice(records, n_rows)):
+                texts, fields = tuple(one for _, one, _ in block), tuple(one for _, _, one in block)
+                for line, _, row in block:
+                    if len(row) != len(header):
+                        reason = f"{len(row)} fields, and the header has {len(header)}"
+                        raise InputFileError(str(self.path), reason, line=line)
+                yield DelimitedRows(self.delimiter, header, texts, fields)
+        finally:
+            records.close()  # closes the file
+
+    def columns(self, units: Iterator[Rows]) -> tuple[InputColumn, ...]:
+        for _ in units:
+            pass
+        return tuple(InputColumn(name) for name in self.header()[0])
+
+    def header(self) -> tuple[list[str], str]:
+        """Return the names of the columns, and the header as it is written.
+
+        The text begins with a byte order mark if the file does.
+        """
+        records = self._records()
+        _, text, names = next(records)
+        records.close()
+        with self.path.open("rb") as file:
+            has_mark = file.read(len(_BOM)) == _BOM
+        return names, "\ufeff" * has_mark + text
+
+    def _records(self) -> Generator[tuple[int, str, list[str]], None, None]:
+        """Yield the header and every row: its first line, its text and its fields."""
+        taken: list[str] = []
+        lines = numbered_lines(self.path)
+
+        def one_by_one() -> Iterator[str]:
+            for _, line in lines:
+                taken.append(line)
+                yield line
+
+        rows = csv.reader(one_by_one(), delimiter=self.delimiter, strict=True)
+        begins, is_header = 1, True
+        try:
+            for row in rows:
+                text = "".join(taken)
+                if is_header:
+                    self._check_header(row, begins)
+                if row:
+                    yield begins, text, row
+                    is_header = False
+                begins += len(taken)
+                taken.clear()
+        except csv.Error as error:
+            reason = f"{error}, in the row that begins here"
+            if "field limit" in str(error):
+                reason += "; raise it with csv.field_size_limit(N)"
+            raise InputFileError(str(self.path), reason, line=begins) from None
+        if is_header:
+            raise InputFileError(str(self.path), "it is empty; its first line must name the columns")
+
+    def _check_header(self, names: list[str], line: int) -> None:
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if not names or twice is not None:
+            reason = "the line is empty" if not names else f"two columns are called {twice!r}"
+            raise InputFileError(str(self.path), f"{reason}; the first line must name the columns", line=line)
+
+
+class DelimitedWriter:
+    """Writes rows of any table as delimited text; a `TableWriter`.
+
+    None is an empty field, and what is nested is JSON.
+
+    Args:
+        file: Where to write.
+        delimiter: What separates fields.
+        source: The table that is read.
+        scan: What is known of it.
+        added: Names of the new columns.
+    """
+
+    def __init__(self, file: BinaryIO, delimiter: str, source: object, scan: Scan, added: Sequence[str]) -> None:
+        self._file, self._delimiter, self._names = file, delimiter, scan.names
+        self._special = re.compile(f'["\\r\\n{delimiter}]')
+        self._text = io.StringIO()
+        self._end = "\n"
+        self._is_copy = isinstance(source, DelimitedTable) and source.delimiter == delimiter
+        if isinstance(source, DelimitedTable) and self._is_copy:
+            _, header = source.header()
+            self._end = _end_of(header) or "\n"
+            self._copy(header, added)
+        else:
+            self._fields([*scan.names, *added], self._end)
+        self._flush()
+
+    def write(self, rows: Rows, cells: Sequence[Sequence[Cell]]) -> None:
+        if self._is_copy and isinstance(rows, DelimitedRows):
+            for text, added in zip(rows.texts, cells, strict=True):
+                self._copy(text, [text_of_cell(cell) for cell in added])
+        else:
+            for values, added in zip(rows.values(self._names), cells, strict=True):
+                self._fields([text_of_cell(value) for value in (*values, *added)], self._end)
+        self._flush()
+
+    def close(self) -> None:
+        """There is nothing after the last row."""
+
+    def _copy(self, text: str, added: Sequence[str]) -> None:
+        """Write a row as it is, then its new fields."""
+        end = _end_of(text)
+        self._text.write(text[: len(text) - len(end)] + self._delimiter)
+        self._fields(added, end or self._end)
+
+    def _fields(self, fields: Sequence[str], end: str) -> None:
+        self._text.write(self._delimiter.join(map(self._quoted, fields)) + end)
+
+    def _quoted(self, field: str) -> str:
+        """Return a field, in quotes if it has any special character.
+
+        `csv.writer` does not quote a lone CR where rows end with LF.
+        """
+        return '"' + field.replace('"', '""') + '"' if self._special.search(field) else field
+
+    def _flush(self) -> None:
+        self._file.write(self._text.getvalue().encode())
+        self._text.seek(0)
+        self._text.truncate()
+
+
+def _end_of(text: str) -> str:
+    """Return the line end of a row, "" if it has none."""
+    for end in ("\r\n", "\n", "\r"):
+        if text.endswith(end):
+            return end
+    return ""
+
+
+JSON_SUFFIXES = (".jsonl", ".ndjson")
+_EXACT = range(-(1 << 53), (1 << 53) + 1)
+"""Whole numbers that are floats without a loss."""
+_KINDS = {bool: "bool", float: "float", str: "text"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JsonRows:
+    """Rows of JSON Lines.
+
+    Attributes:
+        texts: Each object as it is written, without white space around it.
+        objects: The objects.
+    """
+
+    texts: tuple[str, ...]
+    objects: tuple[dict[str, Any], ...]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def digest(self) -> str:
+        return blake2b("\n".join(self.texts).encode(), digest_size=8).hexdigest()
+
+    def values(self, columns: Sequence[str]) -> Iterator[tuple[object, ...]]:
+        for one in self.objects:
+            yield tuple(one.get(name) for name in columns)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonTable:
+    """A file of JSON Lines in UTF-8. Lines of white space are not rows.
+
+    Attributes:
+        path: The file.
+    """
+
+    path: Path
+
+    def units(self, n_rows: int) -> Iterator[JsonRows]:
+        rows = self._rows()
+        while block := list(islice(rows, n_rows)):
+            yield JsonRows(tuple(text for text, _ in block), tuple(one for _, one in block))
+
+    def columns(self, units: Iterator[Rows]) -> tuple[InputColumn, ...]:
+        """Return the keys of all objects, in the order in which they first occur."""
+        kinds: dict[str, set[str]] = {}
+        for rows in units:
+            for one in rows.objects if isinstance(rows, JsonRows) else ():
+                for name, value in one.items():
+                    kinds.setdefault(name, set()).add(_kind_of(value))
+        return tuple(InputColumn(name, _common(seen)) for name, seen in kinds.items())
+
+    def _rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for number, line in numbered_lines(self.path):
+            text = line.strip()
+            if text:
+                yield text, json_object(self.path, parsed_json(self.path, text, number, finite=False), number)
+
+
+def _kind_of(value: object) -> str:
+    if value is None or (type(value) is float and math.isnan(value)):
+        return "null"
+    if type(value) is int:
+        return "int" if value in _EXACT else "long" if value in INT64 else "json"
+    return _KINDS.get(type(value), "json")
+
+
+def _common(kinds: set[str]) -> str:
+    """Return the kind of a column whose values have these kinds."""
+    kinds = kinds - {"null"}
+    if not kinds:
+        return "text"
+    if kinds <= {"int", "long"}:
+        return "int"
+    if kinds <= {"int", "float"}:
+        return "float"
+    return next(iter(kinds)) if len(kinds) == 1 else "json"
+
+
+class JsonWriter:
+    """Writes rows of any table as JSON Lines; a `TableWriter`.
+
+    Args:
+        file: Where to write.
+        scan: What is known of the table that is read.
+        added: Names of the new columns.
+    """
+
+    def __init__(self, file: BinaryIO, scan: Scan, added: Sequence[str]) -> None:
+        self._file, self._names = file, scan.names
+        self._keys = [json_of_cell(name) for name in scan.names]
+        self._added = [json_of_cell(name) for name in added]
+
+    def write(self, rows: Rows, cells: Sequence[Sequence[Cell]]) -> None:
+        own = rows.texts if isinstance(rows, JsonRows) else self._objects(rows)
+        lines = []
+        for text, row in zip(own, cells, strict=True):
+            begun = text[:-1].rstrip()
+            new = ", ".join(f"{key}: {json_of_cell(cell)}" for key, cell in zip(self._added, row, strict=True))
+            lines.append(f"{begun}{', ' if len(begun) > 1 else ''}{new}}}\n")
+        self._file.write("".join(lines).encode())
+
+    def close(self) -> None:
+        """There is nothing after the last row."""
+
+    def _objects(self, rows: Rows) -> Iterator[str]:
+        for values in rows.values(self._names):
+            pairs = zip(self._keys, values, strict=True)
+            yield "{" + ", ".join(f"{key}: {json_of_cell(value)}" for key, value in pairs) + "}"
+
+
+SUFFIX = ".parquet"
+_BATCH_ROWS = 4096
+_GROUP_ROWS = 1 << 14
+"""Rows of a row group of the output."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrowRows:
+    """Rows of Parquet.
+
+    Attributes:
+        digest: Digest of the file and of the position in it.
+        batch: The rows, a `pyarrow.Table`.
+    """
+
+    digest: str
+    batch: Any
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def values(self, columns: Sequence[str]) -> Iterator[tuple[object, ...]]:
+        lists = [self.batch.column(name).to_pylist() for name in columns]
+        return zip(*lists, strict=True) if lists else iter([()] * len(self))
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetTable:
+    """A Parquet file.
+
+    Attributes:
+        path: The file.
+    """
+
+    path: Path
+
+    def units(self, n_rows: int) -> Iterator[ArrowRows]:
+        arrow = _pyarrow()
+        digest, at, rest = self._digest(), 0, None
+        with self._opened() as file:
+            for batch in file.iter_batches(batch_size=max(1, _BATCH_ROWS // n_rows) * n_rows):
+                table = arrow.Table.from_batches([batch])
+                rest = table if rest is None else arrow.concat_tables([rest, table])
+                n_whole = rest.num_rows - rest.num_rows % n_rows
+                for begins in range(0, n_whole, n_rows):
+                    yield self._rows(digest, at + begins, rest.slice(begins, n_rows))
+                at, rest = at + n_whole, rest.slice(n_whole)
+            if rest is not None and rest.num_rows:
+                yield self._rows(digest, at, rest)
+
+    def columns(self, units: Iterator[Rows]) -> tuple[InputColumn, ...]:
+        for _ in units:
+            pass
+        schema = self.schema()
+        twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
+        if twice is not None:
+            raise InputFileError(str(self.path), f"two columns are called {twice!r}")
+        return tuple(InputColumn(field.name, "arrow", field.type) for field in schema)
+
+    def schema(self) -> Any:
+        """Return the Arrow schema of the file, with its metadata."""
+        with self._opened() as file:
+            return file.schema_arrow
+
+    def _rows(self, digest: str, at: int, batch: Any) -> ArrowRows:
+        own = blake2b(f"{digest} {at} {batch.num_rows}".encode(), digest_size=8)
+        return ArrowRows(own.hexdigest(), batch)
+
+    def _digest(self) -> str:
+        digest = blake2b(digest_size=16)
+        with self.path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+        return digest.hexdigest()
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        arrow = _pyarrow()
+        try:
+            from pyarrow.parquet import ParquetFile
+
+            with ParquetFile(self.path, buffer_size=1 << 20, pre_buffer=False) as file:
+                yield file
+        # ValueError: text that is not UTF-8, or an invalid time.
+        except (arrow.ArrowException, ValueError, OverflowError) as error:
+            raise InputFileError(str(self.path), f"not Parquet that can be read: {error}") from None
+
+
+class ParquetWriter:
+    """Writes rows of any table as Parquet; a `TableWriter`.
+
+    Labels are dictionaries, which data frames read as categories. Columns of JSON Lines
+    whose values have no type in common are text with JSON.
+
+    Args:
+        file: Where to write.
+        source: The table that is read.
+        scan: What is known of it.
+        added: The new columns.
+    """
+
+    def __init__(self, file: BinaryIO, source: object, scan: Scan, added: Sequence[Column]) -> None:
+        from pyarrow.parquet import ParquetWriter as Writer
+
+        arrow = _pyarrow()
+        self._arrow, self._scan, self._added = arrow, scan, added
+        own = [arrow.field(one.name, one.type or _type_of(arrow, one.kind)) for one in scan.columns]
+        new = [arrow.field(one.name, _type_of(arrow, one.kind)) for one in added]
+        metadata = source.schema().metadata if isinstance(source, ParquetTable) else None
+        self._schema = arrow.schema([*own, *new], metadata=metadata)
+        self._writer = Writer(file, self._schema)
+        self._held: list[Any] = []
+        self._n_held = 0
+
+    def write(self, rows: Rows, cells: Sequence[Sequence[Cell]]) -> None:
+        own = self._own(rows)
+        new = [self._new(one, [row[at] for row in cells]) for at, one in enumerate(self._added)]
+        self._held.append(self._arrow.Table.from_arrays([*own, *new], schema=self._schema))
+        self._n_held += len(rows)
+        if self._n_held >= _GROUP_ROWS:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._held:
+            self._writer.write_table(self._arrow.concat_tables(self._held).combine_chunks(), row_group_size=_GROUP_ROWS)
+        self._held, self._n_held = [], 0
+
+    def _own(self, rows: Rows) -> list[Any]:
+        """Return the columns of the input as arrays."""
+        if isinstance(rows, ArrowRows):
+            return list(rows.batch.columns)
+        lists = list(zip(*rows.values(self._scan.names), strict=True))
+        fields = zip(self._scan.columns, lists, strict=True)
+        return [
+            self._arrow.array(_as_kind(one.kind, values), _type_of(self._arrow, one.kind)) for one, values in fields
+        ]
+
+    def _new(self, column: Column, cells: list[Cell]) -> Any:
+        arrow = self._arrow
+        if column.kind != "label":
+            return arrow.array(cells, _type_of(arrow, column.kind))
+        index = {label: at for at, label in enumerate(column.labels)}
+        at = arrow.array([None if cell is None else index[str(cell)] for cell in cells], arrow.int32())
+        return arrow.DictionaryArray.from_arrays(at, arrow.array(column.labels, arrow.string()))
+
+
+def _as_kind(kind: str, values: Sequence[Any]) -> list[Any]:
+    """Return values as Arrow takes them; None for NaN, but in a column of floats."""
+    if kind == "json":
+        return [None if value is None else json.dumps(value, ensure_ascii=False) for value in values]
+    if kind == "float":
+        return [None if value is None else float(value) for value in values]
+    return [None if isinstance(value, float) else value for value in values]
+
+
+def _type_of(arrow: Any, kind: str) -> Any:
+    types: dict[str, Callable[[], Any]] = {"float": arrow.float64, "int": arrow.int64, "bool": arrow.bool_}
+    if kind == "label":
+        return arrow.dictionary(arrow.int32(), arrow.string())
+    return types.get(kind, arrow.string)()
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("a Parquet file", "tables") from error
+    return pa
+
+
+SUFFIXES = (*DELIMITERS, *JSON_SUFFIXES, SUFFIX)
 
 
 def open_table(path: Path) -> Table:
@@ -38,7 +660,7 @@ def open_table(path: Path) -> Table:
             raise InputFileError(str(path), reason)
     if suffix in DELIMITERS:
         return DelimitedTable(path, DELIMITERS[suffix])
-    if suffix == PARQUET_SUFFIX:
+    if suffix == SUFFIX:
         _check_parquet()
         return ParquetTable(path)
     return JsonTable(path)
@@ -74,12 +696,12 @@ def check_output(out: Path, source: Path, scan: Scan | None = None) -> None:
         raise OptionError("out", str(out), "a file in a folder that exists")
     if is_same:
         raise OptionError("out", str(out), "another file than the table itself, which is read to the end of the run")
-    if suffix == PARQUET_SUFFIX:
+    if suffix == SUFFIX:
         _check_parquet()
     elif scan is not None:
         binary = [one.name for one in scan.columns if one.type is not None and "binary" in str(one.type)]
         if binary:
-            allowed = f"a file that ends in {PARQUET_SUFFIX}: the column {binary[0]!r} holds bytes, not text"
+            allowed = f"a file that ends in {SUFFIX}: the column {binary[0]!r} holds bytes, not text"
             raise OptionError("out", str(out), allowed)
 
 
@@ -88,7 +710,7 @@ def writer_of(file: BinaryIO, out: Path, source: Table, scan: Scan, added: Answe
     suffix = out.suffix.lower()
     if suffix in DELIMITERS:
         return DelimitedWriter(file, DELIMITERS[suffix], source, scan, added.names)
-    if suffix == PARQUET_SUFFIX:
+    if suffix == SUFFIX:
         return ParquetWriter(file, source, scan, added.columns)
     return JsonWriter(file, scan, added.names)
 

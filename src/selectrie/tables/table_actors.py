@@ -12,10 +12,9 @@ from selectrie.decide.states import State
 from selectrie.engine.load import load
 from selectrie.errors import RequestError
 from selectrie.runs.actors import ActorJob, Cluster, work_on
-from selectrie.runs.model_signature import signature_of
-from selectrie.tables.rows import TableUnit
-from selectrie.tables.table_log import DecidedRows, LoggedRow, decided_rows
-from selectrie.tables.table_run import WINDOW, TablePlan, Work
+from selectrie.runs.folder import signature_of
+from selectrie.tables.formats import TableUnit
+from selectrie.tables.table_run import WINDOW, DecidedRows, LoggedRow, TablePlan, Work, decided_rows
 
 
 class DecisionActor:

@@ -1,35 +1,27 @@
-"""Decides about every row of a table, with a run on disk as `runs` has it.
-
-The results go to a file `X`. The run has a folder `X.run/` beside it, with its
-description and a log of finished units. `X` is written at the end, from the input and
-the log, and replaces nothing before it is whole. So a run that was killed at any point
-goes on where it was, and ends with the same bytes on the same type of processor and
-build.
-"""
+"""Decides about every row of a table, with a run on disk as `runs` has it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from selectrie.core.plain_text import count
+from selectrie.core.files import check_plain, is_temporary, replaced, writing
+from selectrie.core.output import count
 from selectrie.core.vocabulary import TIME_ARGUMENT
-from selectrie.core.whole_files import check_plain, is_temporary, replaced
-from selectrie.decide.answers import label_mass_advice
+from selectrie.decide.answers import Decision, label_mass_advice
 from selectrie.decide.asks import layout_of
-from selectrie.decide.calibration import Calibration
-from selectrie.decide.params import DecisionParams
-from selectrie.decide.row_states import RowStates, row_states
-from selectrie.decide.states import State
-from selectrie.engine.decided_tables import with_fitted_calibration
+from selectrie.decide.columns import AnswerColumns, Cell, Column
+from selectrie.decide.params import Calibration, DecisionParams
+from selectrie.decide.states import RowStates, State, row_states
+from selectrie.engine.decision_scorer import with_fitted_calibration
 from selectrie.engine.engine import Engine
-from selectrie.engine.requests.chat_time import time_args
+from selectrie.engine.requests.session import time_args
 from selectrie.errors import InputFileError, OptionError, RequestError
 from selectrie.results.advice import LOW_COVERAGE, Advice
-from selectrie.runs.files import writing
 from selectrie.runs.folder import (
     FolderFormat,
     begin,
@@ -38,12 +30,123 @@ from selectrie.runs.folder import (
     plan_of,
     read_resumable,
     resumable_or_none,
+    signature_of,
 )
-from selectrie.runs.model_signature import signature_of
-from selectrie.tables.asked import TableQuestions, absolute, asked_of_data
-from selectrie.tables.formats import check_output, open_table, reading, writer_of
-from selectrie.tables.rows import Scan, Table, TableUnit, scan, units_of
-from selectrie.tables.table_log import DecidedRows, RowLines, decided_rows
+from selectrie.tables.formats import (
+    Scan,
+    Table,
+    TableUnit,
+    check_output,
+    open_table,
+    reading,
+    scan,
+    units_of,
+    writer_of,
+)
+from selectrie.tables.table_questions import TableQuestions, absolute, asked_of_data
+
+LoggedRow: TypeAlias = tuple[Cell, ...] | str
+"""The cells of a row without that of the error, or the error."""
+_SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+"""Floats that JSON does not have, by the text that stands for them."""
+_TYPES: Mapping[str, type] = {"label": str, "text": str, "float": float, "int": int, "bool": bool}
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRows:
+    """The values of a line.
+
+    Attributes:
+        digest: Digest of the unit's rows.
+        rows: What was found for each row.
+    """
+
+    digest: str
+    rows: tuple[LoggedRow, ...]
+
+    @property
+    def n_errors(self) -> int:
+        """Return the number of rows that could not be asked."""
+        return sum(isinstance(row, str) for row in self.rows)
+
+    def n_low(self, columns: AnswerColumns) -> int:
+        """Return the number of rows with an answer of low label mass."""
+        answered = (row for row in self.rows if not isinstance(row, str))
+        return sum(any(mass < LOW_COVERAGE for mass in columns.label_masses(row)) for row in answered)
+
+    def cells(self, n_columns: int) -> list[tuple[Cell, ...]]:
+        """Return the cells of each row, the error among them."""
+        return [(*[None] * (n_columns - 1), row) if isinstance(row, str) else (*row, None) for row in self.rows]
+
+
+def decided_rows(
+    decide: Callable[[Sequence[State]], Sequence[Decision]],
+    columns: AnswerColumns,
+    states: Sequence[State | RequestError],
+) -> tuple[LoggedRow, ...]:
+    """Return what is logged for rows: their answers, or why they have none.
+
+    Args:
+        decide: Decides about states, and keeps errors of a state in its decision.
+        columns: The columns of the answers.
+        states: The state of each row, or why it has none.
+    """
+    rows = columns.rows(decide, states)
+    return tuple(row[:-1] if row[-1] is None else str(row[-1]) for row in rows)
+
+
+class RowLines:
+    """The format of the lines, a `runs.unit_log.LineFormat`.
+
+    Args:
+        columns: The columns of the answers.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._types = [_TYPES[column.kind] for column in columns[:-1]]
+        self._floats = [at for at, kind in enumerate(self._types) if kind is float]
+
+    def encode(self, values: DecidedRows) -> dict[str, object]:
+        """Return the fields of a line; floats that JSON does not have are texts."""
+        return {"digest": values.digest, "rows": [self._encoded(row) for row in values.rows]}
+
+    def decode(self, fields: Mapping[str, Any]) -> DecidedRows:
+        """Return the values of a line.
+
+        Raises `ValueError` or another of Python's errors for fields of another form.
+        """
+        if type(fields["digest"]) is not str:
+            raise ValueError("digest has the wrong type")
+        return DecidedRows(fields["digest"], tuple(self._decoded(row) for row in fields["rows"]))
+
+    def check(self, unit: TableUnit, values: DecidedRows) -> None:
+        """Raise `ValueError` if the values cannot belong to the unit."""
+        if len(values.rows) != len(unit.rows) or values.digest != unit.rows.digest:
+            raise ValueError(f"unit {unit.number} of the table has other rows")
+
+    def _encoded(self, row: LoggedRow) -> object:
+        if isinstance(row, str):
+            return row
+        cells: list[Cell] = list(row)
+        for at in self._floats:
+            cell = cells[at]
+            if isinstance(cell, float) and not math.isfinite(cell):
+                cells[at] = repr(cell)
+        return cells
+
+    def _decoded(self, row: object) -> LoggedRow:
+        if isinstance(row, str):
+            return row
+        if not isinstance(row, list) or len(row) != len(self._types):
+            raise ValueError("a row has another number of cells")
+        for at in self._floats:
+            if isinstance(row[at], str):
+                row[at] = _SPECIAL[row[at]]
+        for cell, kind in zip(row, self._types, strict=True):
+            if cell is not None and type(cell) is not kind:
+                raise ValueError(f"{cell!r} in a row has the wrong type")
+        return tuple(row)
+
 
 WINDOW = 16
 """Maximum distance between units that are worked on at once."""

@@ -8,7 +8,16 @@ path evaluated alone. `PathsOf` makes any model one that is asked for rows by th
 token path, and `check_path_model` checks such models.
 """
 
-from selectrie.testing.fakes import FakeModel, HashModel, TableModel
+from selectrie.testing.fakes import (
+    DEFAULT_PIECES,
+    FakeModel,
+    HashModel,
+    PathsOf,
+    TableModel,
+    make_vocabulary,
+    numbered_vocabulary,
+    spell,
+)
 from selectrie.testing.laws import LawBroken, ModelReport, check_model
 from selectrie.testing.oracles import (
     ExactTexts,
@@ -21,8 +30,6 @@ from selectrie.testing.oracles import (
     score_paths_alone,
 )
 from selectrie.testing.path_laws import PathModelReport, check_path_model
-from selectrie.testing.paths_of import PathsOf
-from selectrie.testing.tiny_vocabulary import DEFAULT_PIECES, make_vocabulary, numbered_vocabulary, spell
 
 __all__ = [
     "DEFAULT_PIECES",

@@ -1,21 +1,20 @@
-"""Models without weights: every row is a known function of the token path.
-
-They satisfy the model port.
-"""
+"""Models without weights: every row is a known function of the token path."""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
 
-from selectrie.backends.calls import require_batch_multiple, require_rows
-from selectrie.backends.prefix_tree import CallPlan, PrefixTree
-from selectrie.core.model import SOLO_SEQUENCES, Extension, rounds
-from selectrie.core.rows import DenseRows
+from selectrie.backends.prefix_tree import CallPlan, PrefixTree, require_batch_multiple, require_rows
+from selectrie.core import numerics
+from selectrie.core.model import SOLO_SEQUENCES, Extension, Model, chain, rounds
+from selectrie.core.path_model import REMOTE, Cancellation, PartialRow, PathLimits, RowQuery, check_queries
+from selectrie.core.rows import DenseRows, Rows
 from selectrie.core.types import (
     NO_NODE,
     ROOT,
@@ -27,16 +26,104 @@ from selectrie.core.types import (
     ModelIdentity,
     ModelKind,
 )
-from selectrie.core.vocabulary import Vocabulary
+from selectrie.core.vocabulary import TokenizerKind, Tokenizing, Vocabulary
 from selectrie.errors import (
+    CancelledError,
     CapacityError,
     ClosedError,
     DecodeInterrupted,
     NodeError,
     OptionError,
     SelectrieError,
+    TextError,
 )
-from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
+from selectrie.options import at_least
+
+DEFAULT_PIECES: tuple[bytes, ...] = (
+    *(b" ", b"a", b"b", b"c", b"r", b"s", b"t", b"u", b".", b":", b"\n"),
+    *(b" a", b" c", b" b", b"ca", b"at", b"cat", b" cat", b"bat", b" bat", b" car", b"\xc3", b"\xa9", "é".encode()),
+)
+"""Pieces of the vocabulary above, without the control tokens."""
+
+BOS, EOS = 0, 1
+
+
+def make_vocabulary(pieces: Iterable[bytes] = DEFAULT_PIECES) -> Vocabulary:
+    """Return a vocabulary of `<bos>`, `<eos>` and then `pieces`.
+
+    Text becomes tokens by longest match from the left. The tokenizer raises `TextError`
+    if no piece matches. The chat template writes each message as the first letter of
+    its role, a colon, its content, `<eos>` and a newline. It ends with `a:` unless
+    `add_generation_prompt=False`.
+    """
+    all_pieces = (b"", b"", *pieces)
+    texts = ("<bos>", "<eos>", *(piece.decode("utf-8", "backslashreplace") for piece in all_pieces[2:]))
+    return Vocabulary(
+        pieces=all_pieces,
+        texts=texts,
+        bos=BOS,
+        eos=EOS,
+        eog=np.array([EOS], dtype=np.int32),
+        control=np.array([BOS, EOS], dtype=np.int32),
+        space_prefix=False,
+        tokenize=_longest_match(all_pieces),
+        chat_template=_chat,
+        examine=lambda _: Tokenizing(TokenizerKind.LONGEST, frozenset()),
+    )
+
+
+def numbered_vocabulary(n_tokens: int) -> Vocabulary:
+    """Return a vocabulary whose tokens are spelt `<0>`, `<1>` and so on.
+
+    It serves models with random weights, whose prompts are token ids. BOS is 1 and EOS
+    is 2, and no token is a control token. The tokenizer raises `TextError` for a text
+    that is not a sequence of such tokens. There is no chat template.
+
+    Args:
+        n_tokens: Number of tokens, at least 3; fewer raise `OptionError`.
+    """
+    at_least("n_tokens", n_tokens, 3, optional=False)
+    pieces = tuple(b"<%d>" % i for i in range(n_tokens))
+    return Vocabulary(
+        pieces=pieces,
+        texts=tuple(piece.decode() for piece in pieces),
+        bos=1,
+        eos=2,
+        eog=np.array([2], dtype=np.int32),
+        control=np.array([], dtype=np.int32),
+        space_prefix=False,
+        tokenize=_longest_match(pieces),
+    )
+
+
+def _longest_match(pieces: Sequence[bytes]) -> Callable[[bytes], list[int]]:
+    """Return the tokenizer that takes the longest piece from the left each time."""
+    by_piece = {piece: token for token, piece in enumerate(pieces) if piece}
+    longest = max(map(len, pieces))
+
+    def tokenize(text: bytes) -> list[int]:
+        tokens, at = [], 0
+        while at < len(text):
+            stop = next((s for s in range(at + longest, at, -1) if text[at:s] in by_piece), None)
+            if stop is None:
+                raise TextError("text", f"no token of this vocabulary begins at byte {at} of {text!r}")
+            tokens.append(by_piece[text[at:stop]])
+            at = min(stop, len(text))
+        return tokens
+
+    return tokenize
+
+
+def spell(vocabulary: Vocabulary, pieces: Sequence[str]) -> tuple[int, ...]:
+    """Return the token ids of pieces given by their spelling, `<eos>` included."""
+    ids = {text: token for token, text in enumerate(vocabulary.texts)}
+    return tuple(ids[piece] for piece in pieces)
+
+
+def _chat(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+    turns = "".join(f"{str(m['role'])[0]}:{m['content']}<eos>\n" for m in messages)
+    return turns + ("a:" if template_args.get("add_generation_prompt", True) else "")
+
 
 Path = tuple[int, ...]
 
@@ -365,3 +452,90 @@ def _table_row(vocabulary: Vocabulary, key: tuple[str, ...], row: Mapping[str, f
     full[named] = p
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(full), dtype=np.float32)
+
+
+LIMITS = PathLimits(named_ids=1024, top_ids=64, queries_per_request=64, requests_in_flight=4, path_tokens=4096)
+"""Limits that small tests never reach."""
+
+SUMMED = 1e-6
+"""Bound on the error of a rest that is 1 minus a sum of probabilities."""
+
+
+class PathsOf:
+    """A model that runs here, asked for rows by their token path.
+
+    Args:
+        model: The model. Nothing else may use it; `close` closes it.
+        limits: What may be asked. A path can be no longer than the model's memory.
+        hides_rest: Whether a row says only what follows from the probabilities in it,
+            as a server's does: the rest is 1 minus their sum, and no other token is
+            more probable than the last of the most probable ones. Otherwise both are
+            exact.
+        tolerance: Nats by which a log-probability may differ when it is asked again.
+    """
+
+    def __init__(
+        self, model: Model, *, limits: PathLimits = LIMITS, hides_rest: bool = False, tolerance: float = 0.0
+    ) -> None:
+        self._model, self._hides_rest, self.tolerance = model, hides_rest, tolerance
+        self.limits = replace(limits, path_tokens=min(limits.path_tokens, model.limits.nodes))
+        self._lock, self._is_closed = threading.Lock(), False
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._model.vocabulary
+
+    @property
+    def identity(self) -> ModelIdentity:
+        return replace(self._model.identity, precision=REMOTE)
+
+    def rows(self, queries: Sequence[RowQuery], cancellation: Cancellation) -> list[PartialRow]:
+        check_queries(queries, self.limits, len(self.vocabulary.pieces))
+        return [self._row(query, cancellation) for query in queries]
+
+    def _row(self, query: RowQuery, cancellation: Cancellation) -> PartialRow:
+        with self._lock:
+            if self._is_closed:
+                raise ClosedError("the model")
+            if cancellation.is_cancelled:
+                raise CancelledError
+            node, rows = _evaluated(self._model, query.path)
+            row = self._said(rows, query)
+            self._model.release(np.array([node], dtype=np.int32))
+            return row
+
+    def _said(self, rows: Rows, query: RowQuery) -> PartialRow:
+        top, top_logp = rows.top(0, query.top)
+        ids = np.unique(np.concatenate([query.named, top])).astype(np.int32)
+        logp = rows.logp(0, ids)
+        if not self._hides_rest:
+            others = np.ones(len(self.vocabulary.pieces), dtype=np.bool_)
+            others[ids] = False
+            best = rows.top(0, 1, others)[1]
+            return PartialRow(ids, logp, (rows.log_rest(0, ids),) * 2, float(best[0]) if len(best) else -np.inf)
+        rest = 1.0 - float(numerics.exp(logp).sum())
+        low, high = (float(np.log(p)) if p > 0 else -np.inf for p in (rest - SUMMED, rest + SUMMED))
+        return PartialRow(ids, logp, (low, high), float(top_logp[-1]) if 0 < query.top == len(top) else high)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._model.close()
+
+
+def _evaluated(model: Model, path: IntArray) -> tuple[int, Rows]:
+    """Evaluate a path; return its last node, which is to be released, and its row."""
+    node, depth = model.match_prefix(path[:-1])
+    rows: Rows = DenseRows(np.empty((0, 0), dtype=np.float32))
+    try:
+        for start in range(depth, len(path), model.limits.rows_per_call):
+            part = path[start : start + model.limits.rows_per_call]
+            is_last = np.arange(len(part)) == len(part) - 1
+            extension = model.extend(chain(node, len(part)), part, is_last, is_last)
+            before, node, rows = node, int(extension.nodes[-1]), extension.rows
+            model.release(extension.nodes[:-1])
+            model.release(np.array([before], dtype=np.int32))
+    except BaseException:
+        model.release(np.array([node], dtype=np.int32))
+        raise
+    return node, rows

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectrie.core.model import Extension, Model, chain
-from selectrie.core.reads import Reads, TokenSet, TopTokens
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows, TokenSet, TopTokens
 from selectrie.core.types import ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.task import extend_in_rounds
 from selectrie.errors import (

@@ -1,25 +1,169 @@
-"""Prepares prompts for texts that cannot be listed, and finds canonical token paths.
-
-It decides which tokens of the prompt are kept, and which paths after them are
-canonical: the tokenizer's own encoding of their text.
-"""
+"""Prepares prompts for texts that cannot be listed, and finds canonical token paths."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import TokenizerKind, Vocabulary
 from selectrie.errors import OptionError, PromptError, TextError
-from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.encoding import encode_after, encode_text, find_separator, is_at_start
-from selectrie.tokenization.records import PromptText
-from selectrie.tokenization.settled_positions import MAX_HEALED_BYTES, settled_positions
+from selectrie.tokenization.encoding import (
+    SPACE_SIGN,
+    PromptText,
+    encode_after,
+    encode_choices,
+    encode_text,
+    find_separator,
+    is_at_start,
+    is_spanned,
+    separator_of,
+)
+
+_SPACE_TEXT = " "
+_LINE_END = "\n"
+MAX_HEALED_BYTES = 1024
+"""Maximum number of bytes after a position: how far back one is searched."""
+_BLANKS = " \t"
+_WORD_SIGNS = "'’_"
+"""Punctuation that may be part of a word.
+
+Contractions have apostrophes, and patterns count the underscore among the letters.
+"""
+_WORDLESS = frozenset({TokenizerKind.SCORES, TokenizerKind.LONGEST})
+"""Kinds that look for tokens in the whole text."""
+
+
+def settled_positions(vocabulary: Vocabulary, text: bytes, min_behind: int = 1) -> Iterator[int]:
+    """Yield settled positions of a text after its beginning, nearest the end first.
+
+    SentencePiece merges anywhere in a text, and the longest match needs no words. For
+    these, every position between characters that no token spans is settled.
+
+    Other tokenizers first split the text into words, with patterns that look to both
+    sides. All of llama.cpp's patterns agree on how words are split at these positions,
+    whatever follows the text:
+
+    - before a space that follows no white space;
+    - between a letter or a digit and a punctuation mark that is not an apostrophe;
+    - after a line end, before blanks and then an ASCII letter or digit of this text.
+
+    If the tokenizer works by merges alone, the position between two letters of a script
+    without case is settled too.
+
+    Args:
+        vocabulary: The vocabulary.
+        text: The text as its tokens spell it, including an added space.
+        min_behind: Minimum number of bytes after a position.
+    """
+    if not vocabulary.tokenizing.splits_locally:
+        return
+    size = len(text)
+    first = max(0, size - MAX_HEALED_BYTES)
+    while first < size and text[first] & 0xC0 == 0x80:
+        first += 1
+    characters = text[first:].decode("utf-8", "surrogateescape")
+    certain_to = _user_defined_from(vocabulary, text)
+    last = _first_beginning(text, vocabulary.derived(_other_beginnings))
+    position = size
+    for i in range(len(characters) - 1, 0, -1):
+        position -= len(characters[i].encode("utf-8", "surrogateescape"))
+        if (
+            position > last
+            or size - position < min_behind
+            or not _ends_word(vocabulary.kind, characters, i, certain_to - position)
+        ):
+            continue
+        if not is_spanned(vocabulary, text, position) and _begins_apart(vocabulary, text[position:]):
+            yield position
+
+
+def _ends_word(kind: TokenizerKind, characters: str, i: int, n_certain: int) -> bool:
+    """Return whether words are certainly split before character `i`.
+
+    `n_certain` is the number of bytes from there on that cannot belong to a
+    user-defined token, which would be looked up before the text is split into words.
+    """
+    left, right = characters[i - 1], characters[i]
+    if _is_broken(left) or _is_broken(right):
+        return False
+    if kind in _WORDLESS:
+        return True
+    if left == _LINE_END:
+        behind = characters[i:].lstrip(_BLANKS)
+        n_blanks = len(characters) - i - len(behind)
+        return n_certain > n_blanks and behind[:1].isascii() and behind[:1].isalnum()
+    if right == _SPACE_TEXT:
+        return not left.isspace()
+    if not left.isalpha() and not (left.isascii() and left.isdigit()):
+        return False
+    is_inside = kind is TokenizerKind.MERGES and n_certain > 0 and _is_caseless(left) and _is_caseless(right)
+    return is_inside or (unicodedata.category(right)[0] == "P" and right not in _WORD_SIGNS)
+
+
+def _begins_apart(vocabulary: Vocabulary, rest: bytes) -> bool:
+    """Return whether `rest` can be encoded after a separator without merging with it.
+
+    The separator is the byte that `encode_after` puts before text.
+    """
+    if not vocabulary.space_prefix or vocabulary.spacing is not None:
+        return True
+    return not is_spanned(vocabulary, separator_of(vocabulary) + rest, 1)
+
+
+def _user_defined_from(vocabulary: Vocabulary, text: bytes) -> int:
+    """Return the first position where the end of the text may begin a special token.
+
+    User-defined tokens are looked up before the text is split into words.
+    """
+    return _first_beginning(text, vocabulary.derived(_beginnings))
+
+
+def _first_beginning(text: bytes, beginnings: frozenset[bytes]) -> int:
+    """Return the first position from which the text is one of `beginnings`.
+
+    The length of the text is returned if there is none.
+    """
+    longest = max(map(len, beginnings), default=0)
+    positions = range(max(0, len(text) - longest), len(text))
+    return next((position for position in positions if text[position:] in beginnings), len(text))
+
+
+def _beginnings(vocabulary: Vocabulary) -> frozenset[bytes]:
+    """Return the proper prefixes of user-defined tokens."""
+    pieces = [vocabulary.pieces[token] for token in vocabulary.user_defined.tolist()]
+    return frozenset(piece[:n] for piece in pieces for n in range(1, len(piece)))
+
+
+def _other_beginnings(vocabulary: Vocabulary) -> frozenset[bytes]:
+    """Return the beginnings of user-defined tokens that text names otherwise.
+
+    These are looked up by a name that is not what they spell, as `<0x0A>` where a byte
+    token is listed among the added tokens. Their bytes do not show which positions they
+    span.
+    """
+    tokens = vocabulary.user_defined.tolist()
+    names = (
+        (vocabulary.texts[token].replace(SPACE_SIGN, _SPACE_TEXT).encode(), vocabulary.pieces[token])
+        for token in tokens
+    )
+    return frozenset(name[:n] for name, piece in names if name != piece for n in range(1, len(name)))
+
+
+def _is_broken(character: str) -> bool:
+    """Return whether this is a byte of an incomplete character (a lone surrogate)."""
+    return "\udc80" <= character <= "\udcff"
+
+
+def _is_caseless(character: str) -> bool:
+    return unicodedata.category(character) == "Lo"
+
 
 _SPACE = b" "
 _LETTER = b"a"
@@ -441,3 +585,47 @@ def encode_inside(vocabulary: Vocabulary, text: bytes) -> list[int]:
         return vocabulary.spacing.encode_inside(text)
     anything = np.flatnonzero(vocabulary.lengths > 0)[:1].astype(np.int32)
     return encode_after(vocabulary, anything, text)
+
+
+_MIN_LEFT = 16
+"""Minimum bytes of text after the position.
+
+A slot that opens the end of a page again finds the text there.
+"""
+_MAX_TRIED = 8
+"""Positions tried before the text stays as it is."""
+
+
+def split_stable(vocabulary: Vocabulary, prompt: PromptText) -> PromptText:
+    """Return the prompt with the beginning of its text turned into fixed tokens.
+
+    Those tokens stay the same whatever text follows: encoding any text after the result
+    gives the same tokens as encoding it after the prompt.
+
+    The cut is at a settled position where the two sides, encoded separately, give the
+    tokens of the whole. It is some way before the end, and not after white space,
+    because the prompt option `boundary="harness"` moves white space at the end of a
+    prompt. If there is none, or if token bytes are not those of the text, the prompt is
+    returned unchanged.
+    This takes one encoding of the text, and one of a short tail for each position
+    tried.
+    """
+    prefix, text = prompt.prefix, prompt.text
+    whole = encode_text(vocabulary, prompt)
+    if not spells_text(vocabulary, whole, text):
+        return prompt
+    spelled = vocabulary.decode(whole)
+    before = np.asarray(whole[:1], dtype=np.int32)  # after any token of text no new text begins
+    for position in islice(settled_positions(vocabulary, spelled, _MIN_LEFT), _MAX_TRIED):
+        tail = encode_after(vocabulary, before, spelled[position:])
+        n_kept = len(whole) - len(tail)
+        if (
+            n_kept < 1
+            or spelled[position - 1 : position].isspace()
+            or whole[n_kept:] != tail
+            or vocabulary.decode(tail) != spelled[position:]
+        ):
+            continue
+        kept = np.concatenate([prefix, np.asarray(whole[:n_kept], dtype=np.int32)])
+        return replace(prompt, prefix=kept, text=spelled[position:])
+    return prompt

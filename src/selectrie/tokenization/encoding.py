@@ -1,18 +1,139 @@
-"""Encodes text after a prompt: added spaces, and short tails of long prompts."""
+"""Encodes text after a prompt, and choices, as tokens."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import chain, groupby, islice, pairwise
 
 import numpy as np
 
-from selectrie.core.types import IntArray, OffsetArray
+from selectrie.core.types import BoolArray, IntArray, OffsetArray
 from selectrie.core.vocabulary import Tokenize, TokenizerKind, Vocabulary
-from selectrie.tokenization.flat_paths import flatten
-from selectrie.tokenization.records import PromptText
+from selectrie.errors import OptionError, PromptError, ways, words
+
+
+@dataclass(frozen=True, slots=True)
+class PromptText:
+    """A prompt as fixed tokens and the text after them, which is not encoded yet.
+
+    Attributes:
+        prefix: int32[], the fixed tokens (BOS, the template up to its last control
+            token, given ids).
+        text: Bytes of plain text after them, to be encoded jointly with the text that
+            follows the prompt.
+        continues: Whether the text continues other text although only BOS precedes it,
+            because a text or a chat template spelled that. A tokenizer that adds a
+            space at the beginning of everything alone then adds none.
+        is_normalized: Whether the text was changed as the tokenizer normalises it.
+        time: The time that the chat template was told, in ISO 8601, or "".
+        spelled: Control tokens that a plain text spells, which are read as text.
+        skips_template: Whether this is a plain text for a model with a chat template.
+    """
+
+    prefix: IntArray
+    text: bytes
+    continues: bool = False
+    is_normalized: bool = False
+    time: str = ""
+    spelled: tuple[str, ...] = ()
+    skips_template: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedChoices:
+    """A prompt and its choices as tokens.
+
+    Attributes:
+        context: int32[T], T >= 1, the shared context.
+        tokens: int32[], the paths of all choices: choice c after the context is
+            tokens[offsets[c]:offsets[c+1]]. With following text, each path includes the
+            fewest following bytes after which every encoding has a boundary.
+        offsets: int64[C+1].
+        first_scored: int32[C], index of the first token of the path that is part of the
+            score (> 0 only for lm-eval's rule).
+        prompt_tokens: int32[], the tokens of the prompt alone ("harness": without its
+            trailing white space).
+        healed: Bytes of the prompt after the context on which every score is
+            conditional, as tokens spell them. If they reach back to the beginning of a
+            text, they begin with the space that a `space_prefix` vocabulary adds there.
+            b"" if no prompt token is encoded again, or if the boundary is not "heal".
+        boundary_shift: int32[C], number of prompt tokens that this choice's encoding
+            changes (0 = the prompt's own tokens are kept).
+        following_bytes: Number of bytes of the following text in the paths.
+        boundary: The boundary used: "heal", "split" or "harness". "heal" becomes
+            "split" if the bytes of the prompt's tokens are not those of its text
+            (unknown tokens, lower-casing).
+    """
+
+    context: IntArray
+    tokens: IntArray
+    offsets: OffsetArray
+    first_scored: IntArray
+    prompt_tokens: IntArray
+    healed: bytes
+    boundary_shift: IntArray
+    following_bytes: int
+    boundary: str
+
+
+def cut_following(
+    vocabulary: Vocabulary, tokens: IntArray, offsets: OffsetArray, following_bytes: int
+) -> tuple[IntArray, OffsetArray, int]:
+    """Cut paths at the fewest following bytes where all have a token boundary.
+
+    At least one following byte is kept. Returns the tokens, the offsets, and the number
+    of following bytes kept.
+    """
+    lengths = vocabulary.lengths[tokens]
+    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    left = np.repeat(ends[offsets[1:]], np.diff(offsets)) - ends[1:]
+    n_paths = np.bincount(left[(left < following_bytes) & (lengths > 0)], minlength=1)
+    max_left = int(np.flatnonzero(n_paths == len(offsets) - 1)[-1])
+    kept = left >= max_left
+    return tokens[kept], _offsets_of(kept, offsets), following_bytes - max_left
+
+
+def flatten(paths: list[list[int]]) -> tuple[IntArray, OffsetArray]:
+    """Concatenate paths; return int32[] tokens and int64[C+1] offsets."""
+    lengths = np.fromiter(map(len, paths), dtype=np.int64, count=len(paths))
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return np.fromiter(chain.from_iterable(paths), dtype=np.int32, count=int(offsets[-1])), offsets
+
+
+def _path_positions(offsets: OffsetArray) -> OffsetArray:
+    """Return the position of each flat token within its path, as int64[]."""
+    return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+
+
+def _offsets_of(kept: BoolArray, offsets: OffsetArray) -> OffsetArray:
+    """Return the offsets of the paths when only the `kept` tokens are left."""
+    return np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[offsets]
+
+
+def without_first(tokens: IntArray, offsets: OffsetArray, n: int) -> tuple[IntArray, OffsetArray]:
+    """Return every path without its first n tokens."""
+    if n == 0:
+        return tokens, offsets
+    kept = _path_positions(offsets) >= n
+    return tokens[kept], _offsets_of(kept, offsets)
+
+
+def shared_prefix(tokens: IntArray, offsets: OffsetArray, own: IntArray) -> OffsetArray:
+    """Return the length of the prefix that each path shares with `own`, int64[C]."""
+    lengths = np.diff(offsets)
+    position = _path_positions(offsets)
+    differs = np.ones(len(tokens), dtype=np.bool_)
+    inside = position < len(own)
+    differs[inside] = tokens[inside] != own[position[inside]]
+    result: OffsetArray = lengths.copy()
+    filled = lengths > 0
+    if filled.any():
+        first = np.minimum.reduceat(np.where(differs, position, len(tokens)), offsets[:-1][filled])
+        result[filled] = np.minimum(first, lengths[filled])
+    return result
+
 
 _SPACE = b" "
 _SEPARATORS = b"\n" + bytes(byte for byte in range(1, 128) if byte not in b"\n ")
@@ -377,3 +498,135 @@ def is_aligned(vocabulary: Vocabulary, prompt: PromptText, tail: Tail, rests: li
 
 def _common_length(a: Sequence[int], b: Sequence[int]) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def spelled(vocabulary: Vocabulary, tokens: IntArray) -> str:
+    """Return the text of tokens, int32[].
+
+    Control tokens, and others without text, are written by their names. A space that
+    the tokenizer adds before text is left out. If the tokenizer made these tokens of
+    some text in which it recognised control tokens, it makes them of the result too,
+    unless a control token swallowed white space or a byte is no UTF-8: U+FFFD replaces
+    such bytes.
+    """
+    return b"".join(spelled_pieces(vocabulary, tokens)).decode("utf-8", "replace")
+
+
+def spelled_pieces(vocabulary: Vocabulary, tokens: IntArray) -> list[bytes]:
+    """Return the bytes that each token, int32[], adds to the text of `spelled`."""
+    pieces: list[bytes] = []
+    for has_text, group in groupby(tokens.tolist(), key=lambda token: bool(vocabulary.pieces[token])):
+        run = list(group)
+        if not has_text:
+            pieces += [vocabulary.texts[token].encode("utf-8", "surrogatepass") for token in run]
+            continue
+        is_added = vocabulary.space_prefix and is_at_start(vocabulary, tokens[: len(pieces)])
+        first, *rest = [vocabulary.pieces[token] for token in run]
+        pieces += [first[1:] if is_added and first[:1] == _SPACE and (rest or len(first) > 1) else first, *rest]
+    return pieces
+
+
+def encode_choices(
+    vocabulary: Vocabulary, prompt: PromptText, choices: Sequence[bytes], following: bytes = b"", boundary: str = "heal"
+) -> EncodedChoices:
+    """Encode a prompt and each choice after it.
+
+    Boundaries:
+
+    - "heal": prompt + choice + following are encoded jointly. The context is the
+      longest token prefix common to the prompt alone and all these encodings.
+    - "split": prompt and choice (+ following) are encoded separately, and no space is
+      added before the choice.
+    - "harness": as `_encode_pair` of lm-evaluation-harness does. White space that ends
+      the prompt moves to the choice, and the joint encoding is cut at the length of the
+      prompt's own.
+
+    `following` is text after every choice. Each path includes the fewest of its bytes
+    (at least one) after which every encoding has a token boundary. If token bytes are
+    not those of the text, paths include all of it.
+
+    Equal choices are encoded once. After a long prompt only its tail is encoded again
+    (see `Tail`). If no token of the prompt would be left as context, "heal" becomes
+    "split". Raises `PromptError` if "harness" leaves none, and `OptionError` for an
+    unknown boundary.
+    """
+    if boundary not in ("heal", "split", "harness"):
+        raise OptionError("boundary", boundary, "one of 'heal', 'split', 'harness'")
+    index_of = {choice: i for i, choice in enumerate(dict.fromkeys(choices))}
+    which = np.fromiter(map(index_of.__getitem__, choices), dtype=np.int64, count=len(choices))
+    distinct = list(index_of)
+    part = shortened(vocabulary, following)
+    encoded, aligned = _encode(vocabulary, prompt, distinct, part, boundary)
+    if not aligned and part != following:
+        encoded, aligned = _encode(vocabulary, prompt, distinct, following, boundary)
+    if not aligned and encoded.healed:
+        encoded, aligned = _encode(vocabulary, prompt, distinct, following, "split")
+    return encoded if len(distinct) == len(choices) else spread(encoded, which)
+
+
+def _encode(
+    vocabulary: Vocabulary, prompt: PromptText, distinct: list[bytes], following: bytes, boundary: str
+) -> tuple[EncodedChoices, bool]:
+    """Encode distinct choices.
+
+    The second value is whether token bytes are those of the text in all encodings.
+    """
+    moved = b""
+    if boundary == "harness":
+        kept = prompt.text.decode("utf-8", "surrogateescape").rstrip().encode("utf-8", "surrogateescape")
+        moved, prompt = prompt.text[len(kept) :], replace(prompt, text=kept)
+    elif boundary == "split":
+        prompt = replace(prompt, prefix=encode_prompt(vocabulary, prompt), text=b"")
+    rests = [moved + choice + following for choice in distinct]
+    tail = find_tail(vocabulary, prompt, rests)
+    tail, tokens, offsets = encode_rests(vocabulary, prompt, tail, rests)
+    aligned = is_aligned(vocabulary, prompt, tail, rests, tokens)
+    following_bytes = len(following)
+    if following and distinct and aligned:
+        tokens, offsets, following_bytes = cut_following(vocabulary, tokens, offsets, following_bytes)
+
+    own = tail.own
+    shared = shared_prefix(tokens, offsets, own)
+    n_kept = int(shared.min(initial=len(own)))
+    context = np.concatenate([tail.before, own[:n_kept]])
+    if not len(context) and boundary == "heal" and len(own):
+        return _encode(vocabulary, prompt, distinct, following, "split")
+    if not len(context):
+        raise PromptError(
+            words(
+                "no token of the prompt stays the same before every choice, so there is nothing to predict the first "
+                "one from; {}",
+                ways("begin the prompt with more text or a control token", "use `boundary='split'`"),
+            )
+        )
+    n_own = np.minimum(np.diff(offsets), len(own)) if boundary == "harness" else np.full(len(distinct), n_kept)
+    tokens, offsets = without_first(tokens, offsets, n_kept)
+    encoded = EncodedChoices(
+        context=context,
+        tokens=tokens,
+        offsets=offsets,
+        first_scored=(n_own - n_kept).astype(np.int32),
+        prompt_tokens=np.concatenate([tail.before, own]),
+        healed=vocabulary.decode(own[n_kept:]) if boundary == "heal" else b"",
+        boundary_shift=(len(own) - shared).astype(np.int32),
+        following_bytes=following_bytes,
+        boundary=boundary,
+    )
+    return encoded, aligned
+
+
+def spread(encoded: EncodedChoices, which: OffsetArray) -> EncodedChoices:
+    """Return the encoding of all choices, given that of the distinct choices.
+
+    `which`, int64[C], is the index of each choice's distinct choice.
+    """
+    lengths = np.diff(encoded.offsets)[which]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    source = np.repeat(encoded.offsets[which] - offsets[:-1], lengths) + np.arange(offsets[-1])
+    return replace(
+        encoded,
+        tokens=encoded.tokens[source],
+        offsets=offsets,
+        first_scored=encoded.first_scored[which],
+        boundary_shift=encoded.boundary_shift[which],
+    )

@@ -16,9 +16,7 @@ import numpy as np
 
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.encoding import encode_prompt, shortened
-from selectrie.tokenization.records import EncodedChoices, PromptText
+from selectrie.tokenization.encoding import EncodedChoices, PromptText, encode_choices, encode_prompt, shortened
 
 TextAlternatives: TypeAlias = bytes | tuple[bytes, ...]
 """A literal, or its alternatives: distinct texts, at least one, UTF-8 each."""

@@ -15,10 +15,9 @@ from selectrie.core.tracked_text import VALUE, spans_of
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
-from selectrie.tokenization.encoding import encode_after, encode_prompt
+from selectrie.tokenization.canonical import settled_positions
+from selectrie.tokenization.encoding import PromptText, encode_after, encode_prompt
 from selectrie.tokenization.prompts import rendered_chat, template_spans, time_of, with_bos
-from selectrie.tokenization.records import PromptText
-from selectrie.tokenization.settled_positions import settled_positions
 
 _MIN_FIXED = 64
 """Bytes before the text from which it is worthwhile to encode them once."""

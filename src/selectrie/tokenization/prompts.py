@@ -35,8 +35,7 @@ from selectrie.errors import (
     words,
 )
 from selectrie.options import PromptParams
-from selectrie.tokenization.encoding import encode_after, encode_prompt
-from selectrie.tokenization.records import PromptText
+from selectrie.tokenization.encoding import PromptText, encode_after, encode_prompt
 
 SHORTEN_PROMPT = ways(words("shorten {}", THE_PROMPT), "set `truncate='left'`")
 """Advice for a prompt that does not fit."""

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from selectrie.core.bounded_rows import BoundedRows
+from selectrie.core.partial_rows import BoundedRows
 from selectrie.core.path_model import PartialRow
-from selectrie.core.reads import Reads, TokenSet
-from selectrie.core.rows import DenseRows, Rows
+from selectrie.core.rows import DenseRows, Reads, Rows, TokenSet
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
 from selectrie.traces.records import NO_SET, TokenIds, WholeRow
 from selectrie.traces.sets import MAX_LISTED, allowed_key, digest_of, ordered

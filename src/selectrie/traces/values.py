@@ -13,11 +13,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.core.bounded_rows import BoundedRows, merged
-from selectrie.core.partial_rows import PartialRows, pair_keys
+from selectrie.core.partial_rows import BoundedRows, PartialRows, merged, pair_keys
 from selectrie.core.path_model import PartialRow
-from selectrie.core.reads import Reads
-from selectrie.core.rows import DenseRows
+from selectrie.core.rows import DenseRows, Reads
 from selectrie.core.types import BoolArray, FloatArray, IntArray
 from selectrie.traces.records import NO_SET, Step, WholeRow
 from selectrie.traces.sets import EVERY_TOKEN, allowed_key, digest_of, ordered

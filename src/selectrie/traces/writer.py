@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from selectrie.core.whole_files import check_plain
+from selectrie.core.files import check_plain
 from selectrie.errors import OptionError
 from selectrie.traces.blocks import MAGIC, BlockWriter
 from selectrie.traces.payloads import encode, size_of

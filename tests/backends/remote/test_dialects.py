@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("httpx2", reason="needs the extra 'remote'")
 
-from selectrie.backends.remote.answers import Answer
+from selectrie.backends.remote.transport import Answer
 from selectrie.core import numerics
 from selectrie.core.path_model import Cancellation, RowQuery
 from selectrie.errors import OptionError, ServerError, UnsupportedModelError

@@ -9,7 +9,7 @@ import gguf
 import numpy as np
 import pytest
 
-from selectrie.backends.remote.given_tokenizer import read_tokenizer
+from selectrie.backends.remote.vocabulary import read_tokenizer
 from selectrie.errors import ModelFileError, OptionError
 from tests.support.vocabularies import vocabulary_of
 

@@ -15,7 +15,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 import selectrie
 from selectrie import ModelPool
-from selectrie.backends.remote.given_tokenizer import read_tokenizer
+from selectrie.backends.remote.vocabulary import read_tokenizer
 from selectrie.core.path_model import Cancellation, RowQuery
 from selectrie.core.vocabulary import Spacing
 from selectrie.errors import ServerError, TextError, UnsupportedModelError

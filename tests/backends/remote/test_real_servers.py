@@ -20,8 +20,8 @@ import httpx2
 
 import llama_server
 import selectrie
-from selectrie.backends.remote.given_tokenizer import read_tokenizer
 from selectrie.backends.remote.transport import Transport
+from selectrie.backends.remote.vocabulary import read_tokenizer
 from selectrie.errors import ServerError
 from tests.support.real_data import real_file
 

@@ -14,7 +14,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 import selectrie
 from selectrie import Engine, GenerationParams, Grammar, SamplingParams, StopParams
-from selectrie.engine.path_runtime import PathRuntime
+from selectrie.engine.connect import PathRuntime
 from selectrie.errors import (
     ClosedError,
     DeadlineError,

@@ -16,7 +16,7 @@ for _name in ("torch", "transformers"):
 import torch
 from torch import nn
 
-from selectrie.backends.transformers import EXACT_BATCH_MULTIPLE, module, open_module, states
+from selectrie.backends.transformers import EXACT_BATCH_MULTIPLE, cells, module, open_module
 from selectrie.backends.transformers.cells import CellContexts
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT, Precision
@@ -249,13 +249,13 @@ def test_states_are_as_many_as_memory_holds(monkeypatch):
         run(model, ROOT, range(5, 36))
         (state,) = model._contexts._state.values()
         run(model, model.match_prefix(ints(*range(5, 36)))[0], range(5, 36))
-        size = max(map(states.bytes_of, model._contexts._state.values()))
-        assert size > states.bytes_of(state)
-        full = size + (size - states.bytes_of(state)) * 34 // 31
-    monkeypatch.setattr(states, "_free_bytes", lambda _device: 3 * full + 8)
+        size = max(map(cells.bytes_of, model._contexts._state.values()))
+        assert size > cells.bytes_of(state)
+        full = size + (size - cells.bytes_of(state)) * 34 // 31
+    monkeypatch.setattr(cells, "_free_bytes", lambda _device: 3 * full + 8)
     with opened(tiny, n_ctx=96) as model:
         assert model.limits.sequences == 3
-    monkeypatch.setattr(states, "_free_bytes", lambda _device: 2 * full - 1)
+    monkeypatch.setattr(cells, "_free_bytes", lambda _device: 2 * full - 1)
     with pytest.raises(ModelError, match="a context of 96 tokens takes"):
         opened(tiny, n_ctx=96)
 

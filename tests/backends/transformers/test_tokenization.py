@@ -22,8 +22,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import TextError
 from selectrie.testing.fakes import HashModel
 from selectrie.tokenization.canonical import open_prompt
-from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.encoding import encode_choices, encode_prompt
 from selectrie.tokenization.prompts import read_prompt
 from tests.support.fast_tokenizers import SPECS, made
 from tests.support.n_examples import n_examples

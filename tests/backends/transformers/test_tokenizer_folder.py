@@ -8,7 +8,7 @@ pytest.importorskip("torch", reason="needs the extra 'transformers'")
 pytest.importorskip("transformers", reason="needs the extra 'transformers'")
 
 import selectrie
-from selectrie.backends.remote.given_tokenizer import read_tokenizer
+from selectrie.backends.remote.vocabulary import read_tokenizer
 from tests.support import checkpoints
 
 

@@ -19,7 +19,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 import selectrie
 from selectrie.backends.table import backend_named
-from selectrie.backends.transformers.caches import cache_argument, cache_in
+from selectrie.backends.transformers.module import cache_argument, cache_in
 from selectrie.backends.xla import XlaOptions, open_model, open_module, opening
 from selectrie.core.types import ROOT, BatchSizes
 from selectrie.errors import ModelFileError, OptionError, UnknownOptionError, UnsupportedModelError

@@ -10,18 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from selectrie.core.numerics import uniform
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import Capacity
-from selectrie.decoding.automaton.exact_sampling import ExactSampleTask
-from selectrie.decoding.automaton.records import AutomatonSpec
-from selectrie.decoding.automaton.remaining_mass import END, REST, KnownRow, RemainingMass
-from selectrie.decoding.rng import uniform
+from selectrie.decoding.automaton.automaton_task import AutomatonSpec
+from selectrie.decoding.automaton.exact_sampling import END, REST, ExactSampleTask, KnownRow, RemainingMass
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.errors import OptionError, ProtocolError
 from selectrie.options import SamplingParams, SearchParams, StopParams
 from selectrie.testing import HashModel, TableModel, spell
-from selectrie.testing.driver import run
 from selectrie.testing.fakes import FakeModel
+from selectrie.testing.oracles import run
 from tests.decoding.automaton.test_grammar_search import automata
 from tests.support.n_examples import n_examples
 from tests.support.small_automata import PROMPT, TINY, TableAutomaton, accepted, joint, mass

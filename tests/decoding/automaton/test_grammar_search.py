@@ -14,16 +14,15 @@ from hypothesis import strategies as st
 
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import Capacity, Limits, ModelKind
+from selectrie.decoding.automaton.automaton_task import FinishedPath, FinishedPaths, canonical_paths
 from selectrie.decoding.automaton.best_first import AutomatonSearch, AutomatonSpec
 from selectrie.decoding.automaton.exact_sampling import ExactSampleTask
-from selectrie.decoding.automaton.finished import FinishedPath, FinishedPaths
-from selectrie.decoding.automaton.records import canonical_paths
 from selectrie.decoding.open_list import OpenList, RowChildren
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.grammar import Grammar
 from selectrie.options import SearchParams
 from selectrie.testing import FakeModel, HashModel, TableModel, make_vocabulary, spell
-from selectrie.testing.driver import run
+from selectrie.testing.oracles import run
 from tests.support.n_examples import n_examples
 from tests.support.small_automata import PROMPT, TINY, TableAutomaton, accepted, joint, mass, row_of
 from tests.support.task_driver import Driver

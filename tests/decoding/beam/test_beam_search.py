@@ -20,9 +20,8 @@ from selectrie.engine.scheduler.scheduler import Job, Scheduler
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.options import BeamSearchParams
 from selectrie.testing import HashModel, TableModel, make_vocabulary
-from selectrie.testing.driver import run
-from selectrie.testing.oracles import naive_joint
-from selectrie.testing.tiny_vocabulary import EOS, spell
+from selectrie.testing.fakes import EOS, spell
+from selectrie.testing.oracles import naive_joint, run
 from tests.support.n_examples import n_examples
 from tests.support.task_driver import Driver
 

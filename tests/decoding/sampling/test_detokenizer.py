@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from selectrie.decoding.sampling.detokenizer import IncrementalDetokenizer
+from selectrie.decoding.sampling.sequence import IncrementalDetokenizer
 from selectrie.errors import OptionError, ProtocolError
 from tests.support.n_examples import n_examples
 

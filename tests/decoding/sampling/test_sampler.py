@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from selectrie.core.numerics import uniform
 from selectrie.core.rows import DenseRows
-from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.chain import Adjustments, penalise, top_p
 from selectrie.decoding.sampling.sampler import Draw, Sampler
 from selectrie.errors import DeadEndError, NonFiniteLogitsError, OptionError, TokenRangeError

@@ -15,20 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.core.automaton import ChoiceAutomaton
+from selectrie.core.numerics import uniform
 from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity, Limits, ModelKind
-from selectrie.decoding.rng import uniform
-from selectrie.decoding.sampling.draft_tree import DraftLimits, DraftTree
+from selectrie.decoding.sampling.drafts import DraftLimits, DraftTree
 from selectrie.decoding.sampling.sampler import Sampler
 from selectrie.decoding.sampling.task import Sampled, SampleSpec, SampleTask
 from selectrie.engine.scheduler.scheduler import Job, Scheduler
 from selectrie.errors import CancelledError, OptionError, ProtocolError, TokenRangeError
 from selectrie.options import SamplingParams, StopParams
 from selectrie.testing import HashModel, TableModel, make_vocabulary
-from selectrie.testing.driver import run
-from selectrie.testing.oracles import probabilities
-from selectrie.testing.tiny_vocabulary import EOS, spell
+from selectrie.testing.fakes import EOS, spell
+from selectrie.testing.oracles import probabilities, run
 from tests.support.n_examples import n_examples
 from tests.support.task_driver import Driver
 

@@ -12,12 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.numerics import softmax
+from selectrie.core.numerics import softmax, uniform
 from selectrie.core.rows import DenseRows
-from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.chain import Adjustments, Pool, distribution
-from selectrie.decoding.sampling.sampler import Draw, Sampler
-from selectrie.decoding.sampling.stability import Band, _mean_bounds, could_change
+from selectrie.decoding.sampling.sampler import Band, Draw, Sampler, _mean_bounds, could_change
 from selectrie.errors import DeadEndError, NonFiniteLogitsError
 from selectrie.options import SamplingParams
 from tests.decoding.sampling.test_sampler import as_row, chains, rows

@@ -41,7 +41,7 @@ from selectrie.testing import (
     naive_unless_continued,
     spell,
 )
-from selectrie.testing.driver import run
+from selectrie.testing.oracles import run
 from tests.support.n_examples import n_examples
 
 FLOAT32_ROW = 1e-6

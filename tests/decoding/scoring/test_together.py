@@ -21,7 +21,7 @@ from selectrie.decoding.scoring import (
 )
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.testing import HashModel
-from selectrie.testing.driver import run
+from selectrie.testing.oracles import run
 from tests.support.n_examples import n_examples
 
 COLUMNS = ("logp", "logp_lower", "logp_upper", "logp_terminator", "logp_local")

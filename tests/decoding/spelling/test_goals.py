@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from selectrie.decoding.spelling.goals import Bounds, CloseBounds, OneWinner, share, total_gap
+from selectrie.decoding.spelling import Bounds, CloseBounds, OneWinner, share, total_gap
 
 
 def bounds_of(low, high, moves=0.0):

@@ -12,10 +12,16 @@ from hypothesis import strategies as st
 
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import Capacity
-from selectrie.decoding.spelling.goals import CloseBounds, total_gap
-from selectrie.decoding.spelling.lattice import ByteEvent, Lattice
-from selectrie.decoding.spelling.open_prefixes import OpenPrefixes
-from selectrie.decoding.spelling.search import ROW_ERROR, SpellingSearch, SpellingSpec
+from selectrie.decoding.spelling import (
+    ROW_ERROR,
+    ByteEvent,
+    CloseBounds,
+    Lattice,
+    OpenPrefixes,
+    SpellingSearch,
+    SpellingSpec,
+    total_gap,
+)
 from selectrie.errors import ProtocolError
 from selectrie.testing import HashModel, TableModel, make_vocabulary, naive_joint, naive_spelled
 from tests.support.bits import plain

@@ -15,7 +15,7 @@ from selectrie.decoding.scoring.evaluation import TrieReader
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.errors import NonFiniteLogitsError, ProtocolError
 from selectrie.testing import HashModel, naive_joint
-from selectrie.testing.driver import run
+from selectrie.testing.oracles import run
 from tests.support.n_examples import n_examples
 from tests.support.task_driver import Driver
 

@@ -14,13 +14,11 @@ from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity, ModelKind, SelfCheck
 from selectrie.decoding.trie import prompt_rows
-from selectrie.decoding.trie.prompt_rows import PromptReads, PromptRowsTask
-from selectrie.decoding.trie.row_values import ReadRows, RowValues, path_keys
-from selectrie.decoding.trie.scored_nodes import ScoredNodes
+from selectrie.decoding.trie.prompt_rows import PromptReads, PromptRowsTask, ReadRows, RowValues, ScoredNodes, path_keys
 from selectrie.engine.engine import Engine
 from selectrie.testing import FakeModel, HashModel, numbered_vocabulary
-from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
+from selectrie.testing.oracles import run
 from tests.support.bits import plain
 from tests.support.small_automata import PROMPT
 from tests.support.task_driver import Driver

@@ -33,9 +33,8 @@ from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.errors import ChoiceError, ProtocolError
 from selectrie.options import ScoringRule, SearchParams
 from selectrie.testing import FakeModel, HashModel, TableModel, make_vocabulary, spell
-from selectrie.testing.driver import run
-from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.records import PromptText
+from selectrie.testing.oracles import run
+from selectrie.tokenization.encoding import PromptText, encode_choices
 from tests.support.n_examples import n_examples
 from tests.support.task_driver import Driver
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import DecisionParams, EngineDrafter, Grammar, SamplingParams, Template
+from selectrie.engine.connect import PathRuntime
 from selectrie.engine.engine import Engine
-from selectrie.engine.path_runtime import PathRuntime
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import CapacityError, ClosedError, OptionError, PromptTooLongError, WholeRowsError

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from selectrie.core.reads import Reads
+from selectrie.core.rows import Reads
 from selectrie.core.types import Capacity
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.engine.engine import Engine

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.path_model import Cancellation
-from selectrie.core.reads import Reads, TokenSet, TopTokens
-from selectrie.core.row_reader import Answer
-from selectrie.core.rows import DenseRows
+from selectrie.core.path_model import Answer, Cancellation
+from selectrie.core.rows import DenseRows, Reads, TokenSet, TopTokens
 from selectrie.core.types import Capacity
 from selectrie.engine.path_driver.query_reader import QueryReader
 from selectrie.errors import CancelledError, ClosedError, DecodeError, WholeRowsError

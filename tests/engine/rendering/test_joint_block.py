@@ -12,10 +12,10 @@ from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 import selectrie
+from selectrie.core.automaton import ProductAutomaton
 from selectrie.core.types import Limits, ModelKind
+from selectrie.decoding.automaton.automaton_task import AutomatonSpec
 from selectrie.decoding.automaton.best_first import AutomatonSearch
-from selectrie.decoding.automaton.product import ProductAutomaton
-from selectrie.decoding.automaton.records import AutomatonSpec
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.rendering import product_search
@@ -26,10 +26,10 @@ from selectrie.errors import ChoiceError, OptionError, PromptTooLongError, Proto
 from selectrie.options import DEFAULT_PROMPTING, SearchParams
 from selectrie.template.values.values import Option
 from selectrie.testing import HashModel, naive_joint
-from selectrie.testing.driver import run
-from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
+from selectrie.testing.fakes import make_vocabulary, spell
+from selectrie.testing.oracles import run
 from selectrie.tokenization import products
-from selectrie.tokenization.choices import encode_choices
+from selectrie.tokenization.encoding import encode_choices
 from selectrie.tokenization.prompts import read_prompt
 from tests.support.hidden_rows import HiddenRows, HidingModel
 from tests.support.n_examples import n_examples

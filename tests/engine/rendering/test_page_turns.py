@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from selectrie.backends.chat.template import chat_template
 from selectrie.errors import PromptError
 from selectrie.options import PromptParams
-from selectrie.testing.tiny_vocabulary import BOS, EOS, make_vocabulary
+from selectrie.testing.fakes import BOS, EOS, make_vocabulary
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.growing_prompt import GrowingPrompt
 from selectrie.tokenization.prompts import read_prompt
@@ -187,7 +187,7 @@ def test_the_chat_of_a_sentencepiece_model(name, weights):
 @pytest.fixture(scope="module")
 def embedded_vocabulary():
     """That of the model that comes with selectrie."""
-    from selectrie.engine.bundled_model import embedded_file
+    from selectrie.engine.sources import embedded_file
 
     return vocabulary_of(embedded_file())
 

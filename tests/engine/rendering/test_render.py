@@ -27,8 +27,8 @@ from selectrie.errors import (
     TemplateError,
 )
 from selectrie.results import BeamResult, Generation, Samples, Selection, SlotEvent
-from selectrie.results.joint import JointSelection
-from selectrie.results.sampled_choice import SampledChoice
+from selectrie.results.page import JointSelection
+from selectrie.results.selection import SampledChoice
 from selectrie.template.values.arguments import MAX_TURNS
 from selectrie.testing import HashModel, TableModel
 

@@ -15,11 +15,11 @@ import selectrie
 from selectrie import RenderParams, Template
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
-from selectrie.engine.requests.stream import Stream
+from selectrie.engine.requests.generate import Stream
 from selectrie.errors import CancelledError, ClosedError, DecodeError, OptionError, TemplateError
 from selectrie.results import SlotEvent, TextEvent
 from selectrie.testing import HashModel, make_vocabulary
-from selectrie.testing.tiny_vocabulary import DEFAULT_PIECES
+from selectrie.testing.fakes import DEFAULT_PIECES
 
 EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 SEED = RenderParams(seed=1)

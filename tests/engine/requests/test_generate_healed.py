@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import selectrie
 from selectrie import EngineDrafter, GenerationParams, Grammar, LookupDrafter, PromptParams, SamplingParams, StopParams
+from selectrie.core.numerics import uniform
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import Limits, ModelKind
-from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.sampler import Sampler
 from selectrie.decoding.sampling.sequence import AllowedTokens
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
@@ -24,11 +24,11 @@ from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import DeadEndError, OptionError, PromptTooLongError, ProtocolError
 from selectrie.results import Completion
 from selectrie.testing import HashModel, TableModel, make_vocabulary
+from selectrie.testing.fakes import BOS, EOS, spell
 from selectrie.testing.oracles import probabilities
-from selectrie.testing.tiny_vocabulary import BOS, EOS, spell
 from selectrie.tokenization.canonical import reopen
-from selectrie.tokenization.healing_automaton import HealedBytes
-from selectrie.tokenization.records import PromptText
+from selectrie.tokenization.encoding import PromptText
+from selectrie.tokenization.healing import HealedBytes
 from tests.support.n_examples import n_examples
 from tests.support.vocabularies import start_of, vocabulary_of
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectrie.backends.llama_cpp.call_cost import call_cost
+from selectrie.backends.llama_cpp.model import call_cost
 from selectrie.core.numerics import logsumexp
 from selectrie.core.types import BatchSizes, CallCost, ModelKind, SelfCheck
 from selectrie.engine.engine import Engine

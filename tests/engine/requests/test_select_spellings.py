@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from selectrie import Grammar, ScoringRule
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.types import SelfCheck
-from selectrie.engine.bundled_model import embedded_file
+from selectrie.engine.connect import PathRuntime
 from selectrie.engine.engine import Engine
-from selectrie.engine.path_runtime import PathRuntime
 from selectrie.engine.precision_check import MIN_MOVE, STANDARD_ERRORS
+from selectrie.engine.sources import embedded_file
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, RequestError
 from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import FakeModel, HashModel, PathsOf, TableModel, make_vocabulary, naive_spelled

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from selectrie import load
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import Capacity, Limits, ModelKind
-from selectrie.decoding.sampling.draft_task import GuessTask
+from selectrie.decoding.sampling.drafts import GuessTask
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
@@ -20,9 +20,8 @@ from selectrie.engine.requests.speculative import EngineDrafter, LookupDrafter, 
 from selectrie.errors import ClosedError, OptionError, ProtocolError, UnsupportedModelError
 from selectrie.options import SamplingParams, StopParams
 from selectrie.testing import HashModel, make_vocabulary
-from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
-from selectrie.testing.oracles import probabilities
+from selectrie.testing.oracles import probabilities, run
 from tests.support.n_examples import n_examples
 from tests.support.task_driver import Driver
 

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.types import Limits, ModelKind, SelfCheck
-from selectrie.decoding.spelling.goals import Bounds
-from selectrie.decoding.spelling.search import SpellingOutcome
-from selectrie.engine.bundled_model import embedded_file
+from selectrie.decoding.spelling import Bounds, SpellingOutcome
+from selectrie.engine.connect import PathRuntime
 from selectrie.engine.engine import Engine
-from selectrie.engine.path_runtime import PathRuntime
 from selectrie.engine.requests.spellings import conditional_bounds
+from selectrie.engine.sources import embedded_file
 from selectrie.errors import IncompatibleOptionsError, OptionError, TextError
 from selectrie.options import SPELLING_ROWS, PromptParams
 from selectrie.testing import HashModel, PathsOf, make_vocabulary, naive_spelled, score_paths_alone

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectrie.core.model import Extension
-from selectrie.core.reads import Reads
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, BatchSizes, BoolArray, CallCost, Capacity, Cost, IntArray, Limits, ModelKind
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
@@ -25,9 +24,9 @@ from selectrie.decoding.scoring import path_scores, plain_objective, row_needs
 from selectrie.decoding.task import Ask
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import ScoreTask
+from selectrie.engine.scheduler.batch import allocate_prefill
 from selectrie.engine.scheduler.job import charge_to
 from selectrie.engine.scheduler.model_thread import Handle, ModelThread
-from selectrie.engine.scheduler.prefill import allocate_prefill
 from selectrie.engine.scheduler.scheduler import Job, Load, Scheduler
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import (
@@ -41,8 +40,8 @@ from selectrie.errors import (
 )
 from selectrie.options import SamplingParams, SearchParams, StopParams
 from selectrie.testing import HashModel, make_vocabulary
-from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
+from selectrie.testing.oracles import run
 
 VOCABULARY = make_vocabulary()
 N_TOKENS = len(VOCABULARY.pieces)

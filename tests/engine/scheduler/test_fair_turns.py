@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.core.model import Extension
-from selectrie.core.reads import Reads
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import CallCost, Capacity, ModelKind
 from selectrie.decoding.task import Ask
 from selectrie.engine.scheduler.scheduler import Job, Scheduler

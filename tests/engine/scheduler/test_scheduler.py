@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.core.model import Extension
-from selectrie.core.reads import Reads
-from selectrie.core.rows import DenseRows, Rows
+from selectrie.core.rows import DenseRows, Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import BoolArray, Capacity, IntArray, Limits, ModelKind
 from selectrie.decoding.scoring import row_needs
@@ -29,8 +28,8 @@ from selectrie.errors import (
     ProtocolError,
 )
 from selectrie.testing import HashModel
-from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
+from selectrie.testing.oracles import run
 from tests.support.n_examples import n_examples
 
 N_TOKENS = len(HashModel(0).vocabulary.pieces)

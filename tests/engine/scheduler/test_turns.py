@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from selectrie.core.reads import Reads
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import Capacity, IntArray, ModelKind
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.task import Ask
@@ -21,8 +20,8 @@ from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import DecodeInterrupted, ProtocolError, QueueFullError
 from selectrie.options import StopParams
 from selectrie.testing import HashModel, make_vocabulary
-from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
+from selectrie.testing.oracles import run
 
 VOCABULARY = make_vocabulary()
 LONG_S = 20

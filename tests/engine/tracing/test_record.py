@@ -13,8 +13,8 @@ import pytest
 import selectrie
 from selectrie import Choice, GenerationParams, Grammar, SamplingParams, SearchParams, StopParams
 from selectrie.core.rows import DenseRows
+from selectrie.engine.connect import PathRuntime
 from selectrie.engine.engine import Engine
-from selectrie.engine.path_runtime import PathRuntime
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.errors import ClosedError, IncompatibleOptionsError, OptionError, TraceFileError
 from selectrie.testing import HashModel, PathsOf

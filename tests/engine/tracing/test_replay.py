@@ -26,13 +26,12 @@ from selectrie import (
     Template,
 )
 from selectrie.core.path_model import PathLimits
-from selectrie.core.reads import Reads
-from selectrie.core.rows import DenseRows
+from selectrie.core.rows import DenseRows, Reads
 from selectrie.core.types import Capacity, SelfCheck
 from selectrie.decoding.task import Ask
+from selectrie.engine.connect import PathRuntime
 from selectrie.engine.decisions import DecisionMaker
 from selectrie.engine.path_driver.job_paths import JobPaths
-from selectrie.engine.path_runtime import PathRuntime
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.engine.tracing.recorded_rows import RecordedRows
 from selectrie.engine.tracing.script import Script

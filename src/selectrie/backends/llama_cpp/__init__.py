@@ -9,8 +9,8 @@ from __future__ import annotations
 from selectrie.backends.file_digest import file_digest
 from selectrie.backends.llama_cpp.gguf_header import part_names, parts_of, require_gguf
 from selectrie.backends.llama_cpp.library import build
-from selectrie.backends.llama_cpp.memory import memory_needed
 from selectrie.backends.llama_cpp.model import EXACT_BATCH_MULTIPLE, LlamaModel, open_model
+from selectrie.backends.llama_cpp.size import memory_needed
 from selectrie.backends.llama_cpp.weights import LlamaOptions
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The global state of llama.cpp: its log, its version, and stopping a decode."""
+"""llama.cpp's log and version, stopping a decode, and metadata of a model."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import llama_cpp
 
 from selectrie.core.output import write
+from selectrie.core.types import Precision
 
 _WARN, _ERROR, _CONTINUED = 3, 4, 5
 """Levels of `ggml_log_level` (ggml.h).
@@ -241,3 +242,49 @@ def repacks_safely() -> bool:
 def _features() -> list[str]:
     info = llama_cpp.llama_print_system_info().decode("utf-8", "replace").replace("CPU :", "")
     return [part.partition("=")[0].strip() for part in info.split("|") if part.partition("=")[2].strip() == "1"]
+
+
+_MAX_BYTES = 256
+_FLOAT_FILE_TYPES: dict[int | None, str] = {0: "f32", 1: "f16", 32: "f16"}
+"""`ModelIdentity.weights` by `general.file_type` (llama_ftype; 32 is bf16)."""
+
+
+class Metadata(Protocol):
+    """Access to the integers of a model's metadata, in a file or in loaded weights."""
+
+    def metadata_int(self, key: str) -> int | None:
+        """Return the integer of `key`; None if it is missing.
+
+        `{arch}` in the key is replaced by the architecture.
+        """
+
+
+def weights_type(model: Metadata) -> str:
+    """Return the `ModelIdentity.weights` of a model."""
+    return _FLOAT_FILE_TYPES.get(model.metadata_int("general.file_type"), "quantised")
+
+
+def cell_type(model: Metadata, precision: Precision) -> int:
+    """Return the ggml type in which the cells of a context hold keys and values.
+
+    It is f32 for the weights of a float type in `exact` precision, and else f16. On
+    quantised weights f32 doubles the memory and makes no number more accurate: rounded
+    activations move a row by 0.1 nats.
+    """
+    is_f32 = precision is Precision.EXACT and weights_type(model) != "quantised"
+    return int(llama_cpp.GGML_TYPE_F32 if is_f32 else llama_cpp.GGML_TYPE_F16)
+
+
+def cell_item_bytes(model: Metadata, precision: Precision) -> int:
+    """Return the bytes of one number of a key or value."""
+    return 4 if cell_type(model, precision) == llama_cpp.GGML_TYPE_F32 else 2
+
+
+def metadata_of(model: llama_cpp.llama_model_p, key: str) -> str | None:
+    """Return the value of `key` as text, cut to 255 bytes.
+
+    None if it is missing or a list.
+    """
+    buffer = ctypes.create_string_buffer(_MAX_BYTES)
+    length = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, _MAX_BYTES)
+    return buffer.value.decode("utf-8", "replace") if length >= 0 else None

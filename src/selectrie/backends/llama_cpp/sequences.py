@@ -1,20 +1,18 @@
-"""The protocol through which `LlamaModel` assigns llama.cpp's sequence ids.
-
-Attention models and recurrent models implement it differently, because they remember
-their context differently.
-"""
+"""How `LlamaModel` assigns sequence ids: one for each leaf of attention models."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.backends.llama_cpp.batch import BatchRows
-from selectrie.backends.prefix_tree import CallPlan
-from selectrie.core.types import IntArray
+from selectrie.backends.llama_cpp.context import BatchRows, Context
+from selectrie.backends.prefix_tree import CallPlan, PrefixTree
+from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
+from selectrie.errors import CapacityError
 
 Evaluate: TypeAlias = Callable[[int, IntArray, int], float]
 """Evaluates a run of tokens under one sequence, without logits.
@@ -108,3 +106,373 @@ class Sequences(Protocol):
 
     def forget(self) -> None:
         """Forget all sequences, because the tree was cleared."""
+
+
+_PIECE = 128
+"""Maximum number of cells that are copied from another context at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttentionRowLayout:
+    """The rows of a call in depth-first order, with their sequence ids.
+
+    Attributes:
+        rows: The rows for the decode.
+        entry: int64[R], the entry that each row evaluates.
+        fresh: bool[R], whether the entry is new. The others are evaluated again on a
+            scratch branch.
+        copies: (source id, new id, number of positions) to copy before the decode.
+        leaves: (id, entry, live node below which its rows begin) of the new leaves.
+        scratch: Ids to remove after the decode.
+    """
+
+    rows: BatchRows
+    entry: NDArray[np.int64]
+    fresh: BoolArray
+    copies: list[tuple[int, int, int]]
+    leaves: list[tuple[int, int, int]]
+    scratch: list[int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttentionRowPlan:
+    """The rows that a call evaluates, parents before children.
+
+    Attributes:
+        n_rows: Number of rows.
+        entry: The entry that each row evaluates.
+        parent: Index of the row above, or -1 if the parent is a live node.
+        base: The live node above the row's topmost ancestor among the rows.
+        start: Index in depth-first order.
+        first_leaf: Index of the row's first leaf in depth-first order.
+        n_leaves: Number of leaves at or below the row.
+        n_scratch_leaves: Number of branches for rows that are evaluated again.
+    """
+
+    n_rows: int
+
+    entry: list[int]
+    parent: list[int]
+    base: list[int]
+    start: list[int]
+    first_leaf: list[int]
+    n_leaves: list[int]
+    n_scratch_leaves: int
+
+
+class AttentionSequences:
+    """The sequence ids of the leaves of the tree.
+
+    The last ids are reserved: one for padding, one for a scratch branch, on which rows
+    of existing nodes are evaluated again, and one as the keeper.
+
+    Only models with a sliding window have a keeper. For these, llama.cpp reuses cells
+    that have left the window if only one id owns them (`find_slot` in
+    llama-kv-cache.cpp), with or without `swa_full`. A branch made there later would get
+    log-probabilities that are wrong by nats. So the keeper's id owns every cell that
+    stays as well. Nothing is evaluated under it.
+    """
+
+    def __init__(self, tree: PrefixTree, context: Context, *, keeper: bool) -> None:
+        self._tree, self._context = tree, context
+        n_ids = context.size.sequences
+        self.padding_id = n_ids - 1
+        self._scratch_id = n_ids - 2
+        self._keeper = n_ids - 3 if keeper else None
+        self.sequences = n_ids - 3 if keeper else n_ids - 2
+        self._tip = [NO_NODE] * self.sequences
+        self._id: dict[int, int] = {}
+        self._before: tuple[list[int], dict[int, int]] | None = None
+        # llama.cpp does not write out cells that a sliding window has left behind.
+        self._piece = min(_PIECE, context.window or _PIECE)
+        self._copied: set[int] = set()
+
+    @property
+    def free_sequences(self) -> int:
+        """Return how many branches would be free without the unreferenced nodes."""
+        return self.sequences - self._tree.n_held_leaves
+
+    def can_extend(self, _node: int) -> bool:
+        """Return True: every node of the tree can be a parent."""
+        return True
+
+    # A call
+
+    def plan_rows(self, plan: CallPlan) -> AttentionRowPlan:
+        """Return the rows that a call evaluates.
+
+        They are the new entries of `plan` and the existing ones wanted again.
+        """
+        entry: list[int] = []
+        parent: list[int] = []
+        base: list[int] = []
+        row_of_entry: dict[int, int] = {}
+        scratch_row_of: dict[int, int] = {}
+        for e, (above, node) in enumerate(zip(plan.parent, plan.node, strict=True)):
+            if node == NO_NODE:
+                row_of_entry[e] = len(entry)
+                p = row_of_entry[~above] if above < 0 else -1
+            elif plan.wanted[e]:
+                p = scratch_row_of.get(above, -1)
+                scratch_row_of[node] = len(entry)
+            else:
+                continue
+            entry.append(e)
+            parent.append(p)
+            base.append(above if p < 0 else base[p])
+        return _depth_first(entry, parent, base, scratch=set(scratch_row_of.values()))
+
+    def make_room(self, plan: CallPlan, row_plan: AttentionRowPlan, nodes: int) -> None:
+        """Drop nodes without references until the call fits.
+
+        Raises `CapacityError` before anything has changed.
+        """
+        self._before = None
+        extra = max(0, row_plan.n_scratch_leaves - 1)
+        self._drop(self._tree.make_room(plan, nodes=nodes, sequences=self.sequences, extra_sequences=extra))
+
+    def lay_out(self, plan: CallPlan, row_plan: AttentionRowPlan) -> AttentionRowLayout:
+        """Return the rows of a plan with positions and ids. Changes nothing."""
+        n = len(row_plan.entry)
+        entry = np.array(row_plan.entry, dtype=np.int64)
+        fresh = np.array(plan.node, dtype=np.int64)[entry] == NO_NODE
+        ids, copies, leaves, scratch = self._assign(row_plan, fresh.tolist())
+        order = np.empty(n, dtype=np.int64)
+        order[row_plan.start] = np.arange(n)
+        entry, fresh = entry[order], fresh[order]
+        rows = BatchRows(
+            token=np.array(plan.token, dtype=np.int32)[entry],
+            position=np.array(plan.depth, dtype=np.int32)[entry] - 1,
+            first_id=np.array(row_plan.first_leaf, dtype=np.int32)[order],
+            n_ids=np.array(row_plan.n_leaves, dtype=np.int32)[order],
+            output=np.array(plan.wanted, dtype=np.bool_)[entry],
+            ids=np.array(ids, dtype=np.int32),
+        )
+        return AttentionRowLayout(rows, entry, fresh, copies, leaves, scratch)
+
+    def _assign(
+        self, row_plan: AttentionRowPlan, fresh: list[bool]
+    ) -> tuple[list[int], list[tuple[int, int, int]], list[tuple[int, int, int]], list[int]]:
+        """Return sequence ids for the leaves of a plan.
+
+        They are the ids in depth-first order, the copies from which they start, the new
+        leaves, and the scratch ids.
+        """
+        free = [i for i in range(self.sequences - 1, -1, -1) if self._tip[i] == NO_NODE]
+        free_scratch = [self._scratch_id]
+        ids = [0] * sum(n for n, p in zip(row_plan.n_leaves, row_plan.parent, strict=True) if p < 0)
+        copies: list[tuple[int, int, int]] = []
+        leaves: list[tuple[int, int, int]] = []
+        scratch: list[int] = []
+        source: dict[int, int] = {}
+        inherited: set[int] = set()
+        inner = set(row_plan.parent)
+        for k, e in enumerate(row_plan.entry):
+            if k in inner:
+                continue
+            base = row_plan.base[k]
+            if base != ROOT and base not in source:
+                source[base] = self._through(base)
+            if fresh[k] and base in self._id and base not in inherited:
+                inherited.add(base)
+                new = source[base]
+            else:
+                new = free_scratch.pop() if free_scratch and not fresh[k] else free.pop()
+                if base != ROOT:
+                    copies.append((source[base], new, self._tree.depth[base]))
+            ids[row_plan.first_leaf[k]] = new
+            if fresh[k]:
+                leaves.append((new, e, base))
+            else:
+                scratch.append(new)
+        return ids, copies, leaves, scratch
+
+    def _through(self, node: int) -> int:
+        """Return the sequence id of a leaf at or below a live node.
+
+        That sequence owns the cells of the node's path. Its end is checked against
+        llama.cpp's memory.
+        """
+        tree = self._tree
+        while tree.n_children[node]:
+            node = tree.first_child[node]
+        return self._context.require_end(self._id[node], tree.depth[node])
+
+    def prepare(self, layout: AttentionRowLayout) -> None:
+        """Make the copies of sequences that the decode needs."""
+        for source, new, end in layout.copies:
+            self._context.copy(source, new, 0, end)
+
+    def finish(self, layout: AttentionRowLayout, nodes: list[int]) -> None:
+        """Clean up after the decode and the commit of the call.
+
+        Removes the sequences that only this call needed, and records which sequence
+        ends at which node. `nodes` has the node of each entry.
+        """
+        context = self._context
+        for sequence in (*layout.scratch, self.padding_id):
+            context.remove(sequence)
+        if self._keeper is not None:
+            for sequence, _, base in layout.leaves:
+                context.copy(sequence, self._keeper, self._tree.depth[base], -1)
+        tip, id_of = list(self._tip), dict(self._id)
+        for sequence, entry, base in layout.leaves:
+            if id_of.get(base) == sequence:
+                del id_of[base]
+            tip[sequence] = nodes[entry]
+            id_of[nodes[entry]] = sequence
+        self._before = self._tip, self._id
+        self._tip, self._id = tip, id_of
+
+    # Copying from another context
+
+    def copy_cells(self, layout: AttentionRowLayout, source: AttentionSequences, node: int) -> None:
+        """Copy the cells of a new path from that of a node in another context.
+
+        It takes the place of the decode. Raises `CapacityError` if there is no room.
+        """
+        ((own, _, base),) = layout.leaves
+        theirs, ours, scratch = source._context, self._context, self._scratch_id
+        end = source._tree.depth[node]
+        for first in range(self._tree.depth[base], end, self._piece):
+            last = min(first + self._piece, end)
+            theirs.copy(source._through(node), source._scratch_id, first, last)
+            try:
+                cells = theirs.read(source._scratch_id)
+            finally:
+                theirs.remove(source._scratch_id)
+            if not ours.write(scratch, cells):
+                raise CapacityError("cells", required=last - first, available=0)
+            for sequence in (own, self._keeper):
+                if sequence is not None:
+                    ours.copy(scratch, sequence, first, last)
+            ours.remove(scratch)
+
+    def add_copied(self, nodes: IntArray) -> None:
+        """Note that these nodes were copied."""
+        self._copied.update(nodes.tolist())
+
+    def n_copied(self, tokens: IntArray) -> int:
+        """Return how many of the first nodes of a path were copied, and are held."""
+        node, n = self._tree.match_prefix(tokens)
+        while node != ROOT:
+            above = self._tree.parent[node]
+            if node not in self._copied:
+                n = self._tree.depth[above]
+            node = above
+        return n
+
+    # Dropping and repairing
+
+    def release(self, nodes: IntArray, *, forget: bool) -> None:
+        """Release references as `Model.release` does, and drop forgotten nodes."""
+        self._drop(self._tree.release(nodes, forget=forget))
+
+    def trim(self, idle_rows: int) -> int:
+        """Drop nodes unused for `idle_rows` rows, and return how many."""
+        nodes = self._tree.idle(idle_rows)
+        self._drop(nodes)
+        return len(nodes)
+
+    def recover(self, _row_plan: AttentionRowPlan, _evaluate: Evaluate) -> tuple[int, float]:
+        """Do nothing: cells survive a failed decode."""
+        return 0, 0.0
+
+    def _drop(self, nodes: list[int]) -> None:
+        """Drop nodes from the tree and from llama.cpp's memory, leaf first.
+
+        The id of a leaf passes to its parent if the parent becomes a leaf.
+        """
+        if not nodes:
+            return
+        tree, changed = self._tree, set()
+        lowest = min(tree.depth[node] for node in nodes) - 1
+        left: dict[int, int] = {}
+        for node in nodes:
+            above = tree.parent[node]
+            sequence = self._id.pop(node)
+            changed.add(sequence)
+            left[above] = left.get(above, tree.n_children[above]) - 1
+            is_leaf = above != ROOT and left[above] == 0
+            self._tip[sequence] = above if is_leaf else NO_NODE
+            if is_leaf:
+                self._id[above] = sequence
+        tree.drop(nodes)
+        self._copied.difference_update(nodes)
+        if tree.n_nodes == 0:
+            self._context.clear()
+            return
+        for sequence in changed:
+            self._context.remove(sequence, self._end(sequence))
+        self._keep(lowest)
+
+    def _end(self, sequence: int) -> int:
+        """Return the first position that a sequence does not own.
+
+        For a free sequence returns -1, which stands for all positions.
+        """
+        tip = self._tip[sequence]
+        return -1 if tip == NO_NODE else self._tree.depth[tip]
+
+    def _keep(self, start: int) -> None:
+        """Make the keeper own, from position `start` on, the cells of all leaves.
+
+        It owns no others there.
+        """
+        if self._keeper is None:
+            return
+        self._context.remove(self._keeper, start)
+        for sequence, tip in enumerate(self._tip):
+            if tip != NO_NODE and self._tree.depth[tip] > start:
+                self._context.copy(sequence, self._keeper, start, -1)
+
+    def restore(self) -> bool:
+        """Cut every sequence back to its leaf after a failure.
+
+        Returns whether llama.cpp's memory then matches the tree.
+        """
+        context = self._context
+        if self._before is not None:  # the call had been settled already
+            self._tip, self._id = self._before
+        kept = True
+        for sequence in range(context.size.sequences):
+            end = self._end(sequence) if sequence < self.sequences else -1
+            if sequence != self._keeper:
+                kept = context.remove(sequence, end) and kept
+                kept = kept and context.last_position(sequence) == max(end, 0) - 1
+                kept = kept and context.first_position(sequence) == min(max(end, 0) - 1, 0)
+        self._keep(0)
+        return kept
+
+    def forget(self) -> None:
+        """Forget all sequences, because the tree was cleared."""
+        self._tip, self._id, self._before = [NO_NODE] * self.sequences, {}, None
+        self._copied.clear()
+
+
+def _depth_first(entry: list[int], parent: list[int], base: list[int], *, scratch: set[int]) -> AttentionRowPlan:
+    n = len(entry)
+    size, n_leaves = [1] * n, [0] * n
+    n_scratch_leaves = 0
+    for k in range(n - 1, -1, -1):
+        if not n_leaves[k]:
+            n_leaves[k] = 1
+            n_scratch_leaves += k in scratch
+        if (p := parent[k]) >= 0:
+            size[p] += size[k]
+            n_leaves[p] += n_leaves[k]
+    start, first_leaf = [0] * n, [0] * n
+    next_row, next_leaf = [0] * n, [0] * n
+    row = leaf = 0
+    for k in range(n):
+        p = parent[k]
+        if p < 0:
+            start[k], first_leaf[k] = row, leaf
+            row += size[k]
+            leaf += n_leaves[k]
+        else:
+            start[k], first_leaf[k] = next_row[p], next_leaf[p]
+            next_row[p] += size[k]
+            next_leaf[p] += n_leaves[k]
+        next_row[k], next_leaf[k] = start[k] + 1, first_leaf[k]
+    return AttentionRowPlan(n, entry, parent, base, start, first_leaf, n_leaves, n_scratch_leaves)

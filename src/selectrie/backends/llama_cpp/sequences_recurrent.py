@@ -15,10 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.backends.llama_cpp.batch import BatchRows
-from selectrie.backends.llama_cpp.context import Context
+from selectrie.backends.llama_cpp.context import BatchRows, Context
 from selectrie.backends.llama_cpp.sequences import Evaluate
-from selectrie.backends.node_states import NodeStates, Run
+from selectrie.backends.node_store import NodeStates, Run
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.types import ROOT
 from selectrie.errors import CapacityError

@@ -1,24 +1,296 @@
-"""A reader for the vocabulary of a llama.cpp model."""
+"""Reads the vocabulary of a llama.cpp model or file, and the rules of its tokenizer."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import re
 import threading
-from collections.abc import Mapping, Sequence
+import weakref
+from codecs import charmap_decode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import llama_cpp
 import numpy as np
 
+from selectrie.backends.byte_alphabet import BYTE_CHARACTERS, is_found, spans_words
 from selectrie.backends.chat.template import chat_template
-from selectrie.backends.llama_cpp.gguf_header import NORMAL, TokenTable
-from selectrie.backends.llama_cpp.guarding import guarded
-from selectrie.backends.llama_cpp.tokenizer_rules import examiner
+from selectrie.backends.llama_cpp.gguf_header import NORMAL, TokenTable, read_texts, require_magic, require_sound
+from selectrie.backends.llama_cpp.library import interrupt_held, log, metadata_of
 from selectrie.core.types import IntArray
-from selectrie.core.vocabulary import ChatTemplate, Tokenize, Vocabulary
-from selectrie.errors import TextError, UnsupportedModelError
+from selectrie.core.vocabulary import ChatTemplate, Tokenize, TokenizerKind, Tokenizing, Vocabulary
+from selectrie.errors import ModelFileError, TextError, UnsupportedModelError
+
+_SIGN_BYTES = "\u2581".encode()
+"""The character that SentencePiece writes for a space."""
+_CHARACTERS = re.compile(rb"[\xc0-\xdf].?|[\xe0-\xef].{0,2}|[\xf0-\xff].{0,3}|.", re.DOTALL)
+"""Cuts bytes into characters as llama.cpp does (`unicode_len_utf8`)."""
+
+
+def guarded(
+    tokenize: Tokenize, model: llama_cpp.llama_model_p, spelled: frozenset[bytes], pieces: Iterable[bytes]
+) -> Tokenize:
+    """Return `tokenize` with a check of the text, which raises `TextError`.
+
+    The error is raised where llama.cpp would end the process or hang, and where it
+    reports that a part of the text has no token.
+
+    Args:
+        tokenize: The tokenizer to guard.
+        model: The loaded model.
+        spelled: The texts of all tokens.
+        pieces: The bytes of every token, control tokens included.
+    """
+    kind = llama_cpp.llama_vocab_type(llama_cpp.llama_model_get_vocab(model))
+    fault: Callable[[bytes], bytes | None] | None = None
+    if kind == llama_cpp.LLAMA_VOCAB_TYPE_SPM:
+        has_prefix = metadata_of(model, "tokenizer.ggml.add_space_prefix") != "false"
+        fault = _without_bytes(spelled, has_prefix=has_prefix)
+    elif kind == llama_cpp.LLAMA_VOCAB_TYPE_RWKV:
+        fault = _without_beginning(frozenset(pieces))
+
+    def guard(text: bytes, /) -> list[int]:
+        character = None if fault is None else fault(text)
+        if character is not None:
+            raise _refusal(character)
+        ids = tokenize(text)
+        if ids and min(ids) < 0:
+            raise TextError("text", "the model's vocabulary has no token for a part of it; leave that out")
+        return ids
+
+    return guard
+
+
+def _refusal(character: bytes) -> TextError:
+    shown = character.replace(_SIGN_BYTES, b" ").decode("utf-8", "backslashreplace")
+    return TextError("text", f"the model's vocabulary has no token for {shown!r}; leave it out, or use another model")
+
+
+def _without_bytes(spelled: frozenset[bytes], *, has_prefix: bool) -> Callable[[bytes], bytes | None] | None:
+    """Return a function that finds a character SentencePiece cannot spell.
+
+    Such a character has neither a token nor tokens for its bytes. Returns None if the
+    vocabulary has every byte.
+
+    A user-defined token is matched before the text is cut, so a character that occurs
+    only as a part of one is refused although it need not be.
+    """
+    missing = frozenset(byte for byte in range(256) if not {b"<0x%02X>" % byte, bytes([byte])} & spelled)
+    if not missing:
+        return None
+    always = {_SIGN_BYTES} if has_prefix else set()
+
+    def find(text: bytes) -> bytes | None:
+        characters = always.union(_CHARACTERS.findall(text.replace(b" ", _SIGN_BYTES)))
+        return min((one for one in characters - spelled if not missing.isdisjoint(one)), default=None)
+
+    return find
+
+
+def _without_beginning(pieces: frozenset[bytes]) -> Callable[[bytes], bytes | None] | None:
+    """Return a function that finds a byte that begins a token but is not one.
+
+    Returns None if there is no such byte.
+    """
+    bare = frozenset(piece[:1] for piece in pieces if piece) - pieces
+    if not bare:
+        return None
+    pattern = re.compile(b"|".join(map(re.escape, sorted(bare))))
+
+    def find(text: bytes) -> bytes | None:
+        match = pattern.search(text)
+        return None if match is None else match[0]
+
+    return find
+
+
+_MODEL, _PRE_TOKENIZER, _MERGES = "tokenizer.ggml.model", "tokenizer.ggml.pre", "tokenizer.ggml.merges"
+MERGING = frozenset(
+    {
+        *(
+            "default",
+            "gpt-2",
+            "phi-2",
+            "qwen2",
+            "deepseek-r1-qwen",
+            "megrez",
+            "hunyuan",
+            "stablelm2",
+            "starcoder",
+            "refact",
+        ),
+        *("command-r", "smollm", "codeshell", "exaone", "exaone4", "mpt", "olmo", "jais", "falcon", "deepseek-coder"),
+        *("deepseek-llm", "dbrx", "smaug-bpe", "chatglm-bpe", "jina-v2-code", "roberta-bpe", "modern-bert", "grok-2"),
+    }
+)
+"""Pre-tokenizers that merge byte pairs and take no word as a whole.
+
+For these names llama.cpp does not set its `ignore_merges`, which no function of its
+interface reports, and runs of ASCII letters stay together. A test makes a vocabulary
+for each and asks llama.cpp.
+"""
+_BYTE_LEVEL = "gpt2"
+_ALPHABET = "".join(sorted(BYTE_CHARACTERS, key=BYTE_CHARACTERS.__getitem__))
+"""The characters of byte-level vocabularies in the order of their bytes."""
+_SIGN = "\u2581"
+"""The character that SentencePiece writes for a space."""
+_WHITE = b" \t\n\v\f\r"
+
+
+def examiner(model: llama_cpp.llama_model_p, path: Path | None) -> Callable[[Vocabulary], Tokenizing]:
+    """Return a function that finds out how the tokenizer of `model` works.
+
+    Takes up to 0.5 s for a vocabulary of 150 000 tokens, because the merges are read
+    from the file.
+
+    Args:
+        model: The loaded model.
+        path: The model's file; None if its metadata may differ from the model's.
+    """
+    kind = llama_cpp.llama_vocab_type(llama_cpp.llama_model_get_vocab(model))
+    if kind == llama_cpp.LLAMA_VOCAB_TYPE_SPM:
+        return _by_score
+    if kind == llama_cpp.LLAMA_VOCAB_TYPE_RWKV:
+        return _by_length
+    if kind == llama_cpp.LLAMA_VOCAB_TYPE_BPE and metadata_of(model, _MODEL) == _BYTE_LEVEL:
+        return partial(_by_rank, metadata_of(model, _PRE_TOKENIZER) or "default", path)
+    return lambda _: Tokenizing()
+
+
+def _by_score(vocabulary: Vocabulary) -> Tokenizing:
+    """Describe a SentencePiece tokenizer.
+
+    The altered texts are its character for a space, bytes without a token, and the
+    results of merges that are tokens with other bytes or none (control tokens, unused
+    ones). A merge joins only two parts that are tokens or single characters.
+    """
+    spelled = frozenset(vocabulary.texts)
+    no_space = () if _SIGN in spelled else (b" ",)
+    meant = "\0".join(vocabulary.texts).replace(_SIGN, " ").encode("utf-8", "surrogatepass").split(b"\0")
+    made = {
+        data
+        for text, data, piece in zip(vocabulary.texts, meant, vocabulary.pieces, strict=True)
+        if data != piece and text and _is_mergeable(text, spelled)
+    }
+    return Tokenizing(
+        TokenizerKind.SCORES,
+        frozenset({_SIGN.encode(), *no_space, *made, *_unspelled_bytes(vocabulary), *_set_apart(vocabulary)}),
+    )
+
+
+def _is_mergeable(text: str, spelled: frozenset[str]) -> bool:
+    pairs = ((text[:cut], text[cut:]) for cut in range(1, len(text)))
+    return len(text) == 1 or any(all(len(one) == 1 or one in spelled for one in pair) for pair in pairs)
+
+
+def _by_length(vocabulary: Vocabulary) -> Tokenizing:
+    """Describe a longest-match tokenizer.
+
+    The altered texts are bytes without a token, and tokens that have no bytes.
+    """
+    control = set(vocabulary.control.tolist())
+    silent = [
+        text
+        for token, (text, piece) in enumerate(zip(vocabulary.texts, vocabulary.pieces, strict=True))
+        if text and not piece and token not in control
+    ]
+    if any("\\" in text for text in silent):
+        return Tokenizing(TokenizerKind.LONGEST)
+    altered = {text.encode("utf-8", "surrogatepass") for text in silent}
+    return Tokenizing(
+        TokenizerKind.LONGEST, frozenset({*altered, *_unspelled_bytes(vocabulary), *_set_apart(vocabulary)})
+    )
+
+
+def _by_rank(name: str, path: Path | None, vocabulary: Vocabulary) -> Tokenizing:
+    """Describe a tokenizer that merges byte pairs.
+
+    The result of a merge is a token, or is taken apart again; the parts spell the same
+    bytes if its characters stand for themselves. Merges stay inside words, so a result
+    that no word holds is never made (`</s>`, which llama.cpp declares a control token).
+    """
+    merge_results = None if path is None else _merge_results(path)
+    if merge_results is None:
+        return Tokenizing()
+    token_of = {text: token for token, text in enumerate(vocabulary.texts)}
+    is_plain = name in MERGING and merge_results <= token_of.keys()
+    ends = np.cumsum(vocabulary.lengths, dtype=np.int64).tolist()
+    spelled = charmap_decode(b"".join(vocabulary.pieces), "strict", _ALPHABET)[0]
+    meant = {
+        text for text, start, end in zip(vocabulary.texts, [0, *ends], ends, strict=False) if spelled[start:end] == text
+    }
+    altered = {
+        data
+        for text in {*(merge_results - meant), *BYTE_CHARACTERS}
+        if (data := _bytes_of(text)) is not None
+        and (vocabulary.pieces[token_of[text]] != data if text in token_of else not (text.isascii() and len(text) > 1))
+        and not (text in token_of and spans_words(vocabulary, token_of[text], data))
+    }
+    if name not in MERGING:
+        altered.update(_taken_whole(vocabulary))
+    return Tokenizing(
+        TokenizerKind.MERGES if is_plain else TokenizerKind.UNKNOWN,
+        frozenset({*altered, *_set_apart(vocabulary)}),
+    )
+
+
+def _taken_whole(vocabulary: Vocabulary) -> Iterator[bytes]:
+    """Yield words that the tokenizer turns into one token with other or no bytes.
+
+    They are found by running the tokenizer on each candidate.
+    """
+    user_defined = set(vocabulary.user_defined.tolist())
+    for token, (text, piece) in enumerate(zip(vocabulary.texts, vocabulary.pieces, strict=True)):
+        data = None if token in user_defined and text.encode() == piece else _bytes_of(text)
+        if data and data != piece and is_found(vocabulary, token, data):
+            yield data
+
+
+def _bytes_of(text: str) -> bytes | None:
+    """Return the bytes that byte-level text stands for; None if it is not such text."""
+    try:
+        return bytes(BYTE_CHARACTERS[character] for character in text)
+    except KeyError:
+        return None
+
+
+def _unspelled_bytes(vocabulary: Vocabulary) -> Iterator[bytes]:
+    """Yield the bytes that no single token spells."""
+    yield from (one for one in map(bytes, zip(range(256), strict=True)) if not vocabulary.has_bytes(one))
+
+
+def _set_apart(vocabulary: Vocabulary) -> Iterator[bytes]:
+    """Yield texts of tokens that are matched first and alter the text around them.
+
+    White space beside such a text is removed, or a space is put before the text that
+    follows.
+    """
+    strips_left, strips_right = set(vocabulary.strips_left.tolist()), set(vocabulary.strips_right.tolist())
+    for token in np.setdiff1d(vocabulary.user_defined, vocabulary.control).tolist():
+        text = vocabulary.texts[token].encode("utf-8", "surrogatepass")
+        if vocabulary.space_prefix or text != vocabulary.pieces[token]:
+            yield text
+        if token in strips_left:
+            yield from (bytes([white]) + text for white in _WHITE)
+        if token in strips_right:
+            yield from (text + bytes([white]) for white in _WHITE)
+
+
+def _merge_results(path: Path) -> frozenset[str] | None:
+    """Return the results of all merges; None if the file cannot be read."""
+    try:
+        merges = read_texts(path, _MERGES)
+    except (OSError, ModelFileError):
+        return None
+    cuts = [(merge, merge.find(" ", 1)) for merge in merges]  # cut as llama.cpp does
+    return frozenset(merge[:cut] + merge[cut + 1 :] for merge, cut in cuts if cut > 0)
+
 
 _USUAL_PIECE_BYTES = 256
 """Longer pieces are read again into a larger buffer.
@@ -75,7 +347,7 @@ def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None, tokens: T
     names = {token: _piece(vocab, token, _USUAL_PIECE_BYTES, special=True) for token in control.tolist()}
     tokenize = guarded(_tokenizer(vocab), model, spelled, [*pieces, *names.values()])
     if llama_cpp.llama_vocab_type(vocab) == llama_cpp.LLAMA_VOCAB_TYPE_SPM:
-        names = {token: name for token, name in names.items() if _is_mergeable(name, spelled)}
+        names = {token: name for token, name in names.items() if _name_is_mergeable(name, spelled)}
     reachable = _spelled_by_text(names, tokenize)
     for token, piece in reachable.items():
         pieces[token] = piece
@@ -190,7 +462,7 @@ def _spelled_by_text(names: Mapping[int, bytes], tokenize: Tokenize) -> dict[int
     return result
 
 
-def _is_mergeable(name: bytes, spelled: frozenset[bytes]) -> bool:
+def _name_is_mergeable(name: bytes, spelled: frozenset[bytes]) -> bool:
     """Return whether SentencePiece may merge a text to one token, or spell a byte so.
 
     A merge joins two parts that are tokens or single characters. The 6 000 control
@@ -234,3 +506,39 @@ def _tokenizer(vocab: llama_cpp.llama_vocab_p) -> Tokenize:
 def _chat_template(source: str, *, bos: str, eos: str) -> ChatTemplate | None:
     """Return the chat template with this source; None if it is ""."""
     return chat_template(source, {"bos_token": bos, "eos_token": eos}, absent=_ABSENT) if source else None
+
+
+class _Tokenizer:
+    """A tokenizer that keeps the `llama_model *` alive whose memory it reads."""
+
+    __slots__ = ("__weakref__", "_encode")
+
+    def __init__(self, pointer: Any, encode: Tokenize) -> None:
+        self._encode = encode
+        weakref.finalize(self, llama_cpp.llama_model_free, pointer)
+
+    def __call__(self, text: bytes, /) -> list[int]:
+        return self._encode(text)
+
+
+def open_vocabulary(path: Path) -> Vocabulary:
+    """Return the vocabulary of a GGUF file, which may hold nothing else.
+
+    Raises:
+        ModelFileError: If the file cannot be loaded.
+        UnsupportedModelError: If it holds no vocabulary.
+    """
+    log.install()
+    require_magic(path)
+    tokens = require_sound(path)
+    params = llama_cpp.llama_model_default_params()
+    params.vocab_only = True
+    with interrupt_held(), log.of_ours(verbose=False):
+        llama_cpp.llama_backend_init()
+        log.forget()
+        pointer = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
+        reason = log.reason("llama.cpp cannot load it")
+    if not pointer:
+        raise ModelFileError(str(path), f"{reason}; get the file again")
+    vocabulary = read_vocabulary(pointer, path, tokens)
+    return replace(vocabulary, tokenize=_Tokenizer(pointer, vocabulary.tokenize))

@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from selectrie.backends.remote.answers import Answer
-from selectrie.backends.remote.dialect import DEFAULT_CONTEXT, ServedModel
-from selectrie.backends.remote.partial import check_length, partial_row, together
-from selectrie.backends.remote.transport import Transport
+from selectrie.backends.remote.dialect import DEFAULT_CONTEXT, ServedModel, check_length, partial_row, together
+from selectrie.backends.remote.transport import Answer, Transport
 from selectrie.core.path_model import PartialRow, PathLimits, RowQuery
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import OptionError

@@ -14,10 +14,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from selectrie.backends.remote.answers import Answer, refuse_duplicates
-from selectrie.backends.remote.dialect import DEFAULT_CONTEXT, ServedModel
-from selectrie.backends.remote.partial import check_length, partial_row
-from selectrie.backends.remote.transport import Transport
+from selectrie.backends.remote.dialect import DEFAULT_CONTEXT, ServedModel, check_length, partial_row
+from selectrie.backends.remote.transport import Answer, Transport, refuse_duplicates
 from selectrie.core.path_model import PartialRow, PathLimits, RowQuery
 
 _PATH = "/completion"

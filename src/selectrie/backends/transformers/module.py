@@ -1,4 +1,4 @@
-"""Prepare a Transformers module to evaluate trees of contexts, and restore it later."""
+"""Prepares a Transformers module to evaluate trees of contexts, and restores it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,163 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DummyLayer, DynamicLayer
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from selectrie.backends.transformers.attention import (
     ATTENTION,
+    EXACT_BATCH_MULTIPLE,
     CellCache,
     ModuleCall,
     TreeCall,
+    require_tree_call,
     running,
+    running_call,
 )
-from selectrie.backends.transformers.caches import cache_argument, cache_in, layers_of, may_have_cells
-from selectrie.backends.transformers.hooks import ALIBI_BLOCKS, first_of_each, repeat_rows, stop_if_asked
-from selectrie.backends.transformers.positions import max_positions_of, other_windows
 from selectrie.core.types import ModelKind
-from selectrie.errors import LESS_MEMORY, DecodeError, ModelError, SelectrieError, UnsupportedModelError, ways, words
+from selectrie.errors import (
+    LESS_MEMORY,
+    DecodeError,
+    DecodeInterrupted,
+    ModelError,
+    SelectrieError,
+    UnsupportedModelError,
+    ways,
+    words,
+)
+
+_CACHES = ("cache", "past_key_values", "cache_params", "state")
+"""The possible names of the cache, among a model's arguments and in its output.
+
+Transformers 5.24 renamed the second and the third to the first. A model whose code
+comes with its weights may still take one of the old names and return the new one.
+"""
+
+
+def cache_argument(module: Any) -> str:
+    """Return the name of the argument by which a model takes its cache.
+
+    If it is among keywords that the model passes on, the name is that of Transformers.
+    """
+    arguments = inspect.signature(module.forward).parameters
+    own = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
+    return next((name for name in _CACHES if name in arguments), own)
+
+
+def cache_in(result: Any) -> Any:
+    """Return the cache in a model's output, or None."""
+    found = (getattr(result, name, None) for name in _CACHES)
+    return next((cache for cache in found if cache is not None), None)
+
+
+def may_have_cells(module: Any, cache: Any) -> bool:
+    """Return whether a model's cache has only keys and values, one pair a token."""
+    layers = layers_of(cache)
+    is_plain = bool(layers) and all(isinstance(layer, (DynamicLayer, DummyLayer)) for layer in layers)
+    return is_plain and not getattr(module, "_is_stateful", False)
+
+
+def layers_of(cache: Any) -> list[Any]:
+    """Return the layers of a cache; [] if it is not made of layers."""
+    return getattr(cache, "layers", None) or []
+
+
+_BOUNDED_ROPE = ("dynamic", "longrope")
+"""Rotary embeddings that depend, for all rows of a call, on its greatest position."""
+
+
+def max_positions_of(config: Any) -> int | None:
+    """Return up to how many positions a row depends on its path alone, or None."""
+    bounds = []
+    rope = getattr(config, "rope_parameters", None)
+    if not rope:
+        # Learned positions, or a table of angles.
+        bounds.append(getattr(config, "max_position_embeddings", None))
+    else:
+        for one in [rope] if "rope_type" in rope else [one for one in rope.values() if isinstance(one, dict)]:
+            if one.get("rope_type") in _BOUNDED_ROPE:
+                bounds.append(one.get("original_max_position_embeddings"))
+                bounds.append(getattr(config, "original_max_position_embeddings", None))
+                bounds.append(getattr(config, "max_position_embeddings", None))
+    bounds.append(getattr(config, "attention_chunk_size", None))
+    known = [int(bound) for bound in bounds if bound]
+    return min(known) if known else None
+
+
+def other_windows(config: Any) -> list[int]:
+    """Return the sizes of windows that a config has under other names.
+
+    The usual name is `sliding_window`. A row sees all of a path that is no longer than
+    the window.
+    """
+    sizes = [
+        size
+        for key, size in config.to_dict().items()
+        if "window" in key and key != "sliding_window" and "layers" not in key and "pattern" not in key
+    ]
+    return [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
+
+
+def stop_if_asked(_block: nn.Module, _args: tuple[Any, ...]) -> None:
+    """Raise `DecodeInterrupted` if the running call is to stop."""
+    call = running_call()
+    if call is not None and call.stop.is_set():
+        raise DecodeInterrupted("the decode was interrupted")
+
+
+def repeat_rows(_experts: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Repeat the rows that are given to experts, if the bits of a row matter.
+
+    An expert evaluates its rows together. If their number is a multiple of
+    `EXACT_BATCH_MULTIPLE`, the bits of a row do not depend on that number.
+    """
+    call = running_call()
+    if not isinstance(call, TreeCall) or not call.in_path_order:
+        return None
+    return tuple(one.repeat_interleave(EXACT_BATCH_MULTIPLE, 0) if isinstance(one, Tensor) else one for one in args)
+
+
+def first_of_each(_experts: nn.Module, _args: tuple[Any, ...], result: Any) -> Any:
+    """Keep one of the copies of each row that `repeat_rows` made."""
+    call = running_call()
+    if not isinstance(call, TreeCall) or not call.in_path_order:
+        return None
+    return result[::EXACT_BATCH_MULTIPLE]
+
+
+def _bloom_bias(config: Any) -> Any:
+    from transformers.models.bloom.modeling_bloom import _get_alibi_slopes
+
+    def add_bias(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        if running_call() is None:
+            return None
+        call, hidden = require_tree_call(), args[0]
+        slopes = _get_alibi_slopes(config.n_head, hidden.device)[:, None, None]
+        # A softmax stays the same if one number is added to all scores of a row. So the
+        # position of a cell can be used instead of its distance.
+        bias = (slopes * call.distance(hidden.device)).to(hidden.dtype)
+        return args, {**kwargs, "alibi": bias, "attention_mask": call.bias(hidden.dtype, hidden.device)}
+
+    return add_bias
+
+
+def _mpt_bias(config: Any) -> Any:
+    from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+
+    two = build_mpt_alibi_tensor(config.n_heads, 2, config.attn_config.alibi_bias_max)
+    slopes = (two[..., 1] - two[..., 0])[..., None]
+
+    def add_bias(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        if running_call() is None:
+            return None
+        call, hidden = require_tree_call(), args[0]
+        bias = (slopes.to(hidden.device) * call.distance(hidden.device)).to(hidden.dtype)
+        return args, {**kwargs, "position_bias": bias, "attention_mask": ~call.mask(None, hidden.device)}
+
+    return add_bias
+
+
+ALIBI_BLOCKS = {"bloom": _bloom_bias, "mpt": _mpt_bias}
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from selectrie.core import numerics
 from selectrie.core.partial_rows import PartialRows
-from selectrie.core.reads import Reads, TokenSet, TopTokens
-from selectrie.core.rows import DenseRows, KnownRows, Rows
+from selectrie.core.rows import DenseRows, KnownRows, Reads, Rows, TokenSet, TopTokens
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
 from selectrie.errors import NonFiniteLogitsError
 

@@ -1,12 +1,9 @@
-"""Read the vocabulary of a fast tokenizer of Transformers.
-
-The bytes of each token are taken from the tokenizer's own parts (`tokenizer.json`), not
-from `decode`. The tokenizer itself is neither called nor changed; copies of it are.
-"""
+"""Reads the vocabulary of a fast tokenizer of Transformers, and its chat templates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,14 +11,131 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from selectrie.backends.transformers.chat_templates import chat_source_of, chat_template_of
-from selectrie.backends.transformers.checkpoint import check_tokenizer
-from selectrie.backends.transformers.tokenizer_file import compare_with_file
-from selectrie.backends.transformers.tokenizer_json import SIGN, WHITE_SPACE, TokenizerJson
-from selectrie.backends.transformers.tokenizer_rules import examiner
+from selectrie.backends.chat.template import chat_template
+from selectrie.backends.transformers.checkpoint import CONFIG, GENERATION, TOKENIZER, check_tokenizer, read_json
+from selectrie.backends.transformers.tokenizer_rules import SIGN, WHITE_SPACE, TokenizerJson, examiner
 from selectrie.core.types import IntArray
-from selectrie.core.vocabulary import Spacing, Tokenize, Vocabulary
-from selectrie.errors import TextError, UnsupportedModelError, clip
+from selectrie.core.vocabulary import ChatTemplate, Spacing, Tokenize, Vocabulary
+from selectrie.errors import PromptError, TextError, UnsupportedModelError, clip, words
+
+logger = logging.getLogger(__name__)
+
+_TEXTS = (
+    *("a", "a b", " a", "  a", "a ", "a\nb", "\n", "a\n\n b", "\t", "a\r\nb"),
+    *(
+        "Don't we'll",
+        "the answer is 42",
+        "1234567.89",
+        "x == y[0]",
+        "HTTPServer",
+        "Ünïcödé ﬁ",
+        "e\u0301",
+        "日本語",
+        "🤗",
+    ),
+    *("a<0x0A>b", "\u2581a", "\u00a0", "  two  spaces  "),
+)
+"""Texts of many kinds. Where two tokenizers differ in a part, some text shows it."""
+_MAX_ADDED = 16
+"""Maximum number of added tokens that are tried within a text."""
+
+
+def compare_with_file(folder: Path, tokenizer: Any) -> None:
+    """Warn if a folder's tokenizer gives other tokens than its file.
+
+    Texts of many kinds are tried. The warning is logged; it names the first text with
+    other tokens, and both. Nothing is compared if there is no file, or if the tokenizer
+    is not a fast one.
+
+    Raises `UnsupportedModelError` if the tokenizer gives an added token of the file
+    another id than the file: such an id has two texts.
+    """
+    path = folder / TOKENIZER
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if not path.is_file() or not isinstance(backend, Tokenizer):
+        return
+    try:
+        added = read_json(path).get("added_tokens") or []
+        own = Tokenizer.from_file(str(path))
+    except Exception as error:  # noqa: BLE001 - tokenizers raises nothing more specific
+        logger.debug("%s is not compared: %s", path, error)
+        return
+    _check_ids(folder, backend, added)
+    own.no_truncation()
+    own.no_padding()
+    for text in _texts([str(token["content"]) for token in added]):
+        ids, ids_of_file = list(tokenizer(text).input_ids), own.encode(text).ids
+        if ids != ids_of_file:
+            tokens = [backend.id_to_token(one) for one in ids]
+            tokens_of_file = [own.id_to_token(one) for one in ids_of_file]
+            logger.warning(
+                "%s: Transformers opens the tokenizer as %s, which encodes %r as %s; its %s says %s. The tokens of "
+                "Transformers are used; pass tokenizer=PreTrainedTokenizerFast(tokenizer_file=…) for those of the file",
+                *(folder, type(tokenizer).__name__, text, tokens, TOKENIZER, tokens_of_file),
+            )
+            return
+
+
+def _check_ids(folder: Path, backend: Tokenizer, added: list[dict[str, Any]]) -> None:
+    for token in added:
+        given, own = token["id"], backend.token_to_id(token["content"])
+        if own is not None and own != given:
+            other = backend.id_to_token(given)
+            holder = "no token has" if other is None else f"{other!r} has"
+            raise UnsupportedModelError(
+                str(folder),
+                f"its {TOKENIZER} gives its added token {token['content']!r} the id {given}, which {holder} in the "
+                f"tokenizer; that uses id {own} instead, so it is not known which one the model was trained with",
+            )
+
+
+def _texts(added: list[str]) -> Iterator[str]:
+    yield from _TEXTS
+    for content in added[:_MAX_ADDED]:
+        yield from (content, f"a{content}b", f"a {content} b", f"{content}\n")
+
+
+_ABSENT = ("tools", "documents")
+_DEFAULT, _TOOL_USE = "default", "tool_use"
+
+
+def chat_template_of(tokenizer: Any) -> ChatTemplate | None:
+    """Return the chat template of a tokenizer, or None if it has none.
+
+    If a tokenizer has several named templates, the template argument `chat_template`
+    chooses one. Without it, "tool_use" renders chats with `tools`, and "default" the
+    others.
+    """
+    source, tokens = tokenizer.chat_template, dict(tokenizer.special_tokens_map)
+    if not source:
+        return None
+    if isinstance(source, str):
+        return chat_template(source, tokens, absent=_ABSENT, aliases_reasoning=True)
+    named = {name: chat_template(text, tokens, absent=_ABSENT, aliases_reasoning=True) for name, text in source.items()}
+
+    def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+        args = dict(template_args)
+        usual = _TOOL_USE if args.get("tools") is not None and _TOOL_USE in named else _DEFAULT
+        name = args.pop("chat_template", usual)
+        if name not in named:
+            names = ", ".join(map(repr, sorted(named)))
+            raise PromptError(
+                words(
+                    "the model has no chat template named {}; give `template_args` 'chat_template' as one of {}",
+                    repr(str(name)),
+                    names,
+                )
+            )
+        return named[str(name)](messages, **args)
+
+    return render
+
+
+def chat_source_of(tokenizer: Any) -> str:
+    """Return the source of a tokenizer's chat template, the default one of several."""
+    source = tokenizer.chat_template or ""
+    return str(source if isinstance(source, str) else source.get(_DEFAULT, ""))
+
 
 _LETTERS = ("a", *map(chr, range(0x21, 0x7F)))
 _PROBES = ("a b", "the answer is 42", "yes, no.")
@@ -311,3 +425,37 @@ def _check(name: str, vocabulary: Vocabulary) -> None:
 
 def _ids(values: Iterable[int]) -> IntArray:
     return np.asarray(list(values), dtype=np.int32)
+
+
+def open_vocabulary(folder: Path, n_tokens: int | None = None) -> Vocabulary:
+    """Return the vocabulary of a folder, which needs no weights.
+
+    Args:
+        folder: The folder.
+        n_tokens: Number of logits of the model. None: what `config.json` says, or as
+            many as the tokenizer has.
+
+    Raises:
+        ModelFileError: If a file is missing or damaged.
+        UnsupportedModelError: If the tokenizer is not a fast one, or its tokens have
+            no bytes that are known.
+    """
+    tokenizer = open_tokenizer(folder)
+    config, generation = (_json(folder / name) for name in (CONFIG, GENERATION))
+    inner = config.get("text_config")
+    text: dict[str, Any] = inner if isinstance(inner, dict) else config
+    if n_tokens is None:
+        said = text.get("vocab_size")
+        n_tokens = said if type(said) is int and said > 0 else len(tokenizer)
+    ends = generation.get("eos_token_id", config.get("eos_token_id", text.get("eos_token_id")))
+    return read_vocabulary(tokenizer, n_tokens=n_tokens, eos_token_ids=_folder_ids(ends), name=str(folder))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
+
+
+def _folder_ids(value: object) -> list[int] | None:
+    """Return the ids of a configuration, which has one, a list or none."""
+    several = value if isinstance(value, list) else [value]
+    return [one for one in several if type(one) is int] or None

@@ -2,7 +2,7 @@
 
 The seconds that programs take decide how calls are split, and so the last bits of
 results. They are measured once for a model on a machine, and kept in the folder of
-`selectrie.core.cache_dir`.
+`selectrie.core.files`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import torch
 from torch import nn
 
 from selectrie.backends.transformers.checkpoint import read_checkpoint
-from selectrie.backends.transformers.memory import memory_needs
 from selectrie.backends.transformers.model import nodes_and_rows
 from selectrie.backends.transformers.module import (
     PreparedModule,
@@ -34,11 +33,11 @@ from selectrie.backends.transformers.module import (
 )
 from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.probe import probe, probe_model
-from selectrie.backends.transformers.weights import open_source, quiet, read_config
+from selectrie.backends.transformers.weights import memory_needs, open_source, quiet, read_config
 from selectrie.backends.xla.model import Lengths, Source, XlaModel
 from selectrie.backends.xla.options import XlaOptions
 from selectrie.backends.xla.programs import N_RUNS, Compiling, Programs
-from selectrie.core.cache_dir import cache_folder, read_object, write_object
+from selectrie.core.files import cache_folder, read_object, write_object
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.core.types import BatchSizes, Precision
 from selectrie.core.vocabulary import Vocabulary

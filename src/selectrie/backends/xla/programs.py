@@ -1,24 +1,20 @@
-"""The programs of one module: bodies over pools of cells, and heads over hidden states.
-
-A body evaluates a fixed number of rows over a pool of a fixed length. It writes keys
-and values into the pool, and what the language model head would be given into a buffer
-of hidden states. A head computes logits of a fixed number of rows of that buffer. Each
-is the module's own forward, recorded by torchax and compiled by XLA, which leaves out
-the half that is not asked for.
-
-Pools and the buffer are given to a program and replaced by what it returns, so that XLA
-writes them in place.
-"""
+"""The programs of one module: bodies over pools of cells, heads over hidden states."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import re
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, TypeAlias
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -27,13 +23,51 @@ from transformers.cache_utils import Cache
 
 from selectrie.backends.transformers.attention import CellLayer, TreeCall
 from selectrie.backends.transformers.module import PreparedModule
-from selectrie.backends.xla.torchax_import import load_torchax
+from selectrie.core.files import cache_folder
 from selectrie.core.types import BoolArray, LogitArray
 from selectrie.errors import LESS_MEMORY, DecodeError, ModelError, UnsupportedModelError, Words, clip, ways, words
 
+_OVERLOAD = re.compile(r"\baten\.(\w+)\.(\w+)")
+_MIN_COMPILE_S = 0.1
+"""Seconds of compiling from which on a program is kept on disk."""
+_lock = threading.Lock()
+_loaded: list[Any] = []
+
+
+class _Removed:
+    """Stands for an overload that torch no longer has."""
+
+
+def load_torchax() -> Any:
+    """Return the module `torchax`, imported once in a process."""
+    with _lock:
+        if not _loaded:
+            _loaded.append(_import())
+        return _loaded[0]
+
+
+def _import() -> Any:
+    spec = importlib.util.find_spec("torchax")
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    for folder in folders:
+        for path in Path(folder).rglob("*.py"):
+            for operator, overload in _OVERLOAD.findall(path.read_text(encoding="utf-8")):
+                packet = getattr(torch.ops.aten, operator, None)
+                if packet is not None and not hasattr(packet, overload):
+                    setattr(packet, overload, _Removed())
+    import jax
+    import torchax
+
+    if jax.config.jax_compilation_cache_dir is None and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_COMPILE_S)
+    # `torch.random.fork_rng` names the device, which this function does not take.
+    torchax.device_module.get_rng_state = lambda *_device: []
+    torchax.default_env()
+    return torchax
+
+
 torchax = load_torchax()
-import jax  # noqa: E402 - torchax comes first
-import jax.numpy as jnp  # noqa: E402
 
 Pool: TypeAlias = list[tuple[Any, Any]]
 """Keys and values, [1, heads, cells, width], of each layer that stores any."""

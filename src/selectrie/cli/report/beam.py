@@ -11,7 +11,7 @@ from rich.text import Text
 from selectrie.cli.report.summaries import advice_facts, cost_sentence, unnamed_model
 from selectrie.cli.report.terminal import facts_table
 from selectrie.cli.report.tree import GREEDY_MARK, WINNER_MARK, tree_lines
-from selectrie.core.plain_text import count, quoted, quoted_bytes
+from selectrie.core.output import count, quoted, quoted_bytes
 from selectrie.results import BeamResult, Hypothesis
 
 _GREY = "bright_black"

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from selectrie.cli.report.summaries import advice_facts, unnamed_model
 from selectrie.cli.report.terminal import facts_table
-from selectrie.core.plain_text import count, probability, quoted
+from selectrie.core.output import count, probability, quoted
 from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer
 
 _MAX_ROWS = 10

@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from selectrie.core.plain_text import count, escaped, thousands
-from selectrie.evaluation.report.numbers import between, number, p_value, signed, signed_interval
+from selectrie.core.output import count, escaped, thousands
+from selectrie.evaluation.report.html import between, number, p_value, signed, signed_interval
 
 _MAX_SUBSETS = 80
 

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from selectrie.core.plain_text import escaped
+from selectrie.core.output import escaped
 from selectrie.results import ModelRecord
 
 HEAD = ("name", "size", "digest", "file")

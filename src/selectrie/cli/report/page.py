@@ -21,7 +21,7 @@ from selectrie.cli.report.summaries import (
     unnamed_model,
 )
 from selectrie.cli.report.terminal import Ranking, bar, facts_table
-from selectrie.core.plain_text import count, probability, quoted
+from selectrie.core.output import count, probability, quoted
 from selectrie.results import BeamResult, Generation, JointSelection, Page, SampledChoice, Selection, SlotEvent
 from selectrie.template.analysis.template import Template
 from selectrie.template.syntax.ast import GenEach, Slot

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from selectrie.cli.flags import long_flag
-from selectrie.core.plain_text import count, interval, probability, quoted, quoted_bytes, thousands
+from selectrie.core.output import count, interval, probability, quoted, quoted_bytes, thousands
 from selectrie.core.types import Cost
 from selectrie.results import Selection, Spellings, TextScore, TokenPlan
 from selectrie.results.advice import Advice

@@ -14,8 +14,7 @@ from selectrie.cli.report.layout import Units
 from selectrie.cli.report.screen import Screen
 from selectrie.cli.report.summaries import plan_facts, selection_facts, text_score_facts, unnamed_model
 from selectrie.cli.report.tree import LEGEND, tree_lines
-from selectrie.core.output import put
-from selectrie.core.plain_text import count, interval, probability, quoted, quoted_bytes
+from selectrie.core.output import count, interval, probability, put, quoted, quoted_bytes
 from selectrie.results import ChoiceScore, Selection, TextScore, TokenPlan
 from selectrie.results.plain import between
 

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from selectrie.core.plain_text import escaped
+from selectrie.core.output import escaped
 
 if TYPE_CHECKING:
     from selectrie.traces.reader import RecordedTask, Trace

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rich.text import Text
 
-from selectrie.core.plain_text import count, quoted_bytes
+from selectrie.core.output import count, quoted_bytes
 from selectrie.results import TrieView
 
 WINNER_MARK, GREEDY_MARK, PRUNED_MARK = "*", "~", "×"

@@ -1,55 +1,103 @@
-"""Beam search on any automaton.
-
-It finds the most probable texts, as far as following a few paths at a time can tell.
-
-Definitions. A path's joint is the sum of its tokens' log-probabilities under the full
-softmax, never renormalised over what is allowed, plus the terminator's term: "eog" adds
-the log of the summed probability of the end-of-generation tokens, "unless-continued"
-that of all tokens that may not follow, and "none" 0. If bytes of the prompt were
-healed, the log-probability that text goes on with them is subtracted. The score is
-joint / n_tokens ** length_penalty, where n_tokens counts the path's tokens without the
-terminator and without tokens that spell only healed bytes.
-
-A step extends every kept path by one token. Of all extensions the `width` best by joint
-are kept (by group, with diversity subtracted for this order only); ties go by the order
-of tokens. A path that may end there is finished in addition, and takes no place in the
-beam. Dead ends, which can neither end nor go on, are dropped and counted.
-
-The bound of an unfinished path is the score of its joint so far at the longest allowed
-length; it cannot score more. Finished and unfinished paths are compared by it: a path
-is dropped if its bound is not above the n-th best finished text, and the search ends
-when no path is left. If the paths of one text are added up, the search ends when all
-unfinished paths together could not change which texts are the first n.
-
-The path of masked greedy decoding is followed to its end beside the beam, whatever the
-width, and competes with its results. Where it leads nowhere, it goes on with the next
-best token of the last node that has one.
-"""
+"""Beam search on any automaton."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
 
 from selectrie.core.automaton import Automaton
-from selectrie.core.reads import Reads
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, Capacity, IntArray
-from selectrie.decoding.beam.candidates import CandidateQueue, Follower
-from selectrie.decoding.beam.expansion import BeamExpander
-from selectrie.decoding.beam.hypotheses import FinishedHypotheses, add_up
-from selectrie.decoding.beam.records import BeamOutcome, BeamPath, BeamSpec, PathView
-from selectrie.decoding.beam.results import BeamResults
-from selectrie.decoding.healed_mass import HealedMass
+from selectrie.decoding.beam.expansion import BeamExpander, CandidateQueue, Follower
+from selectrie.decoding.beam.records import (
+    BeamOutcome,
+    BeamPath,
+    BeamSpec,
+    Finished,
+    FinishedHypotheses,
+    Key,
+    PathView,
+    add_up,
+)
+from selectrie.decoding.healed_bytes import HealedMass
 from selectrie.decoding.held_nodes import HeldNodes
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.errors import ProtocolError
 
 __all__ = ["BeamOutcome", "BeamPath", "BeamSpec", "BeamTask", "PathView"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BeamResults:
+    """Makes the `BeamPath` records of a beam search that has ended.
+
+    Attributes:
+        _finished: All finished texts.
+        _log_heal: Log-probability of the healed bytes, subtracted from every sum.
+    """
+
+    _spec: BeamSpec
+    _grown: BeamExpander
+    _finished: FinishedHypotheses
+    _log_heal: float
+
+    def _joint(self, node: int) -> float:
+        return self._grown.tree.logp[node] - self._log_heal
+
+    def best_texts(self, pools: list[FinishedHypotheses]) -> list[tuple[Finished, int]]:
+        """Return the n best texts, each with the number of the group that found it.
+
+        `pools` holds the finished texts of each group. With several groups, the n texts
+        are each group's best, then each group's second, and so on.
+        """
+        n = self._spec.beam.n
+        ranked = [pool.ranked() for pool in pools]
+        group_of: dict[Key, int] = {}
+        for rank in range(max(map(len, ranked), default=0)):
+            for number, texts in enumerate(ranked):
+                if rank < len(texts) and len(group_of) < n:
+                    group_of.setdefault(texts[rank].key, number)
+        return [(text, group_of[text.key]) for text in self._finished.ranked() if text.key in group_of]
+
+    def path_of(self, text: Finished, group: int) -> BeamPath:
+        joint = text.paths[text.best]
+        alone = self.path_alone(text.best, joint - self._joint(text.best), complete=True)
+        return replace(alone, logp=text.logp, logp_path=joint, score=text.score, n_paths=len(text.paths), group=group)
+
+    def path_alone(self, node: int, end: float, *, complete: bool) -> BeamPath:
+        """Return the `BeamPath` of `node` alone, without other paths of its text.
+
+        `end` is the terminator's log-probability.
+        """
+        path = self._grown.tree.path(node)
+        joint = self._joint(node) + end
+        return BeamPath(
+            tokens=np.array([self._grown.tree.token[step] for step in path], dtype=np.int32),
+            token_logp=np.array([self._grown.tree.edge[step] for step in path], dtype=np.float64),
+            data=self._grown.data(node),
+            logp_end=end,
+            logp=joint,
+            logp_path=joint,
+            score=self._finished.score(joint, len(path)),
+            n_paths=1,
+            complete=complete,
+            group=0,
+        )
+
+    def broken(self, broken: set[int]) -> tuple[BeamPath, ...]:
+        """Return the n best of the unfinished paths `broken`, one for each text."""
+        nodes = [node for node in broken if self._grown.tree.logp[node] > -np.inf]
+        paths = [(self._grown.key(node), self.path_alone(node, 0.0, complete=False)) for node in nodes]
+        paths.sort(key=lambda entry: (-entry[1].score, entry[1].tokens.tolist()))
+        distinct: dict[Key, BeamPath] = {}
+        for key, path in paths:
+            distinct.setdefault(key, path)
+        return tuple(distinct.values())[: self._spec.beam.n]
+
 
 _MAX_LOOKED_AT = 64
 """Maximum number of extensions looked at in a step for each one that may be kept.

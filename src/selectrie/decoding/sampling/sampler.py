@@ -1,23 +1,323 @@
-"""Draws one token from a row of logits.
-
-The module also counts the recent tokens for penalties, and tells whether a draw is
-close.
-"""
+"""Draws one token from a row of logits, and tells whether the draw is stable."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from selectrie.core import numerics
 from selectrie.core.rows import Rows
-from selectrie.core.types import BoolArray, IntArray
-from selectrie.decoding.sampling.chain import Adjustments, Pool, distribution
-from selectrie.decoding.sampling.stability import could_change, is_close_to_best
+from selectrie.core.types import BoolArray, FloatArray, IntArray
+from selectrie.decoding.sampling.chain import (
+    MARGINS,
+    Adjustments,
+    Pool,
+    Positions,
+    distribution,
+    log_total_of,
+    not_above,
+    top_k,
+)
 from selectrie.errors import DeadEndError
 from selectrie.options import SamplingParams
+
+_HOPELESS = 100.0
+"""A tolerance, in nats, so large that it says nothing about the draw."""
+_EXP32 = 1e-6
+"""Generous relative error of sums of exponentials in float32."""
+_ROUNDING = 1e-12
+"""Allowance for rounding in the difference of two log-probabilities."""
+_SLACK = 1e-9
+"""Allowance for rounding in float64 sums, far above it and far below any tolerance."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Band:
+    """Tokens that may be drawn, by ascending id, and bounds on their adjusted logits.
+
+    Attributes:
+        low, high: float64[m], the bounds, finite.
+        sure: bool[m], tokens kept by all filters so far.
+        tail_low, tail_high: Bounds on the summed exponentials of further tokens, in
+            units of exp(peak). No filter can keep these tokens, and none of them can
+            precede the others.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    sure: BoolArray
+    tail_low: float = 0.0
+    tail_high: float = 0.0
+
+    @property
+    def peak(self) -> float:
+        return float(self.high.max())
+
+    def weights(self, temperature: float = 1.0) -> tuple[FloatArray, FloatArray]:
+        """Return bounds on exp((logit - peak) / temperature), float64[m] twice.
+
+        The lower bound is 0 unless the token is sure.
+        """
+        peak = self.peak
+        with np.errstate(over="ignore", under="ignore"):
+            min_weights = numerics.exp((self.low - peak) / temperature)
+            max_weights = numerics.exp((self.high - peak) / temperature)
+        return np.where(self.sure, min_weights, 0.0), max_weights
+
+    def only(self, sure: BoolArray, maybe: BoolArray) -> Band:
+        """Return the band of the tokens that a filter may keep.
+
+        `sure` and `maybe` are bool[m], the tokens that the filter surely keeps and may
+        keep. A token stays sure if the filter surely keeps it.
+        """
+        sure = sure & self.sure
+        kept = maybe | sure
+        return replace(self, low=self.low[kept], high=self.high[kept], sure=sure[kept])
+
+
+def could_change(pool: Pool, token: int, uniform: float, sampling: SamplingParams, tolerance: float) -> bool:
+    """Return whether moving raw logits by `tolerance` nats could change the token.
+
+    It is never False where that could happen. Moving all logits by the same amount
+    changes nothing except through the repetition penalty, so the logits may be
+    log-probabilities.
+    """
+    touched, raw = pool.adjustments.ids, pool.raw[pool.adjustments.ids].astype(np.float64)
+    moved = np.stack([pool.adjustments.of_logits(raw + shift) for shift in (-tolerance, 0.0, tolerance)])
+    widest = max(tolerance, float(np.diff(moved[:, moved[1] > -np.inf], axis=0).max(initial=0.0)))
+    if widest > _HOPELESS:
+        return True
+    positions, tails = _all_that_may_stay(pool, sampling, widest)
+    logits, ids = pool.values[positions].astype(np.float64), pool.id_of(positions)
+    low, high = logits - tolerance, logits + tolerance
+    if len(touched):
+        at = np.minimum(np.searchsorted(touched, ids), len(touched) - 1)
+        is_touched = touched[at] == ids
+        low[is_touched], high[is_touched] = moved[0][at[is_touched]], moved[2][at[is_touched]]
+    band = Band(low, high, np.ones(len(ids), dtype=np.bool_), *tails)
+    return is_close(band, int(np.searchsorted(ids, token)), uniform, sampling)
+
+
+def is_close_to_best(gap: float, tolerance: float) -> bool:
+    """Return whether moving logits by `tolerance` nats could change a greedy draw.
+
+    It is `could_change` where no logit is adjusted.
+
+    Args:
+        gap: Nats by which the drawn token is above the next one; inf if there is none.
+        tolerance: Nats, above 0.
+    """
+    return tolerance > _HOPELESS or gap <= 2 * tolerance + _ROUNDING
+
+
+def _all_that_may_stay(pool: Pool, sampling: SamplingParams, widest: float) -> tuple[Positions, tuple[float, float]]:
+    """Return the positions of all tokens that the filters could keep.
+
+    Each logit may be moved by at most `widest`. The second element bounds the summed
+    exponentials of the other tokens, in units of that of the largest moved logit, if
+    top-p counts them; otherwise it is (0, 0). Two logits can change places if they are
+    within 2 `widest`. Where the other tokens are counted, none of them is that close to
+    a token that may stay.
+    """
+    values, peak = pool.values, pool.peak
+    if sampling.temperature == 0 and sampling.typical_p == 1:
+        return np.flatnonzero(values >= not_above(peak - 2 * widest)), (0.0, 0.0)
+    if 0 < sampling.top_k < len(values):
+        kth = float(values[top_k(values, sampling.top_k)].min())
+        return np.flatnonzero((values >= not_above(kth - 2 * widest)) & (values > -np.inf)), (0.0, 0.0)
+    everything = np.flatnonzero(values > -np.inf)
+    if sampling.typical_p < 1 or (sampling.top_p == 1 and sampling.min_p == 0):
+        return everything, (0.0, 0.0)
+    total = 0.0 if sampling.top_p == 1 else math.exp(log_total_of(values) - peak)
+    margin = -math.log(sampling.min_p) if sampling.min_p > 0 else _margin_of_top_p(pool, sampling.top_p, widest, total)
+    if math.isinf(margin):
+        return everything, (0.0, 0.0)
+    near, mass = _near(pool, margin + 4 * widest)
+    rest = total - mass
+    min_mass, max_mass = max(rest - _EXP32 * total, 0.0), max(rest, 0.0) + _EXP32 * total
+    return near, (min_mass * math.exp(-2 * widest), max_mass * math.exp(widest))
+
+
+def _margin_of_top_p(pool: Pool, p: float, widest: float, total: float) -> float:
+    """Return the nats below the peak within which top-p surely finds all its tokens.
+
+    That holds however the logits are moved by at most `widest`. inf if no margin is
+    known.
+    """
+    for margin in MARGINS:
+        _, mass = _near(pool, margin)
+        min_mass, max_mass = mass * math.exp(-widest), (max(total - mass, 0.0) + _EXP32 * total) * math.exp(widest)
+        if min_mass >= (p + _SLACK) * (min_mass + max_mass):
+            return margin
+    return math.inf
+
+
+def _near(pool: Pool, margin: float) -> tuple[Positions, float]:
+    """Return the positions of logits at most `margin` below the peak, and their mass.
+
+    The mass is the sum of their exponentials in units of exp(peak).
+    """
+    near = np.flatnonzero(pool.values >= not_above(pool.peak - margin))
+    return near, float(numerics.exp(pool.values[near].astype(np.float64) - pool.peak).sum())
+
+
+def is_close(band: Band, index: int, uniform: float, sampling: SamplingParams) -> bool:
+    """Return whether logits within their bounds could have drawn another token.
+
+    Args:
+        band: The bounds, before any filter. It holds every token that top-k, top-p or
+            min-p can keep for some logits within the bounds.
+        index: Position of the drawn token in the band.
+        uniform: The number that was drawn, in [0, 1).
+        sampling: The sampler chain.
+    """
+    # No filter drops the most probable token.
+    if sampling.temperature == 0 and sampling.typical_p == 1:
+        return _other_may_be_largest(band, index)
+    marked = np.zeros(len(band.low), dtype=np.bool_)
+    marked[index] = True
+    for step in (_top_k, _typical, _top_p, _min_p):
+        sure, maybe = step(band, sampling)
+        if not (sure & band.sure)[marked].all():
+            return True
+        marked, band = marked[maybe | (sure & band.sure)], band.only(sure, maybe)
+    index = int(np.argmax(marked))
+    if sampling.temperature == 0:
+        return _other_may_be_largest(band, index)
+    return _edges_may_cross(band, index, uniform, sampling.temperature)
+
+
+def _other_may_be_largest(band: Band, index: int) -> bool:
+    return int(np.count_nonzero(band.high >= band.low[index])) > 1
+
+
+def _edges_may_cross(band: Band, index: int, uniform: float, temperature: float) -> bool:
+    """Return whether `uniform` could lie outside the interval of the drawn token.
+
+    With weights w, an edge lies at sum(w before it) / sum(all w). It is highest with
+    the largest weights before it and the smallest after it.
+    """
+    min_weights, max_weights = band.weights(temperature)
+    before, after = float(max_weights[:index].sum()), float(min_weights[index:].sum())
+    if before > 0 and before > (uniform - _SLACK) * (before + after):
+        return True
+    before, after = float(min_weights[: index + 1].sum()), float(max_weights[index + 1 :].sum())
+    return after > 0 and before <= (uniform + _SLACK) * (before + after)
+
+
+def _top_k(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
+    """Return the tokens that top-k surely keeps, and those that it may keep.
+
+    It surely keeps a token whose lower bound is above the (k+1)-th largest upper bound.
+    It may keep one whose upper bound is not below the k-th largest lower bound.
+    """
+    k = sampling.top_k
+    if not 0 < k < len(band.low):
+        return _all(band)
+    high = np.partition(band.high, len(band.high) - k - 1)[len(band.high) - k - 1]
+    low = np.partition(band.low, len(band.low) - k)[len(band.low) - k]
+    return band.low > high, band.high >= low
+
+
+def _typical(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
+    """Return the tokens that typical-p surely keeps, and those that it may keep.
+
+    Tokens are ordered by their distance from the mean logit, which has bounds too.
+    """
+    if sampling.typical_p == 1:
+        return _all(band)
+    mean_low, mean_high = _mean_bounds(band)
+    # At most one of these distances is positive.
+    below, above = mean_low - band.high, band.low - mean_high
+    nearest = np.maximum(np.maximum(below, above), 0.0)
+    farthest = np.maximum(mean_high - band.low, band.high - mean_low)
+    return _by_mass(band, -farthest - _SLACK, -nearest + _SLACK, sampling.typical_p)
+
+
+def _mean_bounds(band: Band) -> tuple[float, float]:
+    """Return bounds on the mean logit, for all logits and weights within their bounds.
+
+    A weighted mean is largest with the most weight on the largest values and the least
+    weight on all others, for some split between them.
+    """
+    min_weights, max_weights = band.weights()
+    results = []
+    for sign, values in ((-1, band.low), (1, band.high)):
+        shifted = sign * (values - band.peak)
+        order = np.argsort(-shifted)
+        shifted, gain = shifted[order], (max_weights - min_weights)[order]
+        weight = min_weights.sum() + np.cumsum(gain)
+        total = (min_weights[order] * shifted).sum() + np.cumsum(gain * shifted)
+        mean = float((total[weight > 0] / weight[weight > 0]).max())
+        results.append(sign * (mean + 10 * _SLACK) + band.peak)
+    return results[0], results[1]
+
+
+def _top_p(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
+    return _all(band) if sampling.top_p == 1 else _by_mass(band, band.low, band.high, sampling.top_p)
+
+
+def _by_mass(band: Band, key_low: FloatArray, key_high: FloatArray, p: float) -> tuple[BoolArray, BoolArray]:
+    """Return the tokens that a filter by mass surely keeps, and those that it may keep.
+
+    The filter takes tokens, largest key first, until they hold the share p: it keeps a
+    token if those before it hold less. A token is surely kept if this holds even when
+    all tokens that may precede it have their largest mass and the others their
+    smallest. It may be kept if this holds when only the tokens that must precede it do
+    so, with their smallest mass, and the others have their largest.
+    """
+    n = len(key_low)
+    min_weights, max_weights = band.weights()
+    order = np.argsort(key_high)
+    n_after = np.searchsorted(key_high[order], key_low)
+    before = _tail_sums(max_weights[order])[n_after] - max_weights
+    after = _head_sums(min_weights[order])[n_after] + min_weights + band.tail_low
+    sure = (before <= (p - _SLACK) * (before + after)) | (n - n_after == 1)
+    order = np.argsort(key_low)
+    n_after = np.searchsorted(key_low[order], key_high, side="right")
+    before = _tail_sums(min_weights[order])[n_after]
+    after = _head_sums(max_weights[order])[n_after] + band.tail_high
+    maybe = (before < (p + _SLACK) * (before + after)) | (before == 0)
+    return sure, maybe
+
+
+def _min_p(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
+    """Return the tokens that min-p surely keeps, and those that it may keep.
+
+    A token is surely kept if its lower bound reaches `min_p` times the upper bound of
+    every other token. It may be kept if its upper bound reaches `min_p` times the lower
+    bound of every token that is sure so far. (The logarithms are compared.)
+    """
+    if sampling.min_p == 0:
+        return _all(band)
+    share = float(np.log(sampling.min_p))
+    others = np.full(len(band.high), band.peak)
+    top = int(np.argmax(band.high))
+    others[top] = np.delete(band.high, top).max(initial=-np.inf)
+    floor = band.low[band.sure].max(initial=-np.inf)
+    return band.low >= others + share + _SLACK, band.high >= floor + share - _SLACK
+
+
+def _all(band: Band) -> tuple[BoolArray, BoolArray]:
+    everything = np.ones(len(band.low), dtype=np.bool_)
+    return everything, everything
+
+
+def _head_sums(x: FloatArray) -> FloatArray:
+    """Return the sums of the first 0..n values, float64[n+1]."""
+    return np.concatenate([[0.0], np.cumsum(x)])
+
+
+def _tail_sums(x: FloatArray) -> FloatArray:
+    """Return the sums of all but the first 0..n values, float64[n+1].
+
+    Each is summed from the last value on, so nothing cancels.
+    """
+    return np.concatenate([np.cumsum(x[::-1])[::-1], [0.0]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,18 +15,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from selectrie.core.automaton import Automaton
-from selectrie.core.reads import Reads
-from selectrie.core.rows import Rows
+from selectrie.core.numerics import uniform
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import Capacity, FloatArray, IntArray
-from selectrie.decoding.rng import uniform
-from selectrie.decoding.sampling.draft_tree import Drafter, DraftLimits, DraftTree
+from selectrie.decoding.sampling.drafts import Drafter, DraftLimits, DraftTree
 from selectrie.decoding.sampling.sampler import Sampler
 from selectrie.decoding.sampling.sequence import AllowedTokens, DrawnText, DrawnTokens
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, SamplingParams, StopParams, at_least, natural
 from selectrie.results import TokenScore
-from selectrie.tokenization.healing_automaton import HealedBytes
+from selectrie.tokenization.healing import HealedBytes
 
 __all__ = ["Drafter", "SampleSpec", "SampleTask", "Sampled"]
 

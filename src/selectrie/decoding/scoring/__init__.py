@@ -6,30 +6,54 @@ priors, probabilities, tolerances and bounds.
 
 from __future__ import annotations
 
-from selectrie.decoding.scoring.bounded import bounded_posterior, has_near_tie, is_certain
-from selectrie.decoding.scoring.evaluation import Readings, RowNeeds, TrieEvaluation, TrieReader, row_needs
-from selectrie.decoding.scoring.objective import Bounds, Objective, objective_of, plain_objective
+from selectrie.decoding.scoring.evaluation import (
+    Readings,
+    RowNeeds,
+    TrieEvaluation,
+    TrieReader,
+    auto_terminator,
+    check_choices,
+    levels,
+    longest_prefix_owner,
+    row_needs,
+)
 from selectrie.decoding.scoring.paths import (
     RESOLVED,
     PathScores,
+    Posteriors,
+    are_clear,
+    coverages,
     greedy_child,
     not_continued,
     path_scores,
+    posteriors,
     prefix_logp,
+    stacked,
     stop_logp,
 )
-from selectrie.decoding.scoring.posterior import Posterior, best_of_paths, coverage_of, duplicates, posterior
+from selectrie.decoding.scoring.posterior import (
+    Posterior,
+    best_of_paths,
+    bounded_posterior,
+    coverage_of,
+    duplicates,
+    has_near_tie,
+    is_certain,
+    posterior,
+)
 from selectrie.decoding.scoring.rules import (
     ROUNDED_SUM,
+    Bounds,
     Lengths,
+    Objective,
     log_priors,
     mean_joint,
+    objective_of,
+    plain_objective,
     rounding_of,
     score_by,
     score_choices,
 )
-from selectrie.decoding.scoring.terminators import auto_terminator, check_choices, levels, longest_prefix_owner
-from selectrie.decoding.scoring.together import Posteriors, are_clear, coverages, posteriors, stacked
 from selectrie.decoding.scoring.tolerance import finalists, near_margins, rows_alone, rows_of_paths, tolerance_of
 
 __all__ = [

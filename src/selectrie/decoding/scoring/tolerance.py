@@ -7,10 +7,9 @@ import numpy as np
 from selectrie.core import numerics
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, BoolArray, FloatArray, IntArray
-from selectrie.decoding.scoring.evaluation import TrieEvaluation
+from selectrie.decoding.scoring.evaluation import TrieEvaluation, levels, longest_prefix_owner
 from selectrie.decoding.scoring.posterior import best_of_paths
 from selectrie.decoding.scoring.rules import DIFFERENCES, Lengths
-from selectrie.decoding.scoring.terminators import levels, longest_prefix_owner
 
 ROUNDING = 1e-6
 """Nats by which rounding may undercut a bound.

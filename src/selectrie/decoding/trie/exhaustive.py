@@ -1,4 +1,4 @@
-"""Exhaustive scoring evaluates every needed row of a trie once."""
+"""Evaluates every needed row of a trie once, in depth-first windows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,131 @@ from functools import cached_property
 
 import numpy as np
 
-from selectrie.core.reads import Reads
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import ROOT, Capacity, IntArray
+from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray
 from selectrie.decoding.scoring import Readings, RowNeeds, TrieEvaluation, TrieReader
 from selectrie.decoding.task import Ask, TaskBase
-from selectrie.decoding.trie.batches import DepthFirstOrder, DepthFirstWindows
+
+
+class DepthFirstOrder:
+    """The marked nodes of a trie in depth-first order; tasks may share it.
+
+    Args:
+        marked: bool[N], nodes to ask for, closed under ancestors. The root, which is
+            local row 0, is not asked for.
+        wanted: bool[N], marked nodes whose rows are wanted; the other marked nodes only
+            lead to them.
+    """
+
+    def __init__(self, trie: TokenTrie, marked: BoolArray, wanted: BoolArray) -> None:
+        marked = marked.copy()
+        marked[ROOT] = True
+        # Entry 0 is the root. A node's position here is 1 + its number in the asks.
+        self.nodes: IntArray = np.flatnonzero(marked).astype(np.int32)
+        position = np.cumsum(marked) - 1
+        last = self.nodes + trie.n_nodes_below[self.nodes]
+        self.up = position[np.maximum(trie.parent[self.nodes], 0)].astype(np.int32)
+        # Last marked descendant, or the node itself.
+        self.last = position[last].astype(np.int32)
+        self.last_child = np.zeros(len(self.nodes), dtype=np.int32)
+        np.maximum.at(self.last_child, self.up[1:], np.arange(1, len(self.nodes), dtype=np.int32))
+        self.token, self.depth, self.wanted = trie.token[self.nodes], trie.depth[self.nodes], wanted[self.nodes]
+        n = len(self.nodes)
+        # 1 where the next node is not a child, so that a path of the asks ends.
+        turns = np.ones(n, dtype=np.int64)
+        turns[:-1] = self.up[1:] != np.arange(n - 1)
+        self.leaves_before = np.concatenate(([0], np.cumsum(turns)))
+        self.in_one: tuple[Ask, IntArray, IntArray] | None = None
+        """The window of all nodes, its positions, and its nodes whose rows it wants.
+
+        Most tasks of a table have this window alone.
+        """
+        self.floor = Capacity(rows=1, nodes=int(self.depth.max()), sequences=1)
+
+
+class DepthFirstWindows:
+    """Cuts marked nodes of a trie into asks, each a range of their depth-first order.
+
+    In that order, only one path must stay alive between two asks. Every other subtree
+    is either finished or not begun. An ask takes a few numpy calls, whatever its size.
+
+    Args:
+        order: The nodes.
+        first_local: Local row of the first node asked for.
+    """
+
+    def __init__(self, order: DepthFirstOrder, first_local: int = 1) -> None:
+        self._order, self.nodes = order, order.nodes
+        self._shift = first_local - 1
+        self._held: IntArray = np.empty(0, dtype=np.int32)
+        self.at = 1
+
+    @property
+    def floor(self) -> Capacity:
+        """Return the least capacity that suffices.
+
+        That is the longest path, one branch and one row.
+        """
+        return self._order.floor
+
+    @property
+    def next_local(self) -> int:
+        """Return the local row after the last one asked for."""
+        return self.at + self._shift
+
+    @property
+    def held(self) -> IntArray:
+        """Return the local rows asked for and not released, int32[]."""
+        return np.asarray(self._held + self._shift, dtype=np.int32)
+
+    @property
+    def spent(self) -> IntArray:
+        """Return the local rows of `held` that no later node has as parent, int32[].
+
+        A recurrent-state model does not need to keep their state.
+        """
+        return np.asarray(self._held[self._order.last_child[self._held] < self.at] + self._shift, dtype=np.int32)
+
+    def next_window(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
+        """Return the next ask and the trie nodes whose rows it wants, int32[].
+
+        None means that all nodes were asked for.
+        """
+        order, start = self._order, self.at
+        if start == len(self.nodes):
+            return None
+        # All ancestors of the first node are alive, and nothing else is kept.
+        carried = int(order.depth[start]) - 1
+        stop = min(start + min(capacity.rows, capacity.nodes - carried), len(self.nodes))
+        leaves = order.leaves_before[start] + capacity.sequences - 1
+        stop = min(stop, int(np.searchsorted(order.leaves_before[: len(self.nodes)], leaves, side="right")))
+        if start > 1 or stop < len(self.nodes) or self._shift:
+            ask, self._held = self._window(start, stop)
+            nodes = self.nodes[start:stop][ask.wanted]
+        else:
+            if order.in_one is None:
+                ask, held = self._window(start, stop)
+                order.in_one = ask, held, self.nodes[start:stop][ask.wanted]
+            ask, self._held, nodes = order.in_one
+        self.at = stop
+        return ask, nodes
+
+    def _window(self, start: int, stop: int) -> tuple[Ask, IntArray]:
+        """Return the ask for some positions, and those that are held after it."""
+        order = self._order
+        window = np.arange(start, stop, dtype=np.int32)
+        up = order.up[start:stop]
+        stays = order.last[self._held] >= start
+        ask = Ask(
+            parents=np.where(up >= start, ~(up - start), np.where(up == 0, 0, up + self._shift)).astype(np.int32),
+            tokens=order.token[start:stop],
+            wanted=order.wanted[start:stop],
+            # A node that only carries a kept child needs no state.
+            keep=order.last_child[start:stop] >= stop,
+            release=self._held[~stays] + np.int32(self._shift),
+        )
+        return ask, np.concatenate([self._held[stays], window])
 
 
 class ScorePlan:

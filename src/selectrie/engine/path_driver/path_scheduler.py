@@ -1,26 +1,23 @@
-"""Runs jobs on rows that are read by their token path.
-
-Nothing is held for a job between two asks, so jobs need no memory and are never
-preempted. Each goes on by itself: it asks, its rows are read in the background, it is
-told, and asks again.
-"""
+"""Runs jobs on rows that are read by their token path."""
 
 from __future__ import annotations
 
+import os
 import time
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
-from selectrie.core.path_model import Cancellation
-from selectrie.core.row_reader import Answer, RowReader, RowStarter
+from selectrie.core.path_model import Answer, Cancellation, RowReader, RowStarter
 from selectrie.core.types import IntArray, Limits
 from selectrie.engine.path_driver.job_paths import JobPaths
-from selectrie.engine.scheduler.early_ends import end_early
-from selectrie.engine.scheduler.job import Job
+from selectrie.engine.scheduler.job import Job, end_early
+from selectrie.engine.scheduler.model_thread import JobThread
+from selectrie.engine.scheduler.outcome import LOOK_AGAIN_S
 from selectrie.engine.scheduler.scheduler import Load, own_error
 from selectrie.errors import CapacityError, ProtocolError
+from selectrie.options import at_least
 
 
 class PathScheduler:
@@ -189,3 +186,52 @@ class _Progress:
 
     def __init__(self, prompt: IntArray) -> None:
         self.paths, self.cancellation = JobPaths(prompt), Cancellation()
+
+
+class PathThread(JobThread[PathScheduler]):
+    """Runs the tasks of an engine on a background thread, which alone knows them.
+
+    Rows are read by other threads, which only report that they have arrived.
+    """
+
+    def __init__(
+        self,
+        reader: RowReader,
+        limits: Limits,
+        *,
+        max_active: int,
+        max_waiting: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        reader_of: Callable[[Job], RowStarter] | None = None,
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            reader: Reads the rows. The thread closes it.
+            limits: What a task may need.
+            max_active: Number of tasks that are under way at once (`PathScheduler`).
+            max_waiting: Maximum number of tasks that wait to begin; None for no limit.
+            clock: Returns the seconds that deadlines are compared with.
+            reader_of: Returns what reads the rows of a task in place of `reader`.
+        """
+        at_least("max_waiting", max_waiting, 1)
+        self._reader = reader
+        scheduler = PathScheduler(
+            reader, limits, max_active=max_active, wake=self._wake, clock=clock, reader_of=reader_of
+        )
+        super().__init__(scheduler, again_s=LOOK_AGAIN_S, max_waiting=max_waiting, clock=clock)
+
+    def cancel(self, job: Job) -> None:
+        """Mark a job as cancelled; requests that only it waits for end."""
+        job.cancelled = True
+        if self._process == os.getpid():
+            self._wake()
+
+    def interrupt(self) -> None:
+        """Do nothing: no call of a model runs on the thread."""
+
+    def _wake(self) -> None:
+        self._inbox.put(None)
+
+    def _free(self) -> None:
+        self._reader.close()

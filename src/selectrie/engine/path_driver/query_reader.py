@@ -1,27 +1,187 @@
-"""Reads rows from a `PathModel`, by queries that jobs share."""
+"""Reads rows from a `PathModel`, by queries that jobs share, and keeps them."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
+from itertools import pairwise
 from queue import SimpleQueue
 
 import numpy as np
 
-from selectrie.core.bounded_rows import BoundedRows
-from selectrie.core.path_model import Cancellation, PartialRow, PathModel, RowQuery
-from selectrie.core.reads import Reads
-from selectrie.core.row_reader import Answer
+from selectrie.core.partial_rows import BoundedRows, merged
+from selectrie.core.path_model import Answer, Cancellation, PartialRow, PathLimits, PathModel, RowQuery
+from selectrie.core.rows import Reads
 from selectrie.core.types import Capacity, Cost, IntArray
-from selectrie.engine.path_driver.row_store import KnownRow, RowStore, path_key
-from selectrie.engine.path_driver.row_wants import RowWants, row_wants
 from selectrie.engine.scheduler.scheduler import own_error
-from selectrie.errors import CancelledError, ClosedError, DecodeError, SelectrieError
+from selectrie.errors import CancelledError, ClosedError, DecodeError, SelectrieError, WholeRowsError
+
+_NO_IDS: IntArray = np.empty(0, dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowWants:
+    """What is wanted of one row.
+
+    Attributes:
+        named: int32[m], tokens whose log-probabilities are wanted, ascending.
+        top: How many of the most probable tokens are wanted.
+        has_best: Whether it is asked again if the most probable token is not certain.
+        needs_best: Whether the call fails if it is not certain then.
+    """
+
+    named: IntArray
+    top: int
+    has_best: bool
+    needs_best: bool
+
+
+def row_wants(reads: Reads, limits: PathLimits, n_tokens: int) -> list[RowWants]:
+    """Return what is wanted of each row of `reads`.
+
+    Tokens whose log-probabilities are read are always named. The tokens of a mass, of a
+    rest, or among which the best are looked for, are named if that takes no further
+    query, the smallest sets first. Of larger sets, those among the most probable tokens
+    of the row are known, and the others have bounds. One more of the most probable
+    tokens is wanted than is read, because the last may be as probable as one that is
+    not known.
+
+    Raises:
+        WholeRowsError: If whole rows are read.
+    """
+    if len(reads.whole):
+        raise WholeRowsError("this request")
+    order = np.argsort(reads.owner, kind="stable")
+    bounds = np.searchsorted(reads.owner[order], np.arange(reads.n_rows + 1)).tolist()
+    ids = reads.ids[order]
+    named = [np.unique(ids[start:stop]) for start, stop in pairwise(bounds)]
+    sets: list[list[IntArray]] = [[] for _ in range(reads.n_rows)]
+    tops = [2 if reads.best else 0] * reads.n_rows
+    has_best = [reads.best] * reads.n_rows
+    for one in (*reads.masses, *reads.rests):
+        sets[one.row].append(one.ids)
+    for top in reads.tops:
+        if top.allowed is None:
+            tops[top.row] = max(tops[top.row], top.k + 1)
+            has_best[top.row] |= top.k == 1
+        elif top.k:
+            is_mask = top.allowed.dtype == np.bool_
+            sets[top.row].append(np.flatnonzero(top.allowed).astype(np.int32) if is_mask else np.unique(top.allowed))
+    wants = []
+    for own, others, n_top, best in zip(named, sets, tops, has_best, strict=True):
+        all_ids, is_whole = _with_sets(own, others, limits.named_ids)
+        most = min(limits.top_ids, n_tokens)
+        wants.append(RowWants(all_ids, min(n_top, most) if is_whole else most, best, reads.best))
+    return wants
+
+
+def _with_sets(named: IntArray, sets: list[IntArray], max_named: int) -> tuple[IntArray, bool]:
+    """Return the tokens to name, int32[], and whether they hold all tokens of the sets.
+
+    They take as many queries as `named` does, or one.
+    """
+    room = max(1, -(-len(named) // max(1, max_named))) * max_named
+    is_whole = True
+    for ids in sorted(sets, key=len):
+        union = np.union1d(named, ids) if len(ids) <= room else _NO_IDS
+        if len(ids) <= room and len(union) <= room:
+            named = union
+        else:
+            is_whole = False
+    return named.astype(np.int32), is_whole
+
+
+_ENTRY_BYTES = 500
+"""Bytes that an entry takes beside its arrays."""
+NO_IDS: IntArray = np.empty(0, dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownRow:
+    """What is known of a row.
+
+    Attributes:
+        row: What all answers say together.
+        top: How many of the most probable tokens are certainly in it.
+    """
+
+    row: PartialRow
+    top: int
+
+    def missing(self, wants: RowWants) -> tuple[IntArray, int]:
+        """Return the tokens that are to be named, and the most probable ones, if any.
+
+        Nothing is missing if every other token has probability 0.
+        """
+        if self.row.log_rest[1] == -np.inf:
+            return NO_IDS, 0
+        named = np.setdiff1d(wants.named, self.row.ids, assume_unique=True).astype(np.int32)
+        return named, wants.top if wants.top > self.top else 0
+
+
+UNKNOWN = KnownRow(PartialRow(NO_IDS, np.empty(0), (-np.inf, 0.0), 0.0), 0)
+"""A row of which nothing is known."""
+
+
+class RowStore:
+    """Keeps what is known of rows, and drops what was not used for the longest time.
+
+    Args:
+        max_bytes: Bytes that the rows may take, roughly.
+        n_tokens: Number of tokens of the vocabulary.
+        tolerance: Nats by which answers about a row may differ.
+
+    Attributes:
+        nbytes: Bytes that they take.
+    """
+
+    def __init__(self, max_bytes: int, n_tokens: int, tolerance: float) -> None:
+        self._max_bytes, self._n_tokens, self._tolerance = max_bytes, n_tokens, tolerance
+        self._rows: OrderedDict[bytes, KnownRow] = OrderedDict()
+        self.nbytes = 0
+
+    def get(self, key: bytes) -> KnownRow:
+        """Return what is known of the row after a path, by its key."""
+        known = self._rows.get(key)
+        if known is None:
+            return UNKNOWN
+        self._rows.move_to_end(key)
+        return known
+
+    def joined(self, known: KnownRow, row: PartialRow, top: int) -> KnownRow:
+        """Return what is known with a further answer, which has the `top` best."""
+        if known is UNKNOWN:
+            return KnownRow(row, top)
+        return KnownRow(merged([known.row, row], self._n_tokens, self._tolerance), max(known.top, top))
+
+    def put(self, key: bytes, known: KnownRow) -> None:
+        """Keep what is known of a row, in place of what was known before."""
+        before = self._rows.pop(key, None)
+        self.nbytes += _nbytes(known) - (0 if before is None else _nbytes(before))
+        self._rows[key] = known
+        while self.nbytes > self._max_bytes:
+            self.nbytes -= _nbytes(self._rows.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        """Drop all rows."""
+        self._rows.clear()
+        self.nbytes = 0
+
+
+def _nbytes(known: KnownRow) -> int:
+    return _ENTRY_BYTES + known.row.ids.nbytes + known.row.logp.nbytes
+
+
+def path_key(path: IntArray) -> bytes:
+    """Return a key of a path; equal paths have equal keys."""
+    return blake2b(path.tobytes(), digest_size=16).digest()
+
 
 ROW_CACHE_BYTES = 64 << 20
 """Bytes of rows that are kept for later, about 80 000 rows of 20 tokens."""

@@ -11,10 +11,10 @@ import numpy as np
 
 from selectrie.core import numerics
 from selectrie.core.model import ModelDescription
+from selectrie.core.numerics import uniform
 from selectrie.core.types import FloatArray, IntArray, OffsetArray
 from selectrie.decoding import scoring
-from selectrie.decoding.rng import uniform
-from selectrie.decoding.sampling.stability import Band, is_close
+from selectrie.decoding.sampling.sampler import Band, is_close
 from selectrie.decoding.sampling.task import SampleTask
 from selectrie.engine.rendering.json_string import whole_length
 from selectrie.engine.rendering.slots import AnySlot, BeamSlot, GenSlot, SelectSlot, SlotContext
@@ -28,7 +28,7 @@ from selectrie.engine.requests.session import Session
 from selectrie.errors import InternalError, NothingFoundError, ways
 from selectrie.options import DEFAULT_PROMPTING, SamplingParams, SearchParams, StopParams
 from selectrie.results import BeamResult, ChoiceTable, Generation, Samples, Selection
-from selectrie.results.sampled_choice import SampledChoice
+from selectrie.results.selection import SampledChoice
 from selectrie.template.values.values import Option
 from selectrie.tokenization.canonical import encode_inside, reopen
 

@@ -27,7 +27,7 @@ from selectrie.engine.requests.session import Session
 from selectrie.errors import OptionError
 from selectrie.options import SearchParams, at_least, one_of
 from selectrie.results import Certificate, Selection
-from selectrie.results.joint import Assignment, JointSelection
+from selectrie.results.page import Assignment, JointSelection
 from selectrie.template.values.values import Option
 from selectrie.tokenization.products import TextAlternatives, spellings
 

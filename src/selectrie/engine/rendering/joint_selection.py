@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from selectrie.core.automaton import ProductAutomaton
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import FloatArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding import scoring
-from selectrie.decoding.automaton.product import ProductAutomaton
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.rendering.product_search import (
@@ -30,16 +30,16 @@ from selectrie.engine.requests import choice_scores
 from selectrie.engine.requests.choice_scores import SearchReport
 from selectrie.engine.requests.constrained_prompt import may_alter
 from selectrie.engine.requests.near_ties import EvaluatedSelect
+from selectrie.engine.requests.select import settled
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
-from selectrie.engine.requests.settled import settled
 from selectrie.engine.requests.unproved import budget_ended
 from selectrie.errors import ChoiceError, InternalError
 from selectrie.options import ScoringRule, SearchParams
 from selectrie.results import Certificate, Selection
+from selectrie.tokenization.encoding import EncodedChoices
 from selectrie.tokenization.healing import heal_plan
 from selectrie.tokenization.products import ProductContext, TextAlternatives, one_varied
-from selectrie.tokenization.records import EncodedChoices
 
 MAX_CONTINUING = 2_000
 """Maximum number of texts scored because they continue a text that was found.

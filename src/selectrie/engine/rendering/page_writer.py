@@ -8,7 +8,7 @@ from itertools import groupby
 
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.engine.rendering.decide_slot import SlotResult
-from selectrie.engine.requests.chat_time import time_args
+from selectrie.engine.requests.session import time_args
 from selectrie.errors import of_slot
 from selectrie.options import RenderParams
 from selectrie.results import Event, SlotEvent, TextEvent

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selectrie.core.automaton import Automaton, ChoiceAutomaton
+from selectrie.core.automaton import Automaton, ChoiceAutomaton, ProductAutomaton
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, Limits
 from selectrie.core.vocabulary import Vocabulary
+from selectrie.decoding.automaton.automaton_task import AutomatonOutcome, AutomatonSpec
 from selectrie.decoding.automaton.best_first import AutomatonSearch
-from selectrie.decoding.automaton.product import ProductAutomaton
-from selectrie.decoding.automaton.records import AutomatonOutcome, AutomatonSpec
 from selectrie.decoding.beam.records import BeamSpec
 from selectrie.decoding.beam.search import BeamTask
 from selectrie.decoding.scoring.tolerance import ROUNDING
@@ -26,6 +25,7 @@ from selectrie.engine.requests.session import Session
 from selectrie.errors import OptionError
 from selectrie.options import BeamSearchParams, SearchParams
 from selectrie.tokenization.canonical import is_cut
+from selectrie.tokenization.encoding import PromptText
 from selectrie.tokenization.products import (
     ProductContext,
     TextAlternatives,
@@ -34,7 +34,6 @@ from selectrie.tokenization.products import (
     open_context,
     spellings,
 )
-from selectrie.tokenization.records import PromptText
 
 MAX_NODES = 6_000
 """Nodes that a search evaluates if no budget is given."""
@@ -136,7 +135,7 @@ def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], con
     """
     from selectrie.grammar import Grammar
     from selectrie.grammar.rules.expressions import Alternatives, RuleSet, Text
-    from selectrie.grammar.rules.expressions import Sequence as InOrder
+    from selectrie.grammar.rules.expressions import Concatenation as InOrder
 
     items = [
         Text(part) if isinstance(part, bytes) else Alternatives(tuple(Text(option) for option in part))

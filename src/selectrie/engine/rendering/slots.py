@@ -30,7 +30,7 @@ from selectrie.template.values.scope import Scope
 from selectrie.template.values.tag_checks import check_form
 from selectrie.template.values.tag_values import choices_at, values_at
 from selectrie.template.values.values import Option, options_of, plain
-from selectrie.tokenization.records import PromptText
+from selectrie.tokenization.encoding import PromptText
 
 _KEPT = 64
 """Number of grammars of lists of texts that are kept compiled."""

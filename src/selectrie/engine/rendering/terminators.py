@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.sampling.detokenizer import n_incomplete
+from selectrie.decoding.sampling.sequence import n_incomplete
 from selectrie.engine.rendering.json_string import string_body, whole_length
 from selectrie.engine.requests.following import beginning_of, followed, without_following
 from selectrie.errors import GrammarError, OptionError

@@ -17,12 +17,9 @@ from selectrie.core.path_model import REMOTE
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, IntArray, Limits
 from selectrie.core.vocabulary import TokenizerKind, Vocabulary, to_bytes
-from selectrie.decoding.automaton.finished import FinishedPath
-from selectrie.decoding.automaton.records import AutomatonOutcome, AutomatonSpec
-from selectrie.decoding.healed_bytes import Healed
-from selectrie.decoding.healed_mass import MAX_GAP
-from selectrie.engine.requests.chat_time import at_one_time
-from selectrie.engine.requests.session import Session
+from selectrie.decoding.automaton.automaton_task import AutomatonOutcome, AutomatonSpec, FinishedPath
+from selectrie.decoding.healed_bytes import MAX_GAP, Healed
+from selectrie.engine.requests.session import Session, at_one_time
 from selectrie.engine.requests.unproved import heal_unknown
 from selectrie.errors import (
     LOAD_HERE,
@@ -38,6 +35,7 @@ from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, PromptParams, SearchParams, record
 from selectrie.results import Hypothesis, Signature, TokenScore
 from selectrie.tokenization.canonical import CanonicalPaths, HealedPrompt, Listing, PromptBoundary, is_cut, open_prompt
+from selectrie.tokenization.encoding import PromptText
 from selectrie.tokenization.prompts import (
     Prompt,
     is_chat,
@@ -47,7 +45,6 @@ from selectrie.tokenization.prompts import (
     require_normalized,
     truncate_left,
 )
-from selectrie.tokenization.records import PromptText
 
 _SPACE = b" "
 _MAX_ENCODED = 1_000

@@ -1,4 +1,4 @@
-"""Draws sequences after prompts."""
+"""Draws sequences after prompts, at once or in chunks while they are drawn."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -18,13 +19,13 @@ from selectrie.core.types import Cost
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.sampling.task import Drafter, Sampled, SampleSpec, SampleTask
-from selectrie.engine.requests.chat_time import at_one_time
+from selectrie.engine.queue_stream import Outlet, QueueStream
 from selectrie.engine.requests.constrained_prompt import texts_behind
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, GenerationParams
-from selectrie.engine.requests.session import Session
+from selectrie.engine.requests.session import Session, at_one_time
 from selectrie.engine.requests.speculative import check_draft
 from selectrie.engine.scheduler.model_thread import Handle
-from selectrie.errors import IncompatibleOptionsError, OptionError, of_request, words
+from selectrie.errors import CancelledError, IncompatibleOptionsError, OptionError, of_request, words
 from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SAMPLING,
@@ -37,11 +38,10 @@ from selectrie.options import (
     record,
     seed,
 )
-from selectrie.results import Completion, Generation
+from selectrie.results import Chunk, Completion, Generation
 from selectrie.tokenization.canonical import HealedPrompt, reopen
-from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.encoding import least_tokens
-from selectrie.tokenization.healing_automaton import HealedBytes
+from selectrie.tokenization.encoding import EncodedChoices, PromptText, encode_choices, least_tokens
+from selectrie.tokenization.healing import HealedBytes
 from selectrie.tokenization.prompts import (
     SHORTEN_PROMPT,
     CheckLength,
@@ -52,7 +52,6 @@ from selectrie.tokenization.prompts import (
     require_normalized,
     truncate_left,
 )
-from selectrie.tokenization.records import EncodedChoices, PromptText
 
 Prompts = Prompt | Sequence[Prompt]
 
@@ -355,3 +354,89 @@ def generation(session: Session, prepared: PreparedGenerate, drawn: Sequence[Com
         created=int(time.time()),
         notes=prepared.notes,
     )
+
+
+class Stream(QueueStream[Chunk]):
+    """An iterator over the chunks of all sequences of a request; see `Engine.stream`.
+
+    The sequences are drawn whether or not the stream is read. `close`, leaving a `with`
+    block, an error, and garbage collection of the stream cancel those that have not
+    ended. An error of one sequence is raised to the reader and cancels the others. Only
+    one thread may read at a time.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        prepared: PreparedGenerate,
+        *,
+        keep: object = None,
+    ) -> None:
+        """Queue every sequence; `keep` is kept alive as long as the stream."""
+        outlet: Outlet[Chunk] = Outlet()
+        super().__init__(outlet, len(prepared.specs), session.group.model_thread.check_process, session.group.cancel)
+        self._kept, self._session, self._prepared = keep, session, prepared
+        self._n_sent = [0] * len(prepared.specs)
+        self._completions: dict[int, Completion] = {}
+        watch = partial(_watch, outlet, self._n_sent, prepared.request.n_drawn)
+        self._drawings = begin(session, prepared, watch)
+        for drawing in self._drawings:
+            drawing.handle.when_done(partial(outlet.put, drawing.number))
+
+    def generation(self) -> Generation:
+        """Return all sequences, as `Engine.generate` does.
+
+        Reads the rest of the stream first. Raises `CancelledError` if the stream was
+        closed before its end.
+        """
+        for _ in self:
+            pass
+        if self._n_running:
+            raise CancelledError
+        completions = [self._completions[number] for number in range(len(self._drawings))]
+        return generation(self._session, self._prepared, completions)
+
+    def _ended(self, number: int) -> Chunk:
+        """Return a sequence's last chunk: the rest of its text, its `Completion`."""
+        drawing = self._drawings[number]
+        with self._prepared.errors_of(drawing):
+            whole = completion(self._session, drawing)
+        self._completions[number] = whole
+        self._n_running -= 1
+        n_sent = self._n_sent[number]
+        text, rest = drawing.task.new_text(), whole.tokens[n_sent:]
+        alternatives, named = whole.alternatives[n_sent:], whole.named[n_sent:]
+        return Chunk(drawing.prompt_index, drawing.index, text, rest, whole, alternatives, named)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedStream:
+    """A request whose sequences are streamed; the stream keeps `keep` alive."""
+
+    generate: PreparedGenerate
+    keep: object
+
+    def run(self, session: Session) -> Stream:
+        """Start the sequences and return their stream."""
+        return Stream(session, self.generate, keep=self.keep)
+
+
+def _watch(  # noqa: PLR0917 - of the stream, then those of `generate.Watch`
+    outlet: Outlet[Chunk], n_sent: list[int], n_drawn: int, prompt_index: int, index: int, task: SampleTask
+) -> Callable[[], None]:
+    """Return a callback to be called after each model call of a sequence.
+
+    It sends the new text and tokens of the sequence as a chunk, and counts the tokens
+    in `n_sent`. The end of a sequence is reported separately, with the rest of its
+    text.
+    """
+    number = prompt_index * n_drawn + index
+
+    def send() -> None:
+        if task.n_tokens > n_sent[number] and task.finish is None:
+            start = n_sent[number]
+            tokens, alternatives, named = task.drawn(start), task.alternatives(start), task.named(start)
+            n_sent[number] += len(tokens)
+            outlet.put(Chunk(prompt_index, index, task.new_text(), tokens, alternatives=alternatives, named=named))
+
+    return send

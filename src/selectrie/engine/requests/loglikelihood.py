@@ -18,14 +18,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from selectrie.core.model import Model, ModelDescription
-from selectrie.core.reads import Reads
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Capacity, Cost, FloatArray, IntArray, Limits, OffsetArray
 from selectrie.decoding.scoring import TrieReader, row_needs
 from selectrie.decoding.task import Ask, TaskBase, extend_in_rounds
-from selectrie.decoding.trie.batches import DepthFirstOrder, DepthFirstWindows
-from selectrie.decoding.trie.scored_nodes import ScoredNodes
+from selectrie.decoding.trie.exhaustive import DepthFirstOrder, DepthFirstWindows
+from selectrie.decoding.trie.prompt_rows import ScoredNodes
 from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
 from selectrie.engine.scheduler.observer import TaskObserver
 from selectrie.engine.scheduler.task_group import task_group

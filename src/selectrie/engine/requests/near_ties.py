@@ -20,9 +20,8 @@ from selectrie.core.types import ROOT, BoolArray, Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import choice_scores
-from selectrie.engine.requests.bounded_scores import MeanBaseline
 from selectrie.engine.requests.canonical_memory import CanonicalMemory, Claim
-from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
+from selectrie.engine.requests.choice_scores import ChoiceScores, MeanBaseline, SearchReport
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
 from selectrie.errors import DecodeInterrupted, MissingRowError, ModelError

@@ -17,11 +17,15 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Cost, IntArray, Limits, OffsetArray
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.trie.prompt_rows import PromptReads, PromptRowsTask
-from selectrie.decoding.trie.row_values import RowValues, path_keys
-from selectrie.decoding.trie.scored_nodes import ScoredNodes, leading_to
-from selectrie.engine.requests.chat_time import at_one_time
-from selectrie.engine.requests.session import Session
+from selectrie.decoding.trie.prompt_rows import (
+    PromptReads,
+    PromptRowsTask,
+    RowValues,
+    ScoredNodes,
+    leading_to,
+    path_keys,
+)
+from selectrie.engine.requests.session import Session, at_one_time
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.errors import (
     THE_PROMPT,

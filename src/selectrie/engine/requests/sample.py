@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from selectrie.core.model import ModelDescription
 from selectrie.core.types import Cost
+from selectrie.decoding.automaton.automaton_task import FinishedPath
 from selectrie.decoding.automaton.exact_sampling import ExactOutcome, ExactSampleTask
-from selectrie.decoding.automaton.finished import FinishedPath
 from selectrie.decoding.sampling.task import Sampled, SampleSpec, SampleTask
 from selectrie.engine.requests.constrained_prompt import ConstrainedPrompt, about, constrain, is_prefix_free
 from selectrie.engine.requests.selection import SelectRequest
@@ -28,7 +28,7 @@ from selectrie.options import (
 )
 from selectrie.options import seed as checked_seed
 from selectrie.results import Hypothesis, Samples
-from selectrie.tokenization.healing_automaton import HealedBytes
+from selectrie.tokenization.healing import HealedBytes
 from selectrie.tokenization.prompts import Prompt
 
 

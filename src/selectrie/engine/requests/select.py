@@ -1,8 +1,4 @@
-"""Selects among choices.
-
-The tasks of all requests run together on the model's thread. Then scores are computed,
-near ties rescored and results made.
-"""
+"""Selects among choices: runs the task, and decides among scores, for many at once."""
 
 from __future__ import annotations
 
@@ -14,27 +10,336 @@ from typing import TypeAlias
 
 import numpy as np
 
+from selectrie.core import numerics
 from selectrie.core.model import ModelDescription
-from selectrie.core.types import NO_TOKEN, IntArray
+from selectrie.core.path_model import REMOTE
+from selectrie.core.types import NO_TOKEN, Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
+from selectrie.decoding.scoring import TrieEvaluation
 from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import choice_scores, selection
-from selectrie.engine.requests.baselines import Baseline
-from selectrie.engine.requests.bounded_scores import MeanBaseline
-from selectrie.engine.requests.chat_time import at_one_time
-from selectrie.engine.requests.choice_scores import SearchReport
-from selectrie.engine.requests.near_ties import EvaluatedSelect
-from selectrie.engine.requests.select_together import Signatures, decided_together
+from selectrie.engine.requests.choice_scores import ChoiceScores, MeanBaseline, SearchReport, moves_apart
+from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
 from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest
-from selectrie.engine.requests.session import Session
-from selectrie.engine.requests.settled import settled
-from selectrie.engine.requests.unproved import search_ended
+from selectrie.engine.requests.session import Session, at_one_time
+from selectrie.engine.requests.unproved import bounds_touch, heal_in_callable, heal_unknown, search_ended, too_close
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import OptionError, SelectrieError, of_request
-from selectrie.results import Certificate, Selection, TextScore, TokenPlan, TokenScore, view_of
+from selectrie.results import Certificate, Selection, Signature, TextScore, TokenPlan, TokenScore, view_of
 from selectrie.tokenization.prompts import Prompt
+
+_MAX_KEPT = 64
+"""Number of baselines that are kept; a question has one to three."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Baseline:
+    """A baseline that was evaluated, with the cost that it had for this call."""
+
+    evaluation: TrieEvaluation
+    cost: Cost
+
+    def result(self) -> TrieEvaluation:
+        """Return what was evaluated, as the handle of a task does."""
+        return self.evaluation
+
+
+class KeptBaselines:
+    """Evaluates each baseline once, alone in a memory that is cleared afterwards.
+
+    So its bits do not depend on what else is asked, or on when it is evaluated.
+
+    Args:
+        clear: Drops everything from the memory but what is held. It is called on the
+            model's thread.
+    """
+
+    def __init__(self, clear: Callable[[], None]) -> None:
+        self._clear = clear
+        self._kept: dict[tuple[bytes, ...], TrieEvaluation] = {}
+
+    def of(self, group: TaskGroup, requests: Sequence[PreparedSelect]) -> dict[tuple[bytes, ...], Baseline]:
+        """Return the baselines of requests by their keys; no other task may run."""
+        found: dict[tuple[bytes, ...], Baseline] = {}
+        for one in requests:
+            for premise in one.premises:
+                key = one.baseline_key(premise)
+                if key not in found:
+                    found[key] = self._baseline(group, key, ScoreTask(premise, one.trie, one.plain_needs))
+        return found
+
+    def _baseline(self, group: TaskGroup, key: tuple[bytes, ...], task: ScoreTask) -> Baseline:
+        if key in self._kept:
+            return Baseline(self._kept[key], Cost())
+        handle = group.begin(task, subject=("baseline", key))
+        evaluation = handle.result()
+        group.call(self._clear)
+        if len(self._kept) < _MAX_KEPT:
+            self._kept[key] = evaluation
+        return Baseline(evaluation, handle.cost)
+
+
+def settled(
+    session: Session, evaluated: EvaluatedSelect, scored: ChoiceScores
+) -> tuple[ChoiceScores, SearchReport, scoring.Posterior | None]:
+    """Return final scores, what is proved about them, and the decision if it is made.
+
+    Args:
+        session: The session of the request.
+        evaluated: The evaluated request.
+        scored: The scores of its choices.
+    """
+    prepared = evaluated.prepared
+    rows_known = scored.bounds is None or scored.bounds.rows_known
+    if session.model.identity.precision != REMOTE and rows_known:
+        return _rescored(session, evaluated, scored)
+    report, tolerances = evaluated.report, _tolerances(session, evaluated)
+    decision = _decision(prepared, scored, report, tolerances)
+    reason = _doubt(prepared, scored, tolerances, session.tolerance or 0.0)
+    certificate = replace(report.certificate, rescored=not reason)
+    if reason:
+        certificate = replace(certificate, proved=False, reason=reason)
+    return scored, replace(report, certificate=certificate), decision
+
+
+def _rescored(
+    session: Session, evaluated: EvaluatedSelect, scored: ChoiceScores
+) -> tuple[ChoiceScores, SearchReport, scoring.Posterior | None]:
+    """Return what `settled` does for a model that runs here.
+
+    Near ties are scored again. Then only the probability of the healed bytes may be
+    known within bounds, which matters to means and callable rules.
+    """
+    prepared, before = evaluated.prepared, scored
+    scored, report = rescore_near_ties(session, evaluated, scored)
+    certificate = report.certificate
+    if scored.bounds is None:
+        if prepared.custom is not None and scored.heal_gap > 0 and certificate.proved:
+            reason = heal_in_callable(scored.heal_gap)
+            report = replace(report, certificate=replace(certificate, proved=False, reason=reason))
+        return scored, report, None
+    tolerances, path_of = _tolerances(session, evaluated), prepared.trie.path_of
+    near = scoring.finalists(before.scores, tolerances, path_of, prepared.n_first)
+    tolerances = np.where(np.isin(path_of, path_of[near]), 0.0, tolerances)  # `rescored` speaks of these
+    if certificate.proved and not scoring.is_certain(
+        scored.bounds.low, scored.bounds.high, path_of, tolerances, prepared.n_first
+    ):
+        certificate = replace(certificate, proved=False, reason=heal_unknown(scored.heal_gap))
+    return scored, replace(report, certificate=certificate), _decision(prepared, scored, report, tolerances)
+
+
+def _tolerances(session: Session, evaluated: EvaluatedSelect) -> FloatArray:
+    """Return the tolerance of each score, float64[C]."""
+    served = session.is_served
+    evaluation = None if served else evaluated.evaluation
+    return evaluated.prepared.tolerances(session.tolerance or 0.0, evaluation, adds_up=served)
+
+
+def _decision(
+    prepared: PreparedSelect, scored: ChoiceScores, report: SearchReport, tolerances: FloatArray
+) -> scoring.Posterior:
+    """Return what scores or their bounds decide."""
+    path_of, bounds = prepared.trie.path_of, scored.bounds
+    if bounds is None:
+        decision = _by_scores(prepared, scored, report)
+        low, high = scored.scores, scored.score_upper
+        is_tie = decision.is_tie or scoring.has_near_tie(low, high, path_of, tolerances, decision.winner)
+        return replace(decision, is_tie=is_tie)
+    log_open = report.log_open + bounds.open_shift
+    left = scoring.best_of_paths(bounds.high, path_of)[np.isnan(scoring.best_of_paths(bounds.low, path_of))]
+    own = numerics.logsumexp(left)
+    # A shift moves all log-probabilities alike, but not what is divided by lengths.
+    log_open = own if prepared.lengths.divides(prepared.rule.name) else min(log_open, own)
+    slack = np.maximum(tolerances, scored.rounding)
+    bounded = scoring.bounded_posterior(
+        bounds.low, bounds.high, path_of, slack, ranking=scored.scores, log_open=log_open
+    )
+    if not bounds.rows_known:
+        return bounded
+    shown = _by_scores(prepared, scored, report)
+    return replace(
+        bounded,
+        probability=shown.probability,
+        probability_low=np.minimum(shown.probability_low, bounded.probability_low),
+        probability_high=np.maximum(shown.probability_high, bounded.probability_high),
+    )
+
+
+def _by_scores(prepared: PreparedSelect, scored: ChoiceScores, report: SearchReport) -> scoring.Posterior:
+    """Return what the scores decide, without their bounds."""
+    return scoring.posterior(
+        scored.scores,
+        prepared.trie.path_of,
+        upper=scored.score_upper,
+        log_open=report.log_open,
+        rounding=scored.rounding,
+    )
+
+
+def _doubt(prepared: PreparedSelect, scored: ChoiceScores, tolerances: FloatArray, tolerance: float) -> str:
+    """Return why the order of the first k is not certain; "" if it is."""
+    low, high, bounds = scored.scores, scored.score_upper, scored.bounds
+    if bounds is not None:
+        low, high = bounds.low, bounds.high
+    k, high = prepared.n_first, prepared.compared(high, tolerances)[0]
+    low, tolerances, path_of = prepared.compared(low, tolerances)
+    if not scoring.is_certain(low, high, path_of, np.zeros(len(low)), k):
+        return bounds_touch() if bounds is None or not bounds.rows_known else heal_unknown(scored.heal_gap)
+    if prepared.custom is not None and scored.heal_gap > 0:
+        return heal_in_callable(scored.heal_gap)
+    if prepared.custom is not None and tolerance:
+        return "a callable rule does not say by how much the tolerance of the model may move a score"
+    return "" if scoring.is_certain(low, high, path_of, tolerances, k) else too_close(tolerance)
+
+
+_MIN_TOGETHER = 2
+"""Number of requests that are alike from which scoring them together is faster."""
+_MAX_GROUPS = 64
+"""Number of groups with which a request is compared."""
+_APART = ("pmi", "calibrated", "batch")
+"""Rules whose scores depend on more than the prompt's own evaluation."""
+
+
+class Signatures:
+    """The signatures of requests, each of equal ones made once."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._made: dict[tuple[object, ...], Signature] = {}
+
+    def of(self, prepared: PreparedSelect) -> Signature:
+        """Return the signature of a request."""
+        encoded = prepared.encoded
+        if prepared.custom is not None:
+            return choice_scores.signature(prepared, self._session)
+        premises = tuple(one.tobytes() for one in prepared.premises)
+        key = (prepared.rule.name, premises, prepared.terminator, encoded.following_bytes, encoded.boundary)
+        if key not in self._made:
+            self._made[key] = choice_scores.signature(prepared, self._session)
+        return self._made[key]
+
+
+def decided_together(
+    session: Session, evaluated: Sequence[EvaluatedSelect], signatures: Signatures
+) -> dict[int, Selection]:
+    """Return the selections of requests that differ in their prompts alone, by index.
+
+    Their scores are computed together. Those with a near tie are left out.
+    """
+    groups: list[list[int]] = []
+    for index, one in enumerate(evaluated):
+        if one.baseline is not None or one.prepared.method != "exhaustive":
+            continue
+        group = next((own for own in groups[-_MAX_GROUPS:] if _alike(evaluated[own[0]], one)), None)
+        if group is None:
+            groups.append(group := [])
+        group.append(index)
+    made: dict[int, Selection] = {}
+    for group in groups:
+        if len(group) >= _MIN_TOGETHER:
+            made |= _decided_alike(session, {index: evaluated[index] for index in group}, signatures)
+    return made
+
+
+def _alike(one: EvaluatedSelect, other: EvaluatedSelect) -> bool:
+    return is_alike(one.prepared, other.prepared)
+
+
+def _decided_alike(session: Session, group: dict[int, EvaluatedSelect], signatures: Signatures) -> dict[int, Selection]:
+    requests = [one.prepared for one in group.values()]
+    together = score_together(requests, [one.evaluation for one in group.values()])
+    if together is None:
+        return {}
+    scored, decisions, evaluation = together
+    first = requests[0]
+    clear, margins = [True] * len(group), np.zeros(len(group))
+    if session.tolerance is not None:
+        scores = np.stack([one.scores for one in scored])
+        scores, tolerances, path_of = first.compared(scores, first.tolerances(session.tolerance, evaluation))
+        asks_one = first.search.k == 1 and first.search.stop != "all"
+        is_clear = scoring.are_clear(scores, tolerances, path_of)
+        clear = is_clear.tolist() if asks_one else [False] * len(group)
+        margins = scoring.near_margins(scores, tolerances, path_of)
+    made = {}
+    for row, (index, one) in enumerate(group.items()):
+        if clear[row]:
+            report = one.report
+            if session.tolerance is not None:
+                certificate = replace(report.certificate, rescored=True, near_margin=float(margins[row]))
+                report = SearchReport(certificate, report.cost, report.log_open)
+            made[index] = choice_scores.selection(
+                one.prepared, one.evaluation, scored[row], report, signatures.of(one.prepared), decision=decisions[row]
+            )
+    return made
+
+
+def is_alike(one: PreparedSelect, other: PreparedSelect) -> bool:
+    """Return whether two requests differ in their prompts alone (`SelectPlan`)."""
+    return (
+        one.trie is other.trie
+        and one.healing is other.healing
+        and one.encoded.first_scored is other.encoded.first_scored
+        and one.log_prior is other.log_prior
+        and one.search is other.search
+        and (one.rule, one.terminator) == (other.rule, other.terminator)
+    )
+
+
+def score_together(
+    requests: Sequence[PreparedSelect], evaluations: Sequence[scoring.TrieEvaluation]
+) -> tuple[list[ChoiceScores], scoring.Posteriors, scoring.TrieEvaluation] | None:
+    """Return what `score` and `scoring.posterior` return for requests that are alike.
+
+    The third value is all evaluations as one.
+
+    None if their scores cannot be computed together: for a callable rule, a baseline,
+    rows that were not all evaluated, or scores that have bounds.
+    """
+    first = requests[0]
+    if first.custom is not None or first.rule.name in _APART or first.encoded.first_scored.any():
+        return None
+    evaluation = scoring.stacked(evaluations)
+    if evaluation is None:
+        return None
+    heals = [
+        one.healing.log_heal(each.edge_logp, each.observed) for one, each in zip(requests, evaluations, strict=True)
+    ]
+    if any(moves_apart(first, gap) for _, gap in heals):
+        return None
+    paths = scoring.path_scores(first.trie, evaluation, first.terminator, np.array([heal for heal, _ in heals]))
+    if np.isnan(paths.logp).any():
+        return None
+    path_of = first.trie.path_of
+    logp, upper, terminator, local = (
+        np.ascontiguousarray(one[:, path_of])
+        for one in (paths.logp, paths.logp_upper, paths.logp_terminator, paths.logp_local)
+    )
+    scores, score_upper = (
+        scoring.score_choices(first.rule, one, first.lengths, log_prior=first.log_prior) for one in (logp, upper)
+    )
+    rounding = scoring.rounding_of(first.rule, logp, first.lengths, log_prior=first.log_prior)
+    coverage, greedy = scoring.coverages(paths.logp).tolist(), paths.greedy_path.tolist()
+    scored = [
+        ChoiceScores(
+            logp=logp[row],
+            upper=upper[row],
+            terminator=terminator[row],
+            local=local[row],
+            scores=scores[row],
+            score_upper=score_upper[row],
+            greedy_path=greedy[row],
+            coverage=coverage[row],
+            path_logp=paths.logp[row],
+            rounding=rounding[row],
+            log_heal=heal,
+            heal_gap=gap,
+        )
+        for row, (heal, gap) in enumerate(heals)
+    ]
+    return scored, scoring.posteriors(scores, path_of, rounding), evaluation
+
 
 Evaluated: TypeAlias = Handle[scoring.TrieEvaluation] | Baseline
 """A baseline: the handle of its task, or what is known of it."""

@@ -12,8 +12,8 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, FloatArray
 from selectrie.decoding import scoring
+from selectrie.decoding.automaton.automaton_task import FinishedPath
 from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonSearch
-from selectrie.decoding.automaton.finished import FinishedPath
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.engine.requests.choice_scores import given_heal_gap
 from selectrie.engine.requests.constrained_prompt import (

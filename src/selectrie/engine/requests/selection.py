@@ -1,11 +1,8 @@
-"""Prepares a selection: checks and tokenizes a request.
-
-No model is called here.
-"""
+"""Prepares a selection: checks and tokenizes a request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -17,7 +14,7 @@ from selectrie.core.types import FloatArray, IntArray, Limits, OffsetArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.exhaustive import ScorePlan
-from selectrie.engine.requests.chat_time import at_one_time
+from selectrie.engine.requests.session import at_one_time
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options import (
     DEFAULT_PROMPTING,
@@ -30,8 +27,7 @@ from selectrie.options import (
     record,
 )
 from selectrie.results import ChoiceScore
-from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.encoding import encode_prompt, least_tokens
+from selectrie.tokenization.encoding import EncodedChoices, PromptText, encode_choices, encode_prompt, least_tokens
 from selectrie.tokenization.healing import HealPlan, heal_plan
 from selectrie.tokenization.prompts import (
     SHORTEN_PROMPT,
@@ -42,7 +38,6 @@ from selectrie.tokenization.prompts import (
     require_normalized,
     truncate_left,
 )
-from selectrie.tokenization.records import EncodedChoices, PromptText
 
 CustomRule = Callable[[ChoiceScore], float]
 JOINT = ScoringRule()
@@ -540,3 +535,38 @@ def _method(prepared: PreparedSelect, limits: Limits) -> str:
     if search.method == "best_first" and not bounded:
         raise OptionError("method", search.method, "'exhaustive' or 'auto': this rule has no bound to search by")
     return "best_first" if bounded else "exhaustive"
+
+
+def planned_rows(selects: Iterable[PreparedSelect]) -> int:
+    """Return the rows that exhaustive selections take together, with nothing cached.
+
+    What their contexts begin with in common is counted once, and so are equal
+    baselines. Rows of a second scoring of near ties are not planned.
+    """
+    contexts: list[IntArray] = []
+    baselines: set[tuple[bytes, ...]] = set()
+    n_inner = 0
+    for select in selects:
+        contexts.append(select.encoded.context)
+        n_inner += select.needs.n_rows - 1  # the root's row is that of the context's end
+        for premise in select.premises:
+            key = select.baseline_key(premise)
+            if key not in baselines:
+                baselines.add(key)
+                contexts.append(premise)
+                n_inner += select.plain_needs.n_rows - 1
+    return _distinct(contexts) + n_inner
+
+
+def _distinct(paths: list[IntArray]) -> int:
+    """Return the number of nodes of the tree that the paths make, without its root."""
+    # Big-endian bytes sort as the ids do: each path shares most with the one before it.
+    ordered = sorted({path.astype(">i4").tobytes() for path in paths})
+    total, before = 0, np.empty(0, dtype=">i4")
+    for data in ordered:
+        path = np.frombuffer(data, dtype=">i4")
+        n = min(len(path), len(before))
+        differs = np.flatnonzero(path[:n] != before[:n])
+        total += len(path) - (int(differs[0]) if len(differs) else n)
+        before = path
+    return total

@@ -14,12 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from selectrie.core.completion import ServedText, SupportsCompletion
 from selectrie.core.model import ModelDescription
-from selectrie.core.path_model import Cancellation
-from selectrie.core.reads import Reads
-from selectrie.core.row_reader import Answer
-from selectrie.core.rows import DenseRows, Rows
+from selectrie.core.path_model import Answer, Cancellation, ServedText, SupportsCompletion
+from selectrie.core.rows import DenseRows, Reads, Rows
 from selectrie.core.types import Capacity, Cost, IntArray
 from selectrie.engine.requests import generate
 from selectrie.engine.requests.generate import GenerateRequest, PreparedGenerate, Prompts

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Protocol, TypeVar, cast
 
 from selectrie.core.model import CopiesPaths, Model, ModelDescription
 from selectrie.core.path_model import REMOTE
 from selectrie.core.types import Cost, IntArray, SelfCheck
+from selectrie.core.vocabulary import TIME_ARGUMENT, Vocabulary
 from selectrie.decoding.held_nodes import FILL_ROWS
-from selectrie.decoding.trie.row_values import KnownValues, ReadRows
+from selectrie.decoding.trie.prompt_rows import KnownValues, ReadRows
 from selectrie.engine.requests.canonical_memory import (
     CHUNK,
     CanonicalMemory,
@@ -26,6 +28,37 @@ from selectrie.engine.requests.canonical_memory import (
 from selectrie.engine.scheduler.job import not_reused
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import DecodeInterrupted, InternalError, ModelError
+from selectrie.options import PromptParams
+
+
+def time_args(vocabulary: Vocabulary, time: str | None = None) -> dict[str, str]:
+    """Return the argument that fixes the time, {} for a template that reads none.
+
+    It is `time`, that of the vocabulary's trace, or the present local time, in ISO 8601
+    to the second.
+    """
+    if vocabulary.chat_template is None or TIME_ARGUMENT not in vocabulary.chat_source:
+        return {}
+    if time is None:
+        time = vocabulary.chat_time
+    if time is None:
+        time = datetime.now().isoformat(timespec="seconds")  # noqa: DTZ005 - the user's own time is meant
+    return {TIME_ARGUMENT: time} if time else {}
+
+
+def at_one_time(vocabulary: Vocabulary, prompting: PromptParams, *prompts: object) -> PromptParams:
+    """Return the options with the time, if a prompt is a chat and no time is given."""
+    if TIME_ARGUMENT in prompting.template_args or (prompting.system is None and not any(map(_is_chat, prompts))):
+        return prompting
+    args = time_args(vocabulary)
+    return replace(prompting, template_args={**prompting.template_args, **args}) if args else prompting
+
+
+def _is_chat(prompt: object) -> bool:
+    if not isinstance(prompt, Sequence) or isinstance(prompt, str | bytes | bytearray):
+        return False
+    return len(prompt) > 0 and isinstance(prompt[0], Mapping)
+
 
 logger = logging.getLogger(__name__)
 

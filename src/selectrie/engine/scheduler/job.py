@@ -1,9 +1,9 @@
-"""A task as the scheduler sees it, with its rows, current ask and reservation."""
+"""A task as the scheduler sees it, with its rows, its current ask, and its end."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -11,14 +11,14 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.core.reads import Reads
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, Cost, IntArray
 from selectrie.decoding.task import Ask, Task
 from selectrie.engine.scheduler.node_table import LinearRuns, NodeTable
 from selectrie.engine.scheduler.observer import TaskObserver
 from selectrie.engine.scheduler.outcome import Outcome
 from selectrie.engine.scheduler.turns import Turn
+from selectrie.errors import CancelledError, DeadlineError
 
 ROW_CACHE_BYTES = 64 << 20
 """Bytes of prompt-end rows kept for later requests, about 100 rows of 152k tokens."""
@@ -398,3 +398,38 @@ class RowCache:
     def clear(self) -> None:
         self._rows.clear()
         self._bytes = 0
+
+
+class EndsJob(Protocol):
+    """Ends a job with a result or an error, and frees what is held for it."""
+
+    def __call__(self, job: Job, *, result: object = None, error: BaseException | None = None) -> None: ...
+
+
+def end_early(jobs: Iterable[Job], now: float, end: EndsJob) -> None:
+    """End the jobs that were cancelled, and those whose deadline has passed.
+
+    Args:
+        jobs: The jobs; `end` may change the collection that they come from.
+        now: Seconds on the clock that deadlines are compared with.
+        end: Called for each job that ends.
+    """
+    for job in tuple(jobs):
+        if job.cancelled:
+            end(job, error=CancelledError())
+        elif job.deadline is not None and now >= job.deadline:
+            _expire(job, now - job.deadline, end)
+
+
+def _expire(job: Job, late_s: float, end: EndsJob) -> None:
+    job.expired = True
+    if not isinstance(job.task, SupportsDeadline):
+        end(job, error=DeadlineError(late_s))
+        return
+    try:
+        job.task.expire()
+        result = job.task.result()
+    except BaseException as error:  # noqa: BLE001 - a task is foreign code; the error goes to its caller
+        end(job, error=error)
+    else:
+        end(job, result=result)

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from selectrie.core.reads import Reads
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import Capacity, Cost, IntArray
 from selectrie.decoding.task import Ask, Task
-from selectrie.decoding.trie.row_values import KnownValues
+from selectrie.decoding.trie.prompt_rows import KnownValues
 
 
 def reads_whole_rows(task: object) -> bool:

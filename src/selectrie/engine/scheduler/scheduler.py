@@ -41,12 +41,18 @@ from operator import attrgetter
 
 from selectrie.core.model import Model
 from selectrie.core.types import NO_NODE, Capacity, Cost
-from selectrie.decoding.trie.row_values import ReadRows
-from selectrie.engine.scheduler.batch import ask_part, attach, extend, shares
-from selectrie.engine.scheduler.early_ends import end_early
-from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache
+from selectrie.decoding.trie.prompt_rows import ReadRows
+from selectrie.engine.scheduler.batch import (
+    allocate_prefill,
+    ask_part,
+    attach,
+    extend,
+    find_cursor,
+    prefill_part,
+    shares,
+)
+from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache, end_early
 from selectrie.engine.scheduler.node_table import as_ids
-from selectrie.engine.scheduler.prefill import allocate_prefill, find_cursor, prefill_part
 from selectrie.engine.scheduler.turns import ROUNDING, CallTimes, Turn, end_turns, in_turns, shares_of
 from selectrie.errors import (
     CapacityError,

@@ -17,7 +17,7 @@ from selectrie.core.model import Model
 from selectrie.core.types import Limits
 from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.engine.engine import Engine
-from selectrie.engine.requests.chat_time import time_args
+from selectrie.engine.requests.session import time_args
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.engine.tracing.journal import Journal
 from selectrie.engine.tracing.recorded_model import ModelWithVocabulary

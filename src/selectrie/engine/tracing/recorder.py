@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from selectrie.core.reads import Reads
-from selectrie.core.rows import DenseRows, Rows
+from selectrie.core.rows import DenseRows, Reads, Rows
 from selectrie.core.types import Capacity, Cost, IntArray
 from selectrie.decoding.task import Ask, Task
-from selectrie.decoding.trie.row_values import KnownValues, RowValues
+from selectrie.decoding.trie.prompt_rows import KnownValues, RowValues
 from selectrie.engine.scheduler.observer import TaskObserver, reads_whole_rows
 from selectrie.engine.tracing.subjects import name_of, subject_digest
 from selectrie.errors import (

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from selectrie.backends.remote.given_tokenizer import read_tokenizer
+from selectrie.backends.remote.vocabulary import read_tokenizer
 from selectrie.core.model import ModelDescription
-from selectrie.core.reads import Reads
-from selectrie.core.row_reader import Answer, RowReader
-from selectrie.core.rows import Rows
+from selectrie.core.path_model import Answer, RowReader
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import Capacity, Cost, IntArray, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.task import Ask, Task
-from selectrie.decoding.trie.row_values import KnownValues, ReadRows, RowValues
+from selectrie.decoding.trie.prompt_rows import KnownValues, ReadRows, RowValues
 from selectrie.engine.engine import Engine
-from selectrie.engine.hub import download_tokenizer, is_hub_source
 from selectrie.engine.path_driver.job_paths import JobPaths
-from selectrie.engine.path_driver.path_thread import PathThread
+from selectrie.engine.path_driver.path_scheduler import PathThread
 from selectrie.engine.requests.canonical_memory import CanonicalMemory
 from selectrie.engine.requests.loglikelihood import (
     LogLikelihoods,
@@ -37,6 +35,7 @@ from selectrie.engine.runtimes import Runtime
 from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.observer import reads_whole_rows
 from selectrie.engine.scheduler.task_group import TaskGroup
+from selectrie.engine.sources import download_tokenizer, is_hub_source
 from selectrie.engine.tracing.described import RecordedModel, check_of, identity_of, limits_of, searches_of
 from selectrie.engine.tracing.recorded_rows import RecordedRows, Rescoring
 from selectrie.engine.tracing.replayed_vocabulary import replayed_vocabulary

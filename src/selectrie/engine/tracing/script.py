@@ -7,10 +7,8 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from selectrie.core.path_model import Cancellation
-from selectrie.core.reads import Reads
-from selectrie.core.row_reader import Answer
-from selectrie.core.rows import Rows
+from selectrie.core.path_model import Answer, Cancellation
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import Capacity, Cost, IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.task import Ask, Task

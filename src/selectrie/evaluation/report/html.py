@@ -1,27 +1,324 @@
-"""HTML pages of an evaluation and of a comparison.
-
-A page needs no network and no script, has a light and a dark style, and describes every
-picture in words.
-"""
+"""HTML pages of an evaluation and of a comparison, with charts as inline SVG."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from importlib import resources
 from typing import Any, TypeAlias
 
 import numpy as np
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-from selectrie.core.plain_text import count, thousands
+from selectrie.core.output import count, thousands
 from selectrie.evaluation import metrics
-from selectrie.evaluation.metrics import METRICS, Estimate
-from selectrie.evaluation.report import svg
-from selectrie.evaluation.report.numbers import between, number, p_value, signed, signed_interval
-from selectrie.evaluation.report.svg import Pile, Point, Row, Words, printable
+from selectrie.evaluation.metrics import METRICS, Estimate, wilson
 from selectrie.evaluation.results import Evaluation, Figures, TaskResult
-from selectrie.evaluation.statistics import wilson
+
+
+def number(value: float | None, sign: str = "") -> str:
+    """Return a number with four decimals, or with one decimal from 100 on.
+
+    Args:
+        sign: "+" to write the sign of positive numbers too.
+    """
+    if value is None or not math.isfinite(value):
+        return ""
+    return f"{value:{sign}.4f}" if abs(value) < 100 else f"{value:{sign}.1f}"
+
+
+def signed(value: float | None) -> str:
+    """Return a number with its sign, + or -."""
+    return number(value, "+")
+
+
+def between(low: float | None, high: float | None) -> str:
+    """Return an interval as text."""
+    if low is None or high is None or not math.isfinite(low + high):
+        return ""
+    return f"{number(low)} {'to' if low < 0 else '–'} {number(high)}"
+
+
+def p_value(p: float | None) -> str:
+    """Return a p-value with three digits."""
+    return "" if p is None else f"{p:.3g}"
+
+
+def signed_interval(interval: Mapping[str, float | None]) -> str:
+    """Return the interval of a difference as text, given its JSON form."""
+    return " to ".join(filter(None, map(signed, interval.values())))
+
+
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Matches control characters, direction marks, and what no page may hold."""
+_WIDTH = 720
+_ROW = 22
+_LABEL, _NOTE = 216, 160
+_LABEL_CHARS = 30
+
+
+def shown(text: object) -> str:
+    r"""Return a text escaped for HTML, so that it may stand anywhere in a page.
+
+    Attribute values are included. Characters that do not print are written `\xNN` or
+    `\uNNNN`.
+    """
+    return escape(printable(text))
+
+
+def printable(text: object) -> str:
+    r"""Write characters of a text that do not print as `\xNN` or `\uNNNN`."""
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The description of a chart, for readers who cannot see it.
+
+    Attributes:
+        title: The title, a few words.
+        alternative: A description of the chart in sentences.
+    """
+
+    title: str
+    alternative: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a chart of intervals.
+
+    Attributes:
+        label: Text at the left of the row.
+        value: The figure.
+        low, high: Its interval.
+        mark: A reference value, such as that of random guessing, or None.
+        note: Text at the right of the row.
+    """
+
+    label: str
+    value: float
+    low: float
+    high: float
+    mark: float | None = None
+    note: str = ""
+
+    @property
+    def is_apart(self) -> bool:
+        """Return whether the mark lies outside the interval."""
+        return self.mark is not None and not self.low <= self.mark <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Maps values `low` to `high` to pixels `start` to `end`.
+
+    `write` formats the `ticks`.
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+    ticks: tuple[float, ...]
+    write: Callable[[float], str]
+
+    def __call__(self, value: float) -> float:
+        """Return the pixel of a value; a value out of range gets the edge's."""
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+
+def percent(value: float) -> str:
+    """Return a share as `12 %`."""
+    return f"{100 * value:.0f} %"
+
+
+def signed_points(value: float) -> str:
+    """Return a difference of two proportions in percentage points."""
+    return f"{100 * value:+.3g}" if value else "0"
+
+
+def share_axis(start: float, end: float) -> Axis:
+    """Return an axis for shares, from 0 to 1."""
+    return Axis(0, 1, start, end, (0, 0.25, 0.5, 0.75, 1), percent)
+
+
+def difference_axis(rows: Sequence[Row], start: float, end: float) -> Axis:
+    """Return an axis around 0 that is wide enough for every interval."""
+    limit = round_up(max((max(abs(row.low), abs(row.high)) for row in rows), default=0.0) or 0.01)
+    return Axis(-limit, limit, start, end, (-limit, -limit / 2, 0, limit / 2, limit), signed_points)
+
+
+def round_up(value: float) -> float:
+    """Return the next number of 1, 2, 3, 4, 5, 6, 8 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * (1 - 1e-9))
+
+
+def tag(name: str, content: str = "", /, **attributes: object) -> str:
+    """Return an SVG or HTML element, with `content` as it is.
+
+    `_` in an attribute's name becomes `-`, `class_` becomes `class`.
+    """
+    written = "".join(f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"' for key, value in attributes.items())
+    return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
+
+
+def _value(value: object) -> str:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else shown(value)
+
+
+def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
+    return tag("text", shown(words), x=x, y=y, text_anchor=anchor, **({"class_": kind} if kind else {}))
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
+
+
+def _hint(words: str) -> str:
+    return tag("title", shown(words))
+
+
+def _chart(words: Words, width: float, height: float, parts: Iterable[str]) -> str:
+    inside = f"<title>{shown(words.title)}</title><desc>{shown(words.alternative)}</desc>{''.join(parts)}"
+    alternative = f"{words.title}. {words.alternative}"
+    box = f"0 0 {width:g} {height:g}"
+    return tag(
+        "svg",
+        inside,
+        viewBox=box,
+        role="img",
+        aria_label=alternative,
+        style=f"max-width:{width:g}px;min-width:{0.8 * width:g}px",
+    )
+
+
+def intervals(rows: Sequence[Row], words: Words, axis_of: Callable[[float, float], Axis] = share_axis) -> str:
+    """Return an SVG chart with a dot and whiskers for each row, one below the other.
+
+    A row may have a mark; the dot is hollow if the mark lies between the whiskers.
+    """
+    axis = axis_of(_LABEL + 12, _WIDTH - _NOTE)
+    bottom = 8 + _ROW * len(rows)
+    parts = []
+    for tick in axis.ticks:
+        parts.append(_line(axis(tick), 4, axis(tick), bottom, "grid"))
+        parts.append(_text(axis(tick), bottom + 16, axis.write(tick), "tick", "middle"))
+    for i, row in enumerate(rows):
+        parts.append(_interval(row, axis, 8 + _ROW * i + _ROW / 2))
+    return _chart(words, _WIDTH, bottom + 24, parts)
+
+
+def _interval(row: Row, axis: Axis, y: float) -> str:
+    parts = [_hint(f"{row.label}: {row.note}"), _text(_LABEL, y + 4, _shortened(row.label), anchor="end")]
+    if row.mark is not None:
+        parts.append(_line(axis(row.mark), y - 8, axis(row.mark), y + 8, "mark"))
+    parts.append(_line(axis(row.low), y, axis(row.high), y, "whisker"))
+    parts += [_line(axis(end), y - 4, axis(end), y + 4, "whisker") for end in (row.low, row.high)]
+    kind = "dot" if row.mark is None or row.is_apart else "dot hollow"
+    parts.append(tag("circle", cx=axis(row.value), cy=y, r=4.5, class_=kind))
+    parts.append(_text(axis.end + 14, y + 4, row.note, "tick"))
+    return tag("g", "".join(parts))
+
+
+def _shortened(label: str) -> str:
+    """Return the beginning and the end of a long label, with … in between.
+
+    Names often differ in the last word.
+    """
+    half = _LABEL_CHARS // 2
+    return label if len(label) <= _LABEL_CHARS else f"{label[:half]}…{label[1 - half :]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A bin of a reliability diagram.
+
+    Attributes:
+        x: Mean confidence.
+        y: Accuracy.
+        low, high: The interval of the accuracy.
+        n: How many items.
+    """
+
+    x: float
+    y: float
+    low: float
+    high: float
+    n: int
+
+
+def reliability(points: Sequence[Point], words: Words) -> str:
+    """Return an SVG chart of accuracy over confidence.
+
+    The diagonal is where both are equal. Dots grow with the number of items, which is
+    shown below.
+    """
+    x, y = share_axis(52, 332), share_axis(304, 24)
+    parts = [_text(x.start, 12, "share that is right")]
+    for tick in x.ticks:
+        parts += [_line(x(tick), y.end, x(tick), y.start, "grid"), _line(x.start, y(tick), x.end, y(tick), "grid")]
+        parts.append(_text(x(tick), y.start + 62, percent(tick), "tick", "middle"))
+        parts.append(_text(x.start - 8, y(tick) + 4, percent(tick), "tick", "end"))
+    parts.append(_line(x(0), y(0), x(1), y(1), "mark dashed"))
+    max_n = max((point.n for point in points), default=1)
+    for point in points:
+        about = f"{point.n} items: confidence {percent(point.x)}, right {percent(point.y)}"
+        inside = _hint(about) + _line(x(point.x), y(point.low), x(point.x), y(point.high), "whisker")
+        inside += tag("circle", cx=x(point.x), cy=y(point.y), r=3 + 6 * math.sqrt(point.n / max_n), class_="dot soft")
+        height = 30 * point.n / max_n
+        left = x(max(0.0, math.ceil(point.x * 10 - 1e-9) - 1) / 10) + 2
+        inside += tag("rect", x=left, y=y.start + 46 - height, width=24.0, height=height, class_="bar")
+        inside += _text(left + 12, y.start + 43 - height, str(point.n), "tick small", "middle")
+        parts.append(tag("g", inside))
+    parts.append(
+        _text((x.start + x.end) / 2, y.start + 80, "confidence: probability of the choice in its set", "", "middle")
+    )
+    return _chart(words, 360, y.start + 88, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Pile:
+    """A column of a histogram.
+
+    Attributes:
+        low, high: The range of values that it covers.
+        right, wrong: Number of right and of wrong items; `wrong` is stacked on `right`.
+    """
+
+    low: float
+    high: float
+    right: int
+    wrong: int
+
+
+def histogram(piles: Sequence[Pile], words: Words, label: str) -> str:
+    """Return an SVG histogram of right items, with wrong items stacked on them."""
+    low, high = (piles[0].low, piles[-1].high) if piles else (0.0, 1.0)
+    max_count = max((pile.right + pile.wrong for pile in piles), default=1) or 1
+    x = Axis(low, high, 52, 332, tuple(low + (high - low) * i / 4 for i in range(5)), lambda value: f"{value:.3g}")
+    top = round_up(max_count)
+    y = Axis(0, top, 304, 24, (0, top / 2, top), lambda value: f"{value:g}")
+    parts = [_line(x.start, y(tick), x.end, y(tick), "grid") for tick in y.ticks]
+    parts.append(_text(x.start, 12, "items"))
+    parts += [_text(x.start - 8, y(tick) + 4, y.write(tick), "tick", "end") for tick in y.ticks]
+    parts += [_text(x(tick), y.start + 18, x.write(tick), "tick", "middle") for tick in x.ticks]
+    for pile in piles:
+        about = f"{pile.low:.3g} to {pile.high:.3g}: {pile.right} right, {pile.wrong} wrong"
+        left, width = x(pile.low) + 0.5, max(1.0, x(pile.high) - x(pile.low) - 1)
+        middle, over = y(pile.right), y(pile.right + pile.wrong)
+        inside = _hint(about)
+        inside += tag("rect", x=left, y=middle, width=width, height=y.start - middle, class_="bar")
+        inside += tag("rect", x=left, y=over, width=width, height=middle - over, class_="bar wrong")
+        parts.append(tag("g", inside))
+    parts.append(_text((x.start + x.end) / 2, y.start + 38, label, "", "middle"))
+    return _chart(words, 360, y.start + 46, parts)
+
 
 _FOLDER = resources.files("selectrie.evaluation.report")
 MAX_FLIPS = 1000
@@ -44,7 +341,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
     """
     model = evaluation.signature.get("model", "")
     rows = [row for task in evaluation.tasks for row in _task_rows(task, named=len(evaluation.tasks) > 1)]
-    picture = _figure(svg.intervals(rows, _row_words("Accuracy", rows)), key="intervals") if rows else None
+    picture = _figure(intervals(rows, _row_words("Accuracy", rows)), key="intervals") if rows else None
     overview = [] if picture is None else [_section("Accuracy", picture)]
     body = [*overview, *map(_task, evaluation.tasks), _cost(evaluation), _signature(evaluation)]
     n = sum(task.figures.n for task in evaluation.tasks)
@@ -198,7 +495,7 @@ def _reliability(task: TaskResult) -> list[Block]:
         "Dots below the line: the model is surer than it is right. Below: items."
     )
     numbers = _details("The numbers", _table("Bins", ("confidence", "items", "right", "95 % interval"), rows))
-    return [_heading("Reliability"), _figure(svg.reliability(points, words), caption), numbers]
+    return [_heading("Reliability"), _figure(reliability(points, words), caption), numbers]
 
 
 def _margins(task: TaskResult) -> list[Block]:
@@ -212,7 +509,7 @@ def _margins(task: TaskResult) -> list[Block]:
     words = Words(f"Margins of {task.task}", f"Median {float(np.median(margins)):.3g} nats. {alternative}")
     end = f"; {count(beyond, 'item')} beyond the right end are counted in the last column." if beyond else "."
     caption = f"Median {float(np.median(margins)):.3g} nats{end}"
-    picture = svg.histogram(piles, words, "nats between the two most probable choices")
+    picture = histogram(piles, words, "nats between the two most probable choices")
     return [_heading("Margins"), _figure(picture, caption, key="bars")]
 
 
@@ -223,7 +520,7 @@ def _piles(margins: np.ndarray, right: np.ndarray) -> tuple[list[Pile], int]:
     """
     finite = margins[np.isfinite(margins)]
     end = float(np.quantile(finite, 0.99)) if len(finite) else 0.0
-    edges = np.linspace(0.0, svg.round_up(end or 1.0), _N_PILES + 1)
+    edges = np.linspace(0.0, round_up(end or 1.0), _N_PILES + 1)
     pile_of = np.minimum(np.searchsorted(edges, margins, side="right") - 1, _N_PILES - 1)
     piles = [
         Pile(
@@ -251,7 +548,7 @@ def _subsets(task: TaskResult) -> list[Block]:
         _row(label, part.metrics[name]) for label, part in task.subsets.items() if _is_shown(name, part.metrics[name])
     ]
     lines.sort(key=lambda row: -row.value)
-    picture = svg.intervals(lines, _row_words(f"{name} of the subsets of {task.task}", lines))
+    picture = intervals(lines, _row_words(f"{name} of the subsets of {task.task}", lines))
     return [_heading(f"Subsets: {name}"), _figure(picture, key="intervals"), numbers]
 
 
@@ -306,7 +603,7 @@ def _compared(task: Mapping[str, Any]) -> Section:
     lines = [_difference_row(one) for one in differences if one["p"] is not None]
     if lines:
         words = _row_words(f"Differences of {task['task']}, percentage points", lines)
-        picture = svg.intervals(lines, words, lambda start, end: svg.difference_axis(lines, start, end))
+        picture = intervals(lines, words, lambda start, end: difference_axis(lines, start, end))
         caption = (
             "Second less first, percentage points, with 95 % intervals of paired draws; "
             "hollow: no difference lies within."

@@ -1,24 +1,228 @@
-"""Compiles rules to a program for a machine.
-
-Each rule becomes an automaton over bytes. Small automata are copied in place of their
-calls, and left recursion is rewritten.
-"""
+"""Compiles rules to a program for a machine, and finds what holds for all texts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.machine.left_recursion import left_corner, leftmost_calls, without_empty
-from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
-from selectrie.grammar.machine.minimise import Work, simplified
-from selectrie.grammar.machine.nfa import Nfa, Resolved, RuleAutomaton, call, called, terminal
-from selectrie.grammar.machine.nullability import Facts, facts
-from selectrie.grammar.machine.program import Program, linked
-from selectrie.grammar.machine.scc import rings
-from selectrie.grammar.rules.expressions import Characters, Expression, Reference, RuleSet, TokenSet
+from selectrie.grammar.machine.nfa import (
+    DEFAULT_LIMITS,
+    GrammarLimits,
+    Nfa,
+    Resolved,
+    RuleAutomaton,
+    Work,
+    call,
+    called,
+    left_corner,
+    leftmost_calls,
+    simplified,
+    terminal,
+    without_empty,
+)
+from selectrie.grammar.machine.program import NO_RETURN, Plans, Program, linked
+from selectrie.grammar.rules.expressions import (
+    Characters,
+    Concatenation,
+    Expression,
+    Reference,
+    Repeat,
+    RuleSet,
+    Text,
+    TokenSet,
+    parts_of,
+)
 from selectrie.grammar.rules.source_positions import Source
+
+Node = TypeVar("Node", bound=Hashable)
+
+
+def rings(graph: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
+    """Return the components of a graph, each after all components that it leads to.
+
+    The graph maps nodes to successors; successors that are not nodes are ignored. A
+    component of one node may or may not lead to itself. Uses Tarjan's algorithm (1972)
+    with an explicit stack.
+    """
+    index: dict[Node, int] = {}  # the order in which a node was met
+    low: dict[Node, int] = {}  # index of the first node met that the node's subtree leads back to
+    path: dict[Node, None] = {}
+    components: list[list[Node]] = []
+    work: list[tuple[Node, Iterator[Node]]] = []
+
+    def enter(node: Node) -> None:
+        index[node] = low[node] = len(index)
+        path[node] = None
+        work.append((node, iter(graph[node])))
+
+    for root in graph:
+        if root not in index:
+            enter(root)
+        while work:
+            node, successors = work[-1]
+            for after in successors:
+                if after in path:
+                    low[node] = min(low[node], index[after])
+                elif after in graph and after not in index:
+                    enter(after)
+                    break
+            else:
+                work.pop()
+                if work:
+                    above = work[-1][0]
+                    low[above] = min(low[above], low[node])
+                if low[node] == index[node]:
+                    components.append(_cut(path, node))
+    return components
+
+
+def _cut(path: dict[Node, None], node: Node) -> list[Node]:
+    """Remove the part of a path from `node` on and return it."""
+    ring = [path.popitem()[0]]
+    while ring[-1] != node:
+        ring.append(path.popitem()[0])
+    return ring[::-1]
+
+
+NEVER = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Facts about the rules reachable from the root.
+
+    Attributes:
+        names: Names in the order of discovery, the root first.
+        references: References of each rule, in the order of its text.
+        productive: Rules that match some text.
+        nullable: Rules that match the empty text.
+        substantial: Rules that match some text other than the empty one.
+    """
+
+    names: tuple[str, ...]
+    references: Mapping[str, tuple[Reference, ...]]
+    productive: frozenset[str]
+    nullable: frozenset[str]
+    substantial: frozenset[str]
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """Yield an expression and all expressions inside it, using an explicit stack."""
+    work = [expression]
+    while work:
+        part = work.pop()
+        yield part
+        work.extend(reversed(parts_of(part)))
+
+
+def facts(rules: Mapping[str, Expression], root: str) -> Facts:
+    """Return the facts about the rules reachable from the root.
+
+    A name without a rule counts as a rule without texts; the caller raises an error for
+    it.
+    """
+    references: dict[str, tuple[Reference, ...]] = {}
+    flat = _Flat()
+    work = [root]
+    for name in work:
+        if name in references or name not in rules:
+            continue
+        references[name] = tuple(part for part in walk(rules[name]) if isinstance(part, Reference))
+        work.extend(reference.name for reference in references[name])
+        flat.add(name, rules[name])
+    productive = flat.holds(_needs_for_a_text)
+    whole = [missing <= 0 for missing in productive]
+    return Facts(
+        tuple(references),
+        references,
+        flat.names(productive),
+        flat.names(flat.holds(_needs_for_empty)),
+        flat.names(flat.holds(_needs_for_another, whole)),
+    )
+
+
+def _needs_for_a_text(part: Expression) -> int:
+    if isinstance(part, Text):
+        return 0
+    if isinstance(part, Characters):
+        return 0 if part.ranges else NEVER
+    if isinstance(part, TokenSet):
+        return 0 if part.negated or part.tokens else NEVER
+    if isinstance(part, Repeat):
+        return 0 if part.min_count == 0 or part.max_count == 0 else 1
+    return len(part.items) if isinstance(part, Concatenation) else 1
+
+
+def _needs_for_empty(part: Expression) -> int:
+    if isinstance(part, Text):
+        return NEVER if part.value else 0
+    return NEVER if isinstance(part, Characters | TokenSet) else _needs_for_a_text(part)
+
+
+def _needs_for_another(part: Expression) -> int:
+    if isinstance(part, Text):
+        return 0 if part.value else NEVER
+    if isinstance(part, Concatenation | Repeat):
+        return NEVER if isinstance(part, Repeat) and part.max_count == 0 else 1
+    return _needs_for_a_text(part)
+
+
+@dataclass(slots=True)
+class _Flat:
+    """All parts of all rules, in one list, for the computation of facts.
+
+    Attributes:
+        parent: For each part, the part that contains it; -1 at the top of a rule.
+    """
+
+    parts: list[Expression] = field(default_factory=list)
+    parent: list[int] = field(default_factory=list)
+    top: dict[int, str] = field(default_factory=dict)
+    users: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, name: str, expression: Expression) -> None:
+        self.top[len(self.parts)] = name
+        work = [(expression, -1)]
+        while work:
+            part, above = work.pop()
+            own = len(self.parts)
+            self.parts.append(part)
+            self.parent.append(above)
+            if isinstance(part, Reference):
+                self.users.setdefault(part.name, []).append(own)
+            work += [(inner, own) for inner in parts_of(part)]
+
+    def holds(self, needs: Callable[[Expression], int], whole: list[bool] | None = None) -> list[int]:
+        """Return how many of its parts each part still needs; it holds if that is <= 0.
+
+        A part holds if enough of its own parts do, and the least solution is computed.
+        Each part that begins to hold is counted once at the part that contains it
+        (Dowling and Gallier, Journal of Logic Programming 1, 1984).
+
+        Args:
+            needs: Returns how many of a part's parts must hold; for a reference, the
+                only part is the rule.
+            whole: For each part, whether it may hold at all.
+        """
+        missing = [needs(part) for part in self.parts]
+        if whole is not None:
+            missing = [count if possible else NEVER for count, possible in zip(missing, whole, strict=True)]
+        ready = [node for node, count in enumerate(missing) if count == 0]
+        while ready:
+            node = ready.pop()
+            name = self.top.get(node)
+            for above in (self.parent[node],) if name is None else self.users.get(name, ()):
+                missing[above] -= 1
+                if missing[above] == 0:
+                    ready.append(above)
+        return missing
+
+    def names(self, missing: list[int]) -> frozenset[str]:
+        return frozenset(name for node, name in self.top.items() if missing[node] <= 0)
+
 
 INLINED_STATES = 32
 """A rule of at most this many states replaces its calls."""
@@ -222,3 +426,152 @@ def _rewritten(work: _Compiler, ring: list[int], number: int, plain: dict[int, R
     if work.work.edges < 0:
         raise GrammarError(f"{what} is too large to rewrite; reduce the number of rules that begin with each other")
     return left_corner(ring, number, plain, Nfa(work.limits.max_states, what), work.work)
+
+
+END = -1
+"""Marks the bottom of a stack: no rule is open below."""
+MAX_SETS = 2_000
+MAX_ITEMS = 60_000
+MAX_DEPTH = 12
+
+Item = tuple[int, tuple[int, ...]]
+"""A state and its return states, the next one first.
+
+Return states below what all items have in common are left out.
+"""
+
+
+def is_finite(program: Program) -> bool:
+    """Return whether there are finitely many texts.
+
+    That is so if no state leads to itself by reading or by calling, because every state
+    can be reached and left, and every rule reads at least one byte.
+    """
+    after = {state: _leads_to(program, state) for state in range(len(program.edges))}
+    return all(len(ring) == 1 and ring[0] not in after[ring[0]] for ring in rings(after))
+
+
+def is_prefix_free(program: Program) -> bool:
+    """Return whether no text is a prefix of another; False if that is unknown.
+
+    The search follows sets of items as the machine would. An item is a state with the
+    upper part of its stack, above the part that all items of the set share. Where a set
+    leaves the shared part, every possible return from its rule is tried. If one of them
+    ends the text, no item may be able to continue. The result is right because more
+    stacks are tried than exist. The search ends because it gives up beyond a number of
+    sets.
+    """
+    start = program.starts[0]
+    if program.token_sets:
+        return False
+    if len(program.starts) > 1:
+        return not _leads_to(program, start)
+    search = _Search(program)
+    sets: list[frozenset[Item]] = [frozenset([(start, ())])]
+    seen = set(sets)
+    n_items = 0
+    for items in sets:
+        n_items += len(items)
+        after = search.after(items)
+        if after is None or len(seen) > MAX_SETS or n_items > MAX_ITEMS:
+            return False
+        for successor in after:
+            if successor not in seen:
+                seen.add(successor)
+                sets.append(successor)
+    return True
+
+
+def _leads_to(program: Program, state: int) -> list[int]:
+    called = [one for callee, back in program.calls[state] for one in (callee, back) if one != NO_RETURN]
+    return [*(to for _, to in program.edges[state]), *called, *(to for _, to in program.tokens[state])]
+
+
+class _Search:
+    """Follows sets of items, to find a text that continues where another one ends."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._plans = Plans(program)
+        self._firsts = sorted({program.starts[0], *(callee for calls in program.calls for callee, _ in calls)})
+        self._returns = self._returns_of()
+
+    def after(self, items: frozenset[Item]) -> list[frozenset[Item]] | None:
+        """Return the sets of items after one more byte, or after a return to a caller.
+
+        Returns None if some text continues another, or if the stacks get too deep to
+        tell.
+        """
+        final = self._program.final
+        closed = set(items)
+        work = list(items)
+        for state, stack in work:
+            if final[state] and stack and (stack[0], stack[1:]) not in closed:
+                closed.add((stack[0], stack[1:]))
+                work.append((stack[0], stack[1:]))
+        if any(final[state] and not stack for state, stack in closed):
+            backs = self._returns[self._rule(min(closed, key=lambda item: len(item[1]))[0])]
+            if END in backs and any(_leads_to(self._program, state) for state, _ in closed):
+                return None
+            deeper = [frozenset((state, (*stack, back)) for state, stack in closed) for back in backs if back != END]
+            return None if any(len(stack) > MAX_DEPTH for _, stack in closed) else deeper
+        successors = [
+            self._common(read) for kind in range(self._program.n_classes) if (read := self._read(closed, kind))
+        ]
+        return None if any(len(stack) > MAX_DEPTH for one in successors for _, stack in one) else successors
+
+    def _read(self, closed: set[Item], kind: int) -> set[Item]:
+        items: set[Item] = set()
+        for state, stack in closed:
+            plan = self._plans.plan(state, kind)
+            items.update((target, stack) for target in plan.targets)
+            opened: list[set[tuple[int, ...]]] = [{stack}]
+            for callers, targets in plan.steps:
+                own = {
+                    above if back == NO_RETURN else (back, *above)
+                    for caller, back in callers
+                    for above in opened[caller]
+                }
+                opened.append(own)
+                items.update((target, above) for target in targets for above in own)
+                if len(own) > MAX_SETS:
+                    return items | {(state, (state,) * (MAX_DEPTH + 1))}
+        return items
+
+    def _common(self, items: set[Item]) -> frozenset[Item]:
+        """Return the items without the bottom of their stacks, as far as all share it.
+
+        The states below must have been called in one rule.
+        """
+        while len({stack[-1:] for _, stack in items}) == 1 and next(iter(items))[1]:
+            if len({self._rule(stack[-2] if len(stack) > 1 else state) for state, stack in items}) > 1:
+                break
+            items = {(state, stack[:-1]) for state, stack in items}
+        return frozenset(items)
+
+    def _rule(self, state: int) -> int:
+        """Return the first state of the rule that contains a state."""
+        return self._firsts[bisect_right(self._firsts, state) - 1]
+
+    def _returns_of(self) -> dict[int, set[int]]:
+        """Return, for each rule by its first state, the states to return to.
+
+        `END` is among those of the rule that the text begins with.
+        """
+        returns: dict[int, set[int]] = {first: set() for first in self._firsts}
+        returns[self._program.starts[0]].add(END)
+        heirs: dict[int, set[int]] = {first: set() for first in self._firsts}
+        for caller, calls in enumerate(self._program.calls):
+            for callee, back in calls:
+                if back == NO_RETURN:
+                    heirs[self._rule(caller)].add(callee)
+                else:
+                    returns[callee].add(back)
+        work = list(returns)
+        while work:
+            rule = work.pop()
+            for heir in heirs[rule]:
+                if not returns[rule] <= returns[heir]:
+                    returns[heir] |= returns[rule]
+                    work.append(heir)
+        return returns

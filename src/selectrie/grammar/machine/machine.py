@@ -1,25 +1,191 @@
 """The recogniser: a pushdown automaton that is made deterministic while it reads.
 
-A configuration stands for all possible continuations: a set of pairs (state, set of
-stacks of return states). Configurations are interned, so equal ones have the same
-number, and copying one means copying a number. The configuration after a byte is
-computed once and kept in a table.
+A list of texts is recognised by a search of the sorted list itself.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.core.types import IntArray
 from selectrie.errors import GrammarError
-from selectrie.grammar.machine.limits import DEFAULT_LIMITS, GrammarLimits
-from selectrie.grammar.machine.program import Program
-from selectrie.grammar.machine.stacks import NOTHING_OPEN, Stacks
-from selectrie.grammar.machine.transitions import Plans
+from selectrie.grammar.machine.nfa import DEFAULT_LIMITS, GrammarLimits
+from selectrie.grammar.machine.program import Plans, Program
 from selectrie.grammar.rules.expressions import TokenSet
+
+
+class Recogniser(Protocol):
+    """Reads texts: a `Machine`, which runs rules, or a `ListMachine`.
+
+    The methods are documented in those classes.
+    """
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def token_sets(self) -> tuple[TokenSet, ...]: ...
+    @property
+    def class_of(self) -> NDArray[np.uint8]: ...
+    @property
+    def n_classes(self) -> int: ...
+    @property
+    def table(self) -> IntArray: ...
+    @property
+    def n_configurations(self) -> int: ...
+    @property
+    def n_bytes(self) -> int: ...
+    def begin(self) -> None: ...
+    def fill(self, configurations: IntArray, classes: IntArray) -> None: ...
+    def step(self, configuration: int, byte: int, /) -> int: ...
+    def walk(self, configuration: int, text: bytes) -> int: ...
+    def can_end(self, configuration: int, /) -> bool: ...
+    def token_terminals(self, configuration: int, /) -> tuple[int, ...]: ...
+    def take_terminal(self, configuration: int, terminal: int) -> int: ...
+    def union(self, configurations: Sequence[int]) -> int: ...
+
+
+NOTHING_OPEN = 0
+"""The set that contains only the empty stack."""
+LONG_RETURN = 24
+"""Returns through more rules than this are cached."""
+STACK_BYTES = 330
+"""Approximate memory of a set and its entries in the tables.
+
+Measured on chains with CPython 3.11.
+"""
+
+
+class Stacks:
+    """Sets of parser stacks, each known by its index.
+
+    Sets share their tails, as in a graph-structured stack. `n_bytes` estimates the
+    memory used. Methods raise `GrammarError` where the table would exceed the limits of
+    the grammar.
+
+    Attributes:
+        ends: For each set, whether it contains the empty stack.
+        links: For each set, pairs (return state, set of the stacks below it).
+    """
+
+    def __init__(self, final: list[bool], limits: GrammarLimits) -> None:
+        self.ends: list[bool] = [True]
+        self.links: list[tuple[tuple[int, int], ...]] = [()]
+        self.n_steps = 0
+        self._final = final
+        self._limits = limits
+        self._pushed: dict[tuple[int, int], int] = {}
+        self._number: dict[tuple[bool, tuple[tuple[int, int], ...]], int] = {}
+        self._joined: dict[tuple[int, int], int] = {}
+        self._returned: dict[int, dict[int, int]] = {}
+
+    @property
+    def n_bytes(self) -> int:
+        return STACK_BYTES * len(self.links) + 200 * len(self._joined) + 500 * len(self._returned)
+
+    def push(self, state: int, below: int) -> int:
+        """Return the set `below` with the return state `state` pushed on each stack."""
+        link = (state, below)
+        number = self._pushed.get(link)
+        if number is None:
+            number = self._pushed[link] = self._add((link,), ends=False)
+        return number
+
+    def join(self, one: int, other: int) -> int:
+        """Return the union of two sets.
+
+        The implementation is iterative, because stacks may be 10**5 deep.
+        """
+        if one == other:
+            return one
+        first = (one, other) if one < other else (other, one)
+        union = self._joined.get(first)
+        if union is not None:
+            return union
+        work = [first]
+        while work:
+            pair = work[-1]
+            if pair in self._joined:
+                work.pop()
+                continue
+            self.n_steps += 16
+            merged = dict(self.links[pair[0]])
+            n_waiting = len(work)
+            for state, below in self.links[pair[1]]:
+                known = merged.setdefault(state, below)
+                if known != below:
+                    inner = (known, below) if known < below else (below, known)
+                    joined = self._joined.get(inner)
+                    if joined is None:
+                        work.append(inner)
+                    else:
+                        merged[state] = joined
+            if len(work) == n_waiting:
+                work.pop()
+                ends = self.ends[pair[0]] or self.ends[pair[1]]
+                self._joined[pair] = self._intern(tuple(sorted(merged.items())), ends=ends)
+        return self._joined[first]
+
+    def returned(self, stacks: int) -> dict[int, int]:
+        """Return the states after the completion of a rule, with their stacks.
+
+        The rule returns to the states on top of `stacks`. If such a state is final, its
+        rule is complete too, and the states after its return are included. A path that
+        only leads to stacks already found is not followed. A long path is cached, so
+        that the next one, which is mostly the same with one more rule, is short.
+        """
+        known = self._returned.get(stacks)
+        if known is not None:
+            return known
+        stacks_of: dict[int, int] = {}
+        work = list(self.links[stacks])
+        n_returns = 0
+        while work:
+            state, below = work.pop()
+            self.n_steps += 4
+            if not self._add_to(stacks_of, state, below) or not self._final[state]:
+                continue
+            n_returns += 1
+            rest = self._returned.get(below)
+            if rest is None:
+                work += self.links[below]
+            else:
+                for inner, deeper in rest.items():
+                    self._add_to(stacks_of, inner, deeper)
+        if n_returns > LONG_RETURN:
+            self._returned[stacks] = stacks_of
+        return stacks_of
+
+    def _add_to(self, stacks_of: dict[int, int], state: int, stacks: int) -> bool:
+        """Add the set `stacks` to that of a state; return False if it had them."""
+        known = stacks_of.setdefault(state, -1)
+        stacks_of[state] = stacks if known < 0 else self.join(known, stacks)
+        return stacks_of[state] != known
+
+    def _intern(self, links: tuple[tuple[int, int], ...], *, ends: bool) -> int:
+        if not ends and len(links) == 1:
+            return self.push(*links[0])
+        number = NOTHING_OPEN if not links else self._number.get((ends, links))
+        if number is None:
+            number = self._number[ends, links] = self._add(links, ends=ends)
+        return number
+
+    def _add(self, links: tuple[tuple[int, int], ...], *, ends: bool) -> int:
+        if len(self.links) + len(self._joined) // 2 >= self._limits.max_stacks:
+            raise GrammarError(
+                f"reading texts has opened rules in more than {self._limits.max_stacks} different ways; "
+                "the grammar is too ambiguous, or the texts are nested too deeply"
+            )
+        self.n_steps += 8
+        self.ends.append(ends)
+        self.links.append(links)
+        return len(self.links) - 1
+
 
 DEAD = -1
 UNKNOWN = -2
@@ -298,3 +464,130 @@ class Machine:
 
 def _pairs(items: Items) -> zip[tuple[int, int]]:
     return zip(items[::2], items[1::2], strict=True)
+
+
+SPAN_BYTES = 150
+"""Approximate memory of a configuration beside its row of the table."""
+
+
+class ListMachine:
+    """Reads the texts of a list byte by byte, with the interface of `Machine`.
+
+    Not thread-safe. A configuration is a prefix of some text: a range of the sorted
+    list and the number of bytes read. Its successors are found on first use, by one
+    binary search for each byte that may come next. The cost therefore depends on the
+    texts that are read and not on the length of the list.
+
+    Any method raises `GrammarError` if the configurations take more memory than the
+    limits allow.
+
+    Args:
+        texts: Distinct texts in ascending order.
+    """
+
+    token_sets: tuple[TokenSet, ...] = ()
+
+    def __init__(self, texts: Sequence[bytes], limits: GrammarLimits = DEFAULT_LIMITS) -> None:
+        self._texts, self._limits = texts, limits
+        used = sorted(set().union(*texts))
+        self.class_of: NDArray[np.uint8] = np.zeros(256, np.uint8)
+        self.class_of[used] = np.arange(1, len(used) + 1)
+        self._class_of: list[int] = self.class_of.tolist()
+        self.n_classes = len(used) + 1  # class 0: bytes that occur in no text
+        self._table: IntArray = np.full((64, self.n_classes), UNKNOWN, np.int32)
+        self._spans: list[tuple[int, int, int]] = []
+        self.start = self._made(0, len(texts), 0)
+
+    @property
+    def table(self) -> IntArray:
+        """Return the transition table (see `Machine.table`)."""
+        return self._table
+
+    @property
+    def n_configurations(self) -> int:
+        return len(self._spans)
+
+    @property
+    def n_bytes(self) -> int:
+        """Return the estimated memory of table and configurations, in bytes.
+
+        The list itself is not counted.
+        """
+        return self._table.nbytes + SPAN_BYTES * len(self._spans)
+
+    def begin(self) -> None:
+        """Do nothing, since no steps are counted."""
+
+    def fill(self, configurations: IntArray, classes: IntArray) -> None:
+        """Compute unknown transitions (see `Machine.fill`), whole rows at once."""
+        unknown = self._table[configurations, classes] == UNKNOWN
+        for configuration in np.unique(configurations[unknown]).tolist():
+            self._look_at(configuration)
+
+    def step(self, configuration: int, byte: int) -> int:
+        """Return the configuration after one more byte, or `DEAD` if it is refused."""
+        target = int(self._table[configuration, self._class_of[byte]])
+        if target != UNKNOWN:
+            return target
+        self._look_at(configuration)
+        return int(self._table[configuration, self._class_of[byte]])
+
+    def walk(self, configuration: int, text: bytes) -> int:
+        """Return the configuration after a text, or `DEAD` if it is refused."""
+        for byte in text:
+            configuration = self.step(configuration, byte)
+            if configuration == DEAD:
+                break
+        return configuration
+
+    def can_end(self, configuration: int) -> bool:
+        """Return whether the bytes read so far are a complete text."""
+        first, _, n_read = self._spans[configuration]
+        return len(self._texts[first]) == n_read
+
+    def token_terminals(self, _configuration: int) -> tuple[int, ...]:
+        """Return (): a list contains only texts."""
+        return ()
+
+    def take_terminal(self, _configuration: int, _terminal: int) -> int:
+        """Return `DEAD`: a list contains only texts."""
+        return DEAD
+
+    def union(self, configurations: Sequence[int]) -> int:
+        """Return the configuration given, of which there is only one.
+
+        Two different ones would need token terminals.
+        """
+        (only,) = set(configurations)
+        return only
+
+    def _look_at(self, configuration: int) -> None:
+        """Compute the successors of a configuration for all bytes that may come."""
+        texts = self._texts
+        first, stop, n_read = self._spans[configuration]
+        row = np.full(self.n_classes, DEAD, np.int32)
+        first += len(texts[first]) == n_read
+        while first < stop:
+            byte = texts[first][n_read]
+            after = bisect_right(texts, byte, first + 1, stop, key=itemgetter(n_read))
+            row[self._class_of[byte]] = self._made(first, after, n_read + 1)
+            first = after
+        self._table[configuration] = row
+
+    def _made(self, first: int, stop: int, n_read: int) -> int:
+        number = len(self._spans)
+        if number == len(self._table):
+            self._grow()
+        self._spans.append((first, stop, n_read))
+        return number
+
+    def _grow(self) -> None:
+        if self.n_bytes + self._table.nbytes > self._limits.max_bytes:
+            raise GrammarError(
+                f"reading the list of {len(self._texts)} texts led to {len(self._spans)} prefixes in "
+                f"{self.n_bytes >> 20} MiB, which exceeds the limit; use `select` to choose among the "
+                "texts, or give fewer texts"
+            )
+        table: IntArray = np.full((2 * len(self._table), self.n_classes), UNKNOWN, np.int32)
+        table[: len(self._table)] = self._table
+        self._table = table

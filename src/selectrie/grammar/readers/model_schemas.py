@@ -1,22 +1,328 @@
-"""Post-processes JSON Schemas of types, and adapts pydantic's schema generator.
-
-Schemas of models are closed (no additional properties), and a set type with few
-possible members becomes an enumeration of its values. pydantic is never imported: the
-generator is found through the model's own methods.
-"""
+"""JSON Schemas of Python types: formats, scalars, `Annotated`, and pydantic."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import combinations
+from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
-from selectrie.errors import GrammarError
-from selectrie.grammar.readers.constraints import pattern_text
-from selectrie.grammar.readers.scalar_types import PATTERNS, schema_of_written
+from selectrie.errors import GrammarError, clipped
+
+_PACKAGES = frozenset({"annotated_types", "pydantic"})
+_NUMBERS = MappingProxyType(
+    {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum", "multiple_of": "multipleOf"}
+)
+_KEYWORDS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "integer": _NUMBERS,
+        "number": _NUMBERS,
+        "string": {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
+        "array": {"min_length": "minItems", "max_length": "maxItems"},
+        "object": {"min_length": "minProperties", "max_length": "maxProperties"},
+    }
+)
+"""Maps each schema type to the keyword of every constraint that applies to it."""
+_CONSTRAINTS = frozenset(name for names in _KEYWORDS.values() for name in names)
+_NOTHING = frozenset(
+    {
+        *("strict", "union_mode", "fail_fast", "allow_inf_nan", "coerce_numbers_to_str"),
+        *("to_lower", "to_upper", "documentation", "discriminator", "tag"),
+    }
+)
+"""Settings that do not change which texts are allowed.
+
+They say how a value is read, how it is changed afterwards, or how it is documented. A
+discriminator and tags say which part of a union a value belongs to.
+"""
+_NAMES = ("alias", "validation_alias")
+"""Attributes that rename a pydantic field in JSON.
+
+The name is up to the class around the field.
+"""
+TRIMMED = r"^(?:\S(?:[\S ]*\S)?)?$"
+"""A pattern for strings without white space at either end.
+
+Stripping white space from these strings changes nothing.
+"""
+
+
+def constraints_of(metadata: object) -> dict[str, Any] | None:
+    """Return the constraints in one metadata item of `Annotated`.
+
+    Keys are the names in annotated_types. Returns None for an unknown item, and {} for
+    documentation and for items that only affect how a value is parsed.
+    """
+    if metadata is None or isinstance(metadata, str):
+        return {}
+    if type(metadata).__module__.partition(".")[0] not in _PACKAGES:
+        return None
+    if isinstance(pieces := getattr(metadata, "metadata", None), list):  # a `Field`
+        if any(getattr(metadata, name, None) is not None for name in _NAMES):
+            return None
+        return _together([constraints_of(one) for one in pieces])
+    if dataclasses.is_dataclass(metadata):
+        fields = {field.name: getattr(metadata, field.name) for field in dataclasses.fields(metadata)}
+    else:
+        fields = dict(getattr(metadata, "__dict__", {"": metadata}))
+    constraints = {
+        name: value
+        for name, value in fields.items()
+        if value is not None and value is not False and name not in _NOTHING
+    }
+    if constraints.pop("strip_whitespace", False):
+        constraints["trimmed"] = True
+    if type(metadata).__name__ in ("MinLen", "Len") and constraints.get("min_length") == 0:
+        del constraints["min_length"]
+    return constraints if constraints.keys() <= _CONSTRAINTS | {"trimmed"} else None
+
+
+def _together(pieces: list[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """Merge constraints into one mapping.
+
+    Returns None if one of them is unknown or if two contradict each other.
+    """
+    every: dict[str, Any] = {}
+    for one in pieces:
+        if one is None or any(every.get(name, value) != value for name, value in one.items()):
+            return None
+        every |= one
+    return every
+
+
+def constrained(
+    schema: dict[str, Any], constraints: Mapping[str, Any], unknown: Callable[[], GrammarError]
+) -> dict[str, Any]:
+    """Return the schema with the keywords for these constraints.
+
+    Raises `unknown()` for a constraint that does not apply to the schema's type. Every
+    part of a union receives all constraints; the null type ignores them.
+    """
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [constrained(part, constraints, unknown) for part in schema["anyOf"]]}
+    kind = schema.get("type")
+    if kind == "null" or not constraints:
+        return schema
+    keywords = _KEYWORDS.get(kind, {}) if isinstance(kind, str) else {}
+    made = dict(schema)
+    patterns = [TRIMMED] if constraints.get("trimmed") and kind == "string" else []
+    for name, value in constraints.items():
+        if name == "trimmed" and kind == "string":
+            continue
+        if name not in keywords:
+            raise unknown()
+        if name == "pattern":
+            patterns.append(pattern_text(value))
+        else:
+            _narrow(made, keywords[name], _number(value, unknown), unknown)
+    parts = [{"type": "string", "pattern": pattern} for pattern in [made.pop("pattern", None), *patterns] if pattern]
+    if len(parts) == 1:
+        return made | parts[0]
+    return {"allOf": [made, *parts]} if parts else made
+
+
+def pattern_text(pattern: object) -> str:
+    """Return the expression of a pattern, whether compiled or not.
+
+    Raises `GrammarError` for a compiled pattern of bytes, or with flags that the
+    expression does not contain.
+    """
+    if not isinstance(pattern, re.Pattern):
+        return str(pattern)
+    flags = re.RegexFlag(pattern.flags) & ~re.UNICODE
+    if not isinstance(pattern.pattern, str) or flags:
+        what = f"has the flags {flags!r}" if flags else "is a pattern of bytes"
+        remedy = "write out what they mean, as in [Aa]" if flags else "use a pattern of str"
+        raise GrammarError(f"the pattern {clipped(str(pattern.pattern))} {what}, which is not supported; {remedy}")
+    return pattern.pattern
+
+
+def _narrow(schema: dict[str, Any], keyword: str, value: float, unknown: Callable[[], GrammarError]) -> None:
+    """Set a keyword; of two bounds, keep the tighter one."""
+    known = schema.get(keyword, value)
+    if keyword == "multipleOf" and known != value:
+        raise unknown()
+    schema[keyword] = max(known, value) if "inimum" in keyword or keyword.startswith("min") else min(known, value)
+
+
+def _number(value: Any, unknown: Callable[[], GrammarError]) -> int | float:
+    """Return a bound as a JSON number; raise `unknown()` for any other value."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value  # exact: it may exceed every float
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise unknown() from None
+    if not math.isfinite(number):
+        raise unknown()
+    return int(value) if number.is_integer() else number
+
+
+def unknown_constraint(shown: str, metadata: object) -> GrammarError:
+    """Return the error for an `Annotated` type with unsupported metadata."""
+    reason = f"{shown} has metadata that is not supported, {clipped(repr(metadata))}; give a JSON Schema instead"
+    return GrammarError(reason)
+
+
+def _hosts(n_labels: int, n_more: int) -> str:
+    """Return a pattern for host names of at most `n_labels` labels.
+
+    A label is a letter or digit and up to `n_more` more, any of which may have a hyphen
+    before it. The last label begins with a letter.
+    """
+    rest = f"(?:-?[A-Za-z0-9]){{0,{n_more}}}"
+    return rf"(?:[A-Za-z0-9]{rest}\.){{0,{n_labels - 1}}}[A-Za-z]{rest}"
+
+
+_HOST = f"(?:{_hosts(4, 30)}|{_hosts(8, 14)}|{_hosts(15, 7)})"
+"""Host names of at most 253 characters in labels of at most 63.
+
+No label begins with `xn--`.
+"""
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\-]"
+
+_YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})"
+_LEAP_PAIR = "(?:0[48]|[2468][048]|[13579][26])"
+_DATE = (
+    f"(?:{_YEAR}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    f"|02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{{2}}{_LEAP_PAIR}|{_LEAP_PAIR}00)-02-29)"
+)
+_HOUR = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_TIME = rf"{_HOUR}:[0-5][0-9](?:\.[0-9]{{1,9}})?(?:Z|[+\-]{_HOUR})"
+
+_N = "[0-9]{1,9}"
+_CLOCK = f"T(?:{_N}H(?:{_N}M(?:{_N}S)?)?|{_N}M(?:{_N}S)?|{_N}S)"
+_DAYS = f"(?:{_N}Y(?:{_N}M(?:{_N}D)?)?|{_N}M(?:{_N}D)?|{_N}D)"
+
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_IPV4 = rf"(?:{_OCTET}\.){{3}}{_OCTET}"
+_GROUP = "[0-9a-fA-F]{1,4}"
+
+
+def _ipv6() -> str:
+    """Return a pattern for IPv6 addresses (RFC 4291, section 2.2).
+
+    An address has eight groups, or `::` in place of one or more of them. The last two
+    groups may be an IPv4 address.
+    """
+    ways = [f"(?:{_GROUP}:){{7}}{_GROUP}", f"(?:{_GROUP}:){{6}}{_IPV4}"]
+    for left in range(8):
+        before = f"{_GROUP}(?::{_GROUP}){{{left - 1}}}" if left else ""
+        after = f"(?:{_GROUP}(?::{_GROUP}){{0,{6 - left}}})?" if left < 7 else ""
+        ways.append(f"{before}::{after}")
+        if left < 6:
+            ways.append(f"{before}::(?:{_GROUP}:){{0,{5 - left}}}{_IPV4}")
+    return "|".join(ways)
+
+
+_PATH_CHARACTER = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})"
+_PATH = f"(?:/{_PATH_CHARACTER}*)*"
+_PORT = "(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})"
+_USER = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:]|%[0-9A-Fa-f]{2})*@"
+_AUTHORITY = (
+    rf"//(?:(?:{_USER})?(?:{_HOST}|{_IPV4}|\[(?:{_ipv6()})\])(?::{_PORT})?{_PATH}|/(?:{_PATH_CHARACTER}+{_PATH})?)"
+)
+_ABSOLUTE = f"/(?:{_PATH_CHARACTER}+{_PATH})?"
+_TAIL = rf"(?:\?(?:{_PATH_CHARACTER}|[/?])*)?(?:#(?:{_PATH_CHARACTER}|[/?])*)?"
+_SEGMENT = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=@]|%[0-9A-Fa-f]{2})+"
+_URI = rf"[A-Za-z][A-Za-z0-9+\-.]*:(?:{_AUTHORITY}|{_ABSOLUTE}|{_PATH_CHARACTER}+{_PATH}){_TAIL}"
+_REFERENCE = f"{_URI}|(?:{_AUTHORITY}|{_ABSOLUTE}|{_SEGMENT}{_PATH})?{_TAIL}"
+_POINTER = "(?:/(?:[^~/]|~[01])*)*"
+_LOCAL = "|".join(
+    rf"(?:{_ATOM}{{1,{length}}}\.){{0,{n - 1}}}{_ATOM}{{1,{length}}}" for n, length in ((3, 20), (6, 9), (16, 3))
+)
+"""The local part of a mail address: atoms of at most 64 characters together."""
+_MAIL = f"(?:{_LOCAL})@{_HOST}"
+
+FORMATS = MappingProxyType(
+    {
+        "date": _DATE,
+        "time": _TIME,
+        "date-time": f"{_DATE}T{_TIME}",
+        "duration": f"P(?:{_N}W|{_DAYS}(?:{_CLOCK})?|{_CLOCK})",
+        "email": _MAIL,
+        "idn-email": _MAIL,
+        "hostname": _HOST,
+        "idn-hostname": _HOST,
+        "ipv4": _IPV4,
+        "ipv6": _ipv6(),
+        "uuid": "-".join(f"[0-9a-fA-F]{{{n}}}" for n in (8, 4, 4, 4, 12)),
+        "uri": _URI,
+        "iri": _URI,
+        "uri-reference": _REFERENCE,
+        "iri-reference": _REFERENCE,
+        "json-pointer": _POINTER,
+        "relative-json-pointer": f"(?:0|[1-9][0-9]{{0,8}})(?:#|{_POINTER})",
+    }
+)
+"""Patterns of the whole text by format name.
+
+Dates begin with the year 0001. Times have no leap seconds. The host of a URI is a name,
+an address or nothing (`file:///`). A port is at most 65535.
+"""
+
+UNHELD = frozenset(("regex", "uri-template"))
+"""Standard formats without a pattern here."""
+
+
+def format_pattern(name: str) -> str | None:
+    """Return an anchored pattern of the format, or None if the format is unknown."""
+    pattern = FORMATS.get(name)
+    return None if pattern is None else f"^(?:{pattern})$"
+
+
+_HOURS_MINUTES = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_PYTHON_TIME = rf"{_HOURS_MINUTES}:[0-5][0-9](?:\.[0-9]{{6}})?(?:Z|[+\-]{_HOURS_MINUTES})?"
+_COUNT = "(?:0|[1-9][0-9]{0,5})"
+_SECONDS = rf"{_COUNT}(?:\.[0-9]{{1,6}})?S"
+_HOURS = f"T(?:{_COUNT}H(?:{_COUNT}M)?(?:{_SECONDS})?|{_COUNT}M(?:{_SECONDS})?|{_SECONDS})"
+
+PATTERNS = MappingProxyType(
+    {
+        date: FORMATS["date"],
+        time: _PYTHON_TIME,
+        datetime: f"{FORMATS['date']}T{_PYTHON_TIME}",
+        timedelta: f"-?P(?:{_COUNT}D(?:{_HOURS})?|{_HOURS})",
+        UUID: "-".join(f"[0-9a-f]{{{n}}}" for n in (8, 4, 4, 4, 12)),
+    }
+)
+"""Patterns of the whole text that `isoformat` and `str` write.
+
+For durations, this is the ISO 8601 form that pydantic writes. Zones are optional, as
+Python has times without one.
+"""
+MAX_DECIMAL = 10**15
+"""Decimals are between minus this number and this number.
+
+The bounds exclude exponents, which a reader might turn into infinity.
+"""
+
+
+def schema_of_written(kind: Any) -> dict[str, Any] | None:
+    """Return the JSON Schema of one of these types, or None for any other type."""
+    pattern = PATTERNS.get(kind)
+    if pattern is not None:
+        return {"type": "string", "pattern": f"^(?:{pattern})$"}
+    if kind is Decimal:
+        return {"type": "number", "minimum": -MAX_DECIMAL, "maximum": MAX_DECIMAL}
+    return {"type": "string"} if is_text(kind) else None
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether every text is a value of a type.
+
+    That holds for paths, and for bytes, which are the text in UTF-8.
+    """
+    return kind is bytes or (isinstance(kind, type) and issubclass(kind, PurePath))
+
 
 REFERENCE = "#/$defs/"
 MAX_MEMBERS = 10

@@ -1,25 +1,380 @@
-"""Reads regular expressions in Python's syntax.
-
-An expression stands for the texts that `re.fullmatch` accepts, as far as it is regular.
-The parser is written by hand and not as a grammar file: flags inside a pattern change
-how the characters after them are read, `{` begins a count or is literal depending on
-what follows, and nesting must be bounded while reading.
-"""
+"""Reads regular expressions in Python's syntax."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cache
 
-from selectrie.errors import clipped
-from selectrie.grammar.readers import anchors
-from selectrie.grammar.readers.regex_escapes import EscapeReader
-from selectrie.grammar.readers.regex_frames import REMEDY, Frame, Held, Last, Watch
-from selectrie.grammar.readers.regex_sets import MAX_RANGES, SetMaker, any_character, case_variants, category
-from selectrie.grammar.readers.shapes import NOTHING, alternatives, first_characters, repeat
-from selectrie.grammar.rules.expressions import Characters, Expression, RuleSet, Span, Text
+from selectrie.errors import GrammarError, clipped
+from selectrie.grammar.readers import shapes
+from selectrie.grammar.readers.shapes import NOTHING, alternatives, empty_part, first_characters, repeat, sequence
+from selectrie.grammar.rules.expressions import LAST_CODE_POINT, SURROGATES, Characters, Expression, RuleSet, Span, Text
 from selectrie.grammar.rules.source_positions import Source
+
+Ranges = tuple[tuple[int, int], ...]
+
+_ASCII_CATEGORIES: dict[str, Ranges] = {
+    "d": ((48, 57),),
+    "s": ((9, 13), (32, 32)),
+    "w": ((48, 57), (65, 90), (95, 95), (97, 122)),
+}
+MAX_RANGES = 400_000
+"""Maximum number of ranges of all sets of a grammar text together.
+
+Sorting them takes about half a second.
+"""
+LINE_FEED: Ranges = ((10, 10),)
+_ASCII_LETTERS = ((65, 90), (97, 122))
+_SIZE_OF_CASE = 32
+
+
+@cache
+def category(letter: str, *, ascii_only: bool) -> Characters:
+    """Return the characters of an escape: d, s or w, or D, S or W for all others."""
+    low = letter.lower()
+    ranges = _ASCII_CATEGORIES[low] if ascii_only else _unicode_category(low)
+    return Characters.of(list(ranges), negated=letter != low)
+
+
+@cache
+def any_character(*, line_feed: bool) -> Characters:
+    """Return the characters that `.` matches: all, or all except the line feed."""
+    return Characters.of([] if line_feed else list(LINE_FEED), negated=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedSet:
+    r"""A character set of a pattern, as it is written.
+
+    Attributes:
+        ranges: Ranges of code points.
+        categories: The letters of \d and the like.
+        negated: Whether the set contains all other characters.
+    """
+
+    ranges: tuple[tuple[int, int], ...]
+    categories: frozenset[str]
+    negated: bool
+
+
+class SetMaker:
+    """Computes the characters of each distinct set once.
+
+    All sets together have at most `MAX_RANGES` ranges.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[ParsedSet, bool, bool], Characters] = {}
+        self._left = MAX_RANGES
+
+    def made(self, parsed_set: ParsedSet, *, ascii_only: bool, ignore_case: bool) -> Characters | None:
+        """Return the characters of a set, or None if they exceed the ranges left."""
+        key = parsed_set, ascii_only, ignore_case
+        known = self._made.get(key)
+        if known is None:
+            ranges = ignoring_case(parsed_set.ranges, ascii_only=ascii_only) if ignore_case else list(parsed_set.ranges)
+            for letter in parsed_set.categories:
+                ranges += category(letter, ascii_only=ascii_only).ranges
+            self._left -= len(ranges)
+            if self._left < 0:
+                return None
+            known = self._made[key] = Characters.of(ranges, negated=parsed_set.negated)
+        return known
+
+
+def case_variants(code: int, *, ascii_only: bool) -> tuple[int, ...]:
+    """Return the code points equal to this one without case, in ascending order.
+
+    The code point itself is included.
+    """
+    if ascii_only:
+        low, high = sorted((code, code ^ _SIZE_OF_CASE))
+        return (low, high) if any(first <= code <= last for first, last in _ASCII_LETTERS) else (code,)
+    return _variants().get(code, (code,))
+
+
+def ignoring_case(ranges: Iterable[tuple[int, int]], *, ascii_only: bool) -> list[tuple[int, int]]:
+    """Return the ranges and all characters that differ from theirs only by case."""
+    ranges = list(ranges)
+    cased = _ascii_cased() if ascii_only else _cased()
+    wider: set[int] = set()
+    for first, last in ranges:
+        for code in cased[bisect_left(cased, first) : bisect_right(cased, last)]:
+            wider.update(case_variants(code, ascii_only=ascii_only))
+    return [*ranges, *((code, code) for code in wider)]
+
+
+@cache
+def _unicode_category(letter: str) -> Ranges:
+    """Return all runs of characters that the interpreter's `re` finds for a category.
+
+    They are computed with `re`, so they always agree with it.
+    """
+    everything = "".join(map(chr, range(SURROGATES[0]))) + "".join(
+        map(chr, range(SURROGATES[1] + 1, LAST_CODE_POINT + 1))
+    )
+    return tuple((ord(run[0][0]), ord(run[0][-1])) for run in re.finditer(rf"\{letter}+", everything))
+
+
+def _case_key(character: str) -> str:
+    """Return a key that is equal for two characters if `re.IGNORECASE` equates them.
+
+    With case ignored, `re` compares the simple lower case (the first character, if the
+    full lower case has more). It also treats lower-case characters with the same upper
+    case as equal.
+    """
+    return character.lower()[0].upper()
+
+
+@cache
+def _variants() -> dict[int, tuple[int, ...]]:
+    groups: dict[str, list[int]] = {}
+    for code in range(LAST_CODE_POINT + 1):
+        character = chr(code)
+        if character.lower() != character or character.upper() != character:
+            groups.setdefault(_case_key(character), []).append(code)
+    return {code: tuple(codes) for codes in groups.values() if len(codes) > 1 for code in codes}
+
+
+@cache
+def _cased() -> list[int]:
+    return sorted(_variants())
+
+
+@cache
+def _ascii_cased() -> list[int]:
+    return [code for first, last in _ASCII_LETTERS for code in range(first, last + 1)]
+
+
+_LETTERS = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
+_HEX = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
+_OCTAL = re.compile(r"\\(0[0-7]{0,2}|[0-7]{3})")
+_OCTAL_IN_SET = re.compile(r"\\([0-7]{1,3})")
+_NAMED_CHARACTER = re.compile(r"\\N\{([^}]+)\}")
+_MAX_OCTAL = 0o377
+
+
+class EscapeReader:
+    """Reads escapes and sets at offsets of a text, up to `stop`."""
+
+    def __init__(self, source: Source, stop: int) -> None:
+        self._source, self._stop = source.text, stop
+        self._refused = source.refused
+
+    def outside_set(self, offset: int) -> tuple[int, int]:
+        """Return the code point of the escape at a backslash, and where it ends."""
+        letter = self._letter(offset)
+        if match := _OCTAL.match(self._source, offset, self._stop):
+            return self._octal(match, offset)
+        if letter.isdecimal() and letter.isascii():
+            raise self._refused(offset, f"the back-reference '\\{letter}' is not supported; write out the text")
+        return self._common(offset, letter, {key: code for key, code in _LETTERS.items() if key != "b"})
+
+    def set_at(self, offset: int) -> tuple[ParsedSet, int]:
+        """Return the set at a bracket, and where it ends."""
+        source, start, stop = self._source, offset, self._stop
+        offset += 1
+        negated = source.startswith("^", offset, stop)
+        offset += negated
+        ranges: list[tuple[int, int]] = []
+        categories: set[str] = set()
+        first = offset
+        while offset < stop:
+            if source[offset] == "]" and offset > first:
+                return ParsedSet(tuple(ranges), frozenset(categories), negated), offset + 1
+            low, after = self._member(offset, categories)
+            if source.startswith("-", after, stop) and after + 1 < stop and source[after + 1] != "]":
+                high, end = self._member(after + 1, categories)
+                if low is None or high is None or high < low:
+                    raise self._refused(offset, f"{clipped(source[offset:end])} is not a range of characters")
+                ranges.append((low, high))
+                offset = end
+            else:
+                ranges += [] if low is None else [(low, low)]
+                offset = after
+        raise self._refused(start, "this set is not closed; add ']'")
+
+    def _member(self, offset: int, categories: set[str]) -> tuple[int | None, int]:
+        """Return one member of a set, and where it ends.
+
+        The member is a code point, or None for a category, which is added to
+        `categories`.
+        """
+        if self._source[offset] != "\\":
+            return ord(self._source[offset]), offset + 1
+        letter = self._letter(offset)
+        if letter in "dswDSW":
+            categories.add(letter)
+            return None, offset + 2
+        if octal := _OCTAL_IN_SET.match(self._source, offset, self._stop):
+            return self._octal(octal, offset)
+        return self._common(offset, letter, _LETTERS)
+
+    def _letter(self, offset: int) -> str:
+        if offset + 1 >= self._stop:
+            raise self._refused(offset, "nothing follows this backslash; write '\\\\' for the character")
+        return self._source[offset + 1]
+
+    def _octal(self, match: re.Match[str], offset: int) -> tuple[int, int]:
+        code = int(match[1], 8)
+        if code > _MAX_OCTAL:
+            raise self._refused(offset, f"the octal escape {match[0]} is above \\377; write \\uNNNN")
+        return code, match.end()
+
+    def _common(self, offset: int, letter: str, letters: dict[str, int]) -> tuple[int, int]:
+        """Return the code point of an escape with one meaning inside and outside sets.
+
+        Also returns where it ends.
+        """
+        if match := _HEX.match(self._source, offset, self._stop):
+            code = int(match[1] or match[2] or match[3], 16)
+            if code <= LAST_CODE_POINT:
+                return code, match.end()
+        if match := _NAMED_CHARACTER.match(self._source, offset, self._stop):
+            try:
+                name = unicodedata.lookup(match[1])
+            except KeyError:
+                name = ""
+            if len(name) == 1:
+                return ord(name), match.end()
+            raise self._refused(offset, f"{clipped(match[1])} is not the name of a character")
+        if letter in letters:
+            return letters[letter], offset + 2
+        if letter.isascii() and letter.isalnum():
+            shown = clipped(self._source[offset : min(offset + 2, self._stop)])
+            raise self._refused(offset, f"{shown} is not a valid escape of Python's regular expressions")
+        return ord(letter), offset + 2
+
+
+REMEDY = "; use a greedy count of a smaller set"
+MAX_WORK = 200_000
+"""Maximum number of ranges compared for one pattern, taking about half a second."""
+
+
+class Last(Enum):
+    """The kind of the last item, which a count would repeat.
+
+    Of a run of plain characters, a count repeats only the last one.
+    """
+
+    NONE = "nothing"
+    RUN = "run"
+    ANCHOR = "anchor"
+    REPEATED = "repeated"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lazy or possessive count that is accepted if its characters cannot follow.
+
+    It then matches the same texts as a greedy count. A lazy count also needs an item
+    that follows.
+
+    Attributes:
+        offset: Offset of the count in the pattern.
+        characters: The characters that must not follow.
+        lazy: Whether the count is lazy; otherwise it is possessive.
+    """
+
+    offset: int
+    characters: Characters
+    lazy: bool
+
+    @property
+    def what(self) -> str:
+        """Return the kind of the count for messages: "lazy" or "possessive"."""
+        return "lazy" if self.lazy else "possessive"
+
+
+@dataclass(slots=True)
+class Frame:
+    """An open group of a pattern.
+
+    Attributes:
+        flags: The flags that apply in the group.
+        offset: Offset of the parenthesis, -1 for the whole pattern.
+        options: The options that are complete.
+        items: The items of the current option.
+        last: The kind of the last item.
+        last_offset: Offset of the last item.
+        held: Counts at the end of the current option, which restrict the next item.
+        held_before: Counts at the ends of the other options.
+    """
+
+    flags: frozenset[str]
+    offset: int
+    options: list[Expression] = field(default_factory=list)
+    items: list[Expression] = field(default_factory=list)
+    last: Last = Last.NONE
+    last_offset: int = -1
+    held: list[Held] = field(default_factory=list)
+    held_before: list[Held] = field(default_factory=list)
+
+    def end_option(self) -> None:
+        """Turn the items so far into an option and begin the next one."""
+        self.release()
+        self.options.append(sequence(self.items))
+        self.held_before += self.held
+        self.held, self.items, self.last = [], [], Last.NONE
+
+    def release(self) -> None:
+        """Drop the held counts that no longer restrict the next item.
+
+        Those are the counts before the last item, if that item is never empty.
+        """
+        if self.held and self.items and empty_part(self.items[-1]) == NOTHING:
+            self.held = [held for held in self.held if held.offset >= self.last_offset]
+
+
+class Watch:
+    """Checks, with bounded work, that a held count's characters cannot follow it."""
+
+    def __init__(self, refuse: Callable[[int, str], GrammarError]) -> None:
+        self._refuse = refuse
+        self._left = MAX_WORK
+
+    def hold(self, frame: Frame, item: Expression, held: Held, *, is_fixed: bool) -> None:
+        """Record a count, to check later that none of its characters can follow.
+
+        That condition is enough for counts of single characters. Other counts raise an
+        error, except lazy ones with a fixed number.
+        """
+        is_one = isinstance(item, Characters) or (isinstance(item, Text) and len(item.value.decode()) == 1)
+        if not is_one and not (held.lazy and is_fixed):
+            reason = f"a {held.what} count is supported only for single characters that cannot follow it{REMEDY}"
+            raise self._refuse(held.offset, reason)
+        if not is_fixed:
+            frame.held.append(held)
+
+    def check(self, frame: Frame, item: Expression) -> None:
+        """Raise an error if the item may begin with a character of a held count."""
+        if not frame.held:
+            return
+        frame.release()
+        first = first_characters(item)
+        for held in frame.held:
+            self._left -= len(held.characters.ranges) + len(first.ranges) + 4
+            if self._left < 0:
+                raise self._refuse(held.offset, f"checking what may follow this {held.what} count is too slow{REMEDY}")
+            if _overlap(held.characters, first):
+                reason = f"this {held.what} count repeats characters that may also follow it{REMEDY}"
+                raise self._refuse(held.offset, reason)
+
+
+def _overlap(left: Characters, right: Characters) -> bool:
+    both = Characters.of([*left.ranges, *right.ranges])
+    return _size(both) < _size(left) + _size(right)
+
+
+def _size(characters: Characters) -> int:
+    return sum(last - first + 1 for first, last in characters.ranges)
+
 
 MAX_DEPTH = 64
 """Maximum nesting of groups, so that expressions can be walked by recursion."""
@@ -30,7 +385,7 @@ _PLAIN_VERBOSE = re.compile(r"[^\\.^$*+?{\[|()#\s]+")
 _SKIPPED = re.compile(r"(?:[ \t\n\r\v\f]+|#[^\n]*)+")
 _COUNT = re.compile(r"\{(?!\})([0-9]*)(?:(,)([0-9]*))?\}")
 _FLAGS = re.compile(r"\(\?([aiLmsux]*)(?:-([a-zA-Z]*))?([:)])")
-_NAMED = re.compile(r"\(\?P<([^>)]*)>")
+_NAMED_GROUP = re.compile(r"\(\?P<([^>)]*)>")
 _COMMENT = re.compile(r"\(\?#[^)]*\)")
 _OTHER_GROUPS = (
     ("(?=", "look-ahead"),
@@ -41,7 +396,7 @@ _OTHER_GROUPS = (
     ("(?(", "a conditional group"),
     ("(?>", "an atomic group"),
 )
-_ANCHOR_ESCAPES = {"A": anchors.START, "Z": anchors.LAST}
+_ANCHOR_ESCAPES = {"A": shapes.START, "Z": shapes.LAST}
 
 
 def read_regex(pattern: str) -> RuleSet:
@@ -72,7 +427,7 @@ def read_pattern(
     reader = _Reader(source, span, frozenset(flags), sets or SetMaker(), lazy_as_greedy=lazy_as_greedy)
     whole = reader.read()
     if reader.has_anchors:
-        whole = anchors.without_anchors(whole, source.refused)
+        whole = shapes.without_anchors(whole, source.refused)
     if whole == NOTHING:
         raise source.refused(span.start, "no text can match: every alternative requires a character of an empty set")
     return whole
@@ -139,7 +494,7 @@ class _Reader:
 
     def _edge(self, offset: int) -> None:
         multiline = "m" in self._frames[-1].flags
-        starts, stops = (anchors.LINE_START, anchors.LINE_STOP) if multiline else (anchors.START, anchors.STOP)
+        starts, stops = (shapes.LINE_START, shapes.LINE_STOP) if multiline else (shapes.START, shapes.STOP)
         self._anchor(starts if self._source[offset] == "^" else stops, offset)
 
     def _sign(self, offset: int) -> None:
@@ -193,7 +548,7 @@ class _Reader:
         self._add(whole if whole.ranges else NOTHING, offset)
 
     def _anchor(self, name: str, offset: int) -> None:
-        self._add(anchors.anchor(name, offset), offset, Last.ANCHOR)
+        self._add(shapes.anchor(name, offset), offset, Last.ANCHOR)
         self.has_anchors = True
 
     def _count(self, offset: int) -> None:
@@ -261,7 +616,7 @@ class _Reader:
         flags = frame.flags
         if not source.startswith("?", self._offset, stop):
             pass
-        elif named := _NAMED.match(source, offset, stop):
+        elif named := _NAMED_GROUP.match(source, offset, stop):
             self._name(named[1], offset)
             self._offset = named.end()
         elif comment := _COMMENT.match(source, offset, stop):

@@ -2,27 +2,489 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import dataclasses
+import json
+import sys
+import types
+import typing
+from collections import Counter, abc, deque
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin
 
 from selectrie.errors import GrammarError, clipped
-from selectrie.grammar.readers.regex import read_regex
-from selectrie.grammar.readers.scalar_types import PATTERNS, is_text
-from selectrie.grammar.readers.schema_of_type import (
-    is_hashable,
-    json_text,
-    members_of,
-    parts_of_union,
-    schema_of_type,
-    shown,
+from selectrie.grammar.readers.model_schemas import (
+    PATTERNS,
+    REFERENCE,
+    closed,
+    constrained,
+    constraints_of,
+    generator,
+    is_text,
+    schema_of_written,
+    unknown_constraint,
+    with_listed_sets,
 )
+from selectrie.grammar.readers.regex import read_regex
 from selectrie.grammar.readers.shapes import alternatives, repeat
-from selectrie.grammar.readers.type_sizes import check_size
-from selectrie.grammar.rules.expressions import LAST_CODE_POINT, Alternatives, Characters, Expression, RuleSet, Text
-from selectrie.grammar.rules.text_list import TextList
+from selectrie.grammar.rules.expressions import (
+    LAST_CODE_POINT,
+    Alternatives,
+    Characters,
+    Expression,
+    RuleSet,
+    Text,
+    TextList,
+)
+
+MAX_TYPES = 100_000
+"""Maximum number of types inside a type; each occurrence counts."""
+_MAX_DEPTH = 200
+"""Maximum depth that is inspected; readers stop before."""
+
+
+def check_size(kind: Any) -> None:
+    """Raise `GrammarError` for a type that is too large to be written out.
+
+    It must be called before the type is compared: even hashing it would not finish.
+    """
+    if _n_types(kind, {}, 0) > MAX_TYPES:
+        raise GrammarError(
+            f"the type contains more than {MAX_TYPES} types, counting each occurrence; make classes "
+            "of those that occur several times"
+        )
+
+
+def _n_types(kind: Any, known: dict[int, tuple[Any, int]], depth: int) -> int:
+    """Return the number of types inside a type, counting every occurrence.
+
+    `known` maps the identity of each type seen to the type and its size. It holds the
+    types, so that identities are not reused.
+    """
+    parts = get_args(kind)
+    if not parts or depth > _MAX_DEPTH:
+        return 1
+    if id(kind) not in known:
+        known[id(kind)] = kind, 1 + sum(_n_types(part, known, depth + 1) for part in parts)
+    return known[id(kind)][1]
+
+
+MAX_DEPTH = 64
+"""Maximum nesting of types; inside a class, the count starts again."""
+
+_SIMPLE: dict[Any, str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    None: "null",
+    type(None): "null",
+}
+_ARRAYS = frozenset({list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection})
+_SETS = frozenset({set, frozenset, abc.Set, abc.MutableSet})
+_MAPPINGS = frozenset({dict, abc.Mapping, abc.MutableMapping})
+_KNOWN = _ARRAYS | _SETS | _MAPPINGS | {tuple}
+_MARKS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
+
+
+def schema_of_type(kind: Any) -> Mapping[str, Any]:
+    """Return the JSON Schema of a type's values.
+
+    - Data classes, attrs classes and typed dictionaries: an object with exactly their
+      fields. A field with a default is optional; one with `init=False` is left out.
+      Generic classes are given with their arguments.
+    - list and sequences: an array. tuple and `NamedTuple`: an array of that length.
+    - dict whose keys are str or the members of an `Enum` or `Literal`: an object.
+    - set: an array without repetitions, in the order of the members if they are those
+      of an `Enum` or `Literal`.
+    - `Enum` and `Literal`: their values. Unions: any of the parts. Any: any value.
+    - Dates, times, UUIDs, decimals, paths and bytes: see `schema_of_written`.
+    - `Annotated`: constraints of annotated_types and pydantic; see `constraints_of`.
+    - pydantic models and data classes: their JSON Schema, except that an object with
+      named properties has no others, even if the model ignores or keeps them (`extra`).
+    - Other types that pydantic describes, such as `HttpUrl`, `UUID4` and `condecimal`.
+
+    Classes may contain each other; each is a definition under `$defs`. Raises
+    `GrammarError` for any other type, by name.
+    """
+    check_size(kind)
+    builder = _Builder()
+    root = builder.schema(kind, 0)
+    definitions = builder.definitions()
+    name = root.get("$ref", "").removeprefix(REFERENCE)
+    if name in definitions and builder.uses[name] == 1:
+        root = definitions.pop(name)
+    listed = {name: with_listed_sets(one, definitions) for name, one in definitions.items()}
+    root = with_listed_sets(root, definitions)
+    return {**root, "$defs": listed} if listed else root
+
+
+def shown(kind: Any) -> str:
+    """Return the name of a type for messages."""
+    return kind.__qualname__ if isinstance(kind, type) and not get_args(kind) else clipped(str(kind), 80)
+
+
+def parts_of_union(kind: Any) -> list[Any]:
+    """Return the parts of a union, or the type itself if it is not a union.
+
+    Metadata that is only documentation is removed.
+    """
+    parts, waiting = [], deque([(kind, 0)])
+    while waiting:
+        part, depth = waiting.popleft()
+        if depth > MAX_DEPTH:
+            raise GrammarError(f"types are nested more than {MAX_DEPTH} levels deep; make classes of the inner ones")
+        bare = _bare(part)
+        if get_origin(bare) in {Union, types.UnionType}:
+            waiting.extendleft([(one, depth + 1) for one in reversed(get_args(bare))])
+        elif bare is not part:
+            waiting.appendleft((bare, depth + 1))
+        else:
+            parts.append(part)
+    return parts
+
+
+def members_of(kind: Any) -> list[Any] | None:
+    """Return the values of an `Enum` or a `Literal`, or None for another type."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        values = [member.value for member in kind]
+        if not values:
+            raise GrammarError(f"{shown(kind)} has no members; add at least one")
+        return values
+    if get_origin(kind) is Literal:
+        return [value.value if isinstance(value, Enum) else value for value in get_args(kind)]
+    return None
+
+
+def json_text(value: object, kind: Any) -> str:
+    """Return a value as JSON.
+
+    Raises `GrammarError` for anything but a string, number, bool or None.
+    """
+    if value is None or isinstance(value, str | bool | int | float):
+        try:
+            return json.dumps(value, allow_nan=False)
+        except ValueError:
+            pass
+    reason = f"{shown(kind)} has the value {clipped(repr(value))}; JSON has strings, numbers, bools and None"
+    raise GrammarError(reason)
+
+
+class _Builder:
+    """Builds the schemas of types.
+
+    Classes are queued, so that they may contain each other.
+
+    Attributes:
+        uses: Number of `$ref`s to each class.
+    """
+
+    def __init__(self) -> None:
+        self.uses: dict[str, int] = {}
+        self._names: dict[Any, str] = {}
+        self._waiting: deque[Any] = deque()
+        self._done: dict[str, dict[str, Any]] = {}
+        self._n_adapted = 0
+
+    def definitions(self) -> dict[str, dict[str, Any]]:
+        """Return the definitions of all classes that were referred to."""
+        while self._waiting:
+            kind = self._waiting.popleft()
+            self._done[self._names[kind]] = self._class(kind)
+        return self._done
+
+    def schema(self, kind: Any, depth: int) -> dict[str, Any]:
+        """Return the schema for a use of a type inside `depth` other types."""
+        if depth > MAX_DEPTH:
+            raise GrammarError(f"types are nested more than {MAX_DEPTH} levels deep; make classes of the inner ones")
+        parts = parts_of_union(kind)
+        if len(parts) > 1:
+            return {"anyOf": [self.schema(part, depth + 1) for part in parts]}
+        part = parts[0]
+        if get_origin(part) is Annotated:
+            return self._annotated(part, depth)
+        if isinstance(part, TypeVar):
+            return self.schema(_of_variable(part), depth + 1)
+        schema = _schema_of_simple(part)
+        if schema is not None:
+            return schema
+        if is_hashable(part) and _is_class(get_origin(part) or part):
+            return self._reference(part)
+        return self._container(part, depth)
+
+    def _annotated(self, kind: Any, depth: int) -> dict[str, Any]:
+        """Return the schema of a type with constraints."""
+        unread = [one for one in kind.__metadata__ if constraints_of(one) is None]
+        adapted = self._adapted(kind) if unread and all(map(_is_of_pydantic, unread)) else None
+        if adapted is not None:
+            return adapted
+        schema = self.schema(kind.__origin__, depth + 1)
+        for metadata in kind.__metadata__:
+            constraints = constraints_of(metadata)
+
+            def unknown(metadata: object = metadata) -> GrammarError:
+                return unknown_constraint(shown(kind), metadata)
+
+            if constraints is None:
+                raise unknown()
+            schema = constrained(schema, constraints, unknown)
+        return schema
+
+    def _reference(self, kind: Any) -> dict[str, Any]:
+        name = self._names.get(kind)
+        if name is None:
+            own = _class_name(kind)
+            same = sum(_class_name(other) == own for other in self._names)
+            name = self._names[kind] = own + (f"-{same + 1}" if same else "")
+            self._waiting.append(kind)
+        self.uses[name] = self.uses.get(name, 0) + 1
+        return {"$ref": REFERENCE + name}
+
+    def _container(self, kind: Any, depth: int) -> dict[str, Any]:
+        origin, arguments = get_origin(kind) or kind, get_args(kind)
+        if not is_hashable(origin):
+            raise _unknown(kind)
+        adapted = None if origin in _KNOWN else self._adapted(kind)
+        if adapted is not None:
+            return adapted
+        if origin in _ARRAYS or origin in _SETS:
+            item = self.schema(arguments[0], depth + 1) if arguments else {}
+            return {"type": "array", "items": item, **({"uniqueItems": True} if origin in _SETS else {})}
+        if origin is tuple:
+            return self._tuple(arguments, depth)
+        if origin in _MAPPINGS:
+            key, value = arguments or (str, Any)
+            schema = self.schema(value, depth + 1)
+            names = members_of(key)
+            if names is not None and all(isinstance(name, str) for name in names):
+                return {"type": "object", "properties": dict.fromkeys(names, schema), "additionalProperties": False}
+            if key is not str:
+                raise GrammarError(f"{shown(kind)} has keys other than str, which JSON objects need; use str")
+            return {"type": "object", "additionalProperties": schema}
+        raise _unknown(kind)
+
+    def _adapted(self, kind: Any) -> dict[str, Any] | None:
+        """Return pydantic's schema of a type that only it knows.
+
+        None without pydantic, if it does not know the type either, or if it says no
+        more than that values are texts.
+        """
+        pydantic = sys.modules.get("pydantic")
+        if pydantic is None:
+            return None
+        self._n_adapted += 1
+        name = f"pydantic:{self._n_adapted}"
+        try:
+            adapter = pydantic.TypeAdapter(kind)
+            whole = adapter.json_schema(ref_template=f"{REFERENCE}{name}.{{model}}", **generator(adapter.json_schema))
+        except (pydantic.PydanticUserError, AttributeError, NameError, TypeError):
+            return None
+        known = {keyword for keyword in whole if keyword not in ("title", "description")}
+        if not known or (known == {"type"} and whole["type"] == "string"):
+            return None
+        return self._without_definitions(name, whole)
+
+    def _tuple(self, arguments: tuple[Any, ...], depth: int) -> dict[str, Any]:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return {"type": "array", "items": self.schema(arguments[0], depth + 1)}
+        if not arguments:
+            return {"type": "array"}
+        items = [self.schema(one, depth + 1) for one in arguments if one != ()]
+        return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items), "maxItems": len(items)}
+
+    def _class(self, kind: Any) -> dict[str, Any]:
+        if _is_pydantic(kind):
+            return self._model(kind)
+        origin = get_origin(kind) or kind
+        try:
+            hints = typing.get_type_hints(origin, include_extras=True)
+        except (NameError, TypeError, AttributeError) as error:
+            reason = f"the annotations of {shown(kind)} cannot be resolved: {error}; define the names at module level"
+            raise GrammarError(reason) from error
+        for hint in hints.values():
+            check_size(hint)
+        variables = _variables(kind)
+        hints = {name: _substituted(hint, variables) for name, hint in hints.items()}
+        if _is_named_tuple(origin):
+            return self._named_tuple(origin, hints)
+        if dataclasses.is_dataclass(origin):
+            fields = [field for field in dataclasses.fields(origin) if field.init]
+            required = [field.name for field in fields if _is_required(field)]
+            hints = {field.name: hints[field.name] for field in fields}
+        elif hasattr(origin, "__attrs_attrs__"):
+            attributes = [one for one in origin.__attrs_attrs__ if one.init]
+            required = [one.alias for one in attributes if one.default is sys.modules["attr"].NOTHING]
+            hints = {one.alias: hints.get(one.name, Any) for one in attributes}
+        else:
+            required = [
+                name
+                for name, hint in hints.items()
+                if _is_required_key(hint, is_required=name in origin.__required_keys__)
+            ]
+        properties = {name: self.schema(hint, 1) for name, hint in hints.items()}
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+    def _named_tuple(self, kind: Any, hints: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the schema of an array of the fields.
+
+        Fields with a default may be missing, the last ones first.
+        """
+        items = [self.schema(hints.get(name, Any), 1) for name in kind._fields]
+        n_required = len(items) - len(kind._field_defaults)
+        return {"type": "array", "prefixItems": items, "items": False, "minItems": n_required, "maxItems": len(items)}
+
+    def _model(self, kind: Any) -> dict[str, Any]:
+        """Return the schema of a pydantic model or data class, closed.
+
+        Definitions inside it are prefixed with its name.
+        """
+        name = self._names[kind]
+        template = f"{REFERENCE}{name}.{{model}}"
+        if hasattr(kind, "model_json_schema"):
+            whole = kind.model_json_schema(ref_template=template, **generator(kind.model_json_schema))
+        else:
+            adapter = sys.modules["pydantic"].TypeAdapter(kind)
+            whole = adapter.json_schema(ref_template=template, **generator(adapter.json_schema))
+        return self._without_definitions(name, whole)
+
+    def _without_definitions(self, name: str, whole: Any) -> dict[str, Any]:
+        """Return a schema of pydantic, closed; its definitions are kept by `name`."""
+        made = dict(closed(whole))
+        for inner, schema in made.pop("$defs", {}).items():
+            self._done[f"{name}.{inner}"] = schema
+        return made
+
+
+def _is_of_pydantic(metadata: object) -> bool:
+    """Return whether metadata is pydantic's, and about the values of a type."""
+    is_name = getattr(metadata, "alias", None) is not None  # of a field, without effect on a type
+    return type(metadata).__module__.partition(".")[0] == "pydantic" and not is_name
+
+
+def _schema_of_simple(part: Any) -> dict[str, Any] | None:
+    """Return the JSON Schema of a type without parts, or None for any other type."""
+    if part is Any or part is object:
+        return {}
+    members = members_of(part)
+    if members is not None:
+        return {"enum": [json.loads(json_text(value, part)) for value in members]}
+    if not is_hashable(part):
+        return None
+    return {"type": _SIMPLE[part]} if part in _SIMPLE else schema_of_written(part)
+
+
+def _class_name(kind: Any) -> str:
+    return str((get_origin(kind) or kind).__name__)
+
+
+def _variables(kind: Any) -> dict[Any, Any]:
+    """Return the values of the type variables of a generic class and its bases."""
+    origin = get_origin(kind) or kind
+    values = dict(zip(getattr(origin, "__parameters__", ()), get_args(kind), strict=False))
+    for base in getattr(origin, "__orig_bases__", ()):
+        if get_origin(base) not in (None, Generic, Protocol):
+            for variable, value in _variables(base).items():
+                own = _substituted(value, values)
+                if values.setdefault(variable, own) != own:
+                    raise GrammarError(f"{shown(kind)} uses {variable} for several types; rename that of its base")
+    return values
+
+
+def _substituted(hint: Any, variables: Mapping[Any, Any]) -> Any:
+    """Return a type with its type variables replaced.
+
+    A variable without a value is kept.
+    """
+    if isinstance(hint, TypeVar):
+        return variables.get(hint, hint)
+    parameters = getattr(hint, "__parameters__", ()) if get_origin(hint) is not None else ()
+    return hint[tuple(variables.get(one, one) for one in parameters)] if parameters else hint
+
+
+def _of_variable(variable: Any) -> Any:
+    """Return the type of a variable without a value: its constraints, bound or Any."""
+    if variable.__constraints__:
+        return Union[variable.__constraints__]  # noqa: UP007 - the types are a tuple
+    return variable.__bound__ or Any
+
+
+def _bare(kind: Any) -> Any:
+    """Remove metadata that is only documentation, and marks such as `Required`."""
+    origin = get_origin(kind)
+    if origin is Annotated:
+        known = {one: constraints_of(one) for one in kind.__metadata__ if is_hashable(one)}
+        return (
+            kind
+            if any(constraints is None or constraints for constraints in known.values())
+            or len(known) < len(kind.__metadata__)
+            else kind.__origin__
+        )
+    if _last_name(origin) in _MARKS:
+        return get_args(kind)[0]
+    return getattr(kind, "__supertype__", kind)  # the type behind a NewType
+
+
+def _last_name(origin: Any) -> str:
+    return str(origin).rpartition(".")[2]
+
+
+def _is_required_key(hint: Any, *, is_required: bool) -> bool:
+    """Return whether a typed dictionary needs a key.
+
+    A mark `Required` or `NotRequired` decides, even if annotations were strings when
+    the class was made.
+    """
+    while (name := _last_name(get_origin(hint))) in _MARKS:
+        is_required = name == "Required" or (is_required and name != "NotRequired")
+        hint = get_args(hint)[0]
+    return is_required
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _is_class(kind: Any) -> bool:
+    """Return whether a type is a class with fields.
+
+    Typed dictionaries are recognised by their attributes, because `typing.is_typeddict`
+    rejects those of typing_extensions.
+    """
+    if not isinstance(kind, type) or isinstance(kind, types.GenericAlias):
+        return False
+    typed_dictionary = issubclass(kind, dict) and hasattr(kind, "__required_keys__")
+    has_fields = dataclasses.is_dataclass(kind) or hasattr(kind, "__attrs_attrs__")
+    return has_fields or typed_dictionary or _is_named_tuple(kind) or hasattr(kind, "model_json_schema")
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_field_defaults")
+
+
+def _is_pydantic(kind: Any) -> bool:
+    return hasattr(kind, "model_json_schema") or (
+        hasattr(kind, "__pydantic_core_schema__") and "pydantic" in sys.modules
+    )
+
+
+def is_hashable(value: object) -> bool:
+    """Return whether a value can be the key of a dictionary."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _unknown(kind: Any) -> GrammarError:
+    return GrammarError(
+        f"the type {shown(kind)} is not supported; use Enum, Literal, str, bool, int, float, "
+        "None, list, tuple, dict, set, dates and times, UUID, Decimal, paths, bytes, unions, "
+        "data classes, NamedTuple, attrs classes, TypedDict or pydantic models"
+    )
+
 
 _INTEGER = "-?(?:0|[1-9][0-9]*)"
 _DECIMAL = rf"{_INTEGER}(?:\.[0-9]+)?"

@@ -1,16 +1,15 @@
-"""Grammars as data: the expressions that readers produce and other modules work on.
-
-Expressions are about characters; bytes appear only when a grammar is compiled.
-Expressions are immutable trees. A rule is referred to by its name, so shared parts are
-stored once.
-"""
+"""Grammars as data: the expressions that readers produce and other modules work on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias, final
+
+from selectrie.core.vocabulary import to_bytes
 
 LAST_CODE_POINT = 0x10FFFF
 SURROGATES = (0xD800, 0xDFFF)
@@ -79,7 +78,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class Concatenation:
     """Matches the items one after the other; no items match the empty string."""
 
     items: tuple[Expression, ...]
@@ -101,7 +100,7 @@ class Repeat:
     max_count: int | None
 
 
-Expression: TypeAlias = Text | Characters | TokenSet | Reference | Sequence | Alternatives | Repeat
+Expression: TypeAlias = Text | Characters | TokenSet | Reference | Concatenation | Alternatives | Repeat
 
 EMPTY = Text(b"")
 
@@ -157,8 +156,66 @@ def _without_surrogates(merged: list[tuple[int, int]]) -> tuple[tuple[int, int],
 
 def parts_of(expression: Expression) -> tuple[Expression, ...]:
     """Return the direct parts of an expression."""
-    if isinstance(expression, Sequence):
+    if isinstance(expression, Concatenation):
         return expression.items
     if isinstance(expression, Alternatives):
         return expression.options
     return (expression.item,) if isinstance(expression, Repeat) else ()
+
+
+def rules_with(rules: RuleSet, following: bytes) -> RuleSet:
+    """Return the rules with a new root: the old root followed by the bytes `following`.
+
+    Positions in the source are unchanged.
+    """
+    root = f"{rules.root}-followed"
+    while root in rules.rules:
+        root += "-"
+    whole = Concatenation((Reference(rules.root), Text(following)))
+    return RuleSet(MappingProxyType({root: whole, **rules.rules}), root, rules.text, rules.spans)
+
+
+@final
+class TextList:
+    """A grammar of a list of distinct texts, of which there is at least one.
+
+    The texts are numbered as choices in this order. Other forms of the list are
+    computed on first use and kept. The caller makes sure that no text contains a lone
+    surrogate.
+    """
+
+    def __init__(self, texts: tuple[str, ...]) -> None:
+        self.texts = texts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TextList, (self.texts,)
+
+    @cached_property
+    def encoded(self) -> tuple[bytes, ...]:
+        """Return the texts in UTF-8, in ascending order."""
+        return tuple(sorted(to_bytes(text, "text") for text in self.texts))
+
+    @cached_property
+    def expanded(self) -> tuple[str, ...]:
+        """Return the texts, shortest first, texts of equal length by code points."""
+        return tuple(sorted(self.texts, key=lambda text: (len(text), text)))
+
+    @cached_property
+    def is_prefix_free(self) -> bool:
+        """Return whether no text is a prefix of another.
+
+        In the sorted list, a text that is a prefix of another comes right before such a
+        text.
+        """
+        return not any(after.startswith(before) for before, after in pairwise(self.encoded))
+
+    @cached_property
+    def rules(self) -> RuleSet:
+        """Return the list as one rule."""
+        options = tuple(Text(to_bytes(text, "text")) for text in self.texts)
+        whole = options[0] if len(options) == 1 else Alternatives(options)
+        return RuleSet(MappingProxyType({"root": whole}))
+
+    def followed_by(self, text: str) -> TextList:
+        """Return the list with `text` appended to each of its texts."""
+        return TextList(tuple(one + text for one in self.texts))

@@ -1,4 +1,4 @@
-"""Converts offsets in a grammar's text to the lines and columns that errors show."""
+"""Symbols of a grammar's text, and the lines and columns of errors about them."""
 
 from __future__ import annotations
 

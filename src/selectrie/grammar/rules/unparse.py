@@ -1,8 +1,4 @@
-r"""Converts rules back to GBNF, and to canonical lines for digests.
-
-The printed grammar reads back to the same language. Names keep the characters that GBNF
-allows in names. Texts and classes are escaped so that any tool can display them.
-"""
+"""Converts rules back to GBNF, and to canonical lines for digests."""
 
 from __future__ import annotations
 
@@ -12,17 +8,22 @@ from collections.abc import Iterator, Mapping
 from selectrie.errors import GrammarError, clipped
 from selectrie.grammar.rules.expressions import (
     LAST_CODE_POINT,
+    SURROGATES,
     Alternatives,
     Characters,
+    Concatenation,
     Expression,
     Reference,
     Repeat,
     RuleSet,
-    Sequence,
     Text,
     TokenSet,
 )
-from selectrie.grammar.rules.gbnf_limits import ANY, MAX_REPEATED
+
+MAX_REPEATED = 2_000
+"""Maximum lower bound of `{m}` and `{m,n}`; llama.cpp has the same limit."""
+
+ANY = Characters(((0, SURROGATES[0] - 1), (SURROGATES[1] + 1, LAST_CODE_POINT)))
 
 NOTHING = rf"[^\x00-\U{LAST_CODE_POINT:08X}]"
 """A class without characters: GBNF has no other way to write "no text at all"."""
@@ -97,7 +98,7 @@ def printed(expression: Expression, names: Mapping[str, str], *, total: bool = F
             work += [")", (part, _ALTERNATIVES), "("]
         elif isinstance(part, Alternatives) and part.options:
             work += _joined(part.options, _SEQUENCE, " | ")
-        elif isinstance(part, Sequence) and part.items:
+        elif isinstance(part, Concatenation) and part.items:
             work += _joined(part.items, _ITEM, " ")
         elif isinstance(part, Repeat):
             work += [_times(part), (part.item, _REPEATED)]
@@ -115,7 +116,7 @@ def _level_of(part: Expression) -> int:
         return _ALTERNATIVES
     if isinstance(part, TokenSet) and len(part.tokens) > 1 and not part.negated:
         return _ALTERNATIVES
-    if isinstance(part, Sequence) and part.items:
+    if isinstance(part, Concatenation) and part.items:
         return _SEQUENCE
     return _ITEM if isinstance(part, Repeat) else _REPEATED
 
@@ -128,7 +129,7 @@ def _joined(parts: tuple[Expression, ...], level: int, between: str) -> list[str
     return work[:-1]
 
 
-def _in_two(part: Repeat) -> Sequence:
+def _in_two(part: Repeat) -> Concatenation:
     """Split a repetition into nested counts that GBNF allows.
 
     The first item repeats the maximum count as often as it fits; the second is the
@@ -137,7 +138,7 @@ def _in_two(part: Repeat) -> Sequence:
     n_full, rest = divmod(part.min_count, MAX_REPEATED)
     full = Repeat(Repeat(part.item, MAX_REPEATED, MAX_REPEATED), n_full, n_full)
     max_count = None if part.max_count is None else part.max_count - n_full * MAX_REPEATED
-    return Sequence((full, Repeat(part.item, rest, max_count)))
+    return Concatenation((full, Repeat(part.item, rest, max_count)))
 
 
 def _times(part: Repeat) -> str:

@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from selectrie.errors import GrammarError, OptionError
-from selectrie.grammar.llguidance.matcher import GuidanceGrammar, check_guidance, guidance_version
-from selectrie.grammar.machine.scc import rings
+from selectrie.grammar.llguidance import GuidanceGrammar, check_guidance, guidance_version
+from selectrie.grammar.machine.compiling import rings
 from selectrie.grammar.schema.finite import finite_texts
 from selectrie.grammar.schema.keywords import refuse, shown
 from selectrie.grammar.schema.normalize import MAX_NAMED, Schema, SchemaCopy, clipped_step, copy_schema

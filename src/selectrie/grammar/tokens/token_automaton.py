@@ -5,17 +5,43 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Protocol
 
 import numpy as np
 
+from selectrie.core.automaton import Automaton, allows, is_any
 from selectrie.core.types import BoolArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import GrammarError, ProtocolError
-from selectrie.grammar.machine.machine import DEAD
-from selectrie.grammar.machine.recogniser import Recogniser
+from selectrie.grammar.machine.machine import DEAD, Recogniser
 from selectrie.grammar.rules.expressions import TokenSet
-from selectrie.grammar.tokens.byte_trie import byte_trie
-from selectrie.grammar.tokens.token_mask import TrieWalk
+from selectrie.grammar.tokens.token_mask import TrieWalk, byte_trie
+
+
+class WalkedAutomaton(Automaton, Protocol):
+    """An automaton that can also be advanced by bytes."""
+
+    def walk(self, state: int, text: bytes) -> int:
+        """Return the state after the bytes `text` in any tokens; -1 if refused."""
+        ...
+
+
+class LedAutomaton(WalkedAutomaton, Protocol):
+    """An automaton that can be cached and shared, and combined with a prefix."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Return the memory of the automaton's tables, in bytes."""
+        ...
+
+    def allowed_after(self, state: int, prefix: bytes) -> BoolArray | IntArray:
+        """Return the tokens that begin with `prefix` and continue as the state allows.
+
+        Only the bytes after the prefix, at least one, are read from the state on. With
+        b"", the result is that of `allowed`.
+        """
+        ...
+
 
 _ENTRY_BYTES = 400
 """Memory of a cache entry beside its ids: most states allow few tokens, some none."""
@@ -186,3 +212,190 @@ def _id_of(spelling: str | int, vocabulary: Vocabulary) -> int:
 def _unknown(spelling: str, control: Sequence[str]) -> str:
     near = get_close_matches(spelling, control, n=3) or control[:8]
     return f"the vocabulary has no token {spelling}; its control tokens include {', '.join(near) or 'none'}"
+
+
+_SPACE = b" "
+_FRESH = -2
+"""The state in which only the added space was spelled.
+
+It is the start state of `inner`, but the text must not be empty or begin with a space.
+"""
+
+
+class LeadingSpaceAutomaton:
+    """Accepts token paths that spell a text of `inner` as such a tokenizer writes it.
+
+    A path spells a space and the text, or the text alone if that begins with a space.
+    The empty text has no path. If `inner` accepts both `a` and ` a`, they share the
+    path ` a`.
+
+    What a path spells is therefore read in two ways: its first space was added, or it
+    belongs to the text. State 0 is the start. Every other state stands for a pair of
+    states of `inner`, one for each way; -1 means that the path cannot be read so. As a
+    state of this automaton, -1 accepts nothing.
+    """
+
+    def __init__(self, inner: LedAutomaton, vocabulary: Vocabulary) -> None:
+        self._inner, self._vocabulary = inner, vocabulary
+        self._spaced = self._flags(vocabulary.with_prefix(_SPACE))
+        self._twice_spaced = self._flags(vocabulary.with_prefix(_SPACE * 2))
+        self._spaced[vocabulary.eog] = False
+        self._pairs: list[tuple[int, int]] = []
+        self._state_of: dict[tuple[int, int], int] = {}
+        self._flags_of: dict[int, BoolArray] = {}
+
+    def start(self) -> int:
+        return 0
+
+    def allowed(self, state: int) -> BoolArray | IntArray:
+        added, own = self._pairs[state - 1] if state else (_FRESH, DEAD)
+        if state and added >= 0 and own in (DEAD, added):
+            return self._inner.allowed(added)
+        if state and added == DEAD:
+            return self._inner.allowed(own)
+        flags = self._flags_of.get(state)
+        if flags is None:
+            flags = self._flags_of[state] = self._union(added, own) if state else self._first_tokens()
+            flags.setflags(write=False)
+        return flags
+
+    def advance(self, state: int, token: int) -> int:
+        if not allows(self.allowed(state), token):
+            raise ProtocolError(f"token {token} is not allowed in state {state}")
+        piece = self._vocabulary.pieces[token]
+        if state:
+            added, own = self._pairs[state - 1]
+            if added == _FRESH:
+                added = DEAD if piece[:1] == _SPACE else self._inner.start()
+            return self._state(self._advance_inner(added, token), self._advance_inner(own, token))
+        added = self._walk_inner(_FRESH, piece[1:]) if len(piece) > 1 else _FRESH
+        return self._state(added, self._advance_inner(self._inner.start(), token))
+
+    def can_end(self, state: int) -> bool:
+        return bool(state) and any(one >= 0 and self._inner.can_end(one) for one in self._pairs[state - 1])
+
+    def walk(self, state: int, text: bytes) -> int:
+        """Return the state after the bytes `text` in any tokens; -1 if refused."""
+        if not text:
+            return state
+        if state:
+            added, own = self._pairs[state - 1]
+        elif text[:1] != _SPACE:
+            return DEAD
+        else:
+            added, own, text = _FRESH, self._inner.walk(self._inner.start(), _SPACE), text[1:]
+        return self._state(self._walk_inner(added, text), self._walk_inner(own, text))
+
+    def _walk_inner(self, state: int, text: bytes) -> int:
+        if state == DEAD or not text:
+            return state
+        if state == _FRESH:
+            return DEAD if text[:1] == _SPACE else self._inner.walk(self._inner.start(), text)
+        return self._inner.walk(state, text)
+
+    def _advance_inner(self, state: int, token: int) -> int:
+        is_open = state != DEAD and allows(self._inner.allowed(state), token)
+        return self._inner.advance(state, token) if is_open else DEAD
+
+    def _state(self, added: int, own: int) -> int:
+        if added == own == DEAD:
+            return DEAD
+        pair = added, own
+        if pair not in self._state_of:
+            self._pairs.append(pair)
+            self._state_of[pair] = len(self._pairs)
+        return self._state_of[pair]
+
+    def _first_tokens(self) -> BoolArray:
+        """Return the tokens with which a path may begin; they begin with a space."""
+        start = self._inner.start()
+        plain = self._flags(self._inner.allowed(start))
+        goes_on: BoolArray = self._flags(self._inner.allowed_after(start, _SPACE)) & ~self._twice_spaced
+        flags: BoolArray = self._spaced & (plain | goes_on)
+        others = (bytes([byte]) for byte in range(256) if byte != _SPACE[0])
+        if is_any(plain & ~self._spaced) or any(self._inner.walk(start, other) != DEAD for other in others):
+            lone = [token for token in np.flatnonzero(self._spaced) if self._vocabulary.pieces[token] == _SPACE]
+            flags[lone] = True
+        return flags
+
+    def _union(self, added: int, own: int) -> BoolArray:
+        """Return the tokens that either text allows."""
+        if added == _FRESH:
+            flags: BoolArray = self._flags(self._inner.allowed(self._inner.start())) & ~self._spaced
+        else:
+            flags = self._flags(self._inner.allowed(added))
+        return flags if own == DEAD else flags | self._flags(self._inner.allowed(own))
+
+    def _flags(self, allowed: BoolArray | IntArray) -> BoolArray:
+        """Return the tokens as a new bool[V]."""
+        flags = np.zeros(self._vocabulary.n_tokens, dtype=np.bool_)
+        flags[allowed] = True
+        return flags
+
+
+class PrefixedAutomaton:
+    """Accepts the token paths that spell `prefix` and then a text of `inner`.
+
+    Until the prefix is spelled, a token may be a beginning of the bytes that are left
+    of it, or these bytes followed by the beginning of a text of `inner`. The prefix is
+    plain text without control tokens. If no token fits, no token is allowed.
+
+    A state is a position in the prefix (0 to its length - 1), or the length of the
+    prefix plus a state of `inner`.
+    """
+
+    def __init__(self, inner: LedAutomaton, vocabulary: Vocabulary, prefix: bytes) -> None:
+        self._inner, self._vocabulary, self._prefix = inner, vocabulary, prefix
+        self._is_eog = np.zeros(vocabulary.n_tokens, dtype=np.bool_)
+        self._is_eog[vocabulary.eog] = True
+        self._kept: dict[int, IntArray | BoolArray] = {}
+
+    def start(self) -> int:
+        return 0 if self._prefix else self._inner.start()
+
+    def allowed(self, state: int) -> BoolArray | IntArray:
+        if state >= len(self._prefix):
+            return self._inner.allowed(state - len(self._prefix))
+        allowed = self._kept.get(state)
+        if allowed is None:
+            allowed = self._kept[state] = self._computed(self._prefix[state:])
+            allowed.setflags(write=False)
+        return allowed
+
+    def advance(self, state: int, token: int) -> int:
+        n = len(self._prefix)
+        if state >= n:
+            return self._inner.advance(state - n, token) + n
+        piece = b""
+        if 0 <= token < len(self._is_eog) and not self._is_eog[token]:
+            piece = self._vocabulary.pieces[token]
+        after = self.walk(state, piece) if piece else DEAD
+        if after == DEAD:
+            raise ProtocolError(f"token {token} is not allowed in state {state}")
+        return after
+
+    def can_end(self, state: int) -> bool:
+        n = len(self._prefix)
+        return state >= n and self._inner.can_end(state - n)
+
+    def walk(self, state: int, text: bytes) -> int:
+        """Return the state after the bytes `text` in any tokens; -1 if refused."""
+        rest, n = self._prefix[state:], len(self._prefix)
+        if state < n:
+            if len(text) < len(rest):
+                return state + len(text) if rest.startswith(text) else DEAD
+            if not text.startswith(rest):
+                return DEAD
+            state, text = self._inner.start() + n, text[len(rest) :]
+        after = self._inner.walk(state - n, text)
+        return after + n if after != DEAD else DEAD
+
+    def _computed(self, rest: bytes) -> IntArray | BoolArray:
+        beyond = self._inner.allowed_after(self._inner.start(), rest)
+        within = self._vocabulary.prefixes_of(rest + b"\0")  # includes the rest itself
+        within = within[~self._is_eog[within]]
+        if beyond.dtype == np.bool_:
+            flags: BoolArray = beyond.astype(np.bool_)
+            flags[within] = True
+            return flags
+        return np.union1d(within, beyond).astype(np.int32)

@@ -15,7 +15,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectrie.backends.remote.vocabulary_wire import INSIDE, NORMALIZE, as_text, vocabulary_object
+from selectrie.backends.remote.vocabulary import INSIDE, NORMALIZE, as_text, vocabulary_object
 from selectrie.core.vocabulary import Tokenize, Vocabulary
 from selectrie.engine.aio import in_thread
 from selectrie.engine.scheduler.task_group import check_cancelled

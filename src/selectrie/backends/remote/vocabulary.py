@@ -1,0 +1,297 @@
+"""The vocabulary of a served model: as JSON, asked for, or given by the caller."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from selectrie.backends.chat.template import JinjaTemplate, chat_template
+from selectrie.backends.remote.transport import Answer, Transport
+from selectrie.core.types import IntArray
+from selectrie.core.vocabulary import ChatTemplate, Spacing, Tokenize, TokenizerKind, Tokenizing, Vocabulary
+from selectrie.errors import MissingExtraError, OptionError, TextError
+
+FORMAT = 1
+"""Version of the object. A reader refuses others."""
+BEGIN, INSIDE, NORMALIZE = "begin", "inside", "normalize"
+"""The questions about a text: its tokens at the beginning of a context, its tokens
+inside another text, and the text as the tokenizer normalises it."""
+_ID_SETS = ("eog", "control", "strips_left", "strips_right", "user_defined")
+_SPECIAL = ("bos", "eos", "declared_bos")
+
+
+def vocabulary_object(vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return a vocabulary as an object of JSON.
+
+    How the tokenizer works is examined for it, which takes up to 0.5 s on first use.
+    """
+    spacing, tokenizing = vocabulary.spacing, vocabulary.tokenizing
+    return {
+        "object": "vocabulary",
+        "format": FORMAT,
+        "digest": vocabulary.digest,
+        "pieces": as_text(b"".join(vocabulary.pieces)),
+        "lengths": vocabulary.lengths.tolist(),
+        "texts": list(vocabulary.texts),
+        **{name: getattr(vocabulary, name) for name in _SPECIAL},
+        **{name: getattr(vocabulary, name).tolist() for name in _ID_SETS},
+        "space_prefix": vocabulary.space_prefix,
+        "spacing": spacing and {"after_control": spacing.after_control, "before_space": spacing.before_space},
+        "normalizes": vocabulary.normalize is not None,
+        "bos_in_chats": vocabulary.bos_in_chats,
+        "white_space": vocabulary.white_space,
+        "ambiguous": sorted(map(as_text, vocabulary.ambiguous)),
+        "tokenizing": {
+            "kind": tokenizing.kind.value,
+            "altered": None if tokenizing.altered is None else sorted(map(as_text, tokenizing.altered)),
+            "splits_locally": tokenizing.splits_locally,
+        },
+        "chat": _chat_object(vocabulary.chat_template),
+    }
+
+
+def _chat_object(template: ChatTemplate | None) -> dict[str, Any] | None:
+    """Return a chat template as an object, None if it is not one of Jinja alone."""
+    if not isinstance(template, JinjaTemplate):
+        return None
+    return {
+        "source": template.source,
+        "special_tokens": dict(template.special_tokens),
+        "absent": list(template.absent),
+        "aliases_reasoning": template.aliases_reasoning,
+    }
+
+
+def read_vocabulary(
+    answer: Answer, *, begin: Tokenize, inside: Tokenize, normalize: Callable[[str], str]
+) -> Vocabulary:
+    """Return the vocabulary of an object.
+
+    Args:
+        answer: The object.
+        begin: Returns the tokens of a text.
+        inside: Returns the tokens of a text that continues another one.
+        normalize: Returns a text as the tokenizer normalises it.
+
+    Raises `ServerError` if a part is missing or wrong, or if its digest is not that of
+    the parts.
+    """
+    if answer["format"].whole() != FORMAT:
+        answer["format"].wrong(f"is {answer['format'].whole()}: expected {FORMAT}; use the same version here and there")
+    pieces = _pieces(answer)
+    n_tokens = len(pieces)
+    texts = answer["texts"].texts()
+    if len(texts) != n_tokens:
+        answer["texts"].wrong(f"has {len(texts)} items: expected {n_tokens}")
+    chat, tokenizing = answer.get("chat"), _tokenizing(answer["tokenizing"])
+    template = None if chat is None else _chat(chat)
+    vocabulary = Vocabulary(
+        pieces=pieces,
+        texts=tuple(texts),
+        **{name: _optional_token(answer, name, n_tokens) for name in _SPECIAL},  # type: ignore[arg-type]
+        **{name: _ids(answer[name], n_tokens) for name in _ID_SETS},  # type: ignore[arg-type]
+        space_prefix=answer["space_prefix"].flag(),
+        tokenize=begin,
+        spacing=_spacing(answer.get("spacing"), inside),
+        normalize=normalize if answer["normalizes"].flag() else None,
+        bos_in_chats=answer["bos_in_chats"].flag(),
+        white_space=answer["white_space"].text(),
+        ambiguous=frozenset(as_bytes(one) for one in answer["ambiguous"].sequence()),
+        examine=lambda _: tokenizing,
+        chat_template=template,
+        chat_source="" if template is None else template.source,
+    )
+    if answer["digest"].text() != vocabulary.digest:
+        answer["digest"].wrong("is not the digest of what was sent; use the same version here and there")
+    return vocabulary
+
+
+def as_text(data: bytes) -> str:
+    """Return bytes as base64."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def as_bytes(answer: Answer) -> bytes:
+    """Return the bytes of base64."""
+    try:
+        return base64.b64decode(answer.text().encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        answer.wrong("is not base64")
+
+
+def _pieces(answer: Answer) -> tuple[bytes, ...]:
+    data, lengths = as_bytes(answer["pieces"]), answer["lengths"].whole_numbers()
+    if not lengths or sum(lengths) != len(data):
+        answer["lengths"].wrong(f"add up to {sum(lengths)}, the pieces have {len(data)} bytes")
+    stops = np.cumsum(lengths).tolist()
+    return tuple(data[stop - length : stop] for stop, length in zip(stops, lengths, strict=True))
+
+
+def _optional_token(answer: Answer, name: str, n_tokens: int) -> int | None:
+    found = answer.get(name)
+    return None if found is None else found.token(n_tokens)
+
+
+def _ids(answer: Answer, n_tokens: int) -> IntArray:
+    ids = answer.whole_numbers()
+    if ids and max(ids) >= n_tokens:
+        answer.wrong(f"has token {max(ids)}: ids run from 0 to {n_tokens - 1}")
+    return np.asarray(ids, dtype=np.int32)
+
+
+def _spacing(answer: Answer | None, inside: Tokenize) -> Spacing | None:
+    if answer is None:
+        return None
+    return Spacing(inside, after_control=answer["after_control"].flag(), before_space=answer["before_space"].flag())
+
+
+def _tokenizing(answer: Answer) -> Tokenizing:
+    kinds = {kind.value: kind for kind in TokenizerKind}
+    name, altered = answer["kind"].text(), answer.get("altered")
+    if name not in kinds:
+        answer["kind"].wrong(f"is {name[:40]!r}: expected one of {', '.join(kinds)}")
+    return Tokenizing(
+        kind=kinds[name],
+        altered=None if altered is None else frozenset(as_bytes(one) for one in altered.sequence()),
+        splits_locally=answer["splits_locally"].flag(),
+    )
+
+
+def _chat(answer: Answer) -> JinjaTemplate:
+    tokens: Mapping[str, object] = {name: _spelled(value) for name, value in answer["special_tokens"].items()}
+    absent: Iterable[str] = answer["absent"].texts()
+    return chat_template(
+        answer["source"].text(), tokens, absent=tuple(absent), aliases_reasoning=answer["aliases_reasoning"].flag()
+    )
+
+
+def _spelled(answer: Answer) -> object:
+    """Return the spelling of a special token, or a list of them."""
+    return answer.texts() if isinstance(answer.value, list) else answer.text()
+
+
+_PATH = "/v1/vocabulary/encode"
+_KEPT_BYTES = 64 << 20
+_MAX_TEXTS = 1_000
+_BYTES_OF_TOKEN = 16
+
+
+class RemoteTokenizer:
+    """Asks this project's server for the tokens of plain texts.
+
+    It may be called from any thread but that of the transport.
+
+    Args:
+        transport: The connection.
+        model: Name of the model.
+    """
+
+    def __init__(self, transport: Transport, model: str) -> None:
+        self._transport, self._model = transport, model
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, bytes], list[int] | bytes | str] = OrderedDict()
+        self._n_bytes = 0
+
+    def begin(self, text: bytes, /) -> list[int]:
+        """Return the tokens of a text. Raises `TextError` if there are none for it."""
+        return self._tokens(text, BEGIN)
+
+    def inside(self, text: bytes, /) -> list[int]:
+        """Return the tokens of a text that continues another one."""
+        return self._tokens(text, INSIDE)
+
+    def normalize(self, text: str) -> str:
+        """Return a text as the tokenizer normalises it."""
+        found = self._asked(text.encode(), NORMALIZE)
+        return found.decode() if isinstance(found, bytes) else text
+
+    def prefetch(self, texts: Sequence[bytes]) -> None:
+        """Ask for many texts at once."""
+        for start in range(0, len(texts), _MAX_TEXTS):
+            part = list(dict.fromkeys(texts[start : start + _MAX_TEXTS]))
+            for text, found in zip(part, self._answered(part, BEGIN), strict=True):
+                self._keep((BEGIN, text), found)
+
+    def _tokens(self, text: bytes, form: str) -> list[int]:
+        found = self._asked(text, form)
+        if isinstance(found, list):
+            return list(found)
+        raise TextError("text", str(found))
+
+    def _asked(self, text: bytes, form: str) -> list[int] | bytes | str:
+        """Return tokens, a normalised text, or why there are none."""
+        key = (form, text)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        (found,) = self._answered([text], form)
+        self._keep(key, found)
+        return found
+
+    def _answered(self, texts: Sequence[bytes], form: str) -> list[list[int] | bytes | str]:
+        body = {"model": self._model, "texts": [as_text(text) for text in texts], "form": form}
+        max_bytes = (1 << 20) + _BYTES_OF_TOKEN * sum(map(len, texts))
+        answer = self._transport.run(lambda: self._transport.post(_PATH, body, max_bytes=max_bytes))
+        if form == NORMALIZE:
+            return [as_bytes(one) for one in answer["texts"].sequence(len(texts))]
+        reasons = answer["reasons"].sequence(len(texts))
+        tokens = answer["tokens"].sequence(len(texts))
+        return [_one(found, reason) for found, reason in zip(tokens, reasons, strict=True)]
+
+    def _keep(self, key: tuple[str, bytes], found: list[int] | bytes | str) -> None:
+        with self._lock:
+            if key in self._kept:
+                return
+            self._kept[key] = found
+            self._n_bytes += _size(key, found)
+            while self._n_bytes > _KEPT_BYTES:
+                self._n_bytes -= _size(*self._kept.popitem(last=False))
+
+
+def _one(tokens: Answer, reason: Answer) -> list[int] | str:
+    return reason.text() if tokens.value is None else tokens.whole_numbers()
+
+
+def _size(key: tuple[str, bytes], found: list[int] | bytes | str) -> int:
+    """Return about how many bytes of memory an entry takes."""
+    return 200 + len(key[1]) + 8 * len(found)
+
+
+def read_tokenizer(path: Path, n_tokens: int | None = None) -> Vocabulary:
+    """Return the vocabulary of a GGUF file, or of a folder with a tokenizer.
+
+    Args:
+        path: The file, which may hold nothing but the vocabulary, or the folder of a
+            tokenizer of Transformers (extra `transformers`).
+        n_tokens: Number of tokens of the model, if it is known.
+
+    Raises:
+        OptionError: If there is no such path.
+        ModelFileError: If it cannot be read.
+        UnsupportedModelError: If it is a tokenizer of a kind that is not supported.
+        MissingExtraError: If a folder's extra is not installed.
+    """
+    try:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, ValueError):
+        is_folder = is_file = False
+    if is_file:
+        from selectrie.backends.llama_cpp.vocabulary import open_vocabulary as of_file
+
+        return of_file(path)
+    if not is_folder:
+        raise OptionError("tokenizer", str(path), "a folder with a tokenizer, `hf:owner/repo`, or a GGUF file")
+    if find_spec("transformers") is None or find_spec("tokenizers") is None:
+        raise MissingExtraError(f"the tokenizer in {path}", "transformers")
+    from selectrie.backends.transformers.vocabulary import open_vocabulary as of_folder
+
+    return of_folder(path, n_tokens)

@@ -1,0 +1,177 @@
+"""Files that are written as a whole, or where the caller says, or kept between runs."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import re
+import secrets
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from selectrie.errors import OptionError, SelectrieError
+
+_MAX_NAME = 32
+"""Maximum characters of a file's name in that of its temporary file."""
+_TEMPORARY = re.compile(r"\.(?P<name>.+)-[0-9a-f]{16}\.tmp", re.DOTALL)
+
+
+def check_plain(path: Path) -> None:
+    """Raise `OSError` if a path names a link, a FIFO, a device or a folder.
+
+    Such a thing is neither read, nor written to, nor replaced.
+    """
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise OSError(errno.EINVAL, f"{path.name} is not a plain file; remove it")
+
+
+def is_temporary(name: str, names: Collection[str]) -> bool:
+    """Return whether `replaced` may have made `name` while it wrote one of `names`.
+
+    That is a temporary file, which stays behind if the process is killed.
+    """
+    match = _TEMPORARY.fullmatch(name)
+    return match is not None and match["name"] in {one[:_MAX_NAME] for one in names}
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a plain file as a whole by a text, as `replaced` does."""
+    check_plain(path)
+    data = text.encode()
+    with replaced(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """Replace a plain file as a whole by what the block writes to the yielded file.
+
+    A reader sees the old content or the new one, and the new one is on the disk when
+    the block has ended. An error in the block leaves the old file. The content is first
+    written to a file that no other process can have (`.NAME-<16 hex digits>.tmp`, NAME
+    cut at 32 characters); if two processes write one file at once, the last one
+    therefore decides. A process that is killed leaves that file behind. The mode of the
+    old file is kept; a new file gets the mode of any new file.
+
+    Raises `OSError`, also where `check_plain` does.
+    """
+    check_plain(path)
+    temporary = path.with_name(f".{path.name[:_MAX_NAME]}-{secrets.token_hex(8)}.tmp")
+    file = temporary.open("xb")
+    try:
+        with file:
+            with suppress(FileNotFoundError):
+                temporary.chmod(stat.S_IMODE(path.lstat().st_mode))
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    if hasattr(os, "O_DIRECTORY"):  # Windows opens no folder
+        folder = os.open(path.parent, os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+logger = logging.getLogger(__name__)
+
+
+def cache_folder() -> Path:
+    """Return `~/.cache/selectrie`, whether or not it exists."""
+    try:
+        home = Path.home()
+    except RuntimeError:  # no HOME and a user without an account, as in some containers
+        home = Path(os.devnull)  # nothing can be read or written below it
+    return home / ".cache" / "selectrie"
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file.
+
+    The result is empty if the file is missing, cannot be read, or holds anything else.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def write_object(path: Path, value: dict[str, Any]) -> None:
+    """Replace a file by the JSON object `value`.
+
+    A reader sees the old object or the new one. If the new one cannot be written, the
+    old one stays.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(value, indent=1))
+    except OSError as error:
+        logger.debug("cannot write %s: %s", path, error)
+
+
+_FOLDER_REFUSES = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY})
+"""Errors of a folder in which no file can be made, or none be replaced."""
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turn system errors of the block, about a folder, into `OptionError`.
+
+    Examples are a full disk, no permission, a folder that has disappeared, and a name
+    that no folder can have.
+    """
+    try:
+        yield
+    except SelectrieError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        expected = f"a folder that can be written ({reason}); what it holds is whole, and a run goes on from there"
+        raise OptionError("out", str(folder), expected) from error
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file that the caller has named.
+
+    A plain file is replaced as by `write_whole`, or written to in place if its folder
+    does not allow that; links to it are followed. Anything else, such as a FIFO or a
+    terminal, is written to. To the file that standard output or error goes to
+    (`/dev/stdout`), the text is appended. Raises `OSError`.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        status = None
+    mode = os.O_APPEND
+    if status is None or (stat.S_ISREG(status.st_mode) and not _is_standard(status)):
+        try:
+            write_whole(path.resolve(), text)
+        except OSError as error:
+            if status is None or error.errno not in _FOLDER_REFUSES:
+                raise
+            mode = os.O_TRUNC
+        else:
+            return
+    with os.fdopen(os.open(path, os.O_WRONLY | mode), "wb") as file:
+        file.write(text.encode())
+
+
+def _is_standard(status: os.stat_result) -> bool:
+    """Return whether standard output or standard error goes to this file."""
+    for number in (1, 2):
+        with suppress(OSError):
+            if os.path.samestat(status, os.fstat(number)):
+                return True
+    return False

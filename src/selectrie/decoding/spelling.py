@@ -1,0 +1,724 @@
+"""The probability of a text, summed over all token sequences that spell it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selectrie.core import numerics
+from selectrie.core.rows import Reads, Rows
+from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, Capacity, FloatArray, IntArray
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.decoding.held_nodes import HeldNodes
+from selectrie.decoding.task import Ask, TaskBase
+from selectrie.errors import ProtocolError
+
+NO_EVENT = -1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ByteEvent:
+    """What a sequence of tokens has to spell.
+
+    Attributes:
+        text: The bytes.
+        ends: True if the tokens spell these bytes and no more, and an end-of-generation
+            token follows. False if the bytes that the tokens spell begin with `text`;
+            the last token may overrun it.
+    """
+
+    text: bytes
+    ends: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """The tokens that may follow a prefix in one state, and what they lead to.
+
+    An event is alive in a state if the prefix can still lead to it.
+
+    Attributes:
+        alive: The events that are alive, as a slice of `Lattice.events`.
+        tokens: int32[n], the tokens after which some event is still alive, ascending.
+            They spell a proper prefix of what is left of its text; where an event
+            ends, also all of it.
+        states: int64[n], the state after each of them.
+        covering: Pairs (event, int32[] tokens): the tokens with which an event that
+            does not end happens. They begin with all that is left of its text.
+        ended: The event whose text is spelled, so that it happens with an
+            end-of-generation token; `NO_EVENT` if there is none.
+    """
+
+    alive: slice
+    tokens: IntArray
+    states: IntArray
+    covering: tuple[tuple[int, IntArray], ...]
+    ended: int
+
+
+class Lattice:
+    """All ways to spell some events token by token: states, and steps between them.
+
+    A state is a position in the bytes with the events that begin with the bytes before
+    it. State 0 is the beginning. The steps of a state are computed on first use. There
+    are at most as many states as distinct prefixes of the texts.
+
+    Tokens without bytes, control tokens and end-of-generation tokens spell nothing.
+
+    Args:
+        vocabulary: The vocabulary.
+        events: At least one event; equal ones are one.
+
+    Attributes:
+        events: The distinct events, in order.
+        index_of: The position in `events` of each event that was given.
+        eog: int32[], the end-of-generation tokens.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, events: Sequence[ByteEvent]) -> None:
+        if not events:
+            raise ProtocolError("a lattice needs at least one event")
+        if ByteEvent(b"", ends=False) in events:
+            raise ProtocolError("every text begins with b''; an event needs bytes, or an end")
+        self._vocabulary = vocabulary
+        self.events = tuple(sorted(set(events)))
+        self.index_of = tuple(self.events.index(event) for event in events)
+        self.eog = vocabulary.eog
+        spelling_nothing = np.union1d(vocabulary.eog, vocabulary.control)
+        self._excluded = spelling_nothing[vocabulary.lengths[spelling_nothing] > 0]
+        self._texts = [event.text for event in self.events]
+        self._states: list[tuple[int, int, int]] = []  # position, first and last alive event
+        self._numbers: dict[tuple[int, int, int], int] = {}
+        self._steps: dict[int, Step] = {}
+        self._state(b"")
+
+    @property
+    def n_states(self) -> int:
+        """Return the number of states that were reached so far."""
+        return len(self._states)
+
+    @property
+    def max_tokens(self) -> int:
+        """Return the length of the longest path whose row may be read."""
+        return max(len(event.text) - (not event.ends) for event in self.events)
+
+    def alive(self, state: int) -> slice:
+        """Return the events that are alive in a state."""
+        _, first, stop = self._states[state]
+        return slice(first, stop)
+
+    def step(self, state: int) -> Step:
+        """Return the step from a state."""
+        if state not in self._steps:
+            self._steps[state] = self._make(state)
+        return self._steps[state]
+
+    def _state(self, spelled: bytes) -> int:
+        """Return the state after some bytes, with which some event is alive."""
+        first = bisect_left(self._texts, spelled)
+        stop = first
+        while stop < len(self._texts) and self._texts[stop].startswith(spelled):
+            stop += 1
+        # An event that does not end has happened once its bytes are spelled.
+        first += first < stop and self.events[first] == ByteEvent(spelled, ends=False)
+        key = len(spelled), first, stop
+        if key not in self._numbers:
+            self._numbers[key] = len(self._states)
+            self._states.append(key)
+        return self._numbers[key]
+
+    def _make(self, state: int) -> Step:
+        position, first, stop = self._states[state]
+        spelled = self._texts[first][:position]
+        ended = first if len(self._texts[first]) == position else NO_EVENT
+        tokens: list[IntArray] = []
+        covering = []
+        for event in range(first + (ended != NO_EVENT), stop):
+            left = self._texts[event][position:]
+            tokens.append(self._vocabulary.prefixes_of(left))
+            if self.events[event].ends:
+                tokens.append(self._vocabulary.with_bytes(left))
+            else:
+                covering.append((event, self._spelling(self._vocabulary.with_prefix(left))))
+        fitting = self._spelling(np.unique(np.concatenate(tokens)) if tokens else self._vocabulary.eog[:0])
+        pieces = self._vocabulary.pieces
+        after = [self._state(spelled + pieces[token]) for token in fitting.tolist()]
+        return Step(
+            slice(first, stop),
+            fitting,
+            np.array(after, dtype=np.int64),
+            tuple(covering),
+            ended,
+        )
+
+    def _spelling(self, tokens: IntArray) -> IntArray:
+        """Return the tokens among `tokens` that may spell something."""
+        return tokens if not len(self._excluded) else np.setdiff1d(tokens, self._excluded)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenPrefixes:
+    """Prefixes of spellings, each a token after a node whose row was read.
+
+    Attributes:
+        parent: int32[n], the node before the token.
+        token: int32[n].
+        state: int32[n], the state of the lattice after the token.
+        depth: int32[n], the number of tokens of the prefix.
+        logp: float64[n], the log-probability of the prefix.
+    """
+
+    parent: IntArray
+    token: IntArray
+    state: IntArray
+    depth: IntArray
+    logp: FloatArray
+
+    @classmethod
+    def none(cls) -> OpenPrefixes:
+        """Return no prefixes."""
+        nothing = np.empty(0, dtype=np.int32)
+        return cls(nothing, nothing, nothing, nothing, np.empty(0, dtype=np.float64))
+
+    def __len__(self) -> int:
+        return len(self.logp)
+
+    def take(self, index: BoolArray | NDArray[np.integer]) -> OpenPrefixes:
+        """Return the prefixes that `index` picks."""
+        return OpenPrefixes(*(getattr(self, one.name)[index] for one in fields(self)))
+
+    @staticmethod
+    def concatenated(parts: list[OpenPrefixes]) -> OpenPrefixes:
+        """Return all prefixes of `parts`, in order."""
+        return OpenPrefixes(
+            *(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(OpenPrefixes))
+        )
+
+    def log_mass(self, lattice: Lattice, error: float) -> FloatArray:
+        """Return the log of the summed probability of each event's prefixes.
+
+        The result, float64[E], is an upper bound where each row of a prefix may be
+        wrong by `error` nats; -inf for an event without a prefix.
+        """
+        result: FloatArray = np.full(len(lattice.events), -np.inf)
+        if not len(self):
+            return result
+        upper = self.logp + error * self.depth
+        order = np.argsort(self.state, kind="stable")
+        states, first = np.unique(self.state[order], return_index=True)
+        for state, part in zip(states.tolist(), np.split(upper[order], first[1:]), strict=True):
+            alive = lattice.alive(state)
+            result[alive] = np.logaddexp(result[alive], numerics.logsumexp(part))
+        return result
+
+    def urgency(self, lattice: Lattice, log_weight: FloatArray) -> FloatArray:
+        """Return the log of each prefix's weighted probability, float64[n].
+
+        A prefix counts once for each event that is alive after it, with its weight.
+
+        Args:
+            lattice: The lattice of the states.
+            log_weight: float64[E], the log of the weight of each event.
+        """
+        if not len(self):
+            return np.empty(0)
+        states, of = np.unique(self.state, return_inverse=True)
+        weights = np.array([numerics.logsumexp(log_weight[lattice.alive(one)]) for one in states.tolist()])
+        return np.asarray(self.logp + weights[of], dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepValues:
+    """The values of a step, read from the row of one node.
+
+    Attributes:
+        logp: float64[n], the log-probability of each of `Step.tokens`.
+        events: int64[m], events that happen right after the node.
+        low, high: float64[m], bounds on the log-probability of that. They differ only
+            where a row was not wholly read.
+        named: The log-probability of each token that was named for the node.
+    """
+
+    logp: FloatArray
+    events: IntArray
+    low: FloatArray
+    high: FloatArray
+    named: Mapping[int, float]
+
+
+class SpellingTree:
+    """The prefixes whose rows are read, in flat columns, with parents before children.
+
+    Node 0 is the end of the prompt, in state 0 of the lattice.
+
+    Attributes:
+        parent, token: As in `TokenTrie`.
+        depth: Number of tokens of the prefix.
+        state: State of the lattice after the prefix.
+        logp: Log-probability of the prefix; NaN until the row of the parent was read.
+        evaluated: Whether the row was read.
+        values: What was read, None before.
+    """
+
+    def __init__(self, lattice: Lattice) -> None:
+        self._lattice = lattice
+        self.parent, self.token, self.depth, self.state = [NO_NODE], [NO_TOKEN], [0], [0]
+        self.logp, self.evaluated = [0.0], [False]
+        self.values: list[StepValues | None] = [None]
+        self._children: dict[tuple[int, int], int] = {}
+        self._named: dict[int, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    def find(self, parent: int, token: int) -> int:
+        """Return the node of a token after a node, or `NO_NODE`."""
+        return self._children.get((parent, token), NO_NODE)
+
+    def child(self, parent: int, token: int, logp: float = np.nan) -> int:
+        """Return the node of a token after a node; add it if there is none.
+
+        Args:
+            parent: The node before the token.
+            token: One of the tokens of the parent's step.
+            logp: Log-probability of the prefix, if it is known.
+
+        Raises:
+            ProtocolError: If no event is alive after the token.
+        """
+        node = self.find(parent, token)
+        if node != NO_NODE:
+            return node
+        step = self.step(parent)
+        index = int(np.searchsorted(step.tokens, token))
+        if index == len(step.tokens) or step.tokens[index] != token:
+            raise ProtocolError(f"token {token} after node {parent} spells none of the events")
+        node = self._children[parent, token] = len(self)
+        self.parent.append(parent)
+        self.token.append(token)
+        self.depth.append(self.depth[parent] + 1)
+        self.state.append(int(step.states[index]))
+        self.logp.append(logp)
+        self.evaluated.append(False)
+        self.values.append(None)
+        return node
+
+    def step(self, node: int) -> Step:
+        """Return what may follow a node."""
+        return self._lattice.step(self.state[node])
+
+    def may_carry(self, node: int) -> bool:
+        """Return whether a node may be the parent of others."""
+        return len(self.step(node).tokens) > 0
+
+    def name(self, node: int, token: int) -> None:
+        """Have the log-probability of one more token read from the row of a node."""
+        self._named.setdefault(node, []).append(token)
+
+    def reads(self, node: int) -> Reads:
+        """Return the `Reads` that `read` needs from the row of a node."""
+        step = self.step(node)
+        masses = [tokens for _, tokens in step.covering]
+        masses += [self._lattice.eog] if step.ended != NO_EVENT else []
+        named = np.array(self._named.get(node, ()), dtype=np.int32)
+        return Reads.of_row(np.append(step.tokens, named), masses=masses)
+
+    def read(self, node: int, rows: Rows, i: int) -> None:
+        """Read row `i`, which is that of a node."""
+        step = self.step(node)
+        events = [event for event, _ in step.covering]
+        bounds = [rows.log_mass_bounds(i, tokens) for _, tokens in step.covering]
+        if step.ended != NO_EVENT:
+            events.append(step.ended)
+            bounds.append(rows.log_mass_bounds(i, self._lattice.eog))
+        low, high = np.array(bounds, dtype=np.float64).reshape(len(bounds), 2).T
+        named = self._named.get(node, [])
+        pairs = zip(named, rows.logp(i, np.array(named, dtype=np.int32)).tolist(), strict=True)
+        self.values[node] = StepValues(
+            rows.logp(i, step.tokens), np.array(events, dtype=np.int32), low, high, dict(pairs)
+        )
+        self.evaluated[node] = True
+
+    def read_values(self, node: int) -> StepValues:
+        """Return what was read from the row of a node."""
+        values = self.values[node]
+        if values is None:
+            raise ProtocolError(f"the row of node {node} was not read")
+        return values
+
+    def prefixes_below(self, node: int) -> OpenPrefixes:
+        """Return the possible children of a node that are no nodes themselves.
+
+        The log-probabilities of those that are nodes are set. The row of the node was
+        read.
+        """
+        step, logp = self.step(node), self.logp[node] + self.read_values(node).logp
+        is_open = logp > -np.inf
+        for index, token in enumerate(step.tokens.tolist()):
+            child = self.find(node, token)
+            if child != NO_NODE:
+                self.logp[child] = float(logp[index])
+                is_open[index] = False
+        n = int(np.count_nonzero(is_open))
+        return OpenPrefixes(
+            np.full(n, node, dtype=np.int32),
+            step.tokens[is_open],
+            step.states[is_open].astype(np.int32),
+            np.full(n, self.depth[node] + 1, dtype=np.int32),
+            logp[is_open],
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """Bounds on the log-probability of E events.
+
+    Attributes:
+        low, high: float64[E], by the rows as they were read.
+        safe_low, safe_high: float64[E], with the tolerance of each row.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    safe_low: FloatArray
+    safe_high: FloatArray
+
+
+class Goal(Protocol):
+    """What the bounds of a search are wanted for."""
+
+    def weights(self, bounds: Bounds) -> FloatArray | None:
+        """Return the log of the weight of each event's open probability, float64[E].
+
+        None if no more rows are wanted.
+        """
+        ...
+
+    @property
+    def enough(self) -> float:
+        """Return the weighted open probability at which `weights` returns None.
+
+        A round reads no more rows than that seems to need. 0 if there is no such bound.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CloseBounds:
+    """The bounds of all events together are to be close.
+
+    Attributes:
+        max_ratio: The upper bound divided by the lower one, multiplied over the events,
+            at which the search stops.
+    """
+
+    max_ratio: float
+
+    @property
+    def enough(self) -> float:
+        return 1.0 - 1.0 / self.max_ratio
+
+    def weights(self, bounds: Bounds) -> FloatArray | None:
+        high = bounds.high
+        if total_gap(bounds.low, high) <= float(np.log(self.max_ratio)):
+            return None
+        result: FloatArray = np.full(len(high), -np.inf)
+        is_possible = high > -np.inf
+        result[is_possible] = -high[is_possible]
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class OneWinner:
+    """One choice is to have a lower bound above the upper bounds of all others.
+
+    Attributes:
+        choices: The event of each choice, an index of the search's events. Choices of
+            equal texts have one event.
+        log_prior: The log of each choice's prior, which is added to its bounds.
+        given: The event that all of these include, or None. Once the winner is certain,
+            its bounds are brought as close as `max_ratio`.
+        max_ratio: Upper bound divided by the lower one.
+    """
+
+    choices: tuple[int, ...]
+    log_prior: tuple[float, ...]
+    given: int | None
+    max_ratio: float
+
+    @property
+    def enough(self) -> float:
+        return 0.0
+
+    def weights(self, bounds: Bounds) -> FloatArray | None:
+        events, prior = np.array(self.choices), np.array(self.log_prior)
+        winner, rivals = self.standing(bounds)
+        result: FloatArray = np.full(len(bounds.high), -np.inf)
+        if rivals.any():
+            if self.too_close(bounds).any():
+                return None
+            undecided = rivals | (np.arange(len(events)) == winner)
+            np.maximum.at(result, events[undecided], prior[undecided])
+            return result
+        if self.given is None:
+            return None
+        if total_gap(bounds.low[[self.given]], bounds.high[[self.given]]) <= float(np.log(self.max_ratio)):
+            return None
+        result[self.given] = 0.0
+        return result
+
+    def standing(self, bounds: Bounds) -> tuple[int, BoolArray]:
+        """Return the choice with the best lower bound, and those that may be better.
+
+        Of equal lower bounds the lowest index is taken. bool[C] marks the choices whose
+        upper bound reaches it; choices of the winner's own event are not among them.
+        The tolerance of each row is in these bounds.
+        """
+        events, prior = np.array(self.choices), np.array(self.log_prior)
+        lowest, highest = bounds.safe_low[events] + prior, bounds.safe_high[events] + prior
+        winner = int(np.argmax(lowest))
+        return winner, np.asarray(~(highest < lowest[winner]) & (events != events[winner]))
+
+    def too_close(self, bounds: Bounds) -> BoolArray:
+        """Return bool[C], the rivals that no further row can tell from the winner.
+
+        Even if all that is open belonged to the winner, and nothing of it to the rival,
+        the tolerance of the rows that were read would be more than their distance.
+        """
+        events, prior = np.array(self.choices), np.array(self.log_prior)
+        winner, rivals = self.standing(bounds)
+        with np.errstate(invalid="ignore"):  # of probability 0
+            below = np.nan_to_num(bounds.low - bounds.safe_low, nan=0.0)[events]
+            above = np.nan_to_num(bounds.safe_high - bounds.high, nan=0.0)[events]
+        at_best = (bounds.high[events] + prior - below)[winner]
+        return np.asarray(rivals & (below[winner] + above > 0) & (at_best <= bounds.low[events] + prior + above))
+
+
+def total_gap(low: FloatArray, high: FloatArray) -> float:
+    """Return the summed nats between the bounds; an event of probability 0 has none."""
+    is_possible = high > -np.inf
+    return float((high[is_possible] - low[is_possible]).sum())
+
+
+def share(one: float, of: float) -> float:
+    """Return exp(one - of), at most 1; 0 if `one` is -inf."""
+    return 0.0 if one == -np.inf else float(numerics.exp(np.array(min(0.0, one - of))))
+
+
+ROW_ERROR = 1e-6
+"""Nats by which rounding may move a log-probability that is read from a row.
+
+A log-sum-exp is usually within 1e-7. In the worst case all its terms are rounded in one
+direction when the largest logit is subtracted in float32, by up to 5e-7 where they are
+16 below it; terms further below hardly count. Float64 sums add less than 1e-9.
+"""
+FIRST_WIDTH = 8
+"""Maximum number of rows of the first round."""
+GROWTH = 4
+"""A round has at most one row for each `GROWTH` rows that were read before."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpellingSpec:
+    """What a `SpellingSearch` looks for.
+
+    Attributes:
+        vocabulary: The vocabulary.
+        events: E events.
+        canonical: The tokens of the canonical spelling of some events, by index.
+        goal: What is read next, and when it is enough.
+        budget_nodes: Number of rows after which no new round begins, those of the
+            canonical spellings included; None for no limit. These are always read.
+        max_depth: Maximum number of tokens of a prefix whose row is read.
+        tolerance: Nats by which the layout of calls may move a log-probability that is
+            read from a row. The bounds that `goal` sees allow for it.
+    """
+
+    vocabulary: Vocabulary
+    events: tuple[ByteEvent, ...]
+    canonical: tuple[tuple[int, IntArray], ...]
+    goal: Goal
+    budget_nodes: int | None = None
+    max_depth: int = 1 << 30
+    tolerance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpellingOutcome:
+    """What a `SpellingSearch` found, for E events.
+
+    Attributes:
+        bounds: Proved bounds on the log-probability of each event.
+        log_open: float64[E], the log of the probability that is left open.
+        is_told: bool[E], whether the model told all that the bounds sum. Then rounding
+            and what is left open are all that keeps the bounds apart.
+        canonical_low, canonical_high: float64[E], the log-probability of the canonical
+            spelling, with the bounds of its rounding; NaN where none was given.
+        is_enough: Whether the goal wanted no more rows.
+        n_evaluated: Number of rows read.
+        n_repeated: Number of nodes that were evaluated again.
+    """
+
+    bounds: Bounds
+    log_open: FloatArray
+    is_told: BoolArray
+    canonical_low: FloatArray
+    canonical_high: FloatArray
+    is_enough: bool
+    n_evaluated: int
+    n_repeated: int
+
+
+class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
+    """Bounds the probability of each of some events over all token sequences.
+
+    A row gives the probability of all children of a prefix at once. What has happened
+    with certainty is a lower bound on the probability of an event. Together with the
+    probability of all open prefixes after which it may still happen, it is an upper
+    bound. The canonical spellings are read first, because best first alone may finish
+    no spelling for a long time. Then come the open prefixes of largest weighted
+    probability, in rounds. A round is decided by the rows of the rounds before it, so
+    the result does not depend on the capacity.
+
+    The bounds hold for the rows as they are read, rounding included (`ROW_ERROR`), and
+    never widen.
+
+    Raises `ProtocolError` for an empty prompt, and for a canonical spelling that spells
+    something else.
+    """
+
+    def __init__(self, prompt: IntArray, spec: SpellingSpec) -> None:
+        if len(prompt) == 0:
+            raise ProtocolError("a search needs a prompt of at least one token")
+        spec.vocabulary.check_tokens(prompt)
+        self._lattice = Lattice(spec.vocabulary, spec.events)
+        self._max_depth = min(spec.max_depth, self._lattice.max_tokens)
+        super().__init__(prompt, Capacity(1, max(1, self._max_depth), 1), [ROOT])
+        self._spec = spec
+        self._tree = SpellingTree(self._lattice)
+        self._live = HeldNodes(self._tree, self._tree.may_carry)
+        self._canonical = [(event, self._add_canonical(event, tokens)) for event, tokens in spec.canonical]
+        self._open = OpenPrefixes.none()
+        # The first row of these is for rows as they are read, the second for the goal.
+        self._errors = ROW_ERROR, ROW_ERROR + spec.tolerance
+        shape = 2, len(self._lattice.events)
+        self._found_low, self._found_high = np.full(shape, -np.inf), np.full(shape, -np.inf)
+        self._low, self._high = np.full(shape, -np.inf), np.zeros(shape)
+        self._log_open: FloatArray = np.zeros(shape[1])
+        self._is_told: BoolArray = np.ones(shape[1], dtype=np.bool_)
+        self._round = list(range(len(self._tree)))
+        self._n_searched = 0
+
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Return the bounds on each event's log-probability so far, float64[E] each."""
+        bounds = self._bounds()
+        return bounds.low, bounds.high
+
+    def _bounds(self) -> Bounds:
+        index = list(self._lattice.index_of)
+        return Bounds(self._low[0, index], self._high[0, index], self._low[1, index], self._high[1, index])
+
+    def _add_canonical(self, event: int, tokens: IntArray) -> int:
+        """Add the nodes of a canonical spelling and return the last one."""
+        node, path = ROOT, tokens.tolist()
+        is_whole = self._spec.events[event].ends
+        for token in path if is_whole else path[:-1]:
+            node = self._tree.child(node, token)
+        if b"".join(self._spec.vocabulary.pieces[token] for token in path) != self._spec.events[event].text:
+            raise ProtocolError(f"the canonical spelling of event {event} spells something else")
+        if not is_whole:
+            self._tree.name(node, path[-1])
+        return node
+
+    def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
+        targets = [node for node in self._round if not self._tree.evaluated[node]]
+        if not targets:
+            self._round = targets = self._next_round()
+        if not targets:
+            return None
+        return self._live.plan(targets, self._tree.evaluated, capacity)
+
+    def _reads(self, nodes: list[int]) -> Reads:
+        return Reads.concatenated([self._tree.reads(node) for node in nodes])
+
+    def _read(self, nodes: list[int], rows: Rows) -> None:
+        for i, node in enumerate(nodes):
+            self._tree.read(node, rows, i)
+        if all(self._tree.evaluated[node] for node in self._round):
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Add what the rows of a round say to the bounds."""
+        parts = [self._open]
+        for node in self._round:
+            parts.append(self._tree.prefixes_below(node))
+            values, logp = self._tree.read_values(node), self._tree.logp[node]
+            events = values.events
+            self._is_told[events] &= values.low == values.high
+            for which, row_error in enumerate(self._errors):
+                error = row_error * (self._tree.depth[node] + 1)
+                low, high = self._found_low[which], self._found_high[which]
+                low[events] = np.logaddexp(low[events], logp + values.low - error)
+                high[events] = np.logaddexp(high[events], logp + values.high + error)
+        self._open = OpenPrefixes.concatenated(parts)
+        self._n_searched += len(self._round)
+        log_open = np.array([self._open.log_mass(self._lattice, error) for error in self._errors])
+        self._log_open = log_open[0]
+        self._low = np.maximum(self._low, self._found_low)
+        self._high = np.minimum(self._high, np.logaddexp(self._found_high, log_open))
+
+    def _next_round(self) -> list[int]:
+        """Return new nodes for the most urgent open prefixes; none to finish."""
+        spec = self._spec
+        weights = spec.goal.weights(self._bounds())
+        budget = len(self._open) if spec.budget_nodes is None else spec.budget_nodes - self._n_searched
+        if weights is None or budget <= 0:
+            return []
+        by_event = np.full(len(self._lattice.events), -np.inf)
+        np.logaddexp.at(by_event, list(self._lattice.index_of), weights)
+        urgency = self._open.urgency(self._lattice, by_event)
+        urgency[self._open.depth > self._max_depth] = -np.inf
+        order = np.argsort(-urgency, kind="stable")
+        order = order[urgency[order] > -np.inf]
+        left_after = np.cumsum(numerics.exp(urgency[order][::-1]))[::-1] - numerics.exp(urgency[order])
+        n_enough = 1 + int(np.count_nonzero(left_after > spec.goal.enough))
+        picked = order[: min(budget, n_enough, max(FIRST_WIDTH, self._n_searched // GROWTH))]
+        taken = self._open.take(picked)
+        self._open = self._open.take(np.setdiff1d(np.arange(len(self._open)), picked))
+        columns = zip(taken.parent.tolist(), taken.token.tolist(), taken.logp.tolist(), strict=True)
+        return [self._tree.child(*one) for one in columns]
+
+    def _result(self) -> SpellingOutcome:
+        bounds = self._bounds()
+        canonical = np.full((2, len(self._spec.events)), np.nan)
+        for event, node in self._canonical:
+            canonical[:, event] = self._canonical_bounds(event, node)
+        return SpellingOutcome(
+            bounds,
+            self._log_open[list(self._lattice.index_of)],
+            self._is_told[list(self._lattice.index_of)],
+            canonical[0],
+            canonical[1],
+            self._spec.goal.weights(bounds) is None,
+            self._n_searched,
+            self._live.n_repeated,
+        )
+
+    def _canonical_bounds(self, event: int, node: int) -> tuple[float, float]:
+        """Return bounds on the log-probability of a canonical spelling.
+
+        `node` is the last one whose row it needs.
+        """
+        values, logp = self._tree.read_values(node), self._tree.logp[node]
+        if not self._spec.events[event].ends:
+            low = high = values.named[int(dict(self._spec.canonical)[event][-1])]
+        else:
+            at = int(np.flatnonzero(values.events == self._lattice.index_of[event])[0])
+            low, high = float(values.low[at]), float(values.high[at])
+        error = ROW_ERROR * (self._tree.depth[node] + 1)
+        return logp + low - error, logp + high + error

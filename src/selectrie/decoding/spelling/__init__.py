@@ -1,1 +1,0 @@
-"""The probability of a text, summed over all token sequences that spell it."""

@@ -1,1 +1,0 @@
-"""Adapts llguidance grammars to the automaton port."""

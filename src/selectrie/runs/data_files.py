@@ -1,0 +1,143 @@
+"""Reads lines, JSON and TOML of data files strictly."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from selectrie.errors import InputFileError
+
+MAX_LINE_BYTES = 16 << 20
+"""Maximum size of one record; the longest published ones have some kilobytes."""
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield numbered lines with their ends.
+
+    Their length is bounded, so that one line cannot fill the memory.
+    """
+    with path.open("rb") as file:
+        number = 0
+        while data := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if len(data) > MAX_LINE_BYTES:
+                raise InputFileError(str(path), f"the line has more than {MAX_LINE_BYTES >> 20} MiB", line=number)
+            yield number, decoded(path, data, number)
+
+
+def decoded(path: Path | str, data: bytes, line: int) -> str:
+    """Return UTF-8 data as text without a byte order mark.
+
+    Raises `InputFileError` for invalid data; `line` is the line at which it begins.
+    """
+    try:
+        return data.decode("utf-8-sig" if line == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        line += data.count(b"\n", 0, error.start)
+        raise InputFileError(str(path), f"not UTF-8: byte {data[error.start]:#04x}", line=line) from None
+
+
+def parsed_json(path: Path, text: str, line: int | None, *, finite: bool = True) -> Any:
+    """Parse a text as JSON.
+
+    Args:
+        path: The file, for errors.
+        text: The text.
+        line: Number of the line, if the text is one; None for a text of several lines.
+        finite: Whether numbers must be finite. Otherwise NaN and infinities are read,
+            which Python writes.
+    """
+    special: dict[str, Any] = {"parse_constant": _no_number, "parse_float": _finite} if finite else {}
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, **special)
+    except json.JSONDecodeError as error:
+        where = f"not JSON: {error.msg} at column {error.colno}"
+        raise InputFileError(str(path), where, line=error.lineno if line is None else line) from None
+    except RecursionError:
+        raise InputFileError(str(path), "not JSON that can be read: too deeply nested", line=line) from None
+    except ValueError as error:
+        raise InputFileError(str(path), f"not JSON: {error}", line=line) from None
+    if _HALF.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(error.object[error.start]):04x}"
+            raise InputFileError(str(path), f"not text: {half} is half a character", line=line) from None
+    return value
+
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""Matches the escape of a high surrogate, which is only half a character."""
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+    return result
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is not a finite number")
+
+
+def json_object(path: Path, value: Any, line: int) -> dict[str, Any]:
+    """Return a value that is an object; raise `InputFileError` if it is not."""
+    if not isinstance(value, dict):
+        raise InputFileError(str(path), f"expected an object, not {kind_of(value)}", line=line)
+    return value
+
+
+def kind_of(value: Any) -> str:
+    """Return the name of a value's type in JSON, with an article."""
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MAX_KEY_PARTS = 64
+"""Maximum number of parts of a key, `a.b.c`."""
+_STRINGS = re.compile(r'''"""(?:\\.|[^\\])*?"""|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*''', flags=re.DOTALL)
+"""Matches texts and comments of TOML, which may contain anything."""
+_BESIDE_KEYS = re.compile(r"[^\w\-. \t]+")
+
+
+def parsed_toml(text: str, name: str) -> dict[str, Any]:
+    """Return the table of a TOML text.
+
+    Raises `InputFileError` with the file's `name` and, if known, the line.
+    """
+    _check_keys(text, name)
+    try:
+        table: dict[str, Any] = tomllib.loads(text)
+    # ValueError: also for a number of thousands of digits.
+    except (ValueError, RecursionError) as error:
+        raise InputFileError(name, f"not TOML: {error}", line=getattr(error, "lineno", None)) from None
+    return table
+
+
+def _check_keys(text: str, name: str) -> None:
+    """Raise `InputFileError` for keys of very many parts.
+
+    The time and memory that `tomllib` takes grow with the square of the number of
+    parts.
+    """
+    bare = _STRINGS.sub(lambda result: "k" + "\n" * result[0].count("\n"), text)
+    for number, line in enumerate(bare.split("\n"), start=1):
+        if any(part.count(".") > MAX_KEY_PARTS for part in _BESIDE_KEYS.split(line)):
+            raise InputFileError(name, f"a key has more than {MAX_KEY_PARTS} parts", line=number)

@@ -1,0 +1,192 @@
+"""What is asked about the rows of a table, from a file of questions or from options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from selectrie.decide.asks import named_questions
+from selectrie.decide.columns import AnswerColumns, columns_of
+from selectrie.decide.params import DEFAULT_DECISION, Calibration, DecisionParams
+from selectrie.decide.question_data import data_of_questions, questions_of_data
+from selectrie.decide.questions import Question
+from selectrie.decide.states import UNIT_ROWS
+from selectrie.decide.templates import digest_of, shipped
+from selectrie.errors import InputFileError, RequestError
+from selectrie.options.checks import at_least, record
+from selectrie.results.plain import jsonable
+from selectrie.runs.data_files import decoded, parsed_json, parsed_toml
+from selectrie.template.analysis.template import Template
+
+MAX_FILE_BYTES = 16 << 20
+
+
+def read_question_data(path: Path) -> Any:
+    """Return the data of a `.toml` or `.json` file.
+
+    Raises `InputFileError` with file and line if it cannot be read.
+    """
+    name, suffix = str(path), path.suffix.lower()
+    if suffix not in (".toml", ".json"):
+        raise InputFileError(name, "not a file of questions: its name must end in .toml or .json")
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        raise InputFileError(repr(name), getattr(error, "strerror", None) or str(error)) from error
+    if len(data) > MAX_FILE_BYTES:
+        raise InputFileError(name, f"the file has more than {MAX_FILE_BYTES >> 20} MiB, so it holds no questions")
+    text = decoded(name, data, 1)
+    return parsed_toml(text.replace("\r\n", "\n"), name) if suffix == ".toml" else parsed_json(path, text, None)
+
+
+def questions_of_file(path: Path, data: Any) -> dict[str, Question]:
+    """Return the questions of a file's data by name.
+
+    Raises `InputFileError` with the file and the path to the value in it.
+    """
+    try:
+        return questions_of_data(data, "questions" if isinstance(data, list) else "")
+    except InputFileError:
+        raise
+    except RequestError as error:
+        raise InputFileError(str(path), str(error)) from error
+
+
+def read_questions(path: Path) -> dict[str, Question]:
+    """Return the questions of a file by name.
+
+    A TOML file has a table for each question. A JSON file is the body of a request, or
+    what such a body has under `questions`.
+
+    Raises:
+        InputFileError: With the file and the line, or the path to the value in it.
+    """
+    return questions_of_file(path, read_question_data(path))
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TableQuestions:
+    """What is asked about every row of a table.
+
+    Attributes:
+        state: What the questions are about: the name of a column, or a pattern in which
+            `{column}` stands for a value and `{{` and `}}` for braces.
+        questions: The questions by name.
+        params: Template, layout, rule and other options.
+        probabilities: "none", "json" or "wide": see `decide.columns.columns_of`.
+        prefix: Text before the name of every new column.
+        bare: Whether the columns of the one question have no name before them.
+        unit_rows: Rows that are evaluated together. Another number may move the last
+            bits of the results.
+    """
+
+    state: str
+    questions: Mapping[str, Question]
+    params: DecisionParams = DEFAULT_DECISION
+    probabilities: str = "none"
+    prefix: str = ""
+    bare: bool = False
+    unit_rows: int = UNIT_ROWS
+
+    def __post_init__(self) -> None:
+        record("params", self.params, DecisionParams)
+        at_least("unit_rows", self.unit_rows, 1, optional=False)
+        object.__setattr__(self, "questions", named_questions(self.questions))
+        self.columns()
+
+    def columns(self) -> AnswerColumns:
+        """Return the columns that the answers add."""
+        return columns_of(self.questions, probabilities=self.probabilities, prefix=self.prefix, bare=self.bare)
+
+    def templates(self) -> str:
+        """Return the digest of the texts that the model reads."""
+        template = self.params.template
+        if isinstance(template, Template):
+            return digest_of(template)
+        names = ("chat", "base") if template == "auto" else (template,)
+        return "-".join(digest_of(shipped(name)) for name in names)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as data of JSON, from which `asked_of_data` makes it again."""
+        return {
+            "state": self.state,
+            "questions": data_of_questions(self.questions),
+            "params": _data_of_params(self.params),
+            "probabilities": self.probabilities,
+            "prefix": self.prefix,
+            "bare": self.bare,
+            "unit_rows": self.unit_rows,
+        }
+
+
+def absolute(path: Path) -> str:
+    """Return an absolute path, without resolving links."""
+    return os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`
+
+
+def asked_of_data(data: Mapping[str, Any], where: str) -> TableQuestions:
+    """Return what `TableQuestions.to_dict` wrote.
+
+    Args:
+        data: The data, with further fields that are not read.
+        where: The run, for errors.
+
+    Raises:
+        InputFileError: If it has another form, if the questions cannot be written as
+            data, or if the file of the template has changed.
+    """
+    try:
+        own = {one.name: data[one.name] for one in fields(TableQuestions)}
+        in_python = any("python" in one for one in own["questions"].values())
+        questions = {} if in_python else questions_of_data({"questions": own["questions"]})
+        params = _params_of_data(own["params"], where)
+    except InputFileError:
+        raise
+    except (RequestError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InputFileError(where, f"not the configuration of a run: {error}") from error
+    if in_python:
+        raise InputFileError(where, "its questions were made in Python; go on with the call that began it")
+    return TableQuestions(**{**own, "questions": questions, "params": params})
+
+
+def _data_of_params(params: DecisionParams) -> dict[str, object]:
+    data = {one.name: getattr(params, one.name) for one in fields(DecisionParams)}
+    for name in ("time", "calibration", "threshold"):
+        if data[name] == getattr(DEFAULT_DECISION, name):
+            del data[name]
+    if isinstance(params.calibration, Calibration):
+        data["calibration"] = params.calibration.to_dict()
+    if isinstance(params.template, Template):
+        path = Path(params.template.name)
+        data["template"] = {"file": absolute(path) if _is_file(path) else None, "digest": digest_of(params.template)}
+    if isinstance(params.prior, Mapping):
+        data["prior"] = [[jsonable(value), weight] for value, weight in params.prior.items()]
+    return data
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # too long for a name, or a null character
+        return False
+
+
+def _params_of_data(data: Mapping[str, Any], where: str) -> DecisionParams:
+    own = dict(data)
+    if isinstance(own["template"], dict):
+        if own["template"]["file"] is None:
+            raise InputFileError(where, "its template was made in Python; go on with the call that began it")
+        template = Template.from_file(own["template"]["file"])
+        if digest_of(template) != own["template"]["digest"]:
+            raise InputFileError(template.name, f"the template has changed since {where} began; begin a new run")
+        own["template"] = template
+    if isinstance(own.get("calibration"), dict):
+        own["calibration"] = Calibration.from_dict(own["calibration"])
+    prior = own["prior"]
+    if prior and isinstance(prior[0], list):
+        own["prior"] = dict(prior)
+    return DecisionParams(**own)
