@@ -80,7 +80,6 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("decisions",),
         ("decision_scorer",),
         ("runtimes",),
-        ("decision_methods", "prompt_methods", "score_methods", "tokenizer_methods"),
         ("engine",),
         ("connect", "tracing"),
         ("load",),

@@ -8,28 +8,26 @@ form.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from selectrie.core.model import Model, ModelDescription
-from selectrie.core.types import Limits, ModelIdentity, SelfCheck
+from selectrie.core.types import IntArray, Limits, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.engine.aio import async_stream, awaitable
-from selectrie.engine.decision_methods import DecisionMethods
+from selectrie.engine.aio import async_stream, awaitable, in_thread
 from selectrie.engine.precision_check import assumed
-from selectrie.engine.prompt_methods import PromptMethods
 from selectrie.engine.requests import select as select_requests
 from selectrie.engine.requests import selection
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, GenerationParams
 from selectrie.engine.requests.selection import Choices, CustomRule, SelectRequest
-from selectrie.engine.requests.session import Prepared, Session
+from selectrie.engine.requests.session import Prepared, Session, at_one_time
 from selectrie.engine.runtimes import LocalRuntime, Runtime
 from selectrie.engine.scheduler.observer import Observer
 from selectrie.engine.scheduler.scheduler import Load
 from selectrie.engine.scheduler.task_group import TaskGroup, note_prepared, task_group
-from selectrie.engine.score_methods import ScoreMethods
-from selectrie.engine.tokenizer_methods import TokenizerMethods
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options import (
     DEFAULT_BEAM,
@@ -45,15 +43,23 @@ from selectrie.options import (
     SamplingParams,
     ScoringRule,
     SearchParams,
+    SpellingParams,
     StopParams,
     at_least,
     one_of,
 )
 from selectrie.options.argument_names import named_arguments
+from selectrie.options.checks import record
 from selectrie.results.advice import tell
-from selectrie.tokenization.prompts import Prompt
+from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.prompts import Prompt, read_prompt
 
 if TYPE_CHECKING:  # the modules of requests are imported on first use: a `select` needs few of them
+    from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
+    from selectrie.decide.params import Calibration, DecisionParams
+    from selectrie.decide.questions import Choice, Predicate, Question, Score
+    from selectrie.decide.states import State
+    from selectrie.decide.templates import DecisionPrompt
     from selectrie.decoding.sampling.task import Drafter
     from selectrie.engine.decision_scorer import ScoresDecisions
     from selectrie.engine.decisions import DecisionMaker
@@ -62,15 +68,30 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     from selectrie.engine.requests.generate import Prompts, Stream
     from selectrie.engine.requests.loglikelihood import ScoresSequences
     from selectrie.grammar import Grammar
-    from selectrie.results import BeamResult, Event, Generation, Page, Samples, Selection, TokenPlan
+    from selectrie.results import (
+        BeamResult,
+        Event,
+        Generation,
+        Page,
+        PromptLogprobs,
+        Samples,
+        Selection,
+        TextScore,
+        TokenPlan,
+    )
     from selectrie.template.analysis.template import Template
 
+T = TypeVar("T")
 R = TypeVar("R")
+TableT = TypeVar("TableT")
+
+WINDOW = 64
+"""Number of questions that `decide_iter` has under way, at least one state's."""
 
 NO_VALUES: Mapping[str, object] = MappingProxyType({})
 
 
-class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
+class Engine:
     """Scores sets of texts on one model. Made by `selectrie.load`; a context manager.
 
     Methods may be called from any thread. The engine goes on working after an error,
@@ -384,6 +405,134 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         with self._model_thread.using():
             return select_requests.token_plan(selection.prepare(self._model, prompt, choices, options))
 
+    @named_arguments
+    def score(
+        self,
+        prompt: Prompt,
+        text: str,
+        *,
+        following: str = "",
+        tokenizations: str = "canonical",
+        event: str = "auto",
+        budget_nodes: int | None = None,
+        prompting: PromptParams = DEFAULT_PROMPTING,
+    ) -> TextScore:
+        """Return the log-probability of one text after a prompt, token by token.
+
+        With `tokenizations="all"`, `TextScore.spellings` also bounds the probability of
+        the text, summed over all token sequences that spell it.
+
+        Args:
+            prompt: Text, token ids, or chat messages.
+            text: The text to score.
+            following: The text after it. Its first tokens, up to a boundary, are scored
+                too (terminator "text").
+            tokenizations: "canonical" for the tokenizer's own encoding, or "all".
+            event: What "all" counts. "ends": the text, and then the end of generation.
+                "begins": whatever begins with the text. "auto" is "ends" if the model
+                has an end-of-generation token.
+            budget_nodes: Maximum number of rows that "all" reads for its bounds
+                (`SpellingParams`).
+            prompting: As in `select`.
+
+        Raises:
+            RequestError: If the request is invalid, before any model call.
+            ModelError: If the model fails.
+        """
+        if not text:
+            raise OptionError("text", text, "some text to score")
+        params = SpellingParams(tokenizations, event, budget_nodes)
+        options = SelectRequest(terminator="text" if following else "none", following=following, prompting=prompting)
+        if params.tokenizations == "canonical":
+            return self._run(lambda model: select_requests.prepare_score(model, prompt, text, options))
+        from selectrie.engine.requests import spellings  # imported on first use
+
+        return self._run(lambda model: spellings.prepare_text(model, prompt, text, options, params))
+
+    @named_arguments
+    def prompt_logprobs(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        top: int = 0,
+        named: Sequence[int] = (),
+        first: int = 1,
+        prompting: PromptParams = DEFAULT_PROMPTING,
+        priority: int = 0,
+        deadline_s: float | None = None,
+    ) -> list[PromptLogprobs]:
+        """Return the log-probability of every token of each prompt.
+
+        The prompts of one call share their prefixes, and what is cached is evaluated
+        again only where its rows are read. Of a row nothing is kept but the values
+        asked for.
+
+        Args:
+            prompts: Texts, token ids or chats. Ids are evaluated exactly as they are
+                given: no BOS is added. A text or chat gets BOS if the model adds one,
+                unless `prompting` says otherwise.
+            top: Number of most probable tokens to return in place of each token.
+            named: Ids of tokens whose log-probabilities to return in place of each
+                token.
+            first: Index of the first token whose row is read; at least 1, because
+                nothing predicts the token 0. A prompt of no more tokens has no rows.
+            prompting: Options for chats, control tokens and BOS.
+            priority: Requests with a higher priority go first.
+            deadline_s: Seconds from now after which the request ends with
+                `DeadlineError`; None for no deadline.
+
+        Returns:
+            One result for each prompt, in their order.
+
+        Raises:
+            RequestError: If an option or a prompt is invalid or a prompt does not fit,
+                before any model call. `SelectrieError.request` is its index.
+            DeadlineError: If the deadline passes.
+            ModelError: If the model fails.
+        """
+        from selectrie.engine.requests import prompt_logprobs as requests  # imported on first use
+
+        request = requests.PromptLogprobsRequest(top, named, first, prompting, priority, deadline_s)
+        return self._run(
+            lambda model: requests.prepare(model, prompts, request),
+            priority=priority,
+            deadline_s=deadline_s,
+            keep_cached=True,  # what goes on from a prompt comes next
+        )
+
+    @named_arguments
+    def encode(self, prompt: Prompt, *, prompting: PromptParams = DEFAULT_PROMPTING) -> IntArray:
+        """Return the tokens of a prompt as the other methods read it, int32[].
+
+        BOS comes first if the model adds one. Control tokens are recognised in text
+        with `prompting.parse_special`, and in what a chat template writes. `decode`
+        turns tokens into text again.
+
+        Args:
+            prompt: Text, token ids, or chat messages.
+            prompting: Options for chat and control tokens; the others have no effect.
+
+        Raises:
+            RequestError: If the prompt is invalid or empty.
+        """
+        record("prompting", prompting, PromptParams)
+        return self._prepare_only(lambda model: _encoded(model.vocabulary, prompt, prompting))
+
+    @named_arguments
+    def decode(self, tokens: Sequence[int] | IntArray) -> str:
+        """Return the text of tokens, with control tokens by their names.
+
+        A space that the tokenizer adds before text is left out, so `encode` with
+        `parse_special` gives back tokens that it made. Bytes that are no UTF-8 become
+        U+FFFD.
+
+        Raises:
+            TokenRangeError: For a token that does not exist.
+        """
+        from selectrie.tokenization.encoding import spelled  # imported on first use
+
+        return self._prepare_only(lambda model: spelled(model.vocabulary, model.vocabulary.check_tokens(tokens)))
+
     def loglikelihood_scorer(self, nodes: int) -> ScoresSequences:
         """Return a scorer of the log-likelihoods of many token sequences.
 
@@ -593,6 +742,317 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         tell(page)
         return page
 
+    @overload
+    def decide(
+        self,
+        state: State,
+        questions: Choice[T],
+        *,
+        params: DecisionParams | None = None,
+        max_rows: int | None = None,
+    ) -> ChoiceAnswer[T]: ...
+    @overload
+    def decide(
+        self,
+        state: State,
+        questions: Predicate,
+        *,
+        params: DecisionParams | None = None,
+        max_rows: int | None = None,
+    ) -> PredicateAnswer: ...
+    @overload
+    def decide(
+        self,
+        state: State,
+        questions: Score,
+        *,
+        params: DecisionParams | None = None,
+        max_rows: int | None = None,
+    ) -> ScoreAnswer: ...
+    @overload
+    def decide(
+        self,
+        state: State,
+        questions: Mapping[str, Question],
+        *,
+        params: DecisionParams | None = None,
+        max_rows: int | None = None,
+    ) -> Decision: ...
+    @named_arguments
+    def decide(
+        self,
+        state: State,
+        questions: Question | Mapping[str, Question],
+        *,
+        params: DecisionParams | None = None,
+        max_rows: int | None = None,
+    ) -> Answer | Decision:
+        """Answer a question about a state, or several.
+
+        Each question has its own prompt, so its answer does not depend on which others
+        are asked beside it; only the layout "auto" is another for one question than for
+        several. All prompts are evaluated together and share what they have in common.
+
+        Args:
+            state: Text, an object or array of JSON, or messages.
+            questions: A `Choice`, `Predicate` or `Score`, or a mapping from names to
+                these.
+            params: Template, layout, rule and other options.
+            max_rows: Maximum number of rows of the model that the prompts and options
+                may plan, with nothing cached; None for no limit.
+
+        Returns:
+            The answer of the question's kind, or a `Decision` with one answer for each
+            name.
+
+        Raises:
+            RequestError: If the request is invalid, before any model call.
+                `SelectrieError.slot` names the question. `TooManyRowsError` if more
+                rows are planned than may be.
+            ModelError: If the model fails.
+        """
+        from selectrie.decide.asks import named_questions
+        from selectrie.decide.questions import Choice, Predicate, Score
+
+        at_least("max_rows", max_rows, 1)
+        if isinstance(questions, Choice | Predicate | Score):
+            return _decisions(self, [state], {"": questions}, params, max_rows=max_rows)[0][""]
+        return _decisions(self, [state], named_questions(questions), params, max_rows=max_rows)[0]
+
+    @named_arguments
+    def decide_many(
+        self,
+        states: Iterable[State],
+        questions: Mapping[str, Question],
+        *,
+        params: DecisionParams | None = None,
+        on_error: str = "raise",
+    ) -> list[Decision]:
+        """Answer the same questions about many states, all at once.
+
+        Args:
+            states: The states.
+            questions: The questions by name.
+            params: Template, layout, rule and other options.
+            on_error: With "raise", nothing runs if any state is invalid; the error's
+                `request` is the index of the first such state. With "keep", the
+                decision on a state that cannot be asked holds its error.
+
+        Returns:
+            One decision for each state, in order.
+        """
+        from selectrie.decide.asks import named_questions
+        from selectrie.decide.params import DecisionParams
+
+        several, named = list(_iterator(states)), named_questions(questions)
+        first = 0 if len(several) > 1 else None
+        if isinstance(params, DecisionParams) and params.calibration == "batch":
+            from selectrie.engine import decisions
+            from selectrie.engine.decision_scorer import with_fitted_calibration
+
+            one_of("on_error", on_error, ("raise", "keep"))
+            plain, keeps = replace(params, calibration=None), on_error == "keep"
+            # Nothing runs if a state is invalid.
+            self._prepare_only(lambda model: decisions.prepare(model, several, named, plain, keeps=keeps, first=first))
+            params = with_fitted_calibration(self, several, named, params)
+        return _decisions(self, several, named, params, on_error, first=first)
+
+    @named_arguments
+    def decide_iter(
+        self,
+        states: Iterable[State],
+        questions: Mapping[str, Question],
+        *,
+        params: DecisionParams | None = None,
+        on_error: str = "raise",
+    ) -> Iterator[Decision]:
+        """Answer the same questions about states that are read as they are needed.
+
+        Decisions come in the order of the states. At most `WINDOW` questions are under
+        way, so memory does not grow with the number of states. Arguments are those of
+        `decide_many`; with "raise", the iterator ends with the error of the first
+        window that has an invalid state.
+        """
+        from selectrie.decide.asks import named_questions
+
+        one_of("on_error", on_error, ("raise", "keep"))
+        named = named_questions(questions)
+        return _flat(_windows(self, _iterator(states), named, params, on_error))
+
+    @named_arguments
+    def decide_table(
+        self,
+        table: TableT,
+        questions: Mapping[str, Question],
+        *,
+        state: str,
+        params: DecisionParams | None = None,
+        probabilities: str = "none",
+        prefix: str = "",
+        unit_rows: int = 64,
+    ) -> TableT:
+        """Answer questions about every row of a data frame (extra `tables`).
+
+        A question `q` adds the columns `q`, `q_probability`, `q_confidence`,
+        `q_label_mass`, `q_margin` and `q_abstained`. Columns of labels are categorical.
+        The column `error` says why a row has no answers: its state is missing, blank or
+        too long.
+
+        The numbers of a row depend on the rows that are decided together with it, not
+        on earlier ones or on other work.
+
+        Args:
+            table: A data frame of pandas, polars or pyarrow.
+            questions: The questions by name.
+            state: The name of a column, or a pattern in which `{column}` stands for a
+                value and `{{` and `}}` for braces.
+            params: Template, layout, rule and other options.
+            probabilities: "json" adds `q_probabilities`, a JSON object from options to
+                probabilities, and "wide" a column `q_probability_OPTION` for each
+                option.
+            prefix: Text before the name of every added column.
+            unit_rows: Number of rows that are decided together.
+
+        Returns:
+            A data frame of the same library: the columns of `table` and the new ones.
+            An index of pandas stays.
+
+        Raises:
+            RequestError: For an unknown column, a column that exists already, or
+                questions that cannot be asked, before any model call.
+            MissingExtraError: Without narwhals.
+            ModelError: If the model fails. Answers so far are lost; the command
+                `selectrie decide --table` keeps them.
+        """
+        from selectrie.decide.asks import named_questions
+        from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+        from selectrie.engine.decision_scorer import decided_table
+
+        options = DEFAULT_DECISION if params is None else params
+        record("params", options, DecisionParams)
+        named = named_questions(questions)
+        made = decided_table(
+            self,
+            table,
+            named,
+            state=state,
+            params=options,
+            probabilities=probabilities,
+            prefix=prefix,
+            unit_rows=unit_rows,
+        )
+        return cast("TableT", made)
+
+    @named_arguments
+    def decision_scorer(
+        self, questions: Mapping[str, Question], *, params: DecisionParams | None = None
+    ) -> ScoresDecisions:
+        """Return a scorer that decides about units of states, as a table has them.
+
+        A unit is decided in a memory of its own, so its bits do not depend on earlier
+        units or on other work of the engine. The memory is as large as that of the
+        model. It is a context manager that frees this memory.
+
+        Args:
+            questions: The questions by name.
+            params: Template, layout, rule and other options.
+
+        Raises:
+            RequestError: For questions that cannot be asked with these options.
+        """
+        from selectrie.decide.asks import named_questions
+        from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+        from selectrie.engine.decisions import DecisionMaker
+
+        options = DEFAULT_DECISION if params is None else params
+        record("params", options, DecisionParams)
+        named = named_questions(questions)
+        return self._decision_scorer(self._prepare_only(lambda model: DecisionMaker.of(model, named, options)))
+
+    @named_arguments
+    def fit_calibration(
+        self, states: Iterable[State], questions: Mapping[str, Question], *, params: DecisionParams | None = None
+    ) -> Calibration:
+        """Return a calibration of questions, fitted to the answers about some states.
+
+        It needs no labels, and supposes that the options are about equally frequent
+        among the states. It is fitted to the 64 distinct states of smallest SHA-256, so
+        their order has no influence; those that cannot be asked are left out.
+
+        Args:
+            states: The states.
+            questions: The questions by name; grammars have no calibration.
+            params: The options that it holds for; calibration and prior are not used.
+
+        Returns:
+            One calibration for each question that is no grammar.
+
+        Raises:
+            RequestError: If the questions cannot be asked, if no state can be, or if
+                the rule compares with a baseline itself ("pmi", "calibrated").
+            ModelError: If the model fails.
+        """
+        from selectrie.decide.asks import named_questions
+        from selectrie.decide.params import BASELINE_RULES, DEFAULT_DECISION, DecisionParams, sample_of
+        from selectrie.decide.states import text_of_state
+        from selectrie.engine.decisions import DecisionMaker
+
+        options = DEFAULT_DECISION if params is None else params
+        record("params", options, DecisionParams)
+        if options.rule in BASELINE_RULES:
+            remedy = "both compare with a baseline; take another rule"
+            raise IncompatibleOptionsError("calibration", OptionRef("rule", options.rule), remedy)
+        named = named_questions(questions)
+        options = replace(options, calibration=None, prior=None, top=None)
+        maker = self._prepare_only(lambda model: DecisionMaker.of(model, named, options, fits=True))
+        with self._decision_scorer(maker) as scorer:
+            decisions = scorer.decisions(sample_of(text_of_state(one) for one in _iterator(states)))
+        answered = [one for one in decisions if one.error is None]
+        if not answered:
+            raise OptionError("states", len(decisions), "at least one state that can be asked")
+        return maker.calibration(answered)
+
+    @named_arguments
+    def decision_prompts(
+        self, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None
+    ) -> dict[str, tuple[DecisionPrompt, ...]]:
+        """Return the prompts of questions about a state: one for each order of options.
+
+        No model call is made. Arguments are those of `decide`.
+        """
+        from selectrie.decide.asks import named_questions
+        from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+        from selectrie.engine import decisions
+
+        options = DEFAULT_DECISION if params is None else params
+        record("params", options, DecisionParams)
+        named = named_questions(questions)
+        return self._prepare_only(lambda model: decisions.prompts_of(model, state, named, options))
+
+    async def adecide_iter(
+        self,
+        states: Iterable[State],
+        questions: Mapping[str, Question],
+        *,
+        params: DecisionParams | None = None,
+        on_error: str = "raise",
+    ) -> AsyncIterator[Decision]:
+        """`decide_iter`, asynchronously; cancelling it cancels the work."""
+        from selectrie.decide.asks import named_questions
+
+        one_of("on_error", on_error, ("raise", "keep"))
+        windows = _windows(self, _iterator(states), named_questions(questions), params, on_error)
+        while window := await in_thread(lambda: next(windows, [])):
+            for decision in window:
+                yield decision
+
+    adecide = awaitable(decide)
+    adecide_many = awaitable(decide_many)
+    adecide_table = awaitable(decide_table)
+    adecode = awaitable(decode)
+    aencode = awaitable(encode)
+    aprompt_logprobs = awaitable(prompt_logprobs)
+    ascore = awaitable(score)
     aselect = awaitable(select)
     asample = awaitable(sample)
     arank = awaitable(rank)
@@ -623,3 +1083,79 @@ def _drafter(draft: Engine | Drafter | None) -> Drafter | None:
     if isinstance(drafter, EngineDrafter) and isinstance(drafter.engine, Engine):
         drafter.engine._runtime.require_whole_rows("`draft`")
     return drafter
+
+
+def _decisions(
+    engine: Engine,
+    states: list[Any],
+    questions: Mapping[str, Question],
+    params: DecisionParams | None,
+    on_error: str = "raise",
+    *,
+    first: int | None = None,
+    max_rows: int | None = None,
+) -> list[Decision]:
+    """Return the decisions on some states.
+
+    `first` is the index of the first one in errors; None if there is only one.
+    """
+    from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+    from selectrie.engine import decisions
+
+    options = DEFAULT_DECISION if params is None else params
+    record("params", options, DecisionParams)
+    one_of("on_error", on_error, ("raise", "keep"))
+    keeps = on_error == "keep"
+
+    def prepared(model: ModelDescription) -> decisions.PreparedDecisions:
+        made = decisions.prepare(model, states, questions, options, keeps=keeps, first=first)
+        if max_rows is not None:
+            made.check_rows(max_rows)
+        return made
+
+    return engine._run(prepared)
+
+
+def _iterator(states: object) -> Iterator[State]:
+    if not isinstance(states, Iterable) or isinstance(states, str | bytes | bytearray | Mapping):
+        raise OptionError("states", states, "several states, such as a list")
+    if hasattr(states, "columns") or hasattr(states, "column_names"):  # iterating yields names or columns
+        raise OptionError("states", type(states).__name__, "several states; `decide_table` takes a data frame")
+    return iter(states)
+
+
+def _windows(
+    engine: Engine,
+    states: Iterator[State],
+    questions: Mapping[str, Question],
+    params: DecisionParams | None,
+    on_error: str,
+) -> Iterator[list[Decision]]:
+    """Yield the decisions on as many states at a time as make `WINDOW` questions.
+
+    If reading a state fails, the states before it are decided first.
+    """
+    size, first = max(1, WINDOW // len(questions)), 0
+    failed: Exception | None = None
+    while failed is None:
+        window: list[State] = []
+        try:
+            window.extend(islice(states, size))
+        except Exception as error:  # noqa: BLE001 - whatever the caller's iterator raises
+            failed = error
+        if not window:
+            break
+        yield _decisions(engine, window, questions, params, on_error, first=first)
+        first += len(window)
+    if failed is not None:
+        raise failed
+
+
+def _flat(windows: Iterator[list[Decision]]) -> Iterator[Decision]:
+    for window in windows:
+        yield from window
+
+
+def _encoded(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams) -> IntArray:
+    read = read_prompt(vocabulary, prompt, at_one_time(vocabulary, prompting, prompt))
+    return encode_prompt(vocabulary, read)
