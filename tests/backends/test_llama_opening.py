@@ -15,9 +15,9 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from selectrie.backends.file_digest import file_digest
 from selectrie.backends.llama_cpp import LlamaOptions, open_model, size
 from selectrie.backends.llama_cpp.library import StopFlag, log
+from selectrie.core.files import file_digest
 from selectrie.core.types import ROOT, Precision
 from selectrie.errors import ClosedError, ModelError, ModelFileError, OptionError, UnsupportedModelError
 from tests.support.arrays import ints

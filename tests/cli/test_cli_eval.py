@@ -342,7 +342,7 @@ def test_tasks_are_listed():
 
 def test_a_cluster_is_asked_where_one_is_named(opened, llm, monkeypatch):
     """`--ray local` is a cluster of this machine, any other name an address; the model goes as a path that holds elsewhere."""
-    from selectrie.evaluation import ray_cluster
+    from selectrie.evaluation import evaluator
     from selectrie.evaluation.evaluator import measured
     from selectrie.runs.actors import Cluster
 
@@ -352,7 +352,7 @@ def test_a_cluster_is_asked_where_one_is_named(opened, llm, monkeypatch):
         asked.append(of)
         return lambda units: measured(llm, units)
 
-    monkeypatch.setattr(ray_cluster, "measure_on", measure_on)
+    monkeypatch.setattr(evaluator, "measure_on", measure_on)
     Path("model.gguf").write_bytes(b"")
     plain = run("two.jsonl", "--json").stdout
     assert run("two.jsonl", "--json", "--ray", "local", "--actors", "2").stdout == plain

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from selectrie.core.partial_rows import ROUNDING, BoundedRows, merged
-from selectrie.core.path_model import PartialRow
+from selectrie.core.path_model import RowBounds
 from selectrie.core.rows import DenseRows, Reads
 from selectrie.errors import UnreadRowError
 from tests.support.n_examples import n_examples
@@ -40,9 +40,9 @@ def partial_of(rng, dense, i, ids, *, exact=None):
     others = np.setdiff1d(np.arange(width), ids)
     rest, most = dense.log_rest(i, ids), dense.logp(i, others).max(initial=-np.inf)
     if rest == -np.inf or (rng.random() < 0.5 if exact is None else exact):
-        return PartialRow(ids, dense.logp(i, ids), (rest, rest), float(most))
+        return RowBounds(ids, dense.logp(i, ids), (rest, rest), float(most))
     low, high = rest - rng.choice([1e-9, 0.1, 3, INF]), rest + rng.choice([1e-9, 0.1, 3])
-    return PartialRow(ids, dense.logp(i, ids), (float(low), float(high)), float(most + rng.choice([0, 0.5, INF])))
+    return RowBounds(ids, dense.logp(i, ids), (float(low), float(high)), float(most + rng.choice([0, 0.5, INF])))
 
 
 def of_seed(seed, n=1):
@@ -172,7 +172,7 @@ def test_no_bound_could_be_tighter(seed):
 
 def row_of(known, rest=(-INF, 0.0), rest_max=0.0):
     """A row by hand: {token: logp}."""
-    return PartialRow(
+    return RowBounds(
         np.array(list(known), dtype=np.int32), np.array(list(known.values()), dtype=np.float64), rest, rest_max
     )
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.partial_rows import PartialRows
+from selectrie.core.partial_rows import SelectedRows
 from selectrie.core.rows import DenseRows, Reads, TokenSet, TopTokens
 from selectrie.errors import NonFiniteLogitsError, UnreadRowError
 from tests.support.n_examples import n_examples
@@ -68,14 +68,14 @@ def test_what_was_named_has_the_same_bits(seed):
     """Taken from the whole rows, and after every way to cut, reorder and stack them."""
     rng = np.random.default_rng(seed)
     dense, reads = dense_of(rng), reads_of(rng)
-    rows = PartialRows.of(dense, reads)
+    rows = SelectedRows.of(dense, reads)
     assert_equal(rows, dense, reads)
     order = rng.permutation(6)[: int(rng.integers(1, 7))]
     assert_equal(rows.take(order), dense.take(order), reads.take(order))
     assert_equal(rows.slice(2, 5), dense.slice(2, 5), reads.take([2, 3, 4]))
     other, more = dense_of(rng), reads_of(rng)
     both = Reads.concatenated([reads.take(order), more])
-    stacked = rows.take(order).stacked([PartialRows.of(other, more)])
+    stacked = rows.take(order).stacked([SelectedRows.of(other, more)])
     assert_equal(stacked.copy(), dense.take(order).stacked([other]), both)
     assert stacked.fetch(lambda: both) is stacked
 
@@ -85,7 +85,7 @@ def test_both_of_two_reads_can_be_read(seed):
     """Joined, they name what either names."""
     rng = np.random.default_rng(seed)
     dense, one, other = dense_of(rng), reads_of(rng), reads_of(rng)
-    rows = PartialRows.of(dense, one.joined(other))
+    rows = SelectedRows.of(dense, one.joined(other))
     assert_equal(rows, dense, one)
     assert_equal(rows, dense, other)
     both = one.joined(other).whole.tolist()
@@ -98,7 +98,7 @@ def test_parts_are_the_whole(seed):
     """Rows taken one by one and put together again are read as before."""
     rng = np.random.default_rng(seed)
     dense, reads = dense_of(rng), reads_of(rng)
-    parts = [PartialRows.of(dense.slice(i, i + 1), reads.take([i])) for i in range(6)]
+    parts = [SelectedRows.of(dense.slice(i, i + 1), reads.take([i])) for i in range(6)]
     assert_equal(parts[0].stacked(parts[1:]), dense, Reads.concatenated([reads.take([i]) for i in range(6)]))
 
 
@@ -107,7 +107,7 @@ def test_nothing_else_can_be_read():
     dense = dense_of(np.random.default_rng(0))
     ids = np.array([3, 4], dtype=np.int32)
     reads = Reads.of_row(ids, masses=[ids], tops=[(2, None), (3, ids)])
-    rows = PartialRows.of(dense.slice(0, 1), reads)
+    rows = SelectedRows.of(dense.slice(0, 1), reads)
     few = np.zeros(V, dtype=np.bool_)
     few[ids] = True
     for read in (
@@ -125,16 +125,16 @@ def test_nothing_else_can_be_read():
     assert rows.top(0, 9, ids)[0].tolist() == dense.top(0, 9, ids)[0].tolist()  # all that are allowed were read
     assert rows.log_mass(0, []) == -np.inf
     assert rows.logp(0, []).shape == (0,)
-    PartialRows.of(dense, Reads(6)).check()
+    SelectedRows.of(dense, Reads(6)).check()
 
 
 def test_bytes_are_those_of_the_values():
     """Nothing for nothing; for whole rows at least their logits."""
     dense = dense_of(np.random.default_rng(0))
-    assert PartialRows.of(dense, Reads(6)).nbytes == 0
-    assert PartialRows.of(dense, Reads.of_row(np.arange(3, dtype=np.int32))).nbytes == 3 * 8
-    assert PartialRows.of(dense, Reads.of_row(tops=[(2, None)])).nbytes == 2 * (4 + 8)
-    assert PartialRows.of(dense, Reads.everything(6)).nbytes == dense.nbytes
+    assert SelectedRows.of(dense, Reads(6)).nbytes == 0
+    assert SelectedRows.of(dense, Reads.of_row(np.arange(3, dtype=np.int32))).nbytes == 3 * 8
+    assert SelectedRows.of(dense, Reads.of_row(tops=[(2, None)])).nbytes == 2 * (4 + 8)
+    assert SelectedRows.of(dense, Reads.everything(6)).nbytes == dense.nbytes
 
 
 def test_a_broken_row_is_found_when_its_values_are_taken():
@@ -142,4 +142,4 @@ def test_a_broken_row_is_found_when_its_values_are_taken():
     matrix = np.zeros((2, V), dtype=np.float32)
     matrix[1, 3] = np.nan
     with pytest.raises(NonFiniteLogitsError):
-        PartialRows.of(DenseRows(matrix), Reads(2))
+        SelectedRows.of(DenseRows(matrix), Reads(2))

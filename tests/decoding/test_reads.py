@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from selectrie.core.partial_rows import PartialRows
+from selectrie.core.partial_rows import SelectedRows
 from selectrie.core.rows import DenseRows, Reads
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity
@@ -327,4 +327,4 @@ def test_a_search_that_was_ended_reads_nothing():
     task.expire()
     reads = task.reads()
     assert (reads.n_rows, len(reads.ids), len(reads.whole)) == (1, 0, 0)
-    task.tell(PartialRows.of(Driver(HashModel(0), [Capacity(8, 64, 64)]).rows([tuple(PROMPT.tolist())]), reads))
+    task.tell(SelectedRows.of(Driver(HashModel(0), [Capacity(8, 64, 64)]).rows([tuple(PROMPT.tolist())]), reads))

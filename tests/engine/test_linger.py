@@ -97,7 +97,7 @@ def render(model_thread, parts, *, keep_cached=True):
 def pick(run, session, part):
     """Select, and write what was selected."""
     request = SelectRequest(following=part.following)
-    batch = select.prepare(session.model, [(run.page.prompt, part.choices)], request)
+    batch = select.prepare_selections(session.model, [(run.page.prompt, part.choices)], request)
     [question], [selection] = batch.requests, batch.run(session)
     trie = question.trie
     run.rows.append(selection.cost.rows)
@@ -114,7 +114,7 @@ def draw(run, session, part):
     never = () if bos is None else (bos,)  # in the middle of a text it is none
     sampling = SamplingParams(logit_bias=dict.fromkeys(never, -1e9))
     request = GenerateRequest(seed=0, sampling=sampling, stopping=StopParams(max_tokens=part.n_tokens, ignore_eog=True))
-    prepared = generate.prepare(session.model, run.page.prompt, request)
+    prepared = generate.prepare_generate(session.model, run.page.prompt, request)
     [done] = prepared.run(session)
     context = prepared.specs[0].prompt
     run.rows.append(done.cost.rows)
@@ -289,7 +289,7 @@ def check_memory(model_thread, n_slots):
         for place in range(n_slots):
             mark = page.mark()
             page.add(TEXTS[place % 7] + TEXTS[place // 7 % 7] + TEXTS[place // 49 % 7])
-            select.prepare(model, [(page.prompt, CATS)], SelectRequest()).run(Session(group, model, None))
+            select.prepare_selections(model, [(page.prompt, CATS)], SelectRequest()).run(Session(group, model, None))
             page.back_to(mark)
             most = max(most, len(model.contexts))
     model_thread.call(lambda: None)
@@ -344,7 +344,7 @@ def test_a_task_that_is_cancelled_holds_nothing(owned):
     model_thread = owned(model)
     page = GrowingPrompt(model.vocabulary)
     page.add("a cat")
-    batch = select.prepare(model, [(page.prompt, CATS)], SelectRequest())
+    batch = select.prepare_selections(model, [(page.prompt, CATS)], SelectRequest())
     with task_group(model_thread, keep_cached=True) as group:
         model.on_decode = group.cancel
         with pytest.raises(CancelledError):

@@ -11,9 +11,8 @@ import pytest
 
 import selectrie
 from selectrie.backends import table
-from selectrie.backends.file_digest import file_digest
 from selectrie.cli.report.models import size_words
-from selectrie.core.files import cache_folder, read_object
+from selectrie.core.files import cache_folder, file_digest, read_object
 from selectrie.engine import sources
 from selectrie.errors import ModelFileError
 from tests.support import toy_backend

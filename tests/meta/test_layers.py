@@ -91,7 +91,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "scoring",
             "task",
         ),
-        ("held_nodes", "open_list", "path_tree"),
+        ("open_list", "path_tree"),
         (
             "beam",
             "sampling",

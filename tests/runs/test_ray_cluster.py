@@ -15,14 +15,12 @@ import pytest
 from selectrie.engine.load import load
 from selectrie.errors import ClusterError, OptionError
 from selectrie.evaluation import Item
-from selectrie.evaluation.evaluator import measured
-from selectrie.evaluation.ray_cluster import measure_on
+from selectrie.evaluation.evaluator import measure_on, measured
 from selectrie.evaluation.runner import ITEMS, SUMMARY, run
 from selectrie.evaluation.work_units import TaskItems, plan
 from selectrie.runs.actors import Cluster, _check_answers
 from selectrie.runs.folder import signature_of
-from selectrie.tables.table_actors import decided_on
-from selectrie.tables.table_run import plan_table, run_table
+from selectrie.tables.table_run import decided_on, plan_table, run_table
 from tests.support.decided_tables import ASKED, write_table
 
 ray = pytest.importorskip("ray")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from selectrie.core.partial_rows import PartialRows
+from selectrie.core.partial_rows import SelectedRows
 from selectrie.core.rows import DenseRows
 from selectrie.errors import UnreadRowError
 
@@ -35,7 +35,7 @@ class FarRows:
         return FarRows(self.rows.stacked([other.rows for other in others]))
 
     def fetch(self, reads):
-        return PartialRows.of(self.rows, reads())
+        return SelectedRows.of(self.rows, reads())
 
 
 class FarModel:

@@ -7,7 +7,7 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from selectrie.core.partial_rows import PartialRows
+from selectrie.core.partial_rows import SelectedRows
 from selectrie.core.rows import DenseRows
 
 
@@ -47,7 +47,7 @@ class Driver:
     def tell(self, task, paths):
         rows = self.rows(paths)
         self.told.update(paths)
-        task.tell(PartialRows.of(rows, task.reads()) if self.is_partial else rows)
+        task.tell(SelectedRows.of(rows, task.reads()) if self.is_partial else rows)
         for i in range(len(rows)):
             rows.logits(i).fill(np.nan)  # rows are valid during tell only
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from selectrie.core.partial_rows import BoundedRows, PartialRows
-from selectrie.core.path_model import PartialRow
+from selectrie.core.partial_rows import BoundedRows, SelectedRows
+from selectrie.core.path_model import RowBounds
 from selectrie.core.rows import DenseRows, Reads, TokenSet, TopTokens
 from selectrie.errors import NonFiniteLogitsError, UnreadRowError
 from selectrie.traces.records import Step
@@ -77,7 +77,7 @@ def test_values_come_back_to_the_last_bit(matrix, reads):
     dense = DenseRows(matrix)
     expected = values(dense, reads)
     assert values(given_back(dense, reads), reads) == expected
-    assert values(given_back(PartialRows.of(dense, reads), reads), reads) == expected
+    assert values(given_back(SelectedRows.of(dense, reads), reads), reads) == expected
 
 
 @given(LOGITS, reads_of_rows(), reads_of_rows())
@@ -191,9 +191,9 @@ def test_given_rows_hold_nothing_but_what_was_asked():
 
 BOUNDED = BoundedRows(
     [
-        PartialRow(np.array([1, 4], dtype=np.int32), np.array([-0.5, -2.0]), (-3.0, -2.5), -2.75),
-        PartialRow(np.array([], dtype=np.int32), np.array([]), (-1.0, 0.0), 0.0),
-        PartialRow(np.array([2], dtype=np.int32), np.array([0.0]), (-np.inf, -np.inf), -np.inf),
+        RowBounds(np.array([1, 4], dtype=np.int32), np.array([-0.5, -2.0]), (-3.0, -2.5), -2.75),
+        RowBounds(np.array([], dtype=np.int32), np.array([]), (-1.0, 0.0), 0.0),
+        RowBounds(np.array([2], dtype=np.int32), np.array([0.0]), (-np.inf, -np.inf), -np.inf),
     ],
     N_TOKENS,
 )

@@ -297,7 +297,7 @@ def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure |
     """
     if running.ray is None:
         return None
-    from selectrie.evaluation.ray_cluster import measure_on
+    from selectrie.evaluation.evaluator import measure_on
     from selectrie.runs.folder import signature_of
 
     cluster = requests.cluster(source, running.ray, running.actors)

@@ -114,7 +114,7 @@ def _work(engine: Engine, running: TableRunGroup, model: ModelGroup) -> Work | N
     if running.ray is None:
         return None
     from selectrie.runs.folder import signature_of
-    from selectrie.tables.table_actors import decided_on
+    from selectrie.tables.table_run import decided_on
 
     return decided_on(requests.cluster(model, running.ray, running.actors), signature_of(engine))
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from selectrie.core import numerics
-from selectrie.core.path_model import PartialRow
+from selectrie.core.path_model import RowBounds
 from selectrie.core.rows import Indices, KnownRows, Reads, Rows
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
 from selectrie.errors import UnreadRowError
@@ -19,7 +19,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class PartialRows(KnownRows):
+class SelectedRows(KnownRows):
     """The values of n rows that a `Reads` names, and nothing else.
 
     Reading any other value raises `UnreadRowError`. The values have the bits of the
@@ -55,13 +55,13 @@ class PartialRows(KnownRows):
         self._tables: _Tables | None = None
 
     @staticmethod
-    def of(rows: Rows, reads: Reads) -> PartialRows:
+    def of(rows: Rows, reads: Reads) -> SelectedRows:
         """Return the values that `reads` names, taken from `rows`.
 
         Raises `NonFiniteLogitsError` unless every row is finite.
         """
         rows.check()
-        return PartialRows(
+        return SelectedRows(
             reads,
             logp=rows.logp(reads.owner, reads.ids),
             masses=[rows.log_mass(one.row, one.ids) for one in reads.masses],
@@ -135,11 +135,11 @@ class PartialRows(KnownRows):
         row = int(self._index[i])
         return self._whole.logits(_value_of(self._known().whole, row, row, "the logits"))
 
-    def slice(self, start: int, stop: int) -> PartialRows:
+    def slice(self, start: int, stop: int) -> SelectedRows:
         return self.take(np.arange(start, stop))
 
-    def take(self, order: ArrayLike) -> PartialRows:
-        part = PartialRows(
+    def take(self, order: ArrayLike) -> SelectedRows:
+        part = SelectedRows(
             self._reads,
             logp=self._logp,
             masses=self._masses,
@@ -151,12 +151,12 @@ class PartialRows(KnownRows):
         part._index, part._tables = self._index[np.asarray(order, dtype=np.int64)], self._tables
         return part
 
-    def copy(self) -> PartialRows:
+    def copy(self) -> SelectedRows:
         return self  # the values are in memory of their own
 
-    def stacked(self, others: Sequence[PartialRows]) -> PartialRows:
+    def stacked(self, others: Sequence[SelectedRows]) -> SelectedRows:
         parts = [self, *others]
-        stacked = PartialRows(
+        stacked = SelectedRows(
             Reads.concatenated([part._reads for part in parts]),
             logp=np.concatenate([part._logp for part in parts]),
             masses=[value for part in parts for value in part._masses],
@@ -169,7 +169,7 @@ class PartialRows(KnownRows):
         stacked._index = np.concatenate([part._index + start for start, part in zip(starts, parts, strict=False)])
         return stacked
 
-    def fetch(self, reads: Callable[[], Reads]) -> PartialRows:  # noqa: ARG002 - nothing more can be read
+    def fetch(self, reads: Callable[[], Reads]) -> SelectedRows:  # noqa: ARG002 - nothing more can be read
         return self
 
     def _known(self) -> _Tables:
@@ -271,7 +271,7 @@ class BoundedRows:
 
     __slots__ = ("_n_tokens", "_rows", "_table")
 
-    def __init__(self, rows: Sequence[PartialRow], n_tokens: int) -> None:
+    def __init__(self, rows: Sequence[RowBounds], n_tokens: int) -> None:
         self._rows, self._n_tokens = tuple(rows), n_tokens
         self._table: tuple[Indices, FloatArray] | None = None
 
@@ -282,7 +282,7 @@ class BoundedRows:
     def nbytes(self) -> int:
         return sum(row.ids.nbytes + row.logp.nbytes for row in self._rows)
 
-    def known(self, i: int) -> PartialRow:
+    def known(self, i: int) -> RowBounds:
         """Return what is known of row i."""
         return self._rows[i]
 
@@ -394,7 +394,7 @@ class BoundedRows:
         return self._table
 
 
-def merged(rows: Sequence[PartialRow], n_tokens: int, tolerance: float = 0.0) -> PartialRow:
+def merged(rows: Sequence[RowBounds], n_tokens: int, tolerance: float = 0.0) -> RowBounds:
     """Return what several answers about the same row say together.
 
     A token that several of them hold has the value of the first.
@@ -410,16 +410,16 @@ def merged(rows: Sequence[PartialRow], n_tokens: int, tolerance: float = 0.0) ->
     ids, first = np.unique(np.concatenate([row.ids for row in rows]), return_index=True)
     logp = np.concatenate([row.logp for row in rows])[first]
     if len(ids) == n_tokens:
-        return PartialRow(ids, logp, (-np.inf, -np.inf), -np.inf)
+        return RowBounds(ids, logp, (-np.inf, -np.inf), -np.inf)
     bounds = [_without(row, ids, logp, ROUNDING + tolerance) for row in rows]
     lows, highs = zip(*bounds, strict=True)
     ceilings = [_ceiling(row) for row in rows]
     if max(lows) > min(highs):  # the answers differ by more than the tolerance
-        return PartialRow(ids, logp, (min(lows), max(highs)), max(ceilings))
-    return PartialRow(ids, logp, (max(lows), min(highs)), min(ceilings))
+        return RowBounds(ids, logp, (min(lows), max(highs)), max(ceilings))
+    return RowBounds(ids, logp, (max(lows), min(highs)), min(ceilings))
 
 
-def _without(row: PartialRow, ids: IntArray, logp: FloatArray, margin: float) -> Bounds:
+def _without(row: RowBounds, ids: IntArray, logp: FloatArray, margin: float) -> Bounds:
     """Return bounds on the log of the rest of a row without `ids` that it has not."""
     more = numerics.logsumexp(logp[~np.isin(ids, row.ids)])
     if more == -np.inf:
@@ -444,12 +444,12 @@ def _looked_up(
     return result, is_known
 
 
-def _ceiling(row: PartialRow) -> float:
+def _ceiling(row: RowBounds) -> float:
     """Return an upper bound on the log-probability of each token that is not known."""
     return min(row.rest_max, row.log_rest[1])
 
 
-def _with_unknown(known: float, row: PartialRow, n: int, n_tokens: int) -> Bounds:
+def _with_unknown(known: float, row: RowBounds, n: int, n_tokens: int) -> Bounds:
     """Return bounds on the log of a known mass and that of n unknown tokens together.
 
     Args:

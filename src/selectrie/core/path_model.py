@@ -57,7 +57,7 @@ class RowQuery:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PartialRow:
+class RowBounds:
     """What is known of the row after a path.
 
     Attributes:
@@ -152,7 +152,7 @@ class PathModel(Protocol):
         """
         ...
 
-    def rows(self, queries: Sequence[RowQuery], cancellation: Cancellation) -> list[PartialRow]:
+    def rows(self, queries: Sequence[RowQuery], cancellation: Cancellation) -> list[RowBounds]:
         """Return the rows that the queries ask about, in their order.
 
         Raises:

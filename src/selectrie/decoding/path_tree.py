@@ -1,11 +1,18 @@
-"""One growing tree of the token paths of an automaton that a search has looked at."""
+"""The tree of token paths of a search, and the nodes that it holds evaluated."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Protocol
 
-from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT
+import numpy as np
+
+from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, Capacity, IntArray
 from selectrie.decoding.healed_bytes import NOTHING_HEALED, Healed
+from selectrie.decoding.task import Ask
 
 NO_STATE = -1
 """State of a node that the automaton does not lead to; only its row is of interest."""
@@ -90,3 +97,259 @@ class PathTree:
     def tokens(self, node: int) -> tuple[int, ...]:
         """Return the tokens of the path to `node`."""
         return tuple(self.token[step] for step in self.path(node))
+
+
+FILL_ROWS = 8
+"""Searches fill their asks up to a multiple of this many rows, unless told otherwise.
+
+Where calls are padded to a multiple of 8 rows, a call of 8k + 1 rows costs as much as
+one of 8k + 8.
+"""
+_ANY = 1 << 62
+"""A capacity large enough for everything."""
+
+
+class Tree(Protocol):
+    """A tree with parents before their children, which may grow.
+
+    Attributes:
+        parent, token: As in `TokenTrie`, as arrays or lists.
+    """
+
+    @property
+    def parent(self) -> IntArray | list[int]: ...
+
+    @property
+    def token(self) -> IntArray | list[int]: ...
+
+
+@dataclass(slots=True)
+class _Fit:
+    """An ask under construction.
+
+    Attributes:
+        nodes: Nodes to evaluate, parents first, as the keys.
+        n_children: Number of children that an ask adds to a node.
+        n_leaves: Number of leaves held after the ask.
+        n_served: Number of targets among `nodes`.
+    """
+
+    n_leaves: int
+    nodes: dict[int, None] = field(default_factory=dict)
+    n_children: Counter[int] = field(default_factory=Counter)
+    n_served: int = 0
+
+
+class HeldNodes:
+    """The nodes of a tree that a task holds evaluated, with their local rows.
+
+    If the nodes to evaluate do not fit, held nodes are given up: first those that take
+    the fewest rows to be evaluated again, and of these the ones of the least worth. If
+    the ancestors of a node were given up, they are evaluated again with it.
+
+    Args:
+        may_carry: Returns whether a node may be a parent in a later ask.
+        worth: Returns the worth of holding a node; by default that of the youngest node
+            is the largest.
+
+    Attributes:
+        next_local: The local row of the next node.
+        n_repeated: How many nodes have been asked for again so far.
+    """
+
+    def __init__(
+        self, tree: Tree, may_carry: Callable[[int], bool] = lambda _: True, worth: Callable[[int], float] = float
+    ) -> None:
+        self._tree, self._may_carry, self._worth = tree, may_carry, worth
+        self._local: dict[int, int] = {ROOT: 0}
+        self._n_children: Counter[int] = Counter()
+        self._spent: set[int] = set()
+        self._has_given_up = False
+        self.next_local = 1
+        self.n_repeated = 0
+
+    def __contains__(self, node: int) -> bool:
+        return node in self._local
+
+    def drop_all(self) -> IntArray:
+        """Forget every node but the root and return the local rows to release."""
+        return _ids(self._give_up_all_but({ROOT}))
+
+    def plan(
+        self,
+        targets: list[int],
+        evaluated: Sequence[bool] | BoolArray,
+        capacity: Capacity,
+        resting: list[int] | None = None,
+    ) -> tuple[Ask, list[int]]:
+        """Return an ask for the targets that fit, and the nodes whose rows it wants.
+
+        Targets are taken in order. Ancestors that were never evaluated are wanted too;
+        ancestors that were evaluated are asked for again without their rows. If the
+        path to the first target needs more rows than there are, its upper part is asked
+        for.
+
+        Args:
+            targets: The nodes to evaluate.
+            evaluated: Whether the row of each node was read.
+            capacity: The capacity of the ask.
+            resting: Nodes evaluated before that may be parents later. All others except
+                the targets and their ancestors are given up, and held nodes that no
+                later ask extends are marked as spent. None means that any node may be a
+                parent; nodes are then given up as soon as less than half of the targets
+                fit.
+        """
+        released: list[int] = []
+        if resting is not None:
+            released += self._give_up_all_but(self._with_all_above([*map(self._up, targets), *resting]))
+        n_unused = len(released)
+        fit = self._fit(targets, capacity)
+        if not fit.nodes or (resting is None and 2 * fit.n_served < len(targets)):
+            released += self._give_up_cheapest(targets, capacity)
+            fit = self._fit(targets, capacity)
+        if not fit.nodes:
+            released += self._give_up_all_but(self._with_all_above([self._up(targets[0])]))
+            fit = self._fit(targets, capacity)
+        if not fit.nodes:  # all targets are below spent nodes
+            released += self._give_up_all_but({ROOT})
+            fit = self._fit(targets, capacity)
+        self._has_given_up |= len(released) > n_unused
+        nodes, spent = list(fit.nodes), []
+        if resting is not None and not self._has_given_up:
+            waiting = [node for node in targets if node not in fit.nodes]
+            extended = {ROOT, *(self._missing(node)[0] for node in [*resting, *waiting])}
+            spent = [node for node in self._local if node not in self._spent and node not in extended]
+        again = np.array([evaluated[node] for node in nodes], dtype=np.bool_)
+        return self._ask(nodes, again, released, spent), [node for node in nodes if not evaluated[node]]
+
+    def _up(self, node: int) -> int:
+        return int(self._tree.parent[node])
+
+    def _missing(self, node: int, planned: Container[int] = ()) -> tuple[int, list[int]]:
+        """Return the nearest held or planned ancestor, and the path below it to `node`.
+
+        The path is empty if `node` itself is held or `planned`.
+        """
+        path: list[int] = []
+        while node not in self._local and node not in planned:
+            path.append(node)
+            node = self._up(node)
+        return node, path[::-1]
+
+    def _with_all_above(self, nodes: Iterable[int]) -> set[int]:
+        """Return these nodes and all their ancestors."""
+        result = {ROOT}
+        for node in nodes:
+            above = node
+            while above not in result:
+                result.add(above)
+                above = self._up(above)
+        return result
+
+    def _fit(self, targets: list[int], capacity: Capacity) -> _Fit:
+        """Return the nodes to ask for so that targets fit, in order.
+
+        This changes nothing.
+        """
+        fit = _Fit(sum(not self._n_children[node] for node in self._local if node != ROOT))
+        for target in targets:
+            base, path = self._missing(target, fit.nodes)
+            n_leaves = fit.n_leaves + bool(path and (base == ROOT or self._n_children[base] + fit.n_children[base]))
+            n_held = len(self._local) - 1 + len(fit.nodes) + len(path)
+            if base in self._spent or n_held > capacity.nodes or n_leaves > capacity.sequences:
+                continue
+            if len(fit.nodes) + len(path) > capacity.rows:
+                if fit.nodes:
+                    break
+                path = path[: capacity.rows]
+            fit.n_leaves = n_leaves
+            for node in path:
+                fit.nodes[node] = None
+                fit.n_children[self._up(node)] += 1
+            fit.n_served += target in fit.nodes
+        return fit
+
+    def _give_up_cheapest(self, targets: list[int], capacity: Capacity) -> list[int]:
+        """Give up the cheapest leaves that no target is below, until all targets fit.
+
+        Returns the local rows to release.
+        """
+        fit = self._fit(targets, Capacity(rows=_ANY, nodes=_ANY, sequences=_ANY))
+        n_nodes, n_leaves = len(self._local) - 1 + len(fit.nodes) - capacity.nodes, fit.n_leaves - capacity.sequences
+        required = self._with_all_above(map(self._up, targets))
+        queue = [
+            self._price(node, required) for node in self._local if not self._n_children[node] and node not in required
+        ]
+        heapify(queue)
+        rows: list[int] = []
+        while queue and (n_nodes > 0 or n_leaves > 0):
+            price = heappop(queue)
+            leaf = price[-1]
+            current = self._price(leaf, required)
+            if current != price:  # a branch beside it was given up
+                heappush(queue, current)
+                continue
+            if price[0] == np.inf:
+                continue
+            # Once it is gone, the ancestors that carried only it are the cheapest.
+            for _ in range(max(1, int(price[0]))):
+                rows.append(self._give_up(leaf))
+                leaf = self._up(leaf)
+                n_nodes -= 1
+                n_leaves -= self._n_children[leaf] > 0 or leaf in required
+                if n_nodes <= 0 and n_leaves <= 0:
+                    return rows
+            if not self._n_children[leaf] and leaf not in required:
+                heappush(queue, self._price(leaf, required))
+        return rows
+
+    def _price(self, leaf: int, required: set[int]) -> tuple[float, float, int]:
+        """Return the key by which leaves are given up; the smallest goes first.
+
+        It begins with the number of rows that it would take to evaluate the leaf again,
+        together with the ancestors that carry no other leaf.
+        """
+        n_rows, parent = 1.0, self._up(leaf)
+        while parent not in required and self._n_children[parent] == 1:
+            n_rows, parent = n_rows + 1, self._up(parent)
+        if parent in self._spent:
+            n_rows = np.inf
+        return n_rows if self._may_carry(leaf) else 0.0, self._worth(leaf), leaf
+
+    def _give_up_all_but(self, stays: set[int]) -> list[int]:
+        """Give up all nodes except `stays` and return the local rows to release.
+
+        Args:
+            stays: Nodes to keep; with a node, its ancestors must be among them.
+        """
+        return [self._give_up(node) for node in reversed(list(self._local)) if node not in stays]
+
+    def _give_up(self, node: int) -> int:
+        """Forget a leaf and return its local row."""
+        self._n_children.pop(node, None)
+        self._n_children[self._up(node)] -= 1
+        self._spent.discard(node)
+        return self._local.pop(node)
+
+    def _ask(self, nodes: list[int], again: BoolArray, released: list[int], spent: list[int]) -> Ask:
+        index = {node: i for i, node in enumerate(nodes)}
+        parents = [self._up(node) for node in nodes]
+        ask = Ask(
+            parents=_ids([~index[up] if up in index else self._local[up] for up in parents]),
+            tokens=_ids([self._tree.token[node] for node in nodes]),
+            wanted=~again,
+            keep=again | np.array([self._may_carry(node) for node in nodes], dtype=np.bool_),
+            release=_ids(released),
+            spent=_ids([self._local[node] for node in spent]),
+            again=again,
+        )
+        self._local.update((node, self.next_local + i) for i, node in enumerate(nodes))
+        self._n_children.update(parents)
+        self._spent.update(spent)
+        self.next_local += len(nodes)
+        self.n_repeated += int(np.count_nonzero(again))
+        return ask
+
+
+def _ids(values: list[int]) -> IntArray:
+    return np.array(values, dtype=np.int32)

@@ -12,7 +12,7 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.path_model import REMOTE, PathModel, RowStarter, SupportsCompletion
 from selectrie.core.types import Limits, ModelIdentity, ModelKind, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.held_nodes import FILL_ROWS
+from selectrie.decoding.path_tree import FILL_ROWS
 from selectrie.engine.engine import Engine
 from selectrie.engine.path_driver.path_scheduler import PathThread
 from selectrie.engine.path_driver.query_reader import ROW_CACHE_BYTES, QueryReader
@@ -121,7 +121,7 @@ class PathRuntime(Runtime):
         if self.thread.observer is not None:
             remedy = "the text is drawn by the server, and no rows of it are read; call it outside the block"
             raise IncompatibleOptionsError("generate", "recording a trace", remedy)
-        return served_generate.prepare(self._completer, model, prompts, request)
+        return served_generate.prepare_served(self._completer, model, prompts, request)
 
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:
         if instead and self._completer is not None:

@@ -259,7 +259,7 @@ class CalibrationFitter(Protocol):
     ) -> Calibration: ...
 
 
-class DecidesUnits(CalibrationFitter, Protocol):
+class UnitDecider(CalibrationFitter, Protocol):
     """What is needed of an engine."""
 
     def decision_prompts(
@@ -272,7 +272,7 @@ class DecidesUnits(CalibrationFitter, Protocol):
 
 
 def decided_table(
-    llm: DecidesUnits,
+    llm: UnitDecider,
     table: object,
     questions: Mapping[str, Question],
     *,

@@ -133,11 +133,12 @@ class DecisionMaker:
             with _errors_of(None, name):
                 asks[name] = ask(question, is_compared=fits or params.calibration is not None)
                 check_shown(question, template)
-        if not isinstance(template, Template):
+        if isinstance(template, Template):
+            check_slots(template)
+        else:
             if template == "chat" and chat is None:
                 raise PromptError(words("this model has no chat template; take `template='base'`, or 'auto'"))
             template = shipped(("base" if chat is None else "chat") if template == "auto" else template)
-        check_slots(template)
         if chat is None and params.scoring == "letters":
             warn(_LETTERS)
         calibration = params.calibration
@@ -356,7 +357,7 @@ class PromptMaker:
         )
         search = replace(request.search, method="auto", max_tokens=max(1, min(request.search.max_tokens, n_left)))
         asked = replace(request, terminator=ending.terminator, following="", search=search)
-        searched = select_grammar.prepare(model, prompt, ending.grammar, asked)
+        searched = select_grammar.prepare_grammar_select(model, prompt, ending.grammar, asked)
         return PreparedPrompt(prompt, searched, request, ending)
 
 
@@ -387,7 +388,7 @@ class _PreparedQuestion:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Place:
+class _PromptSite:
     """A prompt with the index of its state and the name of its question."""
 
     state: int
@@ -454,7 +455,9 @@ class PreparedDecisions:
         pending = [(at, n_orders_wanted(one.ask, (), params)) for at, (_, one) in enumerate(asked)]
         while pending:
             new = [(asked[at], slice(len(made[at]), n)) for at, n in pending]
-            places = [_Place(index, one.name, prompt) for (index, one), part in new for prompt in one.prompts[part]]
+            places = [
+                _PromptSite(index, one.name, prompt) for (index, one), part in new for prompt in one.prompts[part]
+            ]
             results = iter(self._selections(session, places))
             for at, n in pending:
                 made[at] += islice(results, n - len(made[at]))
@@ -465,7 +468,7 @@ class PreparedDecisions:
             answers[index][one.name] = self._answer(one, tuple(selections))
         return [Decision(answers[index]) for index in indices]
 
-    def _selections(self, session: Session, places: Sequence[_Place]) -> list[Selection]:
+    def _selections(self, session: Session, places: Sequence[_PromptSite]) -> list[Selection]:
         """Return the selection after each prompt.
 
         Those with listed choices run together, then each search of a grammar.
@@ -505,12 +508,12 @@ class PreparedDecisions:
         return one
 
     @contextmanager
-    def _errors_of(self, place: _Place) -> Iterator[None]:
+    def _errors_of(self, place: _PromptSite) -> Iterator[None]:
         with _errors_of(None if self.first is None else self.first + place.state, place.name):
             yield
 
 
-def prepare(
+def prepare_decisions(
     model: ModelDescription,
     states: Sequence[State],
     questions: Mapping[str, Question],

@@ -299,7 +299,7 @@ class Engine:
         texts = select_grammar.listed(grammar)
         if texts is not None:
             return self._select([(prompt, texts)], options)[0]
-        return self._run(lambda model: select_grammar.prepare(model, prompt, grammar, options))
+        return self._run(lambda model: select_grammar.prepare_grammar_select(model, prompt, grammar, options))
 
     @named_arguments
     def sample(
@@ -339,7 +339,9 @@ class Engine:
 
         self._runtime.require_whole_rows("`sample`")
         options = SelectRequest(terminator=terminator, search=search, prompting=prompting)
-        return self._run(lambda model: sample.prepare(model, prompt, grammar, options, n=n, seed=seed, exact=exact))
+        return self._run(
+            lambda model: sample.prepare_sample(model, prompt, grammar, options, n=n, seed=seed, exact=exact)
+        )
 
     @named_arguments
     def rank(
@@ -403,7 +405,7 @@ class Engine:
         """
         options = SelectRequest(terminator=terminator, following=following, prompting=prompting)
         with self._model_thread.using():
-            return select_requests.token_plan(selection.prepare(self._model, prompt, choices, options))
+            return select_requests.token_plan(selection.prepare_selection(self._model, prompt, choices, options))
 
     @named_arguments
     def score(
@@ -494,7 +496,7 @@ class Engine:
 
         request = requests.PromptLogprobsRequest(top, named, first, prompting, priority, deadline_s)
         return self._run(
-            lambda model: requests.prepare(model, prompts, request),
+            lambda model: requests.prepare_prompt_logprobs(model, prompts, request),
             priority=priority,
             deadline_s=deadline_s,
             keep_cached=True,  # what goes on from a prompt comes next
@@ -627,7 +629,7 @@ class Engine:
         if options.best_of is not None:
             raise IncompatibleOptionsError("best_of", "streaming", "which are the best is known only at the end")
         return self._run(
-            lambda model: generate.PreparedStream(generate.prepare(model, prompts, request), keep=self),
+            lambda model: generate.PreparedStream(generate.prepare_generate(model, prompts, request), keep=self),
             priority=options.priority,
             deadline_s=options.deadline_s,
         )
@@ -660,7 +662,7 @@ class Engine:
         """
         from selectrie.engine.requests import beam_search
 
-        return self._run(lambda model: beam_search.prepare(model, prompt, grammar, beam, prompting))
+        return self._run(lambda model: beam_search.prepare_beam_search(model, prompt, grammar, beam, prompting))
 
     @named_arguments
     def render(
@@ -853,7 +855,9 @@ class Engine:
             one_of("on_error", on_error, ("raise", "keep"))
             plain, keeps = replace(params, calibration=None), on_error == "keep"
             # Nothing runs if a state is invalid.
-            self._prepare_only(lambda model: decisions.prepare(model, several, named, plain, keeps=keeps, first=first))
+            self._prepare_only(
+                lambda model: decisions.prepare_decisions(model, several, named, plain, keeps=keeps, first=first)
+            )
             params = with_fitted_calibration(self, several, named, params)
         return _decisions(self, several, named, params, on_error, first=first)
 
@@ -1071,7 +1075,7 @@ class Engine:
         on_evaluated: select_requests.Progress | None = None,
     ) -> list[Selection]:
         """Decide all requests together."""
-        return self._run(lambda model: select_requests.prepare(model, requests, options, on_evaluated))
+        return self._run(lambda model: select_requests.prepare_selections(model, requests, options, on_evaluated))
 
 
 def _drafter(draft: Engine | Drafter | None) -> Drafter | None:
@@ -1108,7 +1112,7 @@ def _decisions(
     keeps = on_error == "keep"
 
     def prepared(model: ModelDescription) -> decisions.PreparedDecisions:
-        made = decisions.prepare(model, states, questions, options, keeps=keeps, first=first)
+        made = decisions.prepare_decisions(model, states, questions, options, keeps=keeps, first=first)
         if max_rows is not None:
             made.check_rows(max_rows)
         return made

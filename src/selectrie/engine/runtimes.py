@@ -65,7 +65,7 @@ class Runtime(ABC):
         """Check and tokenize a request to draw sequences; nothing is drawn yet."""
         from selectrie.engine.requests import generate  # imported on first use, as drawing text needs much
 
-        return generate.prepare(model, prompts, request)
+        return generate.prepare_generate(model, prompts, request)
 
 
 class LocalRuntime(Runtime):

@@ -1,4 +1,4 @@
-"""Measures items and computes their metrics, in one call and in memory."""
+"""Measures items and computes their metrics, here or in actors of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.engine.engine import Engine
-from selectrie.engine.requests.loglikelihood import LogLikelihoods
+from selectrie.engine.load import load
+from selectrie.engine.requests.loglikelihood import LogLikelihoods, ScoresSequences, Sequences
 from selectrie.errors import OptionError
 from selectrie.evaluation.items import Item, ItemRecord
 from selectrie.evaluation.metrics import Metric, named
 from selectrie.evaluation.results import Evaluation, TaskResult
 from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
+from selectrie.runs.actors import ActorJob, Cluster, work_on
 from selectrie.runs.folder import signature_of
 
 OF_TEXTS = frozenset(
@@ -299,3 +302,46 @@ class Counter:
     def _report(self) -> None:
         if self._on_progress is not None:
             self._on_progress(self.progress)
+
+
+class ScorerActor:
+    """A model that measures sequences; actors are made of this class."""
+
+    def __init__(self, source: str | None, options: Mapping[str, Any], longest: int) -> None:
+        self._engine = load(source, **options)
+        self._scorer: ScoresSequences = self._engine.loglikelihood_scorer(longest)
+
+    def signature(self) -> dict[str, object]:
+        """Return the facts that the model's log-probabilities depend on."""
+        return signature_of(self._engine)
+
+    def measure(self, work: Sequences) -> LogLikelihoods:
+        """Return the log-likelihoods of one unit."""
+        return self._scorer.loglikelihoods(work)
+
+
+def measure_on(
+    cluster: Cluster, signature: Mapping[str, object], on_actor: Callable[[Any], None] | None = None
+) -> Measure:
+    """Return a function that measures units for `runner.run` on a cluster's actors.
+
+    The function yields units in the order in which they finish.
+
+    Args:
+        cluster: The cluster.
+        signature: `signature_of` the engine that planned the run, which that of every
+            actor must equal.
+        on_actor: Called with each actor when it is made.
+    """
+
+    def measure(units: Sequence[WorkUnit]) -> Iterator[Done]:
+        if not units:
+            return
+        longest = max(1, *(unit.longest for unit in units))
+        job: ActorJob[WorkUnit] = ActorJob(
+            ScorerActor, (longest,), lambda unit: unit.sequences, signature, on_actor=on_actor
+        )
+        for unit, loglikelihoods in work_on(cluster, job, units):
+            yield Done(unit, loglikelihoods)
+
+    return measure

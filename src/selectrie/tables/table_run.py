@@ -1,4 +1,4 @@
-"""Decides about every row of a table, with a run on disk as `runs` has it."""
+"""Decides about every row of a table, with a run on disk, here or in actors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from selectrie.decide.answers import Decision, label_mass_advice
 from selectrie.decide.asks import layout_of
 from selectrie.decide.columns import AnswerColumns, Cell, Column
 from selectrie.decide.params import Calibration, DecisionParams
+from selectrie.decide.questions import Question
 from selectrie.decide.states import RowStates, State, row_states
 from selectrie.engine.decision_scorer import with_fitted_calibration
 from selectrie.engine.engine import Engine
+from selectrie.engine.load import load
 from selectrie.engine.requests.session import time_args
 from selectrie.errors import InputFileError, OptionError, RequestError
 from selectrie.results.advice import LOW_COVERAGE, Advice
+from selectrie.runs.actors import ActorJob, Cluster, work_on
 from selectrie.runs.folder import (
     FolderFormat,
     begin,
@@ -442,3 +445,51 @@ def began_with(folder: Path) -> tuple[Path, TableQuestions, Path, dict[str, Any]
         reason = f"its name is that of the results and {ENDING!r}, as in decided{suffix}{ENDING}; name it so again"
         raise InputFileError(where, reason)
     return Path(table), asked, out, described["model"]
+
+
+class DecisionActor:
+    """A model that decides about states; actors are made of this class."""
+
+    def __init__(
+        self,
+        source: str | None,
+        options: Mapping[str, Any],
+        questions: Mapping[str, Question],
+        params: DecisionParams,
+        columns: AnswerColumns,
+    ) -> None:
+        self._engine, self._columns = load(source, **options), columns
+        self._scorer = self._engine.decision_scorer(questions, params=params)  # lives as long as the actor
+
+    def signature(self) -> dict[str, object]:
+        """Return the facts that the model's log-probabilities depend on."""
+        return signature_of(self._engine)
+
+    def measure(self, work: Sequence[State | RequestError]) -> tuple[LoggedRow, ...]:
+        """Return what is logged for the rows of one unit."""
+        return decided_rows(self._scorer.decisions, self._columns, work)
+
+
+def decided_on(
+    cluster: Cluster, signature: Mapping[str, object], on_actor: Callable[[Any], None] | None = None
+) -> Work:
+    """Return what decides about units for `run_table` on a cluster's actors.
+
+    The function yields units in the order in which they finish.
+
+    Args:
+        cluster: The cluster.
+        signature: `signature_of` the engine that begins the run, which that of every
+            actor must equal.
+        on_actor: Called with each actor when it is made.
+    """
+
+    def work(plan: TablePlan, units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, DecidedRows]]:
+        arguments = (dict(plan.asked.questions), plan.params, plan.asked.columns())
+        job: ActorJob[TableUnit] = ActorJob(
+            DecisionActor, arguments, plan.states_of, signature, window=WINDOW, on_actor=on_actor
+        )
+        for unit, rows in work_on(cluster, job, units):
+            yield unit, DecidedRows(unit.rows.digest, rows)
+
+    return work

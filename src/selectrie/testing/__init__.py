@@ -18,7 +18,7 @@ from selectrie.testing.fakes import (
     numbered_vocabulary,
     spell,
 )
-from selectrie.testing.laws import LawBroken, ModelReport, check_model
+from selectrie.testing.laws import LawBroken, ModelReport, PathModelReport, check_model, check_path_model
 from selectrie.testing.oracles import (
     ExactTexts,
     NestedTrie,
@@ -29,7 +29,6 @@ from selectrie.testing.oracles import (
     naive_unless_continued,
     score_paths_alone,
 )
-from selectrie.testing.path_laws import PathModelReport, check_path_model
 
 __all__ = [
     "DEFAULT_PIECES",

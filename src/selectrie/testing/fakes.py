@@ -13,7 +13,7 @@ import numpy as np
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree, require_batch_multiple, require_rows
 from selectrie.core import numerics
 from selectrie.core.model import SOLO_SEQUENCES, Extension, Model, chain, rounds
-from selectrie.core.path_model import REMOTE, Cancellation, PartialRow, PathLimits, RowQuery, check_queries
+from selectrie.core.path_model import REMOTE, Cancellation, PathLimits, RowBounds, RowQuery, check_queries
 from selectrie.core.rows import DenseRows, Rows
 from selectrie.core.types import (
     NO_NODE,
@@ -489,11 +489,11 @@ class PathsOf:
     def identity(self) -> ModelIdentity:
         return replace(self._model.identity, precision=REMOTE)
 
-    def rows(self, queries: Sequence[RowQuery], cancellation: Cancellation) -> list[PartialRow]:
+    def rows(self, queries: Sequence[RowQuery], cancellation: Cancellation) -> list[RowBounds]:
         check_queries(queries, self.limits, len(self.vocabulary.pieces))
         return [self._row(query, cancellation) for query in queries]
 
-    def _row(self, query: RowQuery, cancellation: Cancellation) -> PartialRow:
+    def _row(self, query: RowQuery, cancellation: Cancellation) -> RowBounds:
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the model")
@@ -504,7 +504,7 @@ class PathsOf:
             self._model.release(np.array([node], dtype=np.int32))
             return row
 
-    def _said(self, rows: Rows, query: RowQuery) -> PartialRow:
+    def _said(self, rows: Rows, query: RowQuery) -> RowBounds:
         top, top_logp = rows.top(0, query.top)
         ids = np.unique(np.concatenate([query.named, top])).astype(np.int32)
         logp = rows.logp(0, ids)
@@ -512,10 +512,10 @@ class PathsOf:
             others = np.ones(len(self.vocabulary.pieces), dtype=np.bool_)
             others[ids] = False
             best = rows.top(0, 1, others)[1]
-            return PartialRow(ids, logp, (rows.log_rest(0, ids),) * 2, float(best[0]) if len(best) else -np.inf)
+            return RowBounds(ids, logp, (rows.log_rest(0, ids),) * 2, float(best[0]) if len(best) else -np.inf)
         rest = 1.0 - float(numerics.exp(logp).sum())
         low, high = (float(np.log(p)) if p > 0 else -np.inf for p in (rest - SUMMED, rest + SUMMED))
-        return PartialRow(ids, logp, (low, high), float(top_logp[-1]) if 0 < query.top == len(top) else high)
+        return RowBounds(ids, logp, (low, high), float(top_logp[-1]) if 0 < query.top == len(top) else high)
 
     def close(self) -> None:
         with self._lock:

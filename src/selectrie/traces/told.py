@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from selectrie.core.partial_rows import BoundedRows
-from selectrie.core.path_model import PartialRow
+from selectrie.core.path_model import RowBounds
 from selectrie.core.rows import DenseRows, Reads, Rows, TokenSet
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
 from selectrie.traces.records import NO_SET, TokenIds, WholeRow
@@ -116,7 +116,7 @@ class CopiedValues:
     rests: Sequence[CopiedSum] = ()
     tops: Sequence[CopiedTop] = ()
     whole: tuple[WholeRow, ...] = ()
-    known: Sequence[PartialRow] = ()
+    known: Sequence[RowBounds] = ()
 
     @property
     def nbytes(self) -> int:
@@ -242,7 +242,7 @@ def _top_fields(tops: Sequence[CopiedTop], values: str, sets: _Sets) -> dict[str
     }
 
 
-def _bounded_fields(known: Sequence[PartialRow]) -> dict[str, Any]:
+def _bounded_fields(known: Sequence[RowBounds]) -> dict[str, Any]:
     return {
         "known_lengths": _ids([len(one.ids) for one in known]),
         "known_ids": np.concatenate([_NO_IDS, *(one.ids for one in known)]),

@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.core.partial_rows import BoundedRows, PartialRows, merged, pair_keys
-from selectrie.core.path_model import PartialRow
+from selectrie.core.partial_rows import BoundedRows, SelectedRows, merged, pair_keys
+from selectrie.core.path_model import RowBounds
 from selectrie.core.rows import DenseRows, Reads
 from selectrie.core.types import BoolArray, FloatArray, IntArray
 from selectrie.traces.records import NO_SET, Step, WholeRow
@@ -110,7 +110,7 @@ class StepValues:
         at = np.flatnonzero(self.step.whole_rows == row)
         return self._whole_row(int(self.step.whole[at[0]])) if len(at) else None
 
-    def known(self, row: int) -> PartialRow | None:
+    def known(self, row: int) -> RowBounds | None:
         """Return what is known of a row of which not all is known, or None."""
         step = self.step
         if not len(step.rest_max):
@@ -118,7 +118,7 @@ class StepValues:
         end = int(step.known_lengths[: row + 1].sum(dtype=np.int64))
         part = slice(end - int(step.known_lengths[row]), end)
         bounds = float(step.rest_low[row]), float(step.rest_high[row])
-        return PartialRow(step.known_ids[part], step.known_logp[part], bounds, float(step.rest_max[row]))
+        return RowBounds(step.known_ids[part], step.known_logp[part], bounds, float(step.rest_max[row]))
 
     def best(self, row: int) -> int | None:
         """Return the most probable token of a row, or None if it was not read."""
@@ -129,7 +129,7 @@ Source = tuple[StepValues, int]
 """A step and the number of a row in it."""
 
 
-def rebuilt(reads: Reads, sources: Sequence[Sequence[Source]], n_tokens: int) -> PartialRows | BoundedRows:
+def rebuilt(reads: Reads, sources: Sequence[Sequence[Source]], n_tokens: int) -> SelectedRows | BoundedRows:
     """Return the values that `reads` names.
 
     Rows of which not all is known come back as they were, with their bounds.
@@ -149,7 +149,7 @@ def rebuilt(reads: Reads, sources: Sequence[Sequence[Source]], n_tokens: int) ->
     return _Rebuilding(reads, sources).rows()
 
 
-def _bounded(reads: Reads, known: Sequence[Sequence[PartialRow]], n_tokens: int) -> BoundedRows:
+def _bounded(reads: Reads, known: Sequence[Sequence[RowBounds]], n_tokens: int) -> BoundedRows:
     """Return rows of which not all is known, from what is known of each."""
     for row, several in enumerate(known):
         if not several:
@@ -170,10 +170,10 @@ class _Rebuilding:
         self._reads, self._sources = reads, sources
         self._dense: dict[int, DenseRows] = {}
 
-    def rows(self) -> PartialRows:
+    def rows(self) -> SelectedRows:
         reads = self._reads
         whole = [self._whole_row(row, "all of its values") for row in reads.whole.tolist()]
-        return PartialRows(
+        return SelectedRows(
             reads,
             logp=self._logp(),
             masses=[self._sum(one.row, one.ids, "masses") for one in reads.masses],

@@ -180,7 +180,7 @@ def test_what_rounding_explains_follows_the_arithmetic(dtype):
                 solo = prepared.route is not module.Route.STATES
                 seen.append((max(probe._worst(prepared, tree, solo=s) for s in {False, solo}), tree.allowed_nats))
 
-        module.prepare(make_module(name).to(dtype), name, check).release()
+        module.prepare_module(make_module(name).to(dtype), name, check).release()
         worst, allowed = np.array(seen).T
         assert (worst * (3 if dtype is torch.float32 else 1) < allowed).all(), seen
         assert (allowed < (1e-3 if dtype is torch.float32 else 1.0)).all(), seen

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.partial_rows import PartialRows
+from selectrie.core.partial_rows import SelectedRows
 from selectrie.core.rows import DenseRows, Reads, TokenSet, TopTokens
 from selectrie.errors import NonFiniteLogitsError, UnreadRowError
 
@@ -82,7 +82,7 @@ def test_rows_on_the_device_are_the_dense_ones(device, seed, v):
     dense, rows = DenseRows(matrix, index), TorchRows(torch.tensor(matrix, device=device_of(device)), index)
     assert_near(rows, dense, reads)
     fetched = rows.fetch(lambda: reads)
-    assert isinstance(fetched, PartialRows)
+    assert isinstance(fetched, SelectedRows)
     assert_near(fetched, dense, reads)
     assert_near(rows.take(order).fetch(lambda: reads.take(order)), dense.take(order), reads.take(order))
     both = Reads.concatenated([reads.take([1, 2]), reads])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from selectrie import BeamSearchParams, Grammar
 from selectrie.engine.engine import Engine
-from selectrie.engine.requests.unproved import left_unread, too_close
+from selectrie.engine.requests.reasons import left_unread, too_close
 from selectrie.errors import NothingFoundError, WholeRowsError
 from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import HashModel, PathsOf, TableModel, make_vocabulary

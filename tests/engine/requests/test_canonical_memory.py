@@ -40,7 +40,7 @@ TEXTS = ["Where is it?", "I want my money back, now!", "ok", "a longer text " * 
 def prepared_of(model, text, terminator="auto"):
     """A selection after the beginning and a text."""
     request = SelectRequest(terminator=terminator)
-    return selection.prepare(model, f"{BEGINNING}{text}\nAnswer:", [" yes", " no", " not yet"], request)
+    return selection.prepare_selection(model, f"{BEGINNING}{text}\nAnswer:", [" yes", " no", " not yet"], request)
 
 
 def joints(model, prepared, kept, *, remembers=False):

@@ -284,9 +284,9 @@ def test_ctrl_c_of_one_caller_stops_no_other(engine, monkeypatch):
 def test_a_cancelled_task_says_so(engine):
     """Cancelling is an answer to whoever waits for it, not a hang."""
     from selectrie.decoding.trie.exhaustive import ScoreTask
-    from selectrie.engine.requests.selection import SelectRequest, prepare
+    from selectrie.engine.requests.selection import SelectRequest, prepare_selection
 
-    question = prepare(engine._model, PROMPT, [" a b c", " the d"], SelectRequest())
+    question = prepare_selection(engine._model, PROMPT, [" a b c", " the d"], SelectRequest())
     gate = threading.Event()
     holding = ThreadPoolExecutor(1)
     held = holding.submit(lambda: engine._model_thread.call(lambda: gate.wait(LONG_S)))

@@ -14,10 +14,10 @@ from typing import Any
 
 import llama_cpp
 
-from selectrie.backends.file_digest import file_digest
 from selectrie.backends.llama_cpp.gguf_header import TokenTable, require_gguf, require_sound
 from selectrie.backends.llama_cpp.library import interrupt_held, log, metadata_of, repacks_safely
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
+from selectrie.core.files import file_digest
 from selectrie.core.types import ModelKind, Precision
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import ClosedError, ModelFileError, OptionError, UnsupportedModelError

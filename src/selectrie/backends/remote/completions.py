@@ -8,7 +8,7 @@ from typing import Any
 
 from selectrie.backends.remote.dialect import DEFAULT_CONTEXT, ServedModel, check_length, partial_row, together
 from selectrie.backends.remote.transport import Answer, Transport, refuse_duplicates
-from selectrie.core.path_model import PartialRow, PathLimits, RowQuery
+from selectrie.core.path_model import PathLimits, RowBounds, RowQuery
 
 _PATH = "/v1/completions"
 NAMED_IDS, TOP_IDS = 128, 20
@@ -68,10 +68,10 @@ class CompletionsDialect:
             path_tokens=max(1, n_context - 1),
         )
 
-    async def rows(self, queries: Sequence[RowQuery]) -> list[PartialRow]:
+    async def rows(self, queries: Sequence[RowQuery]) -> list[RowBounds]:
         return await together(map(self._row, queries))
 
-    async def _row(self, query: RowQuery) -> PartialRow:
+    async def _row(self, query: RowQuery) -> RowBounds:
         path, named = query.path.tolist(), query.named.tolist()
         values: dict[int, float] = {}
         top: list[float] = []
@@ -149,11 +149,11 @@ class SglangDialect:
             path_tokens=max(1, (model.n_context or DEFAULT_CONTEXT) - 1),
         )
 
-    async def rows(self, queries: Sequence[RowQuery]) -> list[PartialRow]:
+    async def rows(self, queries: Sequence[RowQuery]) -> list[RowBounds]:
         parts = [queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES)]
         return [row for part in await together(map(self._part, parts)) for row in part]
 
-    async def _part(self, queries: Sequence[RowQuery]) -> list[PartialRow]:
+    async def _part(self, queries: Sequence[RowQuery]) -> list[RowBounds]:
         paths = [query.path.tolist() for query in queries]
         named = [query.named.tolist() or [0] for query in queries]
         answers = await self._asked(paths, named, top=max(query.top for query in queries))
@@ -179,7 +179,7 @@ class SglangDialect:
             check_length(meta["prompt_tokens"].whole(), path, meta["prompt_tokens"])
         return metas
 
-    def _row(self, query: RowQuery, named: Sequence[int], meta: Answer) -> PartialRow:
+    def _row(self, query: RowQuery, named: Sequence[int], meta: Answer) -> RowBounds:
         (first,) = meta["output_token_ids_logprobs"].sequence(1)
         values = self._values(first)
         if sorted(values) != sorted(named):

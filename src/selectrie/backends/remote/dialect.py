@@ -13,7 +13,7 @@ import numpy as np
 
 from selectrie.backends.remote.transport import Answer, Transport
 from selectrie.core import numerics
-from selectrie.core.path_model import PartialRow, PathLimits, RowQuery, ServedText
+from selectrie.core.path_model import PathLimits, RowBounds, RowQuery, ServedText
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Dialect(Protocol):
         """Return what may be asked."""
         ...
 
-    async def rows(self, queries: Sequence[RowQuery]) -> list[PartialRow]:
+    async def rows(self, queries: Sequence[RowQuery]) -> list[RowBounds]:
         """Return the rows that valid queries ask about, in their order."""
         ...
 
@@ -78,7 +78,7 @@ def partial_row(
     n_tokens: int,
     rounding: float,
     answer: Answer,
-) -> PartialRow:
+) -> RowBounds:
     """Return the row that a query asks about.
 
     The rest is 1 minus the sum of what is known, widened by what rounding may have
@@ -109,10 +109,10 @@ def partial_row(
     if known > 1.0 + slack:
         answer.wrong(f"has probabilities that sum to {known:.6g}")
     if len(ids) == n_tokens:
-        return PartialRow(ids, logp, (-math.inf, -math.inf), -math.inf)
+        return RowBounds(ids, logp, (-math.inf, -math.inf), -math.inf)
     low, high = (math.log(p) if p > 0 else -math.inf for p in (1.0 - known - slack, 1.0 - known + slack))
     least = sorted(top, reverse=True)[n_top - 1] if n_top else math.inf
-    return PartialRow(ids, logp, (low, high), min(high, least))
+    return RowBounds(ids, logp, (low, high), min(high, least))
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from selectrie.backends.remote.dialect import DEFAULT_CONTEXT, ServedModel, check_length, partial_row, together
 from selectrie.backends.remote.transport import Answer, Transport
-from selectrie.core.path_model import PartialRow, PathLimits, RowQuery
+from selectrie.core.path_model import PathLimits, RowBounds, RowQuery
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import OptionError
 
@@ -61,7 +61,7 @@ class EchoDialect:
             path_tokens=max(1, (model.n_context or DEFAULT_CONTEXT) - 2),
         )
 
-    async def rows(self, queries: Sequence[RowQuery]) -> list[PartialRow]:
+    async def rows(self, queries: Sequence[RowQuery]) -> list[RowBounds]:
         paths: list[Tokens] = [tuple(query.path.tolist()) for query in queries]
         wanted = {(*path, token) for path, query in zip(paths, queries, strict=True) for token in query.named.tolist()}
         values: dict[Tokens, float] = {}

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from selectrie.backends.remote.dialect import DEFAULT_CONTEXT, ServedModel, check_length, partial_row
 from selectrie.backends.remote.transport import Answer, Transport, refuse_duplicates
-from selectrie.core.path_model import PartialRow, PathLimits, RowQuery
+from selectrie.core.path_model import PathLimits, RowBounds, RowQuery
 
 _PATH = "/completion"
 _STEPS = (64, 1024)
@@ -61,15 +61,15 @@ class LlamaServerDialect:
             path_tokens=max(1, (model.n_context or DEFAULT_CONTEXT) - 1),
         )
 
-    async def rows(self, queries: Sequence[RowQuery]) -> list[PartialRow]:
+    async def rows(self, queries: Sequence[RowQuery]) -> list[RowBounds]:
         order = sorted(range(len(queries)), key=lambda index: tuple(queries[index].path.tolist()))
-        found: dict[int, PartialRow] = {}
+        found: dict[int, RowBounds] = {}
         async with self._places:
             for index in order:
                 found[index] = await self._row(queries[index])
         return [found[index] for index in range(len(queries))]
 
-    async def _row(self, query: RowQuery) -> PartialRow:
+    async def _row(self, query: RowQuery) -> RowBounds:
         n_tokens, path, named = self._model.n_tokens, query.path.tolist(), query.named.tolist()
         sizes = sorted({*(size for size in _STEPS if max(query.top, 1) <= size < n_tokens), n_tokens})
         drawn = next((token for token in reversed(named) if self._is_whole[token]), self._letter)
@@ -85,7 +85,7 @@ class LlamaServerDialect:
         top = sorted(listed.values(), reverse=True)[: query.top]
         row = partial_row(query, {**values, **listed}, top, n_tokens=n_tokens, rounding=self._rounding, answer=answer)
         least = min(listed.values(), default=0.0)  # every token that was not listed is less probable
-        return PartialRow(row.ids, row.logp, row.log_rest, min(row.rest_max, least))
+        return RowBounds(row.ids, row.logp, row.log_rest, min(row.rest_max, least))
 
     async def _asked(
         self, path: Sequence[int], n: int, drawn: int | None, *, is_cached: bool = True

@@ -19,7 +19,7 @@ from selectrie.backends.remote.echo import EchoDialect
 from selectrie.backends.remote.llama_server import LlamaServerDialect
 from selectrie.backends.remote.transport import Answer, Server, Transport
 from selectrie.backends.remote.vocabulary import RemoteTokenizer, read_vocabulary
-from selectrie.core.path_model import Cancellation, PartialRow, PathLimits, RowQuery, ServedText, check_queries
+from selectrie.core.path_model import Cancellation, PathLimits, RowBounds, RowQuery, ServedText, check_queries
 from selectrie.core.types import IntArray, ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CancelledError, OptionError, ServerError, TextError, UnsupportedModelError, clip
@@ -382,7 +382,7 @@ class RemoteModel:
     def tolerance(self) -> float:
         return self._tolerance
 
-    def rows(self, queries: Sequence[RowQuery], cancellation: Cancellation) -> list[PartialRow]:
+    def rows(self, queries: Sequence[RowQuery], cancellation: Cancellation) -> list[RowBounds]:
         check_queries(queries, self.limits, len(self._vocabulary.pieces))
         self.transport.require_open()
         if cancellation.is_cancelled:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from selectrie.backends.entry import TOKENIZER_FILES
-from selectrie.backends.file_digest import file_digest
+from selectrie.core.files import file_digest
 from selectrie.errors import ModelFileError, UnsupportedModelError, clip
 
 CONFIG = "config.json"

@@ -32,7 +32,7 @@ from selectrie.backends.transformers.cells import (
     TorchContexts,
     sequences_for,
 )
-from selectrie.backends.transformers.module import PreparedModule, Route, full_precision, prepare, threads
+from selectrie.backends.transformers.module import PreparedModule, Route, full_precision, prepare_module, threads
 from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.prefix import MIN_NODES, Prefix, begins_with, read_prefix
 from selectrie.backends.transformers.probe import probe, probe_behind
@@ -272,7 +272,7 @@ def open_module(
         OptionError: An option is invalid or does not fit the module.
     """
     options = options or TransformersOptions()
-    prepared = prepare(module, name, probe)
+    prepared = prepare_module(module, name, probe)
     try:
         if prepared.n_vocabulary != vocabulary.n_tokens:
             raise UnsupportedModelError(

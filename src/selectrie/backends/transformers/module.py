@@ -638,7 +638,7 @@ def threads(number: int | None) -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def prepare(module: Any, name: str, check: Callable[[PreparedModule], None]) -> PreparedModule:
+def prepare_module(module: Any, name: str, check: Callable[[PreparedModule], None]) -> PreparedModule:
     """Prepare a module to evaluate trees, and count one user of it.
 
     A module that is in use already is neither prepared nor checked again.

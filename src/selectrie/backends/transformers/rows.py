@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from selectrie.core import numerics
-from selectrie.core.partial_rows import PartialRows
+from selectrie.core.partial_rows import SelectedRows
 from selectrie.core.rows import DenseRows, KnownRows, Reads, Rows, TokenSet, TopTokens
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
 from selectrie.errors import NonFiniteLogitsError
@@ -122,7 +122,7 @@ class TorchRows(KnownRows):
         parts = [self, *others]
         return TorchRows(torch.cat([part._logits[part._on_device(part._index)] for part in parts]))
 
-    def fetch(self, reads: Callable[[], Reads]) -> PartialRows:
+    def fetch(self, reads: Callable[[], Reads]) -> SelectedRows:
         """Return the values that `reads` names, copied to the host together."""
         wanted = reads()
         self.check()
@@ -139,7 +139,7 @@ class TorchRows(KnownRows):
         sums, values = iter(small), iter(found)
         whole = self._logits[self._on_device(self._index[wanted.whole])].float().cpu().numpy()
         self._counter[0] += whole.nbytes
-        return PartialRows(
+        return SelectedRows(
             wanted,
             logp=logp,
             masses=[

@@ -29,7 +29,7 @@ from selectrie.backends.transformers.module import (
     Route,
     copy_without_weights,
     full_precision,
-    prepare,
+    prepare_module,
 )
 from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.probe import probe, probe_model
@@ -104,7 +104,7 @@ def open_module(
     device = find_device(options.device)
     # Programs are recorded with a copy, in which weights are replaced by other tensors.
     recorded = copy_without_weights(module) if isinstance(module, nn.Module) else module
-    prepared = prepare(recorded, name, probe)
+    prepared = prepare_module(recorded, name, probe)
     try:
         _require_supported(prepared, vocabulary, options)
         nodes, _ = nodes_and_rows(

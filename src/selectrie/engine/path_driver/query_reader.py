@@ -16,7 +16,7 @@ from queue import SimpleQueue
 import numpy as np
 
 from selectrie.core.partial_rows import BoundedRows, merged
-from selectrie.core.path_model import Answer, Cancellation, PartialRow, PathLimits, PathModel, RowQuery
+from selectrie.core.path_model import Answer, Cancellation, PathLimits, PathModel, RowBounds, RowQuery
 from selectrie.core.rows import Reads
 from selectrie.core.types import Capacity, Cost, IntArray
 from selectrie.engine.scheduler.scheduler import own_error
@@ -111,7 +111,7 @@ class KnownRow:
         top: How many of the most probable tokens are certainly in it.
     """
 
-    row: PartialRow
+    row: RowBounds
     top: int
 
     def missing(self, wants: RowWants) -> tuple[IntArray, int]:
@@ -125,7 +125,7 @@ class KnownRow:
         return named, wants.top if wants.top > self.top else 0
 
 
-UNKNOWN = KnownRow(PartialRow(NO_IDS, np.empty(0), (-np.inf, 0.0), 0.0), 0)
+UNKNOWN = KnownRow(RowBounds(NO_IDS, np.empty(0), (-np.inf, 0.0), 0.0), 0)
 """A row of which nothing is known."""
 
 
@@ -154,7 +154,7 @@ class RowStore:
         self._rows.move_to_end(key)
         return known
 
-    def joined(self, known: KnownRow, row: PartialRow, top: int) -> KnownRow:
+    def joined(self, known: KnownRow, row: RowBounds, top: int) -> KnownRow:
         """Return what is known with a further answer, which has the `top` best."""
         if known is UNKNOWN:
             return KnownRow(row, top)
@@ -470,7 +470,7 @@ class QueryReader:
                 break
         return queries
 
-    def _finish(self, request: _Request, outcome: list[PartialRow] | BaseException, seconds: float) -> None:
+    def _finish(self, request: _Request, outcome: list[RowBounds] | BaseException, seconds: float) -> None:
         self._in_flight.discard(request)
         owners = {query.owner: 0 for query in request.queries}
         for query in request.queries:
@@ -513,7 +513,7 @@ class QueryReader:
     def _work(self) -> None:
         while (request := self._inbox.get()) is not None:
             began = time.perf_counter()
-            outcome: list[PartialRow] | BaseException
+            outcome: list[RowBounds] | BaseException
             try:
                 outcome = self._model.rows([query.made() for query in request.queries], request.cancellation)
                 if len(outcome) != len(request.queries):

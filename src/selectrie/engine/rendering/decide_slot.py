@@ -85,7 +85,7 @@ def decide_slot(
 def _decide_listed(session: Session, slot: SelectSlot, context: SlotContext) -> SlotResult:
     terminator, following = _listed_ending(slot, context)
     request = SelectRequest(slot.rule, terminator, following, slot.prior, slot.search)
-    [selection] = select.prepare(session.model, [(context.prompt, slot.texts)], request).run(session)
+    [selection] = select.prepare_selections(session.model, [(context.prompt, slot.texts)], request).run(session)
     record: Selection | SampledChoice = selection
     if slot.temperature is not None:
         record = _drawn_choice(selection, slot.temperature, context.seed if slot.seed is None else slot.seed)
@@ -112,11 +112,11 @@ def _decide_unlisted(session: Session, slot: SelectSlot, context: SlotContext) -
     request = SelectRequest(slot.rule, ending.terminator, search=_fitting(model, slot.search, context))
     if slot.temperature is not None:
         seed = context.seed if slot.seed is None else slot.seed
-        draw = sample.prepare(model, context.prompt, ending.grammar, request, n=1, seed=seed, exact=True)
+        draw = sample.prepare_sample(model, context.prompt, ending.grammar, request, n=1, seed=seed, exact=True)
         samples = ending.of_draws(draw.run(session))
         logprobs = None if slot.logprobs is None else {one.text: one.logp for one in samples}
         return SlotResult(samples[0].text, samples[0].text, samples, logprobs=logprobs)
-    prepared = select_grammar.prepare(model, context.prompt, ending.grammar, request)
+    prepared = select_grammar.prepare_grammar_select(model, context.prompt, ending.grammar, request)
     selection = ending.of_selection(prepared.run(session))
     return SlotResult(selection.text, selection.text, selection, logprobs=_logprobs(slot, selection))
 
@@ -217,7 +217,7 @@ def _decide_beam(session: Session, slot: BeamSlot, context: SlotContext) -> Slot
     ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, context.following, ends_turn=context.ends_turn)
     n_more = len(encode_inside(model.vocabulary, ending.text.encode()))
     beam = replace(slot.beam, terminator=ending.terminator, max_tokens=slot.beam.max_tokens + n_more)
-    prepared = beam_search.prepare(model, context.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
+    prepared = beam_search.prepare_beam_search(model, context.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
     result = ending.of_beam(prepared.run(session))
     if slot.options is not None and not result.best.complete:
         reason = f"none was finished within {slot.beam.max_tokens} tokens"
@@ -239,7 +239,7 @@ def _decide_gen(
         stopping=replace(stopping, when=when),
         options=GenerationParams(grammar=grammar, heal=True),
     )
-    prepared = generate.prepare(session.model, context.prompt, request)
+    prepared = generate.prepare_generate(session.model, context.prompt, request)
     relay = None if on_text is None else _TextRelay(on_text, ending)
     pieces: SimpleQueue[str | None] = SimpleQueue()
 

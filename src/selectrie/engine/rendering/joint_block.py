@@ -147,7 +147,7 @@ def decide_jointly(session: Session, request: JointRequest, context: SlotContext
         return _searched(session, request, context)
     readings = _listed(request)
     select_request = _select_request(request, context)
-    prepared = selections.prepare(session.model, context.prompt, list(readings), select_request)
+    prepared = selections.prepare_selection(session.model, context.prompt, list(readings), select_request)
     if prepared.method == "exhaustive":  # the second place is known anyway, and need not be settled
         prepared = replace(prepared, search=replace(prepared.search, k=request.k))
     [selection] = select.SelectBatch([prepared]).run(session)

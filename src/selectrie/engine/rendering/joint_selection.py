@@ -30,10 +30,10 @@ from selectrie.engine.requests import choice_scores
 from selectrie.engine.requests.choice_scores import SearchReport
 from selectrie.engine.requests.constrained_prompt import may_alter
 from selectrie.engine.requests.near_ties import EvaluatedSelect
+from selectrie.engine.requests.reasons import budget_ended
 from selectrie.engine.requests.select import settled
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
-from selectrie.engine.requests.unproved import budget_ended
 from selectrie.errors import ChoiceError, InternalError
 from selectrie.options import ScoringRule, SearchParams
 from selectrie.results import Certificate, Selection

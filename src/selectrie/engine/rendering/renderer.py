@@ -237,7 +237,7 @@ class _PageRenderer:
         with _in_slot("geneach", repr(loop.name), position):
             context = self._context(Following(), document, loop.span)
             texts = [step.stop, coming] if coming else [step.stop]
-            prepared = select.prepare(self._session.model, [(context.prompt, texts)], SelectRequest())
+            prepared = select.prepare_selections(self._session.model, [(context.prompt, texts)], SelectRequest())
             [record] = prepared.run(self._session)
         self._cost += record.cost
         ends = record.index == 0 if coming else record.logp > log(0.5)

@@ -27,8 +27,8 @@ from selectrie.engine.requests.constrained_prompt import (
     nothing_found,
     shown,
 )
+from selectrie.engine.requests.reasons import beam_ended, gap_moves, left_unread, too_close
 from selectrie.engine.requests.session import Session
-from selectrie.engine.requests.unproved import beam_ended, gap_moves, left_unread, too_close
 from selectrie.errors import NothingFoundError, WholeRowsError, ways, words
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams, PromptParams, SearchParams, record
@@ -244,7 +244,7 @@ class PreparedBeamSearch:
         )
 
 
-def prepare(
+def prepare_beam_search(
     model: ModelDescription, prompt: Prompt, grammar: Grammar, beam: BeamSearchParams, prompting: PromptParams
 ) -> PreparedBeamSearch:
     """Check and tokenize a beam search."""

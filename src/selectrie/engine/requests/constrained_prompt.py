@@ -19,8 +19,8 @@ from selectrie.core.types import Cost, IntArray, Limits
 from selectrie.core.vocabulary import TokenizerKind, Vocabulary, to_bytes
 from selectrie.decoding.automaton.automaton_task import AutomatonOutcome, AutomatonSpec, FinishedPath
 from selectrie.decoding.healed_bytes import MAX_GAP, Healed
+from selectrie.engine.requests.reasons import heal_unknown
 from selectrie.engine.requests.session import Session, at_one_time
-from selectrie.engine.requests.unproved import heal_unknown
 from selectrie.errors import (
     LOAD_HERE,
     GrammarError,

@@ -123,7 +123,7 @@ class PreparedGenerate:
         return of_request(drawing.prompt_index if len(self.prompt_tokens) > 1 else None)
 
 
-def prepare(model: ModelDescription, prompts: Prompts, request: GenerateRequest) -> PreparedGenerate:
+def prepare_generate(model: ModelDescription, prompts: Prompts, request: GenerateRequest) -> PreparedGenerate:
     """Check and tokenize a request; sequence i of every prompt has the seed `seed` + i.
 
     Raises `RequestError` for everything that can be found invalid without a model call.

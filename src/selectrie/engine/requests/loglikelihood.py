@@ -211,7 +211,7 @@ class _Evaluation:
         )
 
 
-class TellsSequences(Protocol):
+class SequenceReader(Protocol):
     """What tells the rows of sequences in place of a model."""
 
     def capacity(self, floor: Capacity) -> Capacity:
@@ -223,7 +223,7 @@ class TellsSequences(Protocol):
         ...
 
 
-def loglikelihoods_told(sequences: Sequences, source: TellsSequences) -> LogLikelihoods:
+def loglikelihoods_told(sequences: Sequences, source: SequenceReader) -> LogLikelihoods:
     """Return the log-likelihoods of sequences whose rows are told, not evaluated."""
     trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
     scored = ScoredNodes.of(trie, sequences.n_scored)

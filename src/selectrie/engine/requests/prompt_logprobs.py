@@ -27,14 +27,7 @@ from selectrie.decoding.trie.prompt_rows import (
 )
 from selectrie.engine.requests.session import Session, at_one_time
 from selectrie.engine.scheduler.model_thread import Handle
-from selectrie.errors import (
-    THE_PROMPT,
-    IncompatibleOptionsError,
-    OptionError,
-    OptionRef,
-    of_request,
-    words,
-)
+from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError, OptionRef, of_request, words
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, at_least, record, token_ids
 from selectrie.options.checks import DEADLINE
 from selectrie.results import PromptLogprobs, Signature, TokenScore
@@ -250,7 +243,7 @@ class PreparedPromptLogprobs:
         )
 
 
-def prepare(
+def prepare_prompt_logprobs(
     model: ModelDescription, prompts: Iterable[Prompt], request: PromptLogprobsRequest
 ) -> PreparedPromptLogprobs:
     """Check and tokenize prompts that are evaluated together.

@@ -163,7 +163,7 @@ class PreparedSample:
         )
 
 
-def prepare(
+def prepare_sample(
     model: ModelDescription,
     prompt: Prompt,
     grammar: Grammar,

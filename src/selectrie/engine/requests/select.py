@@ -21,9 +21,9 @@ from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import choice_scores, selection
 from selectrie.engine.requests.choice_scores import ChoiceScores, MeanBaseline, SearchReport, moves_apart
 from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
+from selectrie.engine.requests.reasons import bounds_touch, heal_in_callable, heal_unknown, search_ended, too_close
 from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest
 from selectrie.engine.requests.session import Session, at_one_time
-from selectrie.engine.requests.unproved import bounds_touch, heal_in_callable, heal_unknown, search_ended, too_close
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import OptionError, SelectrieError, of_request
@@ -455,7 +455,7 @@ class SelectBatch:
         return of_request(index) if len(self.requests) > 1 else nullcontext()
 
 
-def prepare(
+def prepare_selections(
     model: ModelDescription,
     requests: Sequence[tuple[Prompt, Choices]],
     options: SelectRequest,
@@ -487,7 +487,7 @@ def _prepare(
     except (TypeError, ValueError):
         raise OptionError(f"requests[{index}]", request, "a pair of prompt and choices") from None
     try:
-        return selection.prepare(model, prompt, choices, options)
+        return selection.prepare_selection(model, prompt, choices, options)
     except SelectrieError as error:
         error.request = index if several else None
         raise
@@ -602,7 +602,7 @@ def _is_greedy(best: IntArray, tokens: IntArray) -> bool | None:
 
 def prepare_score(model: ModelDescription, prompt: Prompt, text: str, options: SelectRequest) -> PreparedScore:
     """Check and tokenize a text to score."""
-    prepared = selection.prepare(model, prompt, [text], options)
+    prepared = selection.prepare_selection(model, prompt, [text], options)
     needs = replace(prepared.needs, best=prepared.needs.row)
     return PreparedScore(replace(prepared, needs=needs, plan=ScorePlan(prepared.trie, needs)))
 

@@ -25,9 +25,9 @@ from selectrie.engine.requests.constrained_prompt import (
     shown,
 )
 from selectrie.engine.requests.following import beginning_of, without_following
+from selectrie.engine.requests.reasons import gap_moves, heal_unknown, left_unread, search_ended, too_close
 from selectrie.engine.requests.selection import SelectRequest, checked_terminator
 from selectrie.engine.requests.session import Session
-from selectrie.engine.requests.unproved import gap_moves, heal_unknown, left_unread, search_ended, too_close
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import SearchParams
@@ -213,7 +213,9 @@ class PreparedGrammarSelect:
         return next(found, None) if outcome.greedy_ended else None
 
 
-def prepare(model: ModelDescription, prompt: Prompt, grammar: Grammar, request: SelectRequest) -> PreparedGrammarSelect:
+def prepare_grammar_select(
+    model: ModelDescription, prompt: Prompt, grammar: Grammar, request: SelectRequest
+) -> PreparedGrammarSelect:
     """Check and tokenize a selection among texts of a grammar that are not listed."""
     rule, search = request.named_rule().name, request.search
     if request.custom is not None or rule not in RULES:

@@ -204,7 +204,7 @@ class PreparedSelect:
         )
 
 
-def prepare(
+def prepare_selection(
     model: ModelDescription,
     prompt: Prompt,
     choices: Choices,

@@ -153,7 +153,7 @@ class PreparedServedGenerate:
         )
 
 
-def prepare(
+def prepare_served(
     model: SupportsCompletion, described: ModelDescription, prompts: Prompts, request: GenerateRequest
 ) -> PreparedServedGenerate:
     """Check and tokenize a request, without asking the server.
@@ -168,7 +168,7 @@ def prepare(
         RequestError: For whatever else is invalid.
     """
     sent = {"max_tokens": request.stopping.max_tokens, **_set_options(model, request)}
-    return PreparedServedGenerate(model, generate.prepare(described, prompts, request), sent)
+    return PreparedServedGenerate(model, generate.prepare_generate(described, prompts, request), sent)
 
 
 def _set_options(model: SupportsCompletion, request: GenerateRequest) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from selectrie.core.model import CopiesPaths, Model, ModelDescription
 from selectrie.core.path_model import REMOTE
 from selectrie.core.types import Cost, IntArray, SelfCheck
 from selectrie.core.vocabulary import TIME_ARGUMENT, Vocabulary
-from selectrie.decoding.held_nodes import FILL_ROWS
+from selectrie.decoding.path_tree import FILL_ROWS
 from selectrie.decoding.trie.prompt_rows import KnownValues, ReadRows
 from selectrie.engine.requests.canonical_memory import (
     CHUNK,
@@ -63,13 +63,13 @@ def _is_chat(prompt: object) -> bool:
 logger = logging.getLogger(__name__)
 
 
-class KeepsBaselines(Protocol):
+class BaselineCache(Protocol):
     """What requests need of `baselines.KeptBaselines`."""
 
     def of(self, group: TaskGroup, requests: Sequence[Any]) -> Mapping[tuple[bytes, ...], Any]: ...
 
 
-class OpensMemories(Protocol):
+class MemoryOpener(Protocol):
     """Opens memories in which near ties are scored, in place of the model."""
 
     def opened(self, context: IntArray, subject: object) -> AbstractContextManager[CanonicalMemory]:
@@ -106,11 +106,11 @@ class Session:
     check: SelfCheck | None
     read_rows: ReadRows = field(default_factory=ReadRows)
     kept: KeptMemories | None = None
-    baselines: KeepsBaselines | None = None
+    baselines: BaselineCache | None = None
     n_together: int | None = None
     max_named: int | None = None
     max_top: int | None = None
-    memories: OpensMemories | None = None
+    memories: MemoryOpener | None = None
 
     @property
     def is_served(self) -> bool:

@@ -24,10 +24,10 @@ from selectrie.decoding.spelling import (
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import choice_scores, selection
 from selectrie.engine.requests.choice_scores import SearchReport
+from selectrie.engine.requests.reasons import budget_ended
 from selectrie.engine.requests.select import PreparedScore, prepare_score
 from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest, check_texts
 from selectrie.engine.requests.session import Session
-from selectrie.engine.requests.unproved import budget_ended
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, TextError, words
 from selectrie.options import DEFAULT_SEARCH, MAX_SPELLING_ROWS, SPELLING_ROWS, SearchParams, SpellingParams
 from selectrie.results import Certificate, ChoiceSpellings, Selection, Spellings, TextScore
@@ -330,7 +330,7 @@ def prepare_select(
     vocabulary = model.vocabulary
     options = selection.within_turn(vocabulary, options, prompt)
     options = replace(options, terminator=_terminator(vocabulary, choices, options))
-    prepared = selection.prepare(model, prompt, choices, replace(options, search=_exhaustive(options.search)))
+    prepared = selection.prepare_selection(model, prompt, choices, replace(options, search=_exhaustive(options.search)))
     encoded = prepared.encoded
     lengths = np.diff(encoded.offsets)
     if lengths.max(initial=0) > MAX_TOKENS:

@@ -403,7 +403,7 @@ class RunnerApart:
         if deadline_s is not None:
             raise OptionError("deadline_s", deadline_s, "none: tasks on a second memory have no deadline")
         job = Job(task, on_step, priority=priority, keep_cached=keep_cached)
-        job.future = _Driven(self._step)
+        job.future = _LazyOutcome(self._step)
         return Handle(self, job)
 
     def queue(self, *handles: Handle[Any]) -> None:
@@ -430,7 +430,7 @@ class RunnerApart:
         self._group.call(self._scheduler.step)
 
 
-class _Driven(Outcome[Any]):
+class _LazyOutcome(Outcome[Any]):
     """An outcome that is worked on by whoever waits for it."""
 
     def __init__(self, step: Callable[[], None]) -> None:
