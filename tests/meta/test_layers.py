@@ -75,6 +75,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         (
             "rendering",
+            "chat_child",
             "trial_child",
         ),
         ("decisions",),

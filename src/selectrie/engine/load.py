@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,9 @@ def load(
             is refused. None for no limit.
         untrusted: Whether a file that has not passed before is first opened in a child
             process, because llama.cpp ends the process on some damaged files whose
-            header looks right. The embedded model and an open `Llama` are never opened
-            this way. It guards against damage, not against malicious files.
+            header looks right. This guards against damage, not against malicious files.
+            The model's chat template is rendered in another child, within 10 seconds a
+            chat. The embedded model and an open `Llama` are never opened this way.
         options: Options of the back end.
 
     Raises:
@@ -97,7 +98,8 @@ def load(
     resolved = resolve(source, backend, options)
     entry, opened = resolved.backend, resolved.opened
     checks = cache_folder() / "selfcheck.json"
-    if untrusted and source is not None and resolved.is_file:
+    is_foreign = untrusted and source is not None and resolved.is_file
+    if is_foreign:
         from selectrie.engine.trial import Marks, try_file  # imported on first use, as `replay` and `connected` are
 
         try_file(opened, entry, resolved.options.precision, Marks(checks))
@@ -106,7 +108,7 @@ def load(
         key = f"{entry.check_key(model, opened, resolved.options)}|check {VERSION}"
         kept = SelfCheckFile(checks)
         engine = Engine(
-            model,
+            _with_chat_child(model) if is_foreign else model,
             check=kept.get(key, model),
             on_check=lambda check: kept.put(key, check),
             max_waiting=max_waiting,
@@ -115,6 +117,17 @@ def load(
         model.close()
         raise
     return engine
+
+
+def _with_chat_child(model: Model) -> Model:
+    """Return the model with its chat template rendered in a child process."""
+    own = model.vocabulary
+    if own.chat_template is None:
+        return model
+    from selectrie.engine.chat_child import ChatChild
+    from selectrie.engine.tracing.recorded_model import ModelWithVocabulary
+
+    return ModelWithVocabulary(model, replace(own, chat_template=ChatChild(own.chat_template)))
 
 
 def _replayed(path: Path, backend: str | None, max_waiting: int | None, options: Mapping[str, Any]) -> Engine:

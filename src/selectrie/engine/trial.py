@@ -95,9 +95,9 @@ def _survives(path: Path, backend: Backend, precision: Precision, timeout_s: flo
     """
     if getattr(sys, "frozen", False) or not sys.executable:
         return False
-    command = [sys.executable, "-m", _MODULE, backend.name, str(path.absolute()), precision.value, str(timeout_s)]
+    arguments = [backend.name, str(path.absolute()), precision.value, str(timeout_s)]
     try:
-        code, stdout, stderr = _run(command, timeout_s)
+        code, stdout, stderr = _run(arguments, timeout_s)
     except subprocess.TimeoutExpired as error:
         raise ModelFileError(str(path), _too_slow(timeout_s)) from error
     except OSError as error:
@@ -115,7 +115,7 @@ def _survives(path: Path, backend: Backend, precision: Precision, timeout_s: flo
     raise ModelFileError(str(path), _ended(code, stderr, "" if backend.trial is None else backend.trial.remedy))
 
 
-def _run(command: list[str], timeout_s: float) -> tuple[int, str, str]:
+def _run(arguments: list[str], timeout_s: float) -> tuple[int, str, str]:
     """Return a child's return code, standard output and standard error.
 
     The child has ended when this function returns or raises.
@@ -123,16 +123,14 @@ def _run(command: list[str], timeout_s: float) -> tuple[int, str, str]:
     child = None
     try:
         # A signal during `Popen` would leave a child that could not be ended.
-        with _signals_held():
-            child = subprocess.Popen(  # noqa: S603 - our own module in our own interpreter
-                command,
+        with signals_held():
+            child = start_child(
+                _MODULE,
+                *arguments,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 encoding="utf-8",
                 errors="replace",
-                cwd=_FOLDER,
-                env=_environment(),
             )
         stdout, stderr = child.communicate(timeout=timeout_s)
     except BaseException:
@@ -143,8 +141,19 @@ def _run(command: list[str], timeout_s: float) -> tuple[int, str, str]:
     return child.returncode, stdout, stderr
 
 
+def start_child(module: str, *arguments: str, **pipes: Any) -> subprocess.Popen[Any]:
+    """Start a module of ours in this interpreter, as a process whose output is read."""
+    return subprocess.Popen(  # noqa: S603 - our own module in our own interpreter
+        [sys.executable, "-m", module, *arguments],
+        stdout=subprocess.PIPE,
+        cwd=_FOLDER,
+        env=_environment(),
+        **pipes,
+    )
+
+
 @contextmanager
-def _signals_held() -> Iterator[None]:
+def signals_held() -> Iterator[None]:
     """Delay the handlers of SIGINT and SIGTERM until the block ends."""
     held: list[tuple[Callable[..., object], int, FrameType | None]] = []
     before: dict[signal.Signals, Callable[..., object]] = {}

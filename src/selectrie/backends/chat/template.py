@@ -12,20 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any
 
-from jinja2 import TemplateError, TemplateSyntaxError
+from jinja2 import Template, TemplateError, TemplateSyntaxError
 
-from selectrie.backends.chat.meter import LimitError, Meter
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, texts_in
 from selectrie.core.vocabulary import TIME_ARGUMENT
-from selectrie.errors import PromptError, ways, words
+from selectrie.errors import PromptError
 
-MAX_TIME_FORMAT = 1_000
-"""Maximum length of the format given to `strftime_now`.
-
-Each of its characters may become 256.
-"""
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 """Keys under which a message may have its reasoning. The first one present counts."""
 _DIRECTIVE = re.compile(r"%([-_0^#]*[0-9]*)[EO]?(.)", re.DOTALL)
@@ -58,8 +51,7 @@ class JinjaTemplate:
 
     It renders as Transformers does. If messages or arguments contain `TrackedText`, the
     result is `TrackedText` too, and untracked text in them counts as mixed. Whatever
-    the template does, rendering stays within the limits of `meter` and ends in a text
-    or a `PromptError`. It is compiled on first use.
+    the template raises becomes a `PromptError`. It is compiled on first use.
 
     Attributes:
         source: The source of the template.
@@ -80,6 +72,9 @@ class JinjaTemplate:
         made = (_Renderer(self.source, self.special_tokens, self.absent, tracks=tracks) for tracks in (False, True))
         object.__setattr__(self, "_renderers", tuple(made))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return JinjaTemplate, (self.source, self.special_tokens, self.absent, self.aliases_reasoning)
+
     def __call__(self, messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
         """Return the text of a chat."""
         plain, tracking = self._renderers
@@ -88,14 +83,8 @@ class JinjaTemplate:
             is_plain = all(map(_is_plain, values)) and _is_plain(template_args)
             tracks = not is_plain and any(isinstance(text, TrackedText) for text in texts_in([values, template_args]))
             return (tracking if tracks else plain).rendered(values, template_args)
-        except LimitError as error:
-            raise PromptError(
-                words(
-                    "the model's chat template is not rendered: {}; {}",
-                    error,
-                    ways("render the chat yourself and give it as text with `parse_special`, or as token ids"),
-                )
-            ) from error
+        except PromptError:
+            raise
         except TemplateSyntaxError as error:
             raise PromptError(
                 f"the model's chat template is broken, in line {error.lineno}: {_shown(error)}; give another one, or "
@@ -129,8 +118,6 @@ class _Renderer:
     special_tokens: Mapping[str, object]
     absent: tuple[str, ...]
     tracks: bool
-    _idle: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
-    """Templates, each with a meter, that no thread renders with now."""
 
     def rendered(self, messages: list[dict[str, object]], template_args: Mapping[str, object]) -> str:
         args = dict(template_args)
@@ -146,16 +133,7 @@ class _Renderer:
         taken = next((name for name in args if name in own), None)
         if taken is not None:
             raise TypeError(f"the argument {taken!r} is the template's own")
-        environment, code = self._compiled
-        meter = Meter.of([messages, args])
-        try:
-            template = self._idle.pop()
-        except IndexError:
-            template = environment.template(code, meter)
-        template.environment.meter = meter
-        text: str = template.render({**dict.fromkeys(self.absent), **own, **args})
-        self._idle.append(template)  # one that failed is not used again
-        return text
+        return self._compiled.render({**dict.fromkeys(self.absent), **own, **args})
 
     @cached_property
     def _own_tokens(self) -> dict[str, object]:
@@ -163,18 +141,15 @@ class _Renderer:
         return {name: _as_template(value) if self.tracks else value for name, value in self.special_tokens.items()}
 
     def _strftime_now(self, time: datetime, form: str) -> str:
-        if len(form) > MAX_TIME_FORMAT:
-            raise LimitError(f"it formats the time with more than {MAX_TIME_FORMAT} characters")
         text = time.strftime(_in_c_locale(form, time))
         return derived(text, [form]) if self.tracks else text
 
     @cached_property
-    def _compiled(self) -> Any:
-        from selectrie.backends.chat.environment import ChatEnvironment, usual_environment  # imported on first use
+    def _compiled(self) -> Template:
+        from selectrie.backends.chat import environment  # imported on first use
 
-        environment = ChatEnvironment(usual_environment(), tracks=self.tracks)
-        environment.meter = Meter.of([])
-        return environment, environment.compiled(self.source)
+        made = environment.TrackingEnvironment() if self.tracks else environment.ChatEnvironment()
+        return made.from_string(self.source)
 
 
 def _time_of(given: object) -> datetime:

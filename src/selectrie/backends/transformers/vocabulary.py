@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -111,14 +112,23 @@ def chat_template_of(tokenizer: Any) -> ChatTemplate | None:
         return None
     if isinstance(source, str):
         return chat_template(source, tokens, absent=_ABSENT, aliases_reasoning=True)
-    named = {name: chat_template(text, tokens, absent=_ABSENT, aliases_reasoning=True) for name, text in source.items()}
+    return _NamedTemplates(
+        {name: chat_template(text, tokens, absent=_ABSENT, aliases_reasoning=True) for name, text in source.items()}
+    )
 
-    def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+
+@dataclass(frozen=True, slots=True)
+class _NamedTemplates:
+    """Several templates of one tokenizer, of which an argument chooses one."""
+
+    templates: Mapping[str, ChatTemplate]
+
+    def __call__(self, messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
         args = dict(template_args)
-        usual = _TOOL_USE if args.get("tools") is not None and _TOOL_USE in named else _DEFAULT
+        usual = _TOOL_USE if args.get("tools") is not None and _TOOL_USE in self.templates else _DEFAULT
         name = args.pop("chat_template", usual)
-        if name not in named:
-            names = ", ".join(map(repr, sorted(named)))
+        if name not in self.templates:
+            names = ", ".join(map(repr, sorted(self.templates)))
             raise PromptError(
                 words(
                     "the model has no chat template named {}; give `template_args` 'chat_template' as one of {}",
@@ -126,9 +136,7 @@ def chat_template_of(tokenizer: Any) -> ChatTemplate | None:
                     names,
                 )
             )
-        return named[str(name)](messages, **args)
-
-    return render
+        return self.templates[str(name)](messages, **args)
 
 
 def chat_source_of(tokenizer: Any) -> str:

@@ -1,0 +1,152 @@
+"""Renders the chats of an untrusted model in a child process with limits.
+
+A chat template is a program of the model file. Jinja's sandbox keeps it from the
+system, but not from running forever or from filling the memory. The child is run as
+`python -m selectrie.engine.chat_child` and renders chats while its standard input is
+open. It reads the template, then messages and arguments, and writes one line of JSON
+for each chat. One that takes too long ends with its child; the next gets another.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from io import BufferedReader
+from typing import Any
+
+from selectrie.core.tracked_text import TrackedText, joined, spans_of
+from selectrie.core.vocabulary import ChatTemplate
+from selectrie.engine.trial import START_LINE, signals_held, start_child
+from selectrie.errors import PromptError, ways, words
+
+START_S = 60.0
+"""Time limit for starting the child."""
+MAX_S = 10.0
+"""Time limit for rendering one chat."""
+MAX_BYTES = 2 << 30
+"""Memory that the child may take, where the system can limit it."""
+_MODULE = "selectrie.engine.chat_child"
+
+
+class ChatChild:
+    """A `ChatTemplate` that is rendered in a child process, within `MAX_S` seconds.
+
+    Threads take turns. The child starts with the first chat.
+    """
+
+    def __init__(self, template: ChatTemplate) -> None:
+        self._template = template
+        self._child: subprocess.Popen[bytes] | None = None
+        self._turn = threading.Lock()
+
+    def __call__(self, messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+        try:
+            chat = pickle.dumps((messages, template_args))
+        except Exception as error:
+            raise PromptError(
+                f"messages and arguments cannot be sent to the chat template's process: {error}"
+            ) from error
+        with self._turn:
+            if self._child is None:
+                self._start()
+            line = self._answer(chat, MAX_S)
+        if not line:
+            way = ways("render the chat yourself and give it as text with `parse_special`, or as token ids")
+            reason = f"its process ended, or took more than {MAX_S:.0f} s"
+            raise PromptError(words("the model's chat template is not rendered: {}; {}", reason, way))
+        answer = json.loads(line)
+        if "error" in answer:
+            raise PromptError(answer["error"])
+        return answer["text"] if "text" in answer else joined(TrackedText(*span) for span in answer["spans"])
+
+    def _start(self) -> None:
+        """Start a child and give it the template."""
+        with signals_held():
+            self._child = start_child(_MODULE, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            self._end_child = weakref.finalize(self, _end, self._child)
+        if self._answer(pickle.dumps(self._template), START_S).strip() != START_LINE.encode():
+            raise PromptError("the model's chat template is not rendered: no child process can be started here")
+
+    def _answer(self, request: bytes, limit_s: float) -> bytes:
+        """Return the line with which the child answers.
+
+        b"" if it ended or was too slow; then it is gone.
+        """
+        child, line = self._child, b""
+        assert child is not None and child.stdin is not None and child.stdout is not None  # noqa: PT018, S101 - pipes
+        timer = threading.Timer(limit_s, child.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            with suppress(BrokenPipeError):
+                child.stdin.write(request)
+                child.stdin.flush()
+                line = child.stdout.readline()
+        finally:
+            timer.cancel()
+            if not line.endswith(b"\n"):
+                line, self._child = b"", None
+                self._end_child()
+        return line
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.communicate()  # closes the pipes and waits
+
+
+def main() -> None:
+    """Render chats until standard input ends."""
+    _restrain()
+    requests = sys.stdin.buffer
+    assert isinstance(requests, BufferedReader)  # noqa: S101 - which typeshed does not say
+    template: ChatTemplate = pickle.load(requests)  # noqa: S301 - written by our own parent process
+    _say(START_LINE)
+    while requests.peek(1):
+        messages, template_args = pickle.load(requests)  # noqa: S301
+        _begin_turn(math.ceil(MAX_S) + 1)
+        _say(json.dumps(_rendered(template, messages, template_args)))
+        _begin_turn(0)
+
+
+def _rendered(template: ChatTemplate, messages: Any, template_args: Mapping[str, object]) -> dict[str, object]:
+    try:
+        text = template(messages, **template_args)
+    except PromptError as error:
+        return {"error": str(error)}
+    return {"spans": spans_of(text)} if isinstance(text, TrackedText) else {"text": text}
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _begin_turn(limit_s: int) -> None:
+    """End this process after some seconds even if the parent is gone; never for 0."""
+    if hasattr(signal, "alarm"):
+        signal.alarm(limit_s)
+
+
+def _restrain() -> None:
+    """Leave Ctrl-C to the parent, and limit the memory."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES if hard < 0 else min(MAX_BYTES, hard), hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+if __name__ == "__main__":
+    main()

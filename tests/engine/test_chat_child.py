@@ -1,0 +1,95 @@
+"""Chats of an untrusted model are rendered in a child process: the same texts, and an end to those that take too long."""
+
+from __future__ import annotations
+
+import pytest
+
+import selectrie
+from selectrie.backends.chat.template import chat_template
+from selectrie.core.tracked_text import TrackedText, spans_of
+from selectrie.engine import chat_child, trial
+from selectrie.engine.chat_child import ChatChild
+from selectrie.errors import PromptError
+
+ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.fixture(autouse=True)
+def _own_marks(monkeypatch, tmp_path):
+    """A home of its own, and a trial that every file passes."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(trial, "_survives", lambda *_: True)
+
+
+@pytest.fixture
+def children(monkeypatch):
+    """The child processes that were started."""
+    started, plain = [], chat_child.start_child
+    monkeypatch.setattr(
+        chat_child, "start_child", lambda *args, **pipes: started.append(plain(*args, **pipes)) or started[-1]
+    )
+    return started
+
+
+def test_a_child_renders_the_same_text_with_its_origins(children):
+    """Plain or tracked, with characters of every kind, and in one process."""
+    template = chat_template(
+        "{{ bos_token }}{% for m in messages %}{{ m.content | upper }}\n{{ n }}{% endfor %}", {"bos_token": "<s>"}
+    )
+    child = ChatChild(template)
+    for said in ("é\ud800\n😀", ""):
+        assert child([{"content": said}], n=[None, {"a": 1.5}]) == template([{"content": said}], n=[None, {"a": 1.5}])
+    tracked = [{"content": TrackedText("hi")}]
+    text = child(tracked)
+    assert type(text) is TrackedText
+    assert spans_of(text) == spans_of(template(tracked))
+    assert len(children) == 1
+
+
+def test_one_that_takes_too_long_ends_with_its_process(children, monkeypatch):
+    """It is one error with a remedy; the next chat is rendered by another process."""
+    monkeypatch.setattr(chat_child, "MAX_S", 0.2)
+    child = ChatChild(chat_template("{% if endless %}" + ENDLESS + "{% endif %}{{ messages[0].content }}", {}))
+    with pytest.raises(PromptError, match=r"not rendered: its process ended, or took more than .* s; render the chat"):
+        child([{"content": "Hi"}], endless=True)
+    assert children[0].poll() is not None
+    monkeypatch.setattr(chat_child, "MAX_S", 10.0)
+    assert child([{"content": "Hi"}]) == "Hi"
+    assert len(children) == 2
+
+
+def test_errors_of_a_template_and_of_arguments_are_prompt_errors(children):
+    """Those of the template are the same as in this process, and the child goes on."""
+    template = chat_template("{{ 1 / 0 if odd }}{{ messages[0].content }}", {})
+    child, said = ChatChild(template), [{"content": "Hi"}]
+    messages = []
+    for render in (template, child):
+        with pytest.raises(PromptError, match="cannot be rendered: ZeroDivisionError") as raised:
+            render(said, odd=True)
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
+    with pytest.raises(PromptError, match="cannot be sent to the chat template's process"):
+        child(said, inner=lambda: "x")
+    assert child(said) == "Hi"
+    assert len(children) == 1
+
+
+def test_the_child_ends_with_its_template(children):
+    """Nothing is left behind by a model that is dropped."""
+    child = ChatChild(chat_template("{{ messages[0].content }}", {}))
+    child([{"content": "Hi"}])
+    del child
+    assert children[0].poll() is not None
+
+
+@pytest.mark.parametrize("untrusted", [False, True])
+def test_only_untrusted_files_have_a_child(tiny_model, children, untrusted):
+    """Their chats have the same tokens; of others no process is started."""
+    chat = [{"role": "user", "content": "Hi"}]
+    with selectrie.load(tiny_model("f32"), n_threads=1) as llm:
+        expected = llm.tokens(chat, [" a", " b"])
+    assert not children
+    with selectrie.load(tiny_model("f32"), n_threads=1, untrusted=untrusted) as llm:
+        assert llm.tokens(chat, [" a", " b"]) == expected
+        assert type(llm.vocabulary.chat_template) is (ChatChild if untrusted else type(chat_template("", {})))
+    assert len(children) == untrusted
