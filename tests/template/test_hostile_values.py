@@ -11,7 +11,7 @@ import pytest
 from selectrie import Template
 from selectrie.errors import OptionError, TemplateError
 from selectrie.options import SamplingParams, StopParams
-from selectrie.template.analysis import segment_counts
+from selectrie.template.analysis import dry_run
 from selectrie.template.runtime import interpreter
 from selectrie.template.values.values import contains
 
@@ -117,7 +117,7 @@ def test_an_option_of_any_size_has_a_message():
 @pytest.mark.parametrize("body", ["", "<<! nothing >>", "a"])
 def test_loops_within_loops_end(body, monkeypatch):
     """Turns without a segment count too: 10**10 of them are refused, and not tried."""
-    monkeypatch.setattr(segment_counts, "MAX_STEPS", 1_000)
+    monkeypatch.setattr(dry_run, "MAX_STEPS", 1_000)
     template = Template(f"<<#each v>><<#each v as w>>{body}<</each>><</each>>")
     values = {"v": list(range(100_000))}
     with pytest.raises(TemplateError, match="passes more than 1000 segments"):

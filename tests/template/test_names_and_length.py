@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from selectrie import Template
 from selectrie.engine.engine import Engine
 from selectrie.errors import TemplateError
-from selectrie.template.analysis import segment_counts
+from selectrie.template.analysis import dry_run
 from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.values.scope import Scope
 from selectrie.testing import HashModel
@@ -66,7 +66,7 @@ def test_handlebars_may_decide_a_given_name_anew():
 
 def test_a_name_taken_beyond_what_the_check_looks_at(monkeypatch):
     """The page itself refuses it where the check stopped before."""
-    monkeypatch.setattr("selectrie.template.analysis.dry_run.MAX_SEGMENTS", 2)
+    monkeypatch.setattr("selectrie.template.analysis.dry_run.MAX_CHECKED", 2)
     template, values = Template("<<m>><<m>><<m>><<gen 'n'>>"), {"m": 1, "n": 1}
     template.check(values)
     program = Interpreter(template, values)
@@ -90,8 +90,8 @@ TOO_LONG = {
 def test_loops_that_pass_too_much_are_refused_before_a_turn_is_made(source, monkeypatch):
     """Counting looks at some thousand segments and turns; no segment of the page is tried."""
     values = {name: list(value) for name, value in TOO_LONG[source].items()}
-    monkeypatch.setattr(segment_counts, "MAX_VISITS", 10_000)
-    monkeypatch.setattr("selectrie.template.analysis.dry_run.MAX_SEGMENTS", -1)
+    monkeypatch.setattr(dry_run, "MAX_COUNTED", 10_000)
+    monkeypatch.setattr("selectrie.template.analysis.dry_run.MAX_CHECKED", -1)
     with pytest.raises(TemplateError, match=r"<template>:1:1: the page passes more than 2000000 segments"):
         Template(source).check(values)
 
@@ -136,9 +136,9 @@ def test_what_is_counted_is_what_the_page_passes(source):
             pass
     except TemplateError:  # a name or an item that is not there
         return
-    count = segment_counts._Count(template.documents, 10**6)
+    count = dry_run._DryRun(template.documents, 10**6)
     counted = count.body(template.document.body, Scope(VALUES), template.document)
-    assert counted == segment_counts.MAX_STEPS - program._n_left
+    assert counted == dry_run.MAX_STEPS - program._n_left
 
 
 def test_what_a_slot_decides_counts_as_little_as_it_may():
@@ -146,9 +146,9 @@ def test_what_a_slot_decides_counts_as_little_as_it_may():
     values = {"a": list(range(2000))}
     long = "<<#each a>><<#each a>>x<</each>><</each>>"
     one_way = Template("<<select 'x' options=['p', 'q']>><<#if x == 'p'>>" + long + "<</if>>")
-    segment_counts.refuse_long(one_way.document, one_way.documents, values)
+    dry_run.refuse_long(one_way.document, one_way.documents, values)
     each_way = Template("<<select 'x' options=['p', 'q']>><<#if x == 'p'>>" + long + "<<else>>" + long + "<</if>>")
     with pytest.raises(TemplateError, match="passes more than"):
-        segment_counts.refuse_long(each_way.document, each_way.documents, values)
+        dry_run.refuse_long(each_way.document, each_way.documents, values)
     written = Template("<<#each a as b>><<gen 'x'>><<#each x as y>>x<</each>><</each>>")
-    segment_counts.refuse_long(written.document, written.documents, values)
+    dry_run.refuse_long(written.document, written.documents, values)

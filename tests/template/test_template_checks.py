@@ -338,7 +338,7 @@ def test_what_is_right_with_values(source, values):
 
 def test_a_check_ends(monkeypatch):
     """Loops in loops over many items are looked at up to a bound, and no further."""
-    monkeypatch.setattr("selectrie.template.analysis.dry_run.MAX_SEGMENTS", 1000)
+    monkeypatch.setattr("selectrie.template.analysis.dry_run.MAX_CHECKED", 1000)
     source = "<<#each a>>" * 4 + "<<x>>" + "<</each>>" * 4 + "<<y>>"
     Template(source).check({"a": list(range(30)), "x": 1})
     with pytest.raises(TemplateError, match="no value is called 'y'"):

@@ -1,28 +1,43 @@
-"""Renders a template without a model, to check values.
+"""Renders a template without a model, to count its segments and to check values.
 
-Every expression that does not depend on a slot is evaluated, and every argument is
-checked. If a slot decides which branch comes next, each branch is tried; names whose
-values differ between branches are undecided afterwards. A loop with an unknown number
-of passes is tried with one pass, of which no value is known.
+Every expression that does not depend on a slot is evaluated. If a slot decides which
+branch comes next, each branch is tried; names whose values differ between branches are
+undecided afterwards. A loop with an unknown number of passes is tried with one pass, of
+which no value is known.
+
+This is done twice. The first time counts, before any loop runs: it ignores errors, and
+tries passes that cannot differ once. The second time checks every argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from selectrie.template.analysis.segment_counts import refuse_long
+from selectrie.errors import TemplateError
 from selectrie.template.analysis.static_checks import LOOP
 from selectrie.template.syntax import ast
+from selectrie.template.syntax.source_positions import error_at
 from selectrie.template.syntax.visitors import visit_method
-from selectrie.template.values.declared_names import logprobs_names, names_in, refuse_input_name
-from selectrie.template.values.scope import UNDECIDED, Scope, Snapshot, Undecided, items_at, truth_at
+from selectrie.template.values.declared_names import Names, logprobs_names, names_in, refuse_input_name
+from selectrie.template.values.scope import UNDECIDED, Scope, Undecided, evaluate, items_at, truth_at
 from selectrie.template.values.sources import Sources
 from selectrie.template.values.tag_values import known_values
 from selectrie.template.values.values import plain
 
-MAX_SEGMENTS = 100_000
-"""Maximum number of segments and turns of loops that are tried.
+MAX_STEPS = 2_000_000
+"""Maximum number of segments that one page may pass.
+
+Repeated ones count each time.
+"""
+MAX_COUNTED = 50_000
+"""Maximum number of segments and passes of loops that counting tries.
+
+Those beyond it are not counted.
+"""
+MAX_CHECKED = 100_000
+"""Maximum number of segments and passes of loops that the check tries.
 
 Anything beyond them is not checked.
 """
@@ -36,133 +51,213 @@ def try_values(
     That includes errors in branches that only a slot's value would select.
     """
     refuse_long(document, documents, values)
-    try:
-        _DryRun(documents, sources, MAX_SEGMENTS).body(document.body, Scope(values), document)
-    except _EnoughError:
-        return
+    _DryRun(documents, MAX_CHECKED, sources).body(document.body, Scope(values), document)
 
 
-class _EnoughError(Exception):
-    """Raised when the maximum number of segments was tried; the rest is not checked."""
+def refuse_long(document: ast.Document, documents: Mapping[str, ast.Document], values: Mapping[str, object]) -> None:
+    """Raise `TemplateError` if loops over these values pass too many segments.
+
+    The limit is `MAX_STEPS`.
+    """
+    count = _DryRun(documents, MAX_COUNTED)
+    scope, n_left = Scope(values), MAX_STEPS
+    for segment in document.body:
+        n_left -= count.segment(segment, scope, document)
+        if n_left < 0:
+            raise too_long(document, segment)
+
+
+def too_long(document: ast.Document, segment: ast.Segment) -> TemplateError:
+    """Return the error for a page of too many segments."""
+    reason = f"the page passes more than {MAX_STEPS} segments; loop less, or render several pages"
+    return error_at(document, segment.span, reason)
 
 
 @dataclass(slots=True)
 class _DryRun:
+    """Executes segments, and returns how many of them rendering executes at least.
+
+    Afterwards the names that they declare have a value, or are undecided, in the scope.
+
+    Attributes:
+        documents: The included files by path.
+        room: Number of segments and passes of loops that it may still execute.
+        sources: Grammars, to check arguments; None if segments are only counted.
+        is_sure: False once a number depended on a value that is not known.
+        names: Names that a segment declares, by its id; they are found only once.
+    """
+
     documents: Mapping[str, ast.Document]
-    sources: Sources
     room: int
+    sources: Sources | None = None
+    is_sure: bool = True
+    names: dict[int, Names] = field(default_factory=dict)
 
-    def body(self, body: ast.Body, scope: Scope, document: ast.Document) -> None:
-        for segment in body:
-            visit = visit_method(self, segment)
-            if visit is not None:
-                self.spend()
-                visit(segment, scope, document)
+    def body(self, body: ast.Body, scope: Scope, document: ast.Document) -> int:
+        return sum([self.segment(segment, scope, document) for segment in body])
 
-    def spend(self) -> None:
-        """Count one segment, or one pass of a loop, whose body may count nothing."""
+    def segment(self, segment: ast.Segment, scope: Scope, document: ast.Document) -> int:
+        """Execute one segment; it counts itself and those inside it."""
         self.room -= 1
         if self.room < 0:
-            raise _EnoughError
+            return 0
+        if self.sources is not None:
+            if isinstance(segment, ast.Slot | ast.Block | ast.GenEach):
+                refuse_input_name(segment, scope, document)
+            if not isinstance(segment, ast.If):  # its conditions are evaluated one after the other
+                known_values(segment, scope, document, self.sources)
+        visit: Callable[..., int | None] | None = visit_method(self, segment)
+        return 1 + ((visit(segment, scope, document) or 0) if visit is not None else 0)
 
-    def values(self, segment: ast.Segment, scope: Scope, document: ast.Document) -> dict[str, object]:
-        """Check the expressions of a tag and return the values that are known."""
-        return known_values(segment, scope, document, self.sources)
-
-    def visit_output(self, segment: ast.Output, scope: Scope, document: ast.Document) -> None:
-        self.values(segment, scope, document)
+    def known(self, function: Callable[..., Any], expression: ast.Expression, scope: Scope, at: ast.Document) -> Any:
+        """Return `function` of an expression, or `UNDECIDED` if it is not known."""
+        try:
+            return function(expression, scope, at)
+        except Undecided:
+            pass
+        except TemplateError:
+            if self.sources is not None:
+                raise
+        self.is_sure = False
+        return UNDECIDED
 
     def visit_set(self, segment: ast.Set, scope: Scope, document: ast.Document) -> None:
-        scope.assign(segment.name, self.values(segment, scope, document).get("value", UNDECIDED))
+        scope.assign(segment.name, self.known(evaluate, segment.value, scope, document))
 
-    def visit_slot(self, segment: ast.Slot, scope: Scope, document: ast.Document) -> None:
-        refuse_input_name(segment, scope, document)
-        self.values(segment, scope, document)
+    def visit_slot(self, segment: ast.Slot, scope: Scope, _document: ast.Document) -> None:
         _undecide((segment.name.partition(".")[0], *logprobs_names(segment)), scope)
 
-    def visit_block(self, segment: ast.Block, scope: Scope, document: ast.Document) -> None:
-        refuse_input_name(segment, scope, document)
-        self.values(segment, scope, document)
-        self.body(segment.body, scope, document)
+    def visit_joint(self, segment: ast.Joint, scope: Scope, document: ast.Document) -> None:
+        self.body(segment.body, scope, document)  # rendering executes it as one segment
+
+    def visit_block(self, segment: ast.Block, scope: Scope, document: ast.Document) -> int:
+        n = self.body(segment.body, scope, document)
         if segment.name is not None:
             _undecide([segment.name], scope)
+        return n
 
-    def visit_role(self, segment: ast.Role | ast.Joint, scope: Scope, document: ast.Document) -> None:
-        self.values(segment, scope, document)
-        self.body(segment.body, scope, document)
+    def visit_role(self, segment: ast.Role, scope: Scope, document: ast.Document) -> int:
+        return self.body(segment.body, scope, document)
 
-    visit_joint = visit_role
-
-    def visit_include(self, segment: ast.Include, scope: Scope, _document: ast.Document) -> None:
+    def visit_include(self, segment: ast.Include, scope: Scope, _document: ast.Document) -> int:
         inner = self.documents[segment.path]
-        self.body(inner.body, scope, inner)
+        return self.body(inner.body, scope, inner)
 
-    def visit_if(self, segment: ast.If, scope: Scope, document: ast.Document) -> None:
+    def visit_if(self, segment: ast.If, scope: Scope, document: ast.Document) -> int:
         possible: list[ast.Body] = []
         for condition, body in segment.branches:
-            try:
-                holds = truth_at(condition, scope, document)
-            except Undecided:
+            holds = self.known(truth_at, condition, scope, document)
+            if holds:  # or undecided
                 possible.append(body)
-                continue
-            if holds:
-                possible.append(body)
+            if holds is True:
                 break
         else:
             possible.append(segment.otherwise)
         if len(possible) == 1:
-            self.body(possible[0], scope, document)
-            return
-        branch_names = [names_in(body, self.documents) for body in possible]
-        names = tuple(dict.fromkeys(name for one in branch_names for name in (*one.decided, *one.sets)))
+            return self.body(possible[0], scope, document)
+        declared = self.names_of(segment)
+        names = tuple(dict.fromkeys((*declared.decided, *declared.sets)))
         before = scope.snapshot(names)
-        ends: list[Snapshot] = []
+        counts, ends = [], []
         for body in possible:
             scope.restore(names, before)
-            self.body(body, scope, document)
+            counts.append(self.body(body, scope, document))
             ends.append(scope.snapshot(names))
         scope.restore(names, (_merged(page for page, _ in ends), _merged(own for _, own in ends)))
+        return min(counts)
 
-    def visit_each(self, segment: ast.Each, scope: Scope, document: ast.Document) -> None:
-        values = self.values(segment, scope, document)
-        if "items" not in values:
-            unknown = dict.fromkeys((segment.variable, "@key", *LOOP), UNDECIDED)
-            self.unknown_turn(segment, unknown, scope, document)
-        else:
-            items = items_at(segment.items, scope, document)
-            for at, (key, item) in enumerate(items):
-                self.spend()
-                turn = {"@index": at, "@first": at == 0, "@last": at == len(items) - 1, "@key": key}
-                self.body(segment.body, scope.child({**turn, segment.variable: item}), document)
-        _undecide(names_in(segment.body, self.documents).decided, scope)
+    def visit_each(self, segment: ast.Each, scope: Scope, document: ast.Document) -> int:
+        items = self.known(items_at, segment.items, scope, document)
+        n = 0
+        if items is UNDECIDED:
+            self.unknown_pass(segment, scope, document)
+        elif not segment.body:
+            n = len(items)
+        elif items:
+            n = self.passes(segment, items, scope, document)
+        _undecide(self.names_of(segment).decided, scope)
+        return n
 
-    def visit_geneach(self, segment: ast.GenEach, scope: Scope, document: ast.Document) -> None:
-        refuse_input_name(segment, scope, document)
-        values = self.values(segment, scope, document)
-        num = _count(values.get("num"))
-        for at in range(_count(values.get("min")) or 0 if num is None else num):
-            self.spend()
-            last = {} if num is None else {"@last": at == num - 1}
-            self.body(segment.body, scope.child({"@index": at, "@first": at == 0, **last}), document)
-        if num is None:
-            self.unknown_turn(segment, dict.fromkeys(LOOP, UNDECIDED), scope, document)
-        _undecide((*names_in(segment.body, self.documents).decided, segment.name), scope)
+    def passes(
+        self, segment: ast.Each, items: list[tuple[object, object]], scope: Scope, document: ast.Document
+    ) -> int:
+        """Execute all passes of a loop.
 
-    def unknown_turn(
-        self, segment: ast.Each | ast.GenEach, variables: Mapping[str, object], scope: Scope, document: ast.Document
-    ) -> None:
-        """Try one pass of a loop whose number of passes is unknown.
+        If only their number is wanted, and they cannot differ, one is executed and
+        multiplied.
+        """
+        was_sure, self.is_sure = self.is_sure, True
+        n_least, last = 0, len(items) - 1
+        if self.sources is None:
+            names = self.names_of(segment).sets
+            before = scope.snapshot(names)
+            self.forget(segment, scope)
+            n_least = self.one_pass(segment, _unknown(segment), scope, document)
+            if self.is_sure:  # anything still undecided was not set
+                after = {name: value for name, value in scope.snapshot(names)[0].items() if value is not UNDECIDED}
+                scope.restore(names, ({**before[0], **after}, before[1]))
+                self.is_sure = was_sure
+                return n_least * len(items)
+            self.is_sure = True
+            scope.restore(names, before)
+        n = n_least * len(items)
+        for at, (key, item) in enumerate(items):
+            turn = {segment.variable: item, "@key": key, "@index": at, "@first": at == 0, "@last": at == last}
+            n += max(0, self.one_pass(segment, turn, scope, document) - n_least)
+            if self.room < 0 or n > MAX_STEPS:
+                break
+        self.is_sure = self.is_sure and was_sure
+        return n
+
+    def visit_geneach(self, segment: ast.GenEach, scope: Scope, document: ast.Document) -> int:
+        arguments = dict(segment.arguments)
+        num, least = (
+            plain(self.known(evaluate, arguments[name], scope, document)) if name in arguments else None
+            for name in ("num", "min")
+        )
+        n, n_certain = 0, next((one for one in (num, least) if isinstance(one, int)), 0)
+        for at in range(n_certain):
+            last = {"@last": at == n_certain - 1} if num == n_certain else {}
+            n += self.one_pass(segment, {"@index": at, "@first": at == 0, **last}, scope, document)
+            if self.room < 0:
+                break
+        if not isinstance(num, int):
+            self.unknown_pass(segment, scope, document)
+        _undecide((*self.names_of(segment).decided, segment.name), scope)
+        return n
+
+    def unknown_pass(self, segment: ast.Each | ast.GenEach, scope: Scope, document: ast.Document) -> None:
+        """Execute one pass of a loop whose number of passes is unknown.
 
         The names that the pass sets are undecided afterwards.
         """
-        self.body(segment.body, scope.child(variables), document)
-        for name in names_in(segment.body, self.documents).sets:
+        self.one_pass(segment, _unknown(segment), scope, document)
+        for name in self.names_of(segment).sets:
             scope.assign(name, UNDECIDED)
 
+    def one_pass(
+        self, segment: ast.Each | ast.GenEach, variables: Mapping[str, object], scope: Scope, document: ast.Document
+    ) -> int:
+        self.room -= 1
+        return self.body(segment.body, scope.child(variables), document)
 
-def _count(value: object) -> int | None:
-    number = plain(value)
-    return number if isinstance(number, int) else None
+    def forget(self, segment: ast.Segment, scope: Scope) -> None:
+        """Make every name that a segment may declare undecided."""
+        names = self.names_of(segment)
+        _undecide(names.decided, scope)
+        for name in names.sets:
+            scope.assign(name, UNDECIDED)
+
+    def names_of(self, segment: ast.Segment) -> Names:
+        if id(segment) not in self.names:
+            self.names[id(segment)] = names_in((segment,), self.documents)
+        return self.names[id(segment)]
+
+
+def _unknown(segment: ast.Each | ast.GenEach) -> dict[str, object]:
+    """Return the variables of a pass of which nothing is known."""
+    own = (segment.variable, "@key") if isinstance(segment, ast.Each) else ()
+    return dict.fromkeys((*own, *LOOP), UNDECIDED)
 
 
 def _undecide(names: Iterable[str], scope: Scope) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from selectrie.errors import InternalError
-from selectrie.template.analysis import segment_counts
+from selectrie.template.analysis import dry_run
 from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.frames import Environment, Frame, Loop, Values, fields_of, loop_of, loop_over, path_of
 from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Step, Together, Turn, Write
@@ -37,7 +37,7 @@ class Interpreter:
         self._queue: deque[Step] = deque()
         self._pending_loop: Loop | None = None
         self._is_ahead = False
-        self._n_left = segment_counts.MAX_STEPS
+        self._n_left = dry_run.MAX_STEPS
 
     @property
     def page(self) -> Environment:
@@ -145,7 +145,7 @@ class Interpreter:
         if self._n_left < 0:
             if self._is_ahead:
                 raise Undecided
-            raise segment_counts.too_long(document, segment)
+            raise dry_run.too_long(document, segment)
 
     def _pass(self, segment: ast.Segment, document: ast.Document) -> Step | None:
         """Execute one segment.
