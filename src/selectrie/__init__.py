@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from selectrie.engine.load import load
     from selectrie.engine.model_list import models
     from selectrie.engine.pool import ModelPool
-    from selectrie.engine.rendering.page_requests import PageStream
+    from selectrie.engine.rendering.renderer import PageStream
     from selectrie.engine.requests.generate import Stream
     from selectrie.engine.requests.generation_params import GenerationParams
     from selectrie.engine.requests.speculative import EngineDrafter, LookupDrafter
@@ -145,7 +145,7 @@ _HOME = {
     "ModelRecord": "results",
     "ModelPool": "engine.pool",
     "Page": "results",
-    "PageStream": "engine.rendering.page_requests",
+    "PageStream": "engine.rendering.renderer",
     "PromptLogprobs": "results",
     "PromptParams": "options",
     "RenderParams": "options",

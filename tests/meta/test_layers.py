@@ -107,7 +107,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("syntax",),
         ("values",),
         ("analysis",),
-        ("runtime",),
+        ("interpreter",),
     ),
     "grammar": (
         ("rules",),

@@ -31,8 +31,7 @@ from selectrie.template.syntax.ast import (
     Set,
     Slot,
 )
-from selectrie.template.syntax.handlebars import DIALECTS
-from selectrie.template.syntax.tags import RESERVED, TAGS
+from selectrie.template.syntax.tags import DIALECTS, RESERVED, TAGS
 
 OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "in", "not in")
 NAMES = ("a", "name", "item", "_x", "größe", "x1", "equal", "selects", "android", "inner", "data")

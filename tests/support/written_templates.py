@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 
 from selectrie.template.syntax import ast
-from selectrie.template.syntax.dialects import Dialect
-from selectrie.template.syntax.handlebars import DIALECTS
+from selectrie.template.syntax.tags import DIALECTS, Dialect
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t"})
 _ANY, _ALL, _NOT, _COMPARE, _OPERAND = range(5)

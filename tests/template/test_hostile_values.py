@@ -11,8 +11,8 @@ import pytest
 from selectrie import Template
 from selectrie.errors import OptionError, TemplateError
 from selectrie.options import SamplingParams, StopParams
+from selectrie.template import interpreter
 from selectrie.template.analysis import dry_run
-from selectrie.template.runtime import interpreter
 from selectrie.template.values.values import contains
 
 USES = (

@@ -10,7 +10,7 @@ from selectrie import Template
 from selectrie.engine.engine import Engine
 from selectrie.errors import TemplateError
 from selectrie.template.analysis import dry_run
-from selectrie.template.runtime.interpreter import Interpreter
+from selectrie.template.interpreter import Interpreter
 from selectrie.template.values.scope import Scope
 from selectrie.testing import HashModel
 from tests.support.n_examples import n_examples

@@ -31,9 +31,10 @@ from selectrie.template.syntax.ast import (
     Set,
     Slot,
     Span,
+    error_at,
+    line_and_column,
 )
 from selectrie.template.syntax.parser import parse
-from selectrie.template.syntax.source_positions import error_at, line_and_column
 from selectrie.template.syntax.tags import TAGS
 from tests.support.n_examples import n_examples
 from tests.support.template_strategies import inner_bodies, mutations, sources, walk

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from selectrie.template.analysis.template import Template
-from selectrie.template.values import patterns
-from selectrie.template.values.patterns import Patterns
+from selectrie.template.values import sources
+from selectrie.template.values.sources import Patterns
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def template():
 def test_patterns_of_many_values_are_not_all_kept(template):
     """Of 300 patterns the last 64 stay; one that is kept is the same object, one that is not is compiled anew."""
     made = [template.read_regex(f"a{n}") for n in range(300)]
-    assert len(template._sources.patterns) == patterns.MAX_PATTERNS == 64
+    assert len(template._sources.patterns) == sources.MAX_PATTERNS == 64
     assert template.read_regex("a299") is made[299]
     assert template.read_regex("a236") is made[236]
     assert template.read_regex("a0") is not made[0]
@@ -37,11 +37,11 @@ def test_large_patterns_are_counted_by_their_bytes(template, monkeypatch):
     """They give way where they hold more than their bound together, but for the last one."""
     size = template.read_regex("a{50}").held_bytes
     assert size > 50 * 100
-    monkeypatch.setattr(patterns, "MAX_BYTES", 3 * size)
+    monkeypatch.setattr(sources, "MAX_PATTERN_BYTES", 3 * size)
     for letter in "bcdefg":
         template.read_regex(letter + "{50}")
     assert 1 <= len(template._sources.patterns) <= 3
-    monkeypatch.setattr(patterns, "MAX_BYTES", 0)
+    monkeypatch.setattr(sources, "MAX_PATTERN_BYTES", 0)
     kept = template.read_regex("h{50}")
     assert len(template._sources.patterns) == 1
     assert template.read_regex("h{50}") is kept

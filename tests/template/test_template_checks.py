@@ -15,9 +15,8 @@ from selectrie.errors import TemplateError
 from selectrie.grammar import Grammar
 from selectrie.options import ScoringRule
 from selectrie.template.analysis.template import Template
-from selectrie.template.runtime.interpreter import Interpreter
-from selectrie.template.runtime.steps import Continue, Decide
-from selectrie.template.syntax.source_positions import line_and_column
+from selectrie.template.interpreter import Continue, Decide, Interpreter
+from selectrie.template.syntax.ast import line_and_column
 from tests.support.n_examples import n_examples
 from tests.support.template_strategies import mutations, sources
 

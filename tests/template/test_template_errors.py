@@ -3,10 +3,8 @@ from __future__ import annotations
 import pytest
 
 from selectrie.errors import RequestError, TemplateError
-from selectrie.template.syntax.ast import Span
-from selectrie.template.syntax.parser import parse
-from selectrie.template.syntax.source_positions import Refused
-from selectrie.template.syntax.transformer import Reader
+from selectrie.template.syntax.ast import Refused, Span
+from selectrie.template.syntax.parser import Reader, parse
 
 MISTAKES = [
     # blocks

@@ -7,9 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import Template
-from selectrie.template.runtime.interpreter import Interpreter
-from selectrie.template.runtime.lookahead import MAX_FOLLOWING, Following, what_comes, what_follows
-from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Together, Write
+from selectrie.template.interpreter import (
+    MAX_FOLLOWING,
+    Continue,
+    Decide,
+    Following,
+    Hide,
+    Interpreter,
+    Naming,
+    Together,
+    Write,
+    what_comes,
+    what_follows,
+)
 from tests.support.n_examples import n_examples
 
 X = "<<select 'x' options=['a', 'b']>>"

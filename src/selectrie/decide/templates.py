@@ -15,15 +15,11 @@ from selectrie.decide.questions import Question
 from selectrie.errors import OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import PromptParams, SearchParams
-from selectrie.template.analysis.chat_checks import outside
+from selectrie.template.analysis.static_checks import outside
 from selectrie.template.analysis.template import Template
-from selectrie.template.runtime.interpreter import Interpreter
-from selectrie.template.runtime.lookahead import what_follows
-from selectrie.template.runtime.steps import Decide, Hide, Naming, Turn, Write
-from selectrie.template.syntax.ast import Document, Each, GenEach, Include, Slot, Span
+from selectrie.template.interpreter import Decide, Hide, Interpreter, Naming, Turn, Write, what_follows
+from selectrie.template.syntax.ast import Document, Each, GenEach, Include, Slot, Span, bodies_of, error_at
 from selectrie.template.syntax.ast import Path as NamePath
-from selectrie.template.syntax.source_positions import error_at
-from selectrie.template.syntax.visitors import bodies_of
 
 
 @dataclass(frozen=True, slots=True)

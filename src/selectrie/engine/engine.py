@@ -63,8 +63,7 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     from selectrie.decoding.sampling.task import Drafter
     from selectrie.engine.decision_scorer import ScoresDecisions
     from selectrie.engine.decisions import DecisionMaker
-    from selectrie.engine.rendering.page_requests import PageStream
-    from selectrie.engine.rendering.renderer import PageRequest
+    from selectrie.engine.rendering.renderer import PageRequest, PageStream
     from selectrie.engine.requests.generate import Prompts, Stream
     from selectrie.engine.requests.loglikelihood import ScoresSequences
     from selectrie.grammar import Grammar
@@ -687,9 +686,9 @@ class Engine:
                 before any model call.
             SelectrieError: If a slot fails; `SelectrieError.slot` names it.
         """
-        from selectrie.engine.rendering import page_requests
+        from selectrie.engine.rendering import renderer
 
-        return self._make_page(page_requests.request_of(template, values, named, rendering))
+        return self._make_page(renderer.request_of(template, values, named, rendering))
 
     @named_arguments
     def render_many(
@@ -706,9 +705,9 @@ class Engine:
         raised, with the index of the row as `request`. Errors that can be found without
         the model are raised before any model call.
         """
-        from selectrie.engine.rendering import page_requests
+        from selectrie.engine.rendering import renderer
 
-        return page_requests.make_many(self._make_page, page_requests.requests_of(template, rows, rendering))
+        return renderer.make_many(self._make_page, renderer.requests_of(template, rows, rendering))
 
     @named_arguments
     def stream_render(
@@ -725,17 +724,17 @@ class Engine:
         Takes the arguments of `render`. Work begins at once; leaving the stream as a
         context manager cancels the page.
         """
-        from selectrie.engine.rendering import page_requests
+        from selectrie.engine.rendering import renderer
 
         with self._model_thread.using():
-            request = page_requests.request_of(template, values, named, rendering)
-            return page_requests.PageStream(self._make_page, request, self._model_thread.check_process)
+            request = renderer.request_of(template, values, named, rendering)
+            return renderer.PageStream(self._make_page, request, self._model_thread.check_process)
 
     def _make_page(self, request: PageRequest, on_event: Callable[[Event], None] | None = None) -> Page:
-        from selectrie.engine.rendering import needed_rows, renderer
+        from selectrie.engine.rendering import renderer
 
         if not self._runtime.has_whole_rows:
-            needed_rows.refuse_whole_rows(request.template, self._runtime.require_whole_rows)
+            renderer.refuse_whole_rows(request.template, self._runtime.require_whole_rows)
         how = request.rendering
         with task_group(
             self._model_thread, priority=how.priority, deadline_s=how.deadline_s, keep_cached=True

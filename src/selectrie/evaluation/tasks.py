@@ -17,8 +17,7 @@ from selectrie.evaluation.metrics import named
 from selectrie.evaluation.work_units import UNIT_ROWS
 from selectrie.runs.data_files import decoded, parsed_toml
 from selectrie.template.analysis.template import Template
-from selectrie.template.runtime.interpreter import Interpreter
-from selectrie.template.runtime.steps import Write
+from selectrie.template.interpreter import Interpreter, Write
 
 Step = tuple[str, tuple[str, ...]]
 """Name and arguments."""

@@ -17,9 +17,8 @@ from selectrie import load
 from selectrie.core.types import Cost, Limits, ModelKind
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
-from selectrie.engine.rendering import decide_slot as slot_module
-from selectrie.engine.rendering.decide_slot import decide_slot
-from selectrie.engine.rendering.slots import BeamSlot, GenSlot, SelectSlot, SlotContext
+from selectrie.engine.rendering import slots as slot_module
+from selectrie.engine.rendering.slots import BeamSlot, GenSlot, SelectSlot, SlotContext, decide_slot
 from selectrie.engine.rendering.terminators import Ending, default_stop, ending_of
 from selectrie.engine.requests.following import beginning_of
 from selectrie.engine.requests.generate import GenerationParams

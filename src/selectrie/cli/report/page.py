@@ -24,9 +24,7 @@ from selectrie.cli.report.terminal import Ranking, bar, facts_table
 from selectrie.core.output import count, probability, quoted
 from selectrie.results import BeamResult, Generation, JointSelection, Page, SampledChoice, Selection, SlotEvent
 from selectrie.template.analysis.template import Template
-from selectrie.template.syntax.ast import GenEach, Slot
-from selectrie.template.syntax.source_positions import line_and_column
-from selectrie.template.syntax.visitors import walk
+from selectrie.template.syntax.ast import GenEach, Slot, line_and_column, walk
 
 _BAR_CELLS = 16
 _MIN_TEXT_CELLS = 8

@@ -7,17 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from selectrie.core.vocabulary import Vocabulary, to_bytes
-from selectrie.engine.rendering.decide_slot import SlotResult
+from selectrie.engine.rendering.slots import SlotResult
 from selectrie.engine.requests.session import time_args
 from selectrie.errors import of_slot
 from selectrie.options import RenderParams
 from selectrie.results import Event, SlotEvent, TextEvent
-from selectrie.template.analysis.chat_checks import outside
+from selectrie.template.analysis.static_checks import outside
 from selectrie.template.analysis.template import Template
-from selectrie.template.runtime.steps import Decide, Hide, Together, Turn, Write
-from selectrie.template.syntax.ast import Role, Span
-from selectrie.template.syntax.source_positions import error_at, where
-from selectrie.template.syntax.visitors import walk_through
+from selectrie.template.interpreter import Decide, Hide, Together, Turn, Write
+from selectrie.template.syntax.ast import Role, Span, error_at, walk_through, where
 from selectrie.tokenization.growing_prompt import GrowingPrompt, Snapshot
 
 MAX_PAGE_BYTES = 16 << 20

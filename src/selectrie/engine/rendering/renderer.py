@@ -1,4 +1,4 @@
-"""Renders one page.
+"""Renders pages: one, many side by side, or one as a stream.
 
 The steps of a template are executed in order. Its slots are decided on the page so far,
 which grows in one context.
@@ -7,40 +7,64 @@ which grows in one context.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from math import log
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from selectrie.core.types import Cost
-from selectrie.engine.rendering.decide_slot import Record, decide_slot
+from selectrie.engine.queue_stream import Outlet, QueueStream
 from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, decide_jointly
 from selectrie.engine.rendering.page_writer import PageWriter, Tell
-from selectrie.engine.rendering.slots import AnySlot, GenSlot, SelectSlot, SlotArguments, SlotContext, slot_of
+from selectrie.engine.rendering.slots import (
+    AnySlot,
+    GenSlot,
+    Record,
+    SelectSlot,
+    SlotArguments,
+    SlotContext,
+    decide_slot,
+    slot_of,
+)
 from selectrie.engine.rendering.terminators import default_stops
 from selectrie.engine.requests import select
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
-from selectrie.errors import DeadlineError, PromptTooLongError, of_slot, ways
-from selectrie.options import RenderParams
-from selectrie.results import BeamResult, Generation, Page, SlotEvent
+from selectrie.engine.scheduler.task_group import CancelScope, ScopedThread
+from selectrie.errors import CancelledError, DeadlineError, OptionError, PromptTooLongError, of_request, of_slot, ways
+from selectrie.options import RenderParams, named, record
+from selectrie.results import BeamResult, Event, Generation, Page, SlotEvent
 from selectrie.template.analysis.template import Template
-from selectrie.template.runtime.interpreter import Interpreter
-from selectrie.template.runtime.lookahead import Following, what_comes, what_follows
-from selectrie.template.runtime.steps import Continue, Decide, Hide, Step, Together, Turn, Write
+from selectrie.template.interpreter import (
+    Continue,
+    Decide,
+    Following,
+    Hide,
+    Interpreter,
+    Step,
+    Together,
+    Turn,
+    Write,
+    what_comes,
+    what_follows,
+)
 from selectrie.template.syntax import ast
-from selectrie.template.syntax.ast import Document, Span
-from selectrie.template.syntax.source_positions import error_at, where
+from selectrie.template.syntax.ast import error_at, walk_through, where
 from selectrie.template.syntax.tags import TAGS
+from selectrie.template.values.arguments import values_at
 from selectrie.template.values.scope import text_at
-from selectrie.template.values.tag_values import values_at
 from selectrie.template.values.values import plain
 
 _SHORTEN_PAGE = ways("shorten the page before the slot", "lower its `max_tokens`")
 MAX_SLOTS = 10_000
 """Maximum number of slots that one page decides."""
+MAX_THREADS = 64
+"""Maximum pages of one request that are rendered at once, one thread each."""
+_READ_ALL_SCORES = ("temperature", "logprobs")
+"""Arguments of a select with which its exact scores are read, not only their order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +144,7 @@ class _PageRenderer:
         """Return the text that follows the slots of these names on the page."""
         return what_follows(self._interpreter, *names, cut=self._writer.page.before_control)
 
-    def _context(self, following: Following, document: Document, span: Span) -> SlotContext:
+    def _context(self, following: Following, document: ast.Document, span: ast.Span) -> SlotContext:
         """Return the `SlotContext` of the next slot.
 
         Its seed is made from the page's seed and the number of slots before it.
@@ -213,7 +237,7 @@ class _PageRenderer:
             shown = "" if hidden else text
             self._writer.part(text, step, SlotEvent(name, "joint", value, shown, hidden, record, positions[name], path))
 
-    def _check_plain(self, joint: ast.Joint, document: Document) -> None:
+    def _check_plain(self, joint: ast.Joint, document: ast.Document) -> None:
         """Raise `TemplateError` if a text of the block holds a control token."""
         for part in joint.body:
             if isinstance(part, ast.Literal) and self._writer.page.before_control(part.text) is not None:
@@ -288,3 +312,159 @@ def _joint_request(step: Together, template: Template) -> JointRequest:
     values = values_at(step.joint, scope, document, template)
     arguments: dict[str, Any] = {name: plain(value) for name, value in values.items()}
     return JointRequest(tuple(parts), k=arguments.get("k", 1), budget=arguments.get("budget"))
+
+
+Make = Callable[[PageRequest, Tell | None], Page]
+"""Renders one page in the calling thread; its tasks belong to the open scope."""
+
+
+def request_of(
+    template: Template, values: Mapping[str, object], more: Mapping[str, object], rendering: RenderParams
+) -> PageRequest:
+    """Return the request for a page, checked as far as possible without a model.
+
+    `more` holds further values, which the caller gave as keyword arguments.
+    """
+    if not isinstance(template, Template):
+        raise OptionError("template", template, "a Template: selectrie.Template(text) or Template.from_file(path)")
+    record("rendering", rendering, RenderParams)
+    all_values: dict[str, object] = dict(named("values", values))
+    for name in more:
+        if name in all_values:
+            raise OptionError(name, more[name], "a value given once: it is among `values` too")
+    all_values |= more
+    template.check(all_values)
+    return PageRequest(template, all_values, rendering)
+
+
+def requests_of(template: Template, rows: Iterable[Mapping[str, object]], rendering: RenderParams) -> list[PageRequest]:
+    """Return a request for each row of values.
+
+    If any row is invalid, its error is raised; the error's `request` is the index of
+    the first invalid row.
+    """
+    several: object = rows
+    if not isinstance(several, Iterable) or isinstance(several, str | bytes | bytearray | Mapping):
+        raise OptionError("rows", rows, "mappings from names to values, one for each page")
+    requests, all_rows = [], list(rows)
+    for index, row in enumerate(all_rows):
+        with of_request(index if len(all_rows) > 1 else None):
+            requests.append(request_of(template, row, {}, rendering))
+    return requests
+
+
+def make_many(make: Make, requests: Sequence[PageRequest]) -> list[Page]:
+    """Return the pages of many requests, rendered side by side, in request order.
+
+    The first failure is raised, with its index as `request`, and the other pages are
+    cancelled. Ctrl-C cancels them too. No thread is left when this returns. The threads
+    are daemons, which those of a `ThreadPoolExecutor` are not: an interpreter that
+    exits does not wait for pages.
+    """
+    scope = CancelScope.nested()
+    waiting: SimpleQueue[int] = SimpleQueue()
+    for index in range(len(requests)):
+        waiting.put(index)
+    made: dict[int, Page] = {}
+    failed: dict[int, BaseException] = {}
+
+    def work() -> None:
+        """Make one page after the other until none is left or one has failed."""
+        with suppress(Empty):
+            while not failed and not scope.is_cancelled:
+                index = waiting.get_nowait()
+                try:
+                    made[index] = make(requests[index], None)
+                except BaseException as error:  # noqa: BLE001 - belongs to the thread that waits for the pages
+                    failed[index] = error
+                    scope.cancel()
+
+    n_threads = min(MAX_THREADS, len(requests))
+    threads = [ScopedThread("selectrie-page", scope, work) for _ in range(n_threads)]
+    try:
+        for thread in threads:
+            thread.start()
+        _join(threads)
+    except BaseException:
+        scope.cancel()
+        _join(threads)
+        raise
+    causes = [index for index, error in failed.items() if not isinstance(error, CancelledError)]
+    for index in sorted(causes or failed):
+        with of_request(index if len(requests) > 1 else None):
+            raise failed[index]
+    return [made[index] for index in range(len(requests))]
+
+
+def _join(threads: Iterable[ScopedThread[None]]) -> None:
+    """Wait until every thread that was started has ended.
+
+    For its outcome first: a `Thread.join` that Ctrl-C interrupts takes a thread that
+    runs for one that has ended (CPython 3.10 to 3.12, issue 90882).
+    """
+    for thread in threads:
+        if thread.ident is not None:
+            thread.outcome.wait()
+            thread.join()
+
+
+class PageStream(QueueStream[Event]):
+    """An iterator over the events of a page; made by `Engine.stream_render`.
+
+    There is a `TextEvent` for each text as it is written, and a `SlotEvent` for each
+    slot when it is decided. The texts of all events joined are the page's text. The
+    page is rendered whether or not the stream is read. `close`, leaving a `with` block,
+    an error, and garbage collection of the stream cancel the page. Errors are raised to
+    the reader. Only one thread may read at a time.
+    """
+
+    def __init__(self, make: Make, request: PageRequest, check_process: Callable[[], None]) -> None:
+        """Start to render the page.
+
+        `check_process` raises `ForkedError` in a child process, where no event arrives.
+        """
+        outlet: Outlet[Event] = Outlet()
+        scope = CancelScope.nested()
+        super().__init__(outlet, 1, check_process, scope.cancel)
+        thread = ScopedThread("selectrie-page", scope, lambda: make(request, outlet.put), lambda: outlet.put(0))
+        self._outcome = thread.outcome
+        thread.start()
+
+    @property
+    def page(self) -> Page:
+        """Return the whole page.
+
+        Reads the rest of the stream first. Raises the error that ended the page, and
+        `CancelledError` if the stream was closed before its end.
+        """
+        for _ in self:
+            pass
+        if self._n_running:
+            raise CancelledError
+        return self._outcome.result()
+
+    def _ended(self, _number: int) -> None:
+        """Raise the error of the page, if any."""
+        self._n_running = 0
+        self._outcome.result()
+
+
+def refuse_whole_rows(template: Template, refuse: Callable[[str], None]) -> None:
+    """Call `refuse` with the first tag that may read whole rows or exact scores.
+
+    Those are `gen`, which draws and heals the end of the page, `joint`, a `geneach`
+    with `stop`, which compares a probability with 1/2, and a select with
+    `temperature` or `logprobs`. Without these, a select compares its texts, and a beam
+    searches them, as `Engine.select` and `Engine.beam_search` do.
+    """
+    for segment in walk_through(template.document.body, template.documents):
+        if isinstance(segment, ast.Joint):
+            refuse("a `joint` block")
+        elif isinstance(segment, ast.GenEach) and "stop" in dict(segment.arguments):
+            refuse(f"`geneach {segment.name!r}` with `stop`")
+        elif isinstance(segment, ast.Slot) and segment.kind == "gen":
+            refuse(f"`gen {segment.name!r}`")
+        elif isinstance(segment, ast.Slot) and segment.kind == "select":
+            for name, _ in segment.arguments:
+                if name in _READ_ALL_SCORES:
+                    refuse(f"`{name}` of `select {segment.name!r}`")

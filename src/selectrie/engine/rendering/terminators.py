@@ -1,27 +1,52 @@
 """Determines how the text of a slot ends if its tag has no terminator.
 
-It ends with the text that follows on the page, or with the end of the turn.
+It ends with the text that follows on the page, or with the end of the turn. Behind an
+open quote of JSON, it is the contents of a string (RFC 8259, section 7). The RFC's rule
+allows a surrogate alone, which readers refuse or read as a lone surrogate; here one is
+always one of a pair.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, TypeVar
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.sampling.sequence import n_incomplete
-from selectrie.engine.rendering.json_string import string_body, whole_length
 from selectrie.engine.requests.following import beginning_of, followed, without_following
 from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.results import BeamResult, Completion, Hypothesis, Samples, Selection, Signature
 
+_BODY = (
+    r'([^"\\\x00-\x1F]'
+    r'|\\["\\/bfnrt]'
+    r"|\\u[0-9A-CE-Fa-ce-f][0-9A-Fa-f]{3}"
+    r"|\\u[Dd][0-7][0-9A-Fa-f]{2}"
+    r"|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})*"
+)
+_WHOLE = re.compile(_BODY)
 AnyResult = TypeVar("AnyResult", Samples, BeamResult)
-
 QUOTES = {'"': '"', "'": "'", "`": "`", "\N{RIGHT DOUBLE QUOTATION MARK}": "\N{LEFT DOUBLE QUOTATION MARK}"}
 """Maps each closing quote to its opening quote."""
 _LINE_END = re.compile(r"\r?\n")
+
+
+@cache
+def string_body() -> Grammar:
+    """Return the grammar of the contents of a JSON string, without its quotes."""
+    return Grammar.from_regex(_BODY, name="json string")
+
+
+def whole_length(text: str, start: int = 0) -> int:
+    """Return where the longest valid contents of a JSON string from `start` on end.
+
+    They end before a quote, a control character, or a wrong or incomplete escape.
+    """
+    match = _WHOLE.match(text, start)
+    return start if match is None else match.end()
 
 
 def default_stop(following: str, before: str) -> str:

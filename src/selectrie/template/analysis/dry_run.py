@@ -18,12 +18,21 @@ from typing import Any
 from selectrie.errors import TemplateError
 from selectrie.template.analysis.static_checks import LOOP
 from selectrie.template.syntax import ast
-from selectrie.template.syntax.source_positions import error_at
-from selectrie.template.syntax.visitors import visit_method
-from selectrie.template.values.declared_names import Names, logprobs_names, names_in, refuse_input_name
-from selectrie.template.values.scope import UNDECIDED, Scope, Undecided, evaluate, items_at, truth_at
+from selectrie.template.syntax.ast import error_at, visit_method
+from selectrie.template.values.arguments import known_values
+from selectrie.template.values.scope import (
+    UNDECIDED,
+    Names,
+    Scope,
+    Undecided,
+    evaluate,
+    items_at,
+    logprobs_names,
+    names_in,
+    refuse_input_name,
+    truth_at,
+)
 from selectrie.template.values.sources import Sources
-from selectrie.template.values.tag_values import known_values
 from selectrie.template.values.values import plain
 
 MAX_STEPS = 2_000_000

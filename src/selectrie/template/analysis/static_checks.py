@@ -2,28 +2,41 @@
 
 One pass goes through the template in page order, with included files in their place. It
 keeps the names declared so far; each branch of an `if` begins with the names declared
-before it.
+before it. Further checks find text outside of every chat turn, and tags of another
+language.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from selectrie.errors import clip
-from selectrie.template.analysis.chat_checks import check_outside
+from selectrie.errors import TemplateError, clip
 from selectrie.template.syntax import ast
-from selectrie.template.syntax.handlebars import DIALECTS
-from selectrie.template.syntax.source_positions import error_at, where
-from selectrie.template.syntax.tags import RESERVED
-from selectrie.template.syntax.visitors import expressions_of, paths_in, visit_method
+from selectrie.template.syntax.ast import error_at, expressions_of, paths_in, visit_method, where
+from selectrie.template.syntax.tags import DIALECTS, HANDLEBARS, RESERVED, SELECTRIE, TAGS, Dialect
+from selectrie.template.values.arguments import check_constants, check_form, constant_name
 from selectrie.template.values.sources import Sources
-from selectrie.template.values.tag_checks import check_form, constant_name
-from selectrie.template.values.tag_values import check_constants
 from selectrie.template.values.values import shown
 
 LOOP = ("@index", "@first", "@last")
 """Variables of a loop besides its item; `each` over a mapping also has "@key"."""
+_ITEM = "\0"
+"""Prefix of the keys of `this` and its fields, once for each `geneach` around."""
+_ANY_FIELD = "this."
+_OUTSIDE = "this is outside every role; on a page with roles, only white space is allowed there"
+_OTHER_DIALECT = {
+    "selectrie": "use dialect='handlebars': --handlebars, or a file name that ends in .hbs",
+    "handlebars": "use dialect='selectrie': no --handlebars, and no file name that ends in .hbs or .handlebars",
+}
+_MARKUP = {
+    "Jinja": re.compile(r"\{\{[^{}]{1,200}\}\}|\{%[^{}]{1,200}%\}"),
+    "an f-string": re.compile(r"(?<![\w{$)\\])\{[a-z_]\w{0,60}\}(?!\})"),
+    "LMQL": re.compile(r"\[[A-Z][A-Z_]{0,60}\](?=[\"']?\s{0,200}where\b)"),
+}
+"""What markup of other languages looks like, in templates of this one."""
+_BLOCKS = "|".join(kind for kind, tag in TAGS.items() if tag.block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,11 +344,6 @@ class _Examination:
         return not own.isdisjoint(after)
 
 
-_ITEM = "\0"
-"""Prefix of the keys of `this` and its fields, once for each `geneach` around."""
-_ANY_FIELD = "this."
-
-
 def _key(name: str, around: _Around) -> str:
     """Return the key under which `_Names` keeps a name of the current loop."""
     return _ITEM * around.level + name if name.partition(".")[0] == "this" else name
@@ -373,3 +381,91 @@ def _twice(name: str, what: str, around: _Around, span: ast.Span, known: _Named)
             "include it in a loop, or once"
         )
     return f"{what} is called {shown(name)}, like {known.what} at {known.position}; give it another name"
+
+
+def check_outside(document: ast.Document, documents: Mapping[str, ast.Document]) -> None:
+    """Raise `TemplateError` if every page has turns, and text or slots outside them.
+
+    Such a template cannot be rendered, whatever the values are.
+    """
+    segments = list(_certain(document, documents))
+    if any(isinstance(segment, ast.Role) for segment, _ in segments):
+        for segment, where in segments:
+            if not isinstance(segment, ast.Role):
+                raise outside(where, segment.span, is_literal=isinstance(segment, ast.Literal))
+
+
+def outside(document: ast.Document, span: ast.Span, *, is_literal: bool) -> TemplateError:
+    """Return the error for a segment outside of every chat turn.
+
+    For a literal, its position is the first character that is not white space.
+    """
+    written = document.source[span.start : span.stop]
+    start = span.stop - len(written.lstrip()) if is_literal else span.start
+    return error_at(document, ast.Span(min(start, max(span.start, span.stop - 1)), span.stop), _OUTSIDE)
+
+
+def _certain(
+    document: ast.Document, documents: Mapping[str, ast.Document]
+) -> Iterator[tuple[ast.Segment, ast.Document]]:
+    """Yield the turns, slots and literals with text that every page has, in page order.
+
+    Segments that may be hidden are left out.
+    """
+    pending: list[tuple[ast.Segment, ast.Document]] = [(segment, document) for segment in reversed(document.body)]
+    while pending:
+        segment, where = pending.pop()
+        if isinstance(segment, ast.Block) and "hidden" not in dict(segment.arguments):
+            pending.extend((inner, where) for inner in reversed(segment.body))
+        elif isinstance(segment, ast.Include):
+            included = documents[segment.path]
+            pending.extend((inner, included) for inner in reversed(included.body))
+        elif isinstance(segment, ast.Slot):
+            if "hidden" not in dict(segment.arguments):
+                yield segment, where
+        elif isinstance(segment, ast.Role | ast.Joint) or (isinstance(segment, ast.Literal) and segment.text.strip()):
+            yield segment, where
+
+
+def refuse_foreign(document: ast.Document, names: Container[str] | None = None) -> None:
+    """Raise `TemplateError` if a template only has tags of the other dialect.
+
+    A slot or a block of that dialect counts as a tag. The output of a value counts only
+    if its name is in `names`.
+    """
+    own, other = (SELECTRIE, HANDLEBARS) if document.dialect == "selectrie" else (HANDLEBARS, SELECTRIE)
+    if own.opens in document.source:
+        return
+    for match in _tags(document.source, other):
+        name = match["name"]
+        if name is None or (names is not None and name in names):
+            shown, tag = clip(match[0], 40), own.tag(" ")
+            reason = f"{shown} is text here: tags are written {tag}, and the template has none"
+            raise error_at(document, ast.Span(*match.span()), f"{reason}; {_OTHER_DIALECT[document.dialect]}")
+
+
+def foreign_notes(document: ast.Document) -> tuple[str, ...]:
+    """Return a sentence on each other language whose markup seems to be in a template.
+
+    It is text on the page, and may be meant as such.
+    """
+    if document.dialect != "selectrie":
+        return ()
+    found = {name: pattern.search(document.source) for name, pattern in _MARKUP.items()}
+    return tuple(
+        f"{clip(match[0], 40)!r} in {document.name} is text on the page, and looks like {name}; tags here are <<…>>"
+        for name, match in found.items()
+        if match
+    )
+
+
+def _tags(source: str, dialect: Dialect) -> Iterator[re.Match[str]]:
+    """Yield matches of text that looks like a tag of a dialect.
+
+    That is a slot, the beginning of a block, or the output of a value (group `name`).
+    """
+    opens, closes = re.escape(dialect.opens), re.escape(dialect.closes)
+    inside = f"[^{re.escape(dialect.opens[0] + dialect.closes[0])}]{{0,400}}"
+    slot, block = rf"(?:select|gen|beam)[ \t]+['\"]{inside}", rf"#(?:{_BLOCKS})\b{inside}"
+    value = r"(?P<name>[^\W\d]\w{0,100})(?:[ \t.\[][\w.\[\] \t]{0,400})?"
+    return re.finditer(rf"{opens}~?[ \t]*(?:{slot}|{block}|{value})~?{closes}", source)

@@ -1,25 +1,34 @@
-"""`Template`, which is parsed and checked when it is made, and immutable afterwards."""
+"""`Template`, which is parsed and checked when it is made, and immutable afterwards.
+
+Every file that it includes is read once, and within limits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import final
 
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, TemplateError
 from selectrie.grammar import Grammar
-from selectrie.options.checks import named, one_of, text
+from selectrie.options.checks import named, one_of
+from selectrie.options.checks import text as check_text
 from selectrie.template.analysis.dry_run import try_values
-from selectrie.template.analysis.foreign import foreign_notes, refuse_foreign
-from selectrie.template.analysis.includes import read_all
-from selectrie.template.analysis.static_checks import Findings, examine
-from selectrie.template.syntax.ast import Document, Include
-from selectrie.template.syntax.source_positions import error_in
+from selectrie.template.analysis.static_checks import Findings, examine, foreign_notes, refuse_foreign
+from selectrie.template.syntax.ast import Document, Include, Span, error_at, error_in, walk
+from selectrie.template.syntax.parser import parse
+from selectrie.template.syntax.tags import DIALECTS
 from selectrie.template.values.sources import MAX_FILE_BYTES, Sources, dialect_of, read_source, search_folder
 
-DIALECTS = ("selectrie", "handlebars")
+MAX_INCLUDE_DEPTH = 16
+"""Maximum depth of nested includes, not counting the template itself."""
+MAX_BYTES = 4 << 20
+"""Maximum size of all files together, counting each as often as it is included."""
+MAX_BLOCK_DEPTH = 64
+"""Maximum depth of nested blocks, through includes."""
 
 
 @final
@@ -62,9 +71,9 @@ class Template:
         search_path: str | Path | None = None,
         dialect: str = "selectrie",
     ) -> None:
-        _check_text("text", text)
-        _check_text("name", name)
-        one_of("dialect", dialect, DIALECTS)
+        check_text("text", text)
+        check_text("name", name)
+        one_of("dialect", dialect, tuple(DIALECTS))
         self._read(text, name, dialect, Sources(search_folder(search_path)))
 
     def _read(self, text: str, name: str, dialect: str, sources: Sources) -> None:
@@ -202,9 +211,6 @@ class Template:
         return _restored, (self.source, self.name, self.dialect, held)
 
 
-_check_text = text
-
-
 def _restored(
     source: str, name: str, dialect: str, held: tuple[Path | None, dict[str, str], dict[str, Grammar]]
 ) -> Template:
@@ -212,3 +218,83 @@ def _restored(
     template = Template.__new__(Template)
     template._read(source, name, dialect, Sources(*held))
     return template
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """The extent of a document with its includes.
+
+    Attributes:
+        n_bytes: Size in bytes.
+        files: Depth of nested files.
+        blocks: Depth of nested blocks.
+    """
+
+    n_bytes: int
+    files: int = 0
+    blocks: int = 0
+
+
+@dataclass(slots=True)
+class _Reader:
+    dialect: str
+    sources: Sources
+    documents: dict[str, Document] = field(default_factory=dict)
+    extents: dict[str, _Extent] = field(default_factory=dict)
+
+    def extent(self, document: Document, chain: tuple[str, ...]) -> _Extent:
+        """Read the files that a document includes, and return its extent.
+
+        `chain` holds the names of the documents that include it, outermost first, and
+        then the document's own name.
+        """
+        n_bytes, files, blocks = len(document.source.encode("utf-8", "surrogatepass")), 0, 0
+        for segment, depth in walk(document.body):
+            inner = _Extent(0)
+            if isinstance(segment, Include):
+                inner = self.included(segment, document, chain)
+                n_bytes, files = n_bytes + inner.n_bytes, max(files, inner.files + 1)
+            blocks = max(blocks, depth + inner.blocks)
+            _bound(document, segment.span, n_bytes, MAX_BYTES, "bytes in all; include less")
+            _bound(
+                document, segment.span, files + len(chain) - 1, MAX_INCLUDE_DEPTH, "files include one another in a row"
+            )
+            _bound(document, segment.span, blocks, MAX_BLOCK_DEPTH, "blocks are nested in each other")
+        return _Extent(n_bytes, files, blocks)
+
+    def included(self, include: Include, document: Document, chain: tuple[str, ...]) -> _Extent:
+        path = include.path
+        if path in chain[1:]:
+            circle = " -> ".join((*chain, path))
+            raise error_at(document, include.span, f"the includes form a circle: {circle}; remove one of them")
+        if path not in self.extents:
+            _bound(document, include.span, len(chain), MAX_INCLUDE_DEPTH, "files include one another in a row")
+            try:
+                text = self.sources.text(path)
+            except TemplateError as error:
+                raise error_at(document, include.span, error.reason) from error.__cause__
+            read = parse(text, name=path, dialect=dialect_of(path, self.dialect))
+            self.documents[path] = read
+            self.extents[path] = self.extent(read, (*chain, path))
+        return self.extents[path]
+
+
+def _bound(document: Document, span: Span, reached: int, limit: int, what: str) -> None:
+    if reached > limit:
+        raise error_at(document, span, f"more than {limit} {what}")
+
+
+def read_all(text: str, name: str, dialect: str, sources: Sources) -> tuple[Document, dict[str, Document]]:
+    """Parse a template and the documents it includes, directly or not.
+
+    Returns the template, and the included documents by their path as written. Files
+    that end in `.hbs` or `.handlebars` are read in that dialect, others in the
+    template's own.
+
+    Raises `TemplateError`. For a file that cannot be read or exceeds a limit, its
+    position is the include tag; for a file that cannot be parsed, it is in that file.
+    """
+    reader = _Reader(dialect, sources)
+    document = parse(text, name=name, dialect=dialect)
+    reader.extent(document, (name,))
+    return document, reader.documents

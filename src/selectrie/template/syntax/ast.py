@@ -1,15 +1,19 @@
-"""The tree of a template, which the parser makes.
+"""The tree of a template, walks over it, and its positions in the source.
 
-The tree is immutable. Segments are the text and tags of a template; expressions are the
-values in tags. Both are only data: nothing is called, and no attribute is read.
-Equality ignores source positions, so that a template that is printed and read again is
-equal.
+The parser makes the tree, which is immutable. Segments are the text and tags of a
+template; expressions are the values in tags. Both are only data: nothing is called, and
+no attribute is read. Equality ignores source positions, so that a template that is
+printed and read again is equal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from selectrie.errors import RequestError, TemplateError, Words, clip
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +261,167 @@ class Document:
     source: str
     body: Body
     dialect: str = "selectrie"
+
+
+def bodies_of(segment: Segment) -> tuple[Body, ...]:
+    """Return the bodies of a block in the order written; a slot's are its choices."""
+    if isinstance(segment, If):
+        return (*(body for _, body in segment.branches), segment.otherwise)
+    if isinstance(segment, Slot):
+        return segment.choices or ()
+    if isinstance(segment, Each | GenEach | Block | Joint | Role):
+        return (segment.body,)
+    return ()
+
+
+def visit_method(visitor: object, segment: Segment) -> Callable[..., None] | None:
+    """Return the visitor's method for this kind of segment (`visit_slot`), or None."""
+    method: Callable[..., None] | None = getattr(visitor, f"visit_{type(segment).__name__.lower()}", None)
+    return method
+
+
+def walk(body: Body) -> Iterator[tuple[Segment, int]]:
+    """Yield every segment in a body in source order, with its depth in blocks.
+
+    Segments in the bodies of blocks are included.
+    """
+    pending = [(segment, 0) for segment in reversed(body)]
+    while pending:
+        segment, depth = pending.pop()
+        yield segment, depth
+        for inner in reversed(bodies_of(segment)):
+            pending.extend((one, depth + 1) for one in reversed(inner))
+
+
+def walk_through(body: Body, documents: Mapping[str, Document]) -> Iterator[Segment]:
+    """Yield every segment in a body in page order, with those in blocks and includes.
+
+    `documents` maps paths to the included files.
+    """
+    pending = [*reversed(body)]
+    while pending:
+        segment = pending.pop()
+        yield segment
+        bodies = (documents[segment.path].body,) if isinstance(segment, Include) else bodies_of(segment)
+        for inner in reversed(bodies):
+            pending.extend(reversed(inner))
+
+
+def expressions_of(segment: Segment) -> tuple[tuple[str, Expression], ...]:
+    """Return the expressions of a tag itself as pairs (purpose, expression).
+
+    Those in its body are not included.
+
+    The purpose is an argument's name, or "value", "items", "condition" or "role".
+    """
+    if isinstance(segment, Output | Set):
+        return (("value", segment.value),)
+    if isinstance(segment, If):
+        return tuple(("condition", condition) for condition, _ in segment.branches)
+    if isinstance(segment, Role):
+        return () if isinstance(segment.role, str) else (("role", segment.role),)
+    if isinstance(segment, Each):
+        return (("items", segment.items), *segment.arguments)
+    if isinstance(segment, Slot | GenEach | Block | Joint):
+        return segment.arguments
+    return ()
+
+
+def paths_in(expression: Expression) -> Iterator[Path]:
+    """Yield every path of an expression in source order.
+
+    Paths inside the steps of other paths are included.
+    """
+    pending: list[Expression] = [expression]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Path):
+            yield one
+        pending.extend(reversed(parts_of(one)))
+
+
+def parts_of(expression: Expression) -> tuple[Expression, ...]:
+    """Return the direct subexpressions of an expression."""
+    if isinstance(expression, Path):
+        return tuple(step for step in expression.steps if not isinstance(step, str | int))
+    if isinstance(expression, ListOf):
+        return expression.items
+    if isinstance(expression, Logical):
+        return expression.operands
+    if isinstance(expression, Not):
+        return (expression.operand,)
+    return (expression.left, expression.right) if isinstance(expression, Compare) else ()
+
+
+class Refused(Exception):
+    """Raised inside this package for a source that cannot be parsed.
+
+    Callers of the package get a `TemplateError` instead.
+
+    Attributes:
+        offset: Offset of the character at which parsing failed.
+        reason: The reason. `{tag}` and `{line}` in it stand for the tag `about` and its
+            line.
+        about: A tag that the reason mentions, or None.
+    """
+
+    def __init__(self, offset: int, reason: str, about: Span | None = None) -> None:
+        self.offset, self.reason, self.about = offset, reason, about
+        super().__init__(reason)
+
+    def error(self, source: str, name: str) -> TemplateError:
+        """Return the `TemplateError` that callers of the package get."""
+        reason = self.reason
+        if self.about is not None:
+            tag = " ".join(source[self.about.start : self.about.stop].split())
+            line, _ = line_and_column(source, self.about.start)
+            reason = reason.replace("{line}", str(line)).replace("{tag}", clip(tag, 60))
+        return error_in(source, name, self.offset, reason)
+
+
+def line_and_column(source: str, offset: int) -> tuple[int, int]:
+    """Return line and column of a character.
+
+    Both count from 1, the column in characters. A line ends at its line feed.
+    """
+    offset = max(0, min(offset, len(source)))
+    return source.count("\n", 0, offset) + 1, offset - source.rfind("\n", 0, offset)
+
+
+def error_in(source: str, name: str, offset: int, reason: str) -> TemplateError:
+    """Return the error for character `offset` of a source without a document."""
+    offset = max(0, min(offset, len(source)))
+    line, column = line_and_column(source, offset)
+    stop = source.find("\n", offset)
+    excerpt = source[offset - column + 1 : len(source) if stop < 0 else stop].rstrip("\r")
+    return TemplateError(reason, name=name, line=line, column=column, excerpt=excerpt)
+
+
+def error_at(document: Document, span: Span, reason: str) -> TemplateError:
+    """Return the error for a span of a document.
+
+    It has the document's name, line and column, and the line with a caret.
+    """
+    return error_in(document.source, document.name, span.start, reason)
+
+
+@contextmanager
+def reported_at(document: Document, span: Span) -> Iterator[None]:
+    """Add the position of a span to template errors that are raised in the block.
+
+    Errors that have a position keep it.
+    """
+    try:
+        yield
+    except TemplateError as error:
+        if error.line is not None:
+            raise
+        raise error_at(document, span, error.reason) from error.__cause__
+    except RequestError as error:
+        raise error_at(document, span, Words(*error.args).worded(str)) from error
+
+
+def where(document: Document, span: Span) -> str:
+    """Return file:line:column of a span."""
+    line, column = line_and_column(document.source, span.start)
+    return f"{document.name}:{line}:{column}"

@@ -1,9 +1,9 @@
-"""Splits a source into the terminals of the grammar file.
+"""Splits a source into the terminals of the grammar file, and reads single ones.
 
-These are the text between tags, and the tokens of a tag. The patterns are in the
-grammar file. This module adds what a pattern cannot express: a word directly after the
+Terminals are the text between tags, and the tokens of a tag. The patterns are in the
+grammar file. `Scanner` adds what a pattern cannot express: a word directly after the
 beginning of a tag may name the tag, a `[` directly after a value is an index, and
-nesting of brackets is limited.
+nesting of brackets is limited. Text beside a tag with `~` is trimmed (`Literals`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from lark import Token
 from lark.common import LexerConf
 from lark.lexer import Lexer
 
-from selectrie.template.syntax.handlebars import DIALECTS
-from selectrie.template.syntax.source_positions import Refused
-from selectrie.template.syntax.tags import MIDDLE, TAGS
+from selectrie.errors import clipped
+from selectrie.template.syntax.ast import Literal, Refused, Span
+from selectrie.template.syntax.tags import DIALECTS, MIDDLE, RESERVED, TAGS
 
 MAX_DEPTH = 64
 """Maximum depth of nested blocks, and of nested brackets and `not`."""
@@ -41,6 +41,9 @@ _OPERATOR = re.compile(r"\s*(?:[.\[)]|==|!=|<|>|(?:in|and|or|not\s+in)\b)")
 _OPENERS = frozenset({"LPAR", "LIST", "INDEX"})
 _PATH_ENDS = frozenset({"NAME", "THIS", "AT_NAME", "RSQB"})
 _VALUE_ENDS = _PATH_ENDS | {"RPAR", "STRING", "NUMBER", "TRUE", "FALSE", "NONE"}
+_NAME = re.compile(r"[^\W\d]\w*")
+_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([\s\S]))")
 
 
 @dataclass(slots=True)
@@ -201,3 +204,145 @@ def _deepen(tag: _Tag, kind: str, offset: int) -> None:
         tag.depth = tag.held[-1] if tag.held else 0
     if tag.depth > MAX_DEPTH:
         raise Refused(offset, f"expressions are nested more than {MAX_DEPTH} deep; name inner parts with `set`")
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """The extent of a tag, and the sides on which it trims the text beside it."""
+
+    start: int
+    stop: int
+    trims_left: bool = False
+    trims_right: bool = False
+
+    @property
+    def span(self) -> Span:
+        """Return the span of the tag."""
+        return Span(self.start, self.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A piece of the text between two tags.
+
+    `plain` text is literally in the source, so a tag may trim it. The text of escapes
+    and raw blocks is not trimmed.
+    """
+
+    text: str
+    span: Span
+    plain: bool
+
+
+@dataclass(slots=True)
+class Literals:
+    """Collects the pieces of text between two tags, and joins them into one `Literal`.
+
+    White space beside a tag that trims is removed: the characters of `str.isspace`.
+    """
+
+    _pieces: list[_Piece] = field(default_factory=list)
+    _trims_next: bool = False
+
+    def add(self, text: str, span: Span, *, plain: bool) -> None:
+        """Add the next piece."""
+        if plain and self._trims_next:
+            text = text.lstrip()
+            span = Span(span.stop - len(text), span.stop)
+        if text or not plain:
+            self._trims_next = False
+            self._pieces.append(_Piece(text, span, plain))
+
+    def meet(self, edges: Edges) -> None:
+        """Trim the text on both sides of a tag, as far as the tag trims it.
+
+        Text after the tag is trimmed when it is added.
+        """
+        while edges.trims_left and self._pieces and self._pieces[-1].plain:
+            last = self._pieces.pop()
+            kept = last.text.rstrip()
+            if kept:
+                self._pieces.append(_Piece(kept, Span(last.span.start, last.span.start + len(kept)), plain=True))
+                break
+        self._trims_next = edges.trims_right
+
+    def take(self) -> list[Literal]:
+        """Return the text so far as a list of one `Literal`, and begin the next one.
+
+        Returns an empty list if the literal would be empty.
+        """
+        text = "".join(piece.text for piece in self._pieces)
+        literals = [Literal(text, span=Span(self._pieces[0].span.start, self._pieces[-1].span.stop))] if text else []
+        self._pieces.clear()
+        return literals
+
+
+def start_of(token: Token) -> int:
+    """Return the offset at which a token starts."""
+    return token.start_pos or 0
+
+
+def stop_of(token: Token) -> int:
+    """Return the offset after a token."""
+    return start_of(token) + len(token)
+
+
+def span_of(token: Token) -> Span:
+    """Return the span of a token."""
+    return Span(start_of(token), stop_of(token))
+
+
+def text_of(token: Token, *, lenient: bool = False) -> str:
+    """Return the text of a string token, without quotes and with escapes replaced.
+
+    With `lenient`, a backslash that does not begin an escape is kept.
+    """
+    if "\\" not in token:
+        return str(token[1:-1])
+    return _ESCAPE.sub(lambda match: _escaped(token, match, lenient=lenient), token[1:-1])
+
+
+def _escaped(token: Token, match: re.Match[str], *, lenient: bool) -> str:
+    offset = start_of(token) + 1 + match.start()
+    if match[1]:
+        code = int(match[1], 16)
+        if 0xD800 <= code < 0xE000:
+            raise Refused(offset, f"{match[0]} is half of a character; write the character itself")
+        return chr(code)
+    if match[2] in _ESCAPES:
+        return _ESCAPES[match[2]]
+    if lenient:
+        return match[0]
+    if match[2] == "u":
+        raise Refused(offset, r"\u needs four hexadecimal digits, as in \u00e9")
+    known = r"the escapes are \n \t \\ \' \" and \uXXXX"
+    if not match[2].isprintable():
+        raise Refused(offset, rf"a backslash before {match[2]!r} is not an escape; for a backslash write \\ ({known})")
+    raise Refused(offset, rf"\{match[2]} is not an escape; for a backslash write \\{match[2]} ({known})")
+
+
+def edges_of(opening: Token, closing: Token) -> Edges:
+    """Return the `Edges` of a tag, given its opening and closing delimiters."""
+    return Edges(start_of(opening), stop_of(closing), "~" in opening, closing.startswith("~"))
+
+
+def slot_name(kind: str, name: str, offset: int) -> str:
+    """Return the name if it may name a slot, else raise `Refused`.
+
+    Allowed are a name, and `this` or `this.field` for an item of a `geneach`.
+    """
+    first, dot, key = name.partition(".")
+    if kind in {"select", "gen", "beam"} and first == "this" and (not dot or _NAME.fullmatch(key)):
+        return name
+    return checked_name(name, offset)
+
+
+def checked_name(name: str, offset: int) -> str:
+    """Return the name if it may name a value, else raise `Refused`."""
+    if name in RESERVED:
+        raise Refused(offset, f"{name!r} is a reserved word; choose another name")
+    if not _NAME.fullmatch(name):
+        raise Refused(
+            offset, f"{clipped(name)} is not a name: names are letters, digits and _, and do not begin with a digit"
+        )
+    return name

@@ -14,10 +14,9 @@ from itertools import pairwise
 from lark import Token
 
 from selectrie.errors import clip, clipped
-from selectrie.template.syntax.dialects import NO_CALLS, Dialect
+from selectrie.template.syntax.ast import Refused
 from selectrie.template.syntax.lexer import runaway
-from selectrie.template.syntax.source_positions import Refused
-from selectrie.template.syntax.tags import MIDDLE, TAGS
+from selectrie.template.syntax.tags import MIDDLE, NO_CALLS, TAGS, Dialect
 
 _VALUES = frozenset({"STRING", "NUMBER", "NAME", "THIS", "AT_NAME", "LIST", "LPAR", "TRUE", "FALSE", "NONE"})
 _OPERATORS = frozenset({"COMPARISON", "IN", "AND", "OR"})

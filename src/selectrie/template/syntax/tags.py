@@ -1,4 +1,9 @@
-"""The table of tags and arguments, for the parser, checks, docs and error messages."""
+"""The tables of tags, arguments and dialects.
+
+They are for the parser, checks, docs and error messages. The dialect "handlebars" is
+that of guidance 0.0.x: tags `{{…}}`, helpers for comparisons, and guidance's names for
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -118,3 +123,106 @@ RESERVED = frozenset({*TAGS, *MIDDLE, "this", "and", "not", "in", "as", "true", 
 
 `this` is the item of a loop.
 """
+
+
+NO_CALLS = "templates cannot call functions; pass the result as a value"
+"""Advice for calls, which other languages have."""
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A dialect of the template language.
+
+    Attributes:
+        name: Its name.
+        opens: Opening delimiter, two equal characters.
+        closes: Closing delimiter, two equal characters.
+        partials: Whether `{{>file}}` includes a file.
+        lenient: Whether a backslash in a string is kept if it begins no escape.
+        helpers: Words that may come first inside parentheses, with the operators that
+            they mean.
+        aliases: Alternative names of arguments.
+        commands: Commands of guidance programs that are not supported, with advice.
+        arguments: Arguments of guidance programs that are not supported, with advice.
+    """
+
+    name: str
+    opens: str
+    closes: str
+    partials: bool = False
+    lenient: bool = False
+    helpers: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    aliases: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    commands: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    arguments: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+
+    def tag(self, content: str) -> str:
+        """Return `content` between the delimiters of a tag."""
+        return f"{self.opens}{content}{self.closes}"
+
+    @property
+    def escaped(self) -> str:
+        """Return advice on how to write an opening delimiter as text."""
+        return f"write \\{self.opens} for the characters {self.opens}"
+
+
+SELECTRIE = Dialect("selectrie", "<<", ">>")
+
+
+_LISTS = "collect values with geneach"
+
+HANDLEBARS = Dialect(
+    "handlebars",
+    "{{",
+    "}}",
+    partials=True,
+    lenient=True,
+    helpers=MappingProxyType(
+        {
+            "equal": "==",
+            "notequal": "!=",
+            "greater": ">",
+            "less": "<",
+            "contains": "in",
+            "and": "and",
+            "or": "or",
+            "==": "==",
+            "!=": "!=",
+            ">": ">",
+            ">=": ">=",
+            "<": "<",
+            "<=": "<=",
+        }
+    ),
+    aliases=MappingProxyType(
+        {"pattern": "regex", "num_iterations": "num", "min_iterations": "min", "max_iterations": "max"}
+    ),
+    commands=MappingProxyType(
+        {
+            "await": "a page is rendered in one pass; split the template in two, or pass the value",
+            "parse": "include a template file instead",
+            "break": "set num=, or stop= with min= and max=, on the geneach",
+            "shell": NO_CALLS,
+        }
+    ),
+    arguments=MappingProxyType(
+        {
+            "list_append": _LISTS,
+            "save_prompt": "the page contains the text before each slot",
+            "save_stop_text": "the stop text is not part of the value; write it after the slot",
+            "stop_regex": "use regex= to describe the whole text",
+            "token_healing": "slots are always healed",
+            "logprobs": "the record of the slot has them",
+            "stream": "pages stream with llm.stream_render",
+            "cache_seed": "use seed=",
+            "filter": NO_CALLS,
+            "parse": NO_CALLS,
+            "parallel": "slots are decided one after the other",
+            "unique": "use a grammar, or check the page afterwards",
+            "function_call": NO_CALLS,
+            "single_call": "items are generated one by one; leave it out",
+        }
+    ),
+)
+DIALECTS: Mapping[str, Dialect] = MappingProxyType({dialect.name: dialect for dialect in (SELECTRIE, HANDLEBARS)})

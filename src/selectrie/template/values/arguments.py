@@ -1,6 +1,7 @@
-"""Checks the arguments of tags, each on its own.
+"""Evaluates and checks the expressions of a tag.
 
-Errors are `TemplateError`s without a position.
+This is done before values are given, when they are given, and while a page is rendered.
+`check_form` finds arguments that are missing or conflict, whatever their values are.
 """
 
 from __future__ import annotations
@@ -26,13 +27,37 @@ from selectrie.options import (
     seed,
     text,
 )
-from selectrie.template.syntax.ast import Block, Each, GenEach, Joint, Segment, Slot
+from selectrie.template.syntax.ast import (
+    Block,
+    Body,
+    Comment,
+    Constant,
+    Document,
+    Each,
+    Expression,
+    GenEach,
+    Joint,
+    ListOf,
+    Literal,
+    Output,
+    Role,
+    Segment,
+    Slot,
+    error_at,
+    expressions_of,
+    parts_of,
+    paths_in,
+    reported_at,
+)
+from selectrie.template.values.scope import UNKNOWN, Scope, Undecided, evaluate, text_at
 from selectrie.template.values.sources import try_grammar
 from selectrie.template.values.values import (
     MAX_OPTIONS,
     MAX_TURNS,
     Option,
     is_list,
+    items_of,
+    option_of,
     options_of,
     plain,
     shown,
@@ -43,6 +68,29 @@ UNLISTED_TERMINATORS = (*BEAM_TERMINATORS, "text")
 """Possible ends of a text of a grammar that is searched."""
 _KEYS = "its keys are the texts of the options"
 _KINDS = (str, int, float, Mapping, EnumMeta, ScoringRule, NoneType)
+Check = Callable[[str, object], object]
+"""Checks a name and its value, which is not None.
+
+Raises `OptionError` or `TemplateError`.
+"""
+_COUNT = partial(at_least, min_value=1, optional=False)
+_NATURAL = partial(at_least, min_value=0, optional=False)
+_HIDDEN: Mapping[str, Check] = {"hidden": flag}
+_ALONE = MappingProxyType(
+    {
+        "k": "set it on the joint itself",
+        "temperature": "a joint takes the best assignment and does not sample",
+        "seed": "a joint does not sample",
+        "logprobs": "its slots are not scored alone; see the assignments in its record",
+        "rule": "a joint compares log-probabilities of the whole block's text",
+        "prior": "a joint compares log-probabilities of the whole block's text",
+        "terminator": "the text after the whole block ends it",
+        "hidden": "a joint is decided as text of the page",
+        "grammar": "a joint compares listed texts; give options=",
+        "regex": "a joint compares listed texts; give options=",
+    }
+)
+"""Arguments of a select that mean nothing within a joint, with the reason."""
 
 
 class Grammars(Protocol):
@@ -53,13 +101,6 @@ class Grammars(Protocol):
 
     def read_grammar(self, name: str) -> Grammar: ...
     def read_regex(self, pattern: str) -> Grammar: ...
-
-
-Check = Callable[[str, object], object]
-"""Checks a name and its value, which is not None.
-
-Raises `OptionError` or `TemplateError`.
-"""
 
 
 def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> None:
@@ -160,10 +201,7 @@ def _prior(name: str, value: object) -> None:
         number(f"{name}[{index}]", weight, min_value=0, remedy="finite weights of at least 0")
 
 
-_COUNT = partial(at_least, min_value=1, optional=False)
-_NATURAL = partial(at_least, min_value=0, optional=False)
 _SHARE = partial(_number, max_value=1)
-_HIDDEN: Mapping[str, Check] = {"hidden": flag}
 _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
     {
         "select": {
@@ -246,3 +284,204 @@ def weights_of(prior: object, options: tuple[Option, ...]) -> tuple[float, ...]:
     if not any(weights):
         raise TemplateError("every prior is 0, which leaves nothing to choose from")
     return tuple(map(float, weights))
+
+
+def check_form(segment: Segment, document: Document) -> None:
+    """Raise `TemplateError` for missing or conflicting arguments."""
+    if isinstance(segment, Slot):
+        _check_slot(segment, document)
+    elif isinstance(segment, GenEach):
+        _check_geneach(segment, document)
+    elif isinstance(segment, Joint):
+        for name, expression in (one for part in segment.body if isinstance(part, Slot) for one in part.arguments):
+            if name in _ALONE:
+                raise error_at(document, expression.span, f"{name}= cannot be used within a joint: {_ALONE[name]}")
+
+
+def _check_slot(slot: Slot, document: Document) -> None:
+    """Raise `TemplateError` if a slot's choices are defined twice, or not at all."""
+    arguments = dict(slot.arguments)
+    sources = [name for name in arguments if name in ("options", "grammar", "regex", "json")]
+    if slot.choices is not None and sources:
+        reason = f"the choices of the block and {sources[0]}= both define what is allowed; leave one of them out"
+        raise error_at(document, arguments[sources[0]].span, reason)
+    if len(sources) > 1:
+        reason = f"{sources[0]}= and {sources[1]}= both define what is allowed; give one of them"
+        raise error_at(document, arguments[sources[1]].span, reason)
+    if not sources and slot.choices is None and slot.kind != "gen":
+        block = ", or choices separated by `or`" if slot.kind == "select" else ""
+        reason = f"nothing defines what is allowed in the {slot.kind}; give options=, grammar=, regex={block}"
+        raise error_at(document, slot.span, reason)
+
+
+def _check_geneach(block: GenEach, document: Document) -> None:
+    """Raise `TemplateError` if the number of items is missing, or given twice."""
+    arguments = dict(block.arguments)
+    for other in ("min", "max", "stop"):
+        if "num" in arguments and other in arguments:
+            reason = f"num= already defines the number of items; leave {other}= out"
+            raise error_at(document, arguments[other].span, reason)
+    if "num" not in arguments and "stop" not in arguments:
+        reason = "nothing defines the number of items; give num=, or stop= (with min= and max=)"
+        raise error_at(document, block.span, reason)
+
+
+def check_range(block: GenEach, document: Document, values: Mapping[str, object]) -> None:
+    """Raise `TemplateError` if `min` is above `max`.
+
+    `values` are the known values of the arguments.
+    """
+    minimum, maximum = (plain(values.get(name)) for name in ("min", "max"))
+    if isinstance(minimum, int) and isinstance(maximum, int) and minimum > maximum:
+        raise error_at(document, dict(block.arguments)["min"].span, f"min={minimum} is above max={maximum}")
+
+
+def constant_name(expression: Expression, document: Document) -> str:
+    """Return the name in the argument `logprobs=`.
+
+    It must be a constant text, because names must be known before a slot is decided.
+    """
+    if not isinstance(expression, Constant) or not isinstance(expression.value, str) or not expression.value:
+        raise error_at(document, expression.span, "expected a name in quotes: logprobs='name'")
+    return expression.value
+
+
+def check_constants(segment: Segment, document: Document, grammars: Grammars) -> None:
+    """Raise `TemplateError` if constants in a tag are invalid or cannot be compared.
+
+    Constants are expressions without names. Bodies are not checked.
+    """
+    known_values(segment, UNKNOWN, document, grammars)
+    for name, expression in expressions_of(segment):
+        if any(paths_in(expression)):
+            _check_parts(expression, document)
+            _check_listed(name, expression, document)
+
+
+def known_values(segment: Segment, scope: Scope, document: Document, grammars: Grammars) -> dict[str, object]:
+    """Return the values of a tag's expressions by purpose, checked singly and together.
+
+    Values that depend on an undecided slot are left out.
+    """
+    values: dict[str, object] = {}
+    for name, expression in expressions_of(segment):
+        try:
+            value = evaluate(expression, scope, document)
+        except Undecided:
+            continue
+        values[name] = _fitting(segment, (name, expression), value, document, grammars)
+    if isinstance(segment, GenEach):
+        check_range(segment, document, values)
+    if isinstance(segment, Slot):
+        options = options_of(values["options"]) if values.get("prior") is not None and "options" in values else None
+        options = options if segment.choices is None else choices_at(segment, scope, document)
+        if options is not None and values.get("prior") is not None:
+            with reported_at(document, dict(segment.arguments)["prior"].span):
+                weights_of(values["prior"], options)
+    return values
+
+
+def values_at(segment: Segment, scope: Scope, document: Document, grammars: Grammars) -> dict[str, object]:
+    """Return the checked values of a tag's expressions by purpose.
+
+    Raises `Undecided` if one depends on an undecided slot.
+    """
+    return {name: value_at(segment, (name, one), scope, document, grammars) for name, one in expressions_of(segment)}
+
+
+def value_at(
+    segment: Segment, named: tuple[str, Expression], scope: Scope, document: Document, grammars: Grammars
+) -> object:
+    """Return the value of one expression of a tag.
+
+    Raises `TemplateError` at the expression if the tag does not allow the value.
+    `named` is the pair (purpose, expression), as in `ast.expressions_of`.
+    """
+    return _fitting(segment, named, evaluate(named[1], scope, document), document, grammars)
+
+
+def _fitting(
+    segment: Segment, named: tuple[str, Expression], value: object, document: Document, grammars: Grammars
+) -> object:
+    """Return the value if the tag allows it, else raise `TemplateError`."""
+    (name, expression), kind = named, kind_of_tag(segment)
+    with reported_at(document, expression.span):
+        if name == "items":
+            items_of(value)
+        elif isinstance(segment, Output):
+            text_of(value)
+        elif isinstance(segment, Role):
+            role_named(value)
+        elif kind:
+            check_argument(kind, name, value, grammars)
+    return value
+
+
+def role_named(value: object) -> str:
+    """Return the name of a role.
+
+    Raises `TemplateError` (without a position) if it is not a text, or is blank.
+    """
+    name = plain(value)
+    if not isinstance(name, str) or not name.strip():
+        raise TemplateError(f"a role must be a text such as 'user', not {shown(value)}")
+    return text_of(name)
+
+
+def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[Option, ...] | None:
+    """Return the options of a slot in block form.
+
+    Returns None if a choice depends on an undecided slot. Raises `TemplateError` if two
+    choices have the same text.
+    """
+    options: dict[str, Option] = {}
+    is_known = True
+    for body in slot.choices or ():
+        try:
+            option = _choice(body, scope, document)
+        except Undecided:
+            is_known = False
+            continue
+        if option.text in options:
+            span = body[0].span if body else slot.span
+            raise error_at(document, span, f"the choice {shown(option.text)} occurs twice; leave one out")
+        options[option.text] = option
+    return tuple(options.values()) if is_known else None
+
+
+def _choice(body: Body, scope: Scope, document: Document) -> Option:
+    """Return one choice of a slot in block form as an option.
+
+    A choice that is a single value keeps its type; text and values together are a text.
+    """
+    parts = [part for part in body if not isinstance(part, Comment)]
+    if len(parts) == 1 and isinstance(parts[0], Output):
+        value = evaluate(parts[0].value, scope, document)
+        with reported_at(document, parts[0].value.span):
+            return option_of(value)
+    texts = (
+        part.text if isinstance(part, Literal) else text_at(part.value, scope, document)
+        for part in parts
+        if isinstance(part, Literal | Output)
+    )
+    whole = "".join(texts)
+    return Option(whole, whole)
+
+
+def _check_parts(expression: Expression, document: Document) -> None:
+    """Raise `TemplateError` for constant parts that cannot be evaluated."""
+    for part in parts_of(expression):
+        if any(paths_in(part)):
+            _check_parts(part, document)
+        else:
+            evaluate(part, UNKNOWN, document)
+
+
+def _check_listed(name: str, expression: Expression, document: Document) -> None:
+    """Raise `TemplateError` for invalid constants in a list of options with names."""
+    if name != "options" or not isinstance(expression, ListOf):
+        return
+    fixed = [item for item in expression.items if not any(paths_in(item))]
+    if fixed:
+        with reported_at(document, expression.span):
+            options_of([evaluate(item, UNKNOWN, document) for item in fixed])

@@ -1,25 +1,251 @@
 """Interprets a template as a program that yields steps.
 
 The program handles the control flow and involves no model. The renderer asks for the
-next `Step`, performs it, reports the result, and asks for the next one.
+next `Step`, performs it, reports the result, and asks for the next one. A renderer
+needs to know nothing else about a template.
+
+A copy of the program that goes on with a slot's value undecided finds the text that
+certainly follows the slot (`what_follows`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
-from selectrie.errors import InternalError
+from selectrie.errors import InternalError, TemplateError
 from selectrie.template.analysis import dry_run
 from selectrie.template.analysis.template import Template
-from selectrie.template.runtime.frames import Environment, Frame, Loop, Values, fields_of, loop_of, loop_over, path_of
-from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Step, Together, Turn, Write
 from selectrie.template.syntax import ast
-from selectrie.template.values.declared_names import names_in, refuse_input_name
-from selectrie.template.values.scope import UNDECIDED, Scope, Undecided, evaluate, text_at, truth_at
-from selectrie.template.values.tag_values import role_named, value_at
-from selectrie.template.values.values import plain
+from selectrie.template.values.arguments import check_range, role_named, value_at, values_at
+from selectrie.template.values.scope import (
+    UNDECIDED,
+    Names,
+    Scope,
+    Undecided,
+    evaluate,
+    items_at,
+    names_in,
+    refuse_input_name,
+    text_at,
+    truth_at,
+)
+from selectrie.template.values.values import plain, text_of
+
+DEFAULT_MOST = 100
+"""Maximum number of items of a `geneach` that has neither `num` nor `max`."""
+MAX_FOLLOWING = 400
+"""Maximum number of following characters to look at.
+
+A choice ends at the first token boundary after it, which is a few characters later.
+"""
+_MAX_STEPS_AHEAD = 2_000
+"""Maximum number of segments that a lookahead passes."""
+Cut = Callable[[str], "tuple[str, bool] | None"]
+"""Splits literal text at its first control token.
+
+Returns the text before the token and whether the token ends generation; None if there
+is no control token.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A step: write text to the page.
+
+    Attributes:
+        text: The text.
+        is_literal: Whether the text is the template's own, rather than a value's.
+        span: The span of the tag or text that writes it.
+        document: The document of the span.
+    """
+
+    text: str
+    is_literal: bool
+    span: ast.Span
+    document: ast.Document
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """A step: let the model decide a slot; its result goes to `Interpreter.name`."""
+
+    slot: ast.Slot
+    scope: Scope
+    document: ast.Document
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """A step: let the model decide slots together; see `Interpreter.name`."""
+
+    joint: ast.Joint
+    scope: Scope
+    document: ast.Document
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """A step: let the model decide whether a loop has another item.
+
+    It decides between the loop's stop text and the text that would come next. The
+    decision is passed to `Interpreter.go_on`.
+    """
+
+    loop: ast.GenEach
+    stop: str
+    document: ast.Document
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A step: begin or end a turn of a chat."""
+
+    role: str
+    begins: bool
+    span: ast.Span
+    document: ast.Document
+
+
+@dataclass(frozen=True, slots=True)
+class Hide:
+    """A step: begin or end hidden text, which is not part of the page."""
+
+    begins: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """A step that begins or ends the text of a named block."""
+
+    name: str
+    begins: bool
+
+
+Step: TypeAlias = Write | Decide | Together | Continue | Turn | Hide | Naming
+
+
+Values: TypeAlias = "dict[str, object]"
+
+
+@dataclass(slots=True)
+class Environment:
+    """The names that one pass of a loop, or the page, has set.
+
+    Attributes:
+        scope: The scope in which expressions are evaluated.
+        values: The values by name.
+        records: For each slot by name, the result of its decision.
+        assumed: The values that a lookahead assumes.
+    """
+
+    scope: Scope
+    values: Values = field(default_factory=dict)
+    records: Values = field(default_factory=dict)
+    assumed: Values = field(default_factory=dict)
+
+    def set(self, name: str, value: object, record: object) -> None:
+        """Set a slot's value and its result; `this.field` sets a field of `this`."""
+        self.scope.set(name, value)
+        self._put(self.values, name, value)
+        if record is not None:
+            self._put(self.records, name, record)
+
+    def _put(self, held: Values, name: str, value: object) -> None:
+        base, _, inner = name.partition(".")
+        held[base] = {**fields_of(held.get(base)), inner: value} if inner else value
+
+
+def fields_of(held: object) -> dict[str, object]:
+    """Return the fields of `this` that are set so far, {} if it is no mapping."""
+    return held if isinstance(held, dict) else {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """A running loop.
+
+    Attributes:
+        segment: The tag.
+        names: Names that the loop's body declares.
+        join: Text between two passes.
+        items: Items of an `each`; None for a `geneach`.
+        bounds: Minimum and maximum number of passes of a `geneach`, and the stop text
+            that may end it between the two.
+        n_done: Number of passes that have begun.
+        values: For each name, the values of the passes that have ended.
+        records: For each name, the results of decisions of the passes that have ended.
+
+    Lookaheads share `values` and `records` and add nothing to them.
+    """
+
+    segment: ast.Each | ast.GenEach
+    names: Names
+    join: str
+    items: Sequence[tuple[object, object]] | None = None
+    bounds: tuple[int, int, str | None] = (0, 0, None)
+    n_done: int = 0
+    values: dict[str, list[object]] = field(default_factory=dict)
+    records: dict[str, list[object]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Frame:
+    """A body of segments that is being executed.
+
+    Attributes:
+        body: The segments.
+        document: The document that contains them.
+        at: Index of the next segment.
+        loop: The loop whose body it is, or None.
+        closing: Steps that follow the end of the body.
+    """
+
+    body: ast.Body
+    document: ast.Document
+    at: int = 0
+    loop: Loop | None = None
+    closing: tuple[Step, ...] = ()
+
+
+def loop_over(each: ast.Each, template: Template, scope: Scope, document: ast.Document) -> Loop:
+    """Return a loop over the items of a list or a mapping.
+
+    Raises `TemplateError` for a value without items, or with too many.
+    """
+    items = items_at(each.items, scope, document)
+    join = dict(each.arguments).get("join")
+    between = "" if join is None else text_at(join, scope, document)
+    return Loop(each, names_in(each.body, template.documents), between, items=items)
+
+
+def loop_of(each: ast.GenEach, template: Template, scope: Scope, document: ast.Document) -> Loop:
+    """Return a loop whose items the model generates."""
+    values: dict[str, Any] = {name: plain(one) for name, one in values_at(each, scope, document, template).items()}
+    check_range(each, document, values)
+    join, stop = (text_of(values[name]) if name in values else None for name in ("join", "stop"))
+    min_turns = values.get("num", values.get("min", 0))
+    max_turns = values.get("num", values.get("max", max(DEFAULT_MOST, min_turns)))
+    return Loop(each, names_in(each.body, template.documents), join or "", bounds=(min_turns, max_turns, stop))
+
+
+def path_of(name: str, loops: list[Loop]) -> str:
+    """Return the path within the page's values of a name of the innermost loop.
+
+    Examples are `food[1]` and `items[0].name`.
+    """
+    base, dot, inner = name.partition(".")
+    if base != "this":
+        return name + "".join(f"[{loop.n_done - 1}]" for loop in loops)
+    while loops and isinstance(loops[-1].segment, ast.Each):
+        loops = loops[:-1]
+    if not loops:
+        return name
+    segment = loops[-1].segment
+    prefix = f"{path_of(segment.name, loops[:-1])}[{loops[-1].n_done - 1}]" if isinstance(segment, ast.GenEach) else ""
+    return f"{prefix}{dot}{inner}"
 
 
 class Interpreter:
@@ -342,3 +568,96 @@ class Interpreter:
             self.name(name, loop.values.get(name, []))
         for name in own:
             self.name(name, loop.values.get("this", []), loop.records.get("this", []))
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """The text that certainly follows a step on the page.
+
+    Attributes:
+        text: The text, at most `MAX_FOLLOWING` characters.
+        ends_role: Role of the turn that ends directly after the text, or None.
+        either: Two texts of which one follows, or (): the beginning of a loop's next
+            item, and the text after the loop.
+        ends: Whether the control token of the template's own text that directly follows
+            the text ends generation; None if there is no such token.
+    """
+
+    text: str = ""
+    ends_role: str | None = None
+    either: tuple[str, ...] = ()
+    ends: bool | None = None
+
+
+def no_cut(_literal: str) -> None:
+    """Return None: the literal text has no control token."""
+
+
+def what_follows(program: Interpreter, *names: str, cut: Cut = no_cut) -> Following:
+    """Return the text that follows the current step of the program on the page.
+
+    It ends at the next decision of the model, or at a control token. `names` are the
+    names that this step will set; their values count as unknown.
+    """
+    ahead = program.ahead(_MAX_STEPS_AHEAD)
+    ahead.suppose(*names)
+    return _certain(ahead, cut, may_branch=True)
+
+
+def what_comes(program: Interpreter, *, more: bool, cut: Cut = no_cut) -> Following:
+    """Return the text that follows if a loop goes on (`more`), or if it ends.
+
+    The loop is the one that the last `Continue` is about.
+    """
+    ahead = program.ahead(_MAX_STEPS_AHEAD)
+    ahead.go_on(more=more)
+    return _certain(ahead, cut, may_branch=False)
+
+
+def _certain(ahead: Interpreter, cut: Cut, *, may_branch: bool) -> Following:
+    """Return the text up to the next step that is not a `Write`.
+
+    It ends earlier where the page depends on an undecided slot.
+    """
+    written: list[str] = []
+    run = ""  # literals, which together may spell a control token
+    end = Following()
+    try:
+        while sum(map(len, written)) < MAX_FOLLOWING:
+            step = ahead.step()
+            if isinstance(step, Write):
+                before = "".join(written).removesuffix(run) if step.is_literal else ""
+                run = run + step.text[: 2 * MAX_FOLLOWING] if step.is_literal else ""
+                control = cut(run) if run else None
+                if control is not None:
+                    written, end = [before, control[0]], Following(ends=control[1])
+                    break
+                written.append(step.text)
+            elif isinstance(step, Naming):
+                ahead.suppose(step.name)
+            elif isinstance(step, Decide) and ahead.skip(step):
+                continue
+            elif isinstance(step, Continue) and may_branch:
+                end = _shared(*(what_comes(ahead, more=more, cut=cut) for more in (True, False)))
+                break
+            elif isinstance(step, Together):
+                written.append(ahead.leading_text(step))
+                break
+            else:
+                end = Following("", step.role if isinstance(step, Turn) and not step.begins else None)
+                break
+    except (Undecided, TemplateError):
+        end = Following()  # rendering raises the error if the page gets there
+    text = "".join(written) + end.text
+    if len(text) > MAX_FOLLOWING:
+        return Following(text[:MAX_FOLLOWING])
+    return Following(text, end.ends_role, () if text else end.either, end.ends)
+
+
+def _shared(one: Following, other: Following) -> Following:
+    """Return the longest common beginning of two possible continuations."""
+    if one == other:
+        return one
+    pairs = enumerate(zip(one.text, other.text, strict=False))
+    n_same = next((at for at, (a, b) in pairs if a != b), min(len(one.text), len(other.text)))
+    return Following(one.text[:n_same], either=(one.text, other.text))

@@ -1,1 +1,0 @@
-"""Interprets templates step by step."""
