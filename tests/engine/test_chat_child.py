@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 import selectrie
@@ -72,6 +74,13 @@ def test_errors_of_a_template_and_of_arguments_are_prompt_errors(children):
         child(said, inner=lambda: "x")
     assert child(said) == "Hi"
     assert len(children) == 1
+
+
+def test_where_no_process_can_be_started_no_chat_is_rendered(monkeypatch):
+    """A program packed into one executable is not started in place of an interpreter."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    with pytest.raises(PromptError, match="not rendered: no child process can be started here"):
+        ChatChild(chat_template("Hi", {}))([{"content": "Hi"}])
 
 
 def test_the_child_ends_with_its_template(children):

@@ -69,10 +69,13 @@ class ChatChild:
 
     def _start(self) -> None:
         """Start a child and give it the template."""
-        with signals_held():
-            self._child = start_child(_MODULE, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            self._end_child = weakref.finalize(self, _end, self._child)
-        if self._answer(pickle.dumps(self._template), START_S).strip() != START_LINE.encode():
+        line = b""
+        with suppress(OSError):
+            with signals_held():
+                self._child = start_child(_MODULE, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                self._end_child = weakref.finalize(self, _end, self._child)
+            line = self._answer(pickle.dumps(self._template), START_S)
+        if line.strip() != START_LINE.encode():
             raise PromptError("the model's chat template is not rendered: no child process can be started here")
 
     def _answer(self, request: bytes, limit_s: float) -> bytes:

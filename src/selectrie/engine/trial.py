@@ -93,8 +93,6 @@ def _survives(path: Path, backend: Backend, precision: Precision, timeout_s: flo
 
     Raises `ModelFileError` if it failed.
     """
-    if getattr(sys, "frozen", False) or not sys.executable:
-        return False
     arguments = [backend.name, str(path.absolute()), precision.value, str(timeout_s)]
     try:
         code, stdout, stderr = _run(arguments, timeout_s)
@@ -142,7 +140,12 @@ def _run(arguments: list[str], timeout_s: float) -> tuple[int, str, str]:
 
 
 def start_child(module: str, *arguments: str, **pipes: Any) -> subprocess.Popen[Any]:
-    """Start a module of ours in this interpreter, as a process whose output is read."""
+    """Start a module of ours in this interpreter, as a process whose output is read.
+
+    Raises `OSError` if there is none, as in a program packed into one executable.
+    """
+    if getattr(sys, "frozen", False) or not sys.executable:
+        raise OSError("this program has no interpreter")
     return subprocess.Popen(  # noqa: S603 - our own module in our own interpreter
         [sys.executable, "-m", module, *arguments],
         stdout=subprocess.PIPE,
