@@ -138,13 +138,11 @@ class Environment:
         scope: The scope in which expressions are evaluated.
         values: The values by name.
         records: For each slot by name, the result of its decision.
-        assumed: The values that a lookahead assumes.
     """
 
     scope: Scope
     values: Values = field(default_factory=dict)
     records: Values = field(default_factory=dict)
-    assumed: Values = field(default_factory=dict)
 
     def set(self, name: str, value: object, record: object) -> None:
         """Set a slot's value and its result; `this.field` sets a field of `this`."""
@@ -155,12 +153,8 @@ class Environment:
 
     def _put(self, held: Values, name: str, value: object) -> None:
         base, _, inner = name.partition(".")
-        held[base] = {**fields_of(held.get(base)), inner: value} if inner else value
-
-
-def fields_of(held: object) -> dict[str, object]:
-    """Return the fields of `this` that are set so far, {} if it is no mapping."""
-    return held if isinstance(held, dict) else {}
+        fields = held.get(base)
+        held[base] = {**(fields if isinstance(fields, dict) else {}), inner: value} if inner else value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -293,7 +287,10 @@ class Interpreter:
         other = Interpreter.__new__(Interpreter)
         other._template = self._template
         other._frames = [replace(frame) for frame in self._frames]
-        other._levels = [replace(level, assumed=dict(level.assumed)) for level in self._levels]
+        other._levels = []
+        for level in self._levels:
+            outer = other._levels[-1].scope if other._levels else None
+            other._levels.append(Environment(level.scope.copied(outer)))
         other._queue = deque(self._queue)
         other._pending_loop, other._is_ahead, other._n_left = self._pending_loop, True, n_steps
         return other
@@ -308,11 +305,8 @@ class Interpreter:
 
     def suppose(self, *names: str) -> None:
         """Treat these names as undecided during a lookahead."""
-        assumed = self._levels[-1].assumed
         for name in names:
-            base, _, field_name = name.partition(".")
-            held = assumed.get(base, self._levels[-1].values.get(base))
-            assumed[base] = {**fields_of(held), field_name: UNDECIDED} if field_name else UNDECIDED
+            self._levels[-1].scope.set(name, UNDECIDED)
 
     def go_on(self, *, more: bool) -> None:
         """Answer the last `Continue`: `more` says whether the loop has another pass."""
@@ -382,7 +376,7 @@ class Interpreter:
             return Write(segment.text, is_literal=True, span=segment.span, document=document)
         if isinstance(segment, ast.Comment):
             return None
-        scope = self._scope()
+        scope = self._levels[-1].scope
         if not self._is_ahead:
             own = segment.body if isinstance(segment, ast.Joint) else (segment,)
             for one in own:
@@ -433,28 +427,12 @@ class Interpreter:
             return segment.role
         return role_named(value_at(segment, ("role", segment.role), scope, document, self._template))
 
-    def _scope(self) -> Scope:
-        """Return the scope in which names are looked up."""
-        innermost = self._levels[-1].scope
-        if not self._is_ahead:
-            return innermost
-        assumed: Values = {}
-        for level in self._levels:
-            own = level.scope.own()
-            assumed = {name: value for name, value in assumed.items() if name not in own}  # inner names hide outer ones
-            assumed.update(level.assumed)
-        return innermost.child(assumed)
-
     def _assign(self, segment: ast.Set, scope: Scope, document: ast.Document) -> None:
-        page = self._levels[0]
-        if self._is_ahead:
-            try:
-                page.assumed[segment.name] = evaluate(segment.value, scope, document)
-            except Undecided:
-                page.assumed[segment.name] = UNDECIDED
-            return
-        value = evaluate(segment.value, scope, document)
-        page.values[segment.name] = value
+        try:
+            value = evaluate(segment.value, scope, document)
+        except Undecided:  # in a lookahead
+            value = UNDECIDED
+        self._levels[0].values[segment.name] = value
         scope.assign(segment.name, value)
 
     def _enter_block(self, block: ast.Block, scope: Scope, document: ast.Document) -> None:
@@ -485,7 +463,8 @@ class Interpreter:
         if self._is_ahead:
             names = names_in(body, self._template.documents)
             self.suppose(*names.decided)
-            self._levels[0].assumed.update(dict.fromkeys(names.sets, UNDECIDED))
+            for name in names.sets:
+                self._levels[0].scope.set(name, UNDECIDED)
         return self._is_ahead
 
     def _enter_hidden(self) -> None:

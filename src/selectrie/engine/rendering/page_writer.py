@@ -59,7 +59,8 @@ class PageWriter:
         self.page = GrowingPrompt(vocabulary, template_args=args, parse_special=rendering.parse_special)
         self._written: list[str] = []
         self._unwritten: list[Write] = []
-        self._early: list[Write] | None = [] if _may_have_roles(template) else None
+        segments = walk_through(template.document.body, template.documents)
+        self._early: list[Write] | None = [] if any(isinstance(one, Role) for one in segments) else None
         self._is_chat, self._n_open, self._n_bytes = False, 0, 0
         self._hidden: list[_Hidden] = []
         self._named: list[int] = []
@@ -204,10 +205,6 @@ class PageWriter:
         for is_literal, run in runs:
             self.page.add("".join(write.text for write in run), literal=is_literal)
         self._unwritten.clear()
-
-
-def _may_have_roles(template: Template) -> bool:
-    return any(isinstance(segment, Role) for segment in walk_through(template.document.body, template.documents))
 
 
 def _span(step: Write | Decide | Together | Turn) -> Span:

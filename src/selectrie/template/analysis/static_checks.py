@@ -165,16 +165,13 @@ class _Examination:
             check_form(segment, around.document)
             check_constants(segment, around.document, self.sources)
             for name, expression in expressions_of(segment):
-                self._note_grammar(name, expression)
+                if name == "grammar" and isinstance(expression, ast.Constant) and isinstance(expression.value, str):
+                    self.grammars.add(expression.value)
                 if not isinstance(segment, ast.If):  # its conditions are checked one after the other
                     self.uses(expression, around)
             visit = visit_method(self, segment)
             if visit is not None:
                 visit(segment, around)
-
-    def _note_grammar(self, name: str, expression: ast.Expression) -> None:
-        if name == "grammar" and isinstance(expression, ast.Constant) and isinstance(expression.value, str):
-            self.grammars.add(expression.value)
 
     # Uses of names.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import TypeAlias, final
 
@@ -86,6 +87,17 @@ class Scope:
         inner._own.update(variables or {})
         return inner
 
+    def copied(self, outer: Scope | None) -> Scope:
+        """Return a copy of this scope within a copy of the outer one, if it has one.
+
+        Names that are bound in the copy are not bound here.
+        """
+        if outer is not None:
+            return outer.child(self._own)
+        page = Scope(self._inputs)
+        page._own.update(self._own)
+        return page
+
     def set(self, name: str, value: object) -> None:
         """Bind a name to a value in this scope.
 
@@ -117,7 +129,7 @@ class Scope:
         Raises `TemplateError` (a reason without a position) if there is none.
         """
         level: Scope | None = self
-        while level is not None and name not in level._own:
+        while level is not None and name not in level._own:  # twice as quick as `_levels`
             level = level._outer
         if level is None and name not in self._inputs:
             raise TemplateError(f"no value is called {shown(name)}{did_you_mean(name, self.names())}")
@@ -128,10 +140,7 @@ class Scope:
         return _decided(value)
 
     def __contains__(self, name: object) -> bool:
-        level: Scope | None = self
-        while level is not None and name not in level._own:
-            level = level._outer
-        return level is not None or name in self._inputs
+        return any(name in held for held in self._levels())
 
     def is_input(self, name: str) -> bool:
         """Return whether a name is among the given values."""
@@ -139,7 +148,15 @@ class Scope:
 
     def names(self) -> tuple[str, ...]:
         """Return every name that has a value here, innermost first."""
-        return tuple(dict.fromkeys(self._names()))
+        return tuple(dict.fromkeys(chain.from_iterable(self._levels())))
+
+    def _levels(self) -> Iterator[Mapping[str, object]]:
+        """Yield the names of this scope, of those around it, and the given values."""
+        level: Scope | None = self
+        while level is not None:
+            yield level._own
+            level = level._outer
+        yield self._inputs
 
     def own(self) -> Mapping[str, object]:
         """Return the names and values of this scope, without those of outer scopes.
@@ -166,13 +183,6 @@ class Scope:
             for name in names:
                 own.pop(name, None)
             own.update(kept)
-
-    def _names(self) -> Iterator[str]:
-        level: Scope | None = self
-        while level is not None:
-            yield from level._own
-            level = level._outer
-        yield from self._inputs
 
 
 @final
