@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from itertools import product
 
 import pytest
@@ -167,6 +168,14 @@ def test_templates_of_files(tmp_path):
 def test_a_tokenizer_without_a_template_has_none():
     """Chats are then refused where a prompt is read."""
     assert read(with_template(None)).chat_template is None
+
+
+def test_named_templates_can_be_sent_to_another_process():
+    """As those of untrusted files are."""
+    template = read(with_template({"default": "D {{ messages[0].content }}", "rag": "R {{ bos_token }}"})).chat_template
+    sent = pickle.loads(pickle.dumps(template))  # noqa: S301 - our own bytes
+    for args in ({}, {"chat_template": "rag"}):
+        assert sent(CHATS[0], **args) == template(CHATS[0], **args)
 
 
 def test_errors_of_templates_are_errors_about_the_prompt():
