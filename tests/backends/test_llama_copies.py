@@ -61,7 +61,7 @@ def test_copies_equal_each_path_alone_among_random_work(model_of, kind, seed):
             fits = free.sequences > 1 and free.nodes >= len(one) + len(tail)
             rows = evaluated(model, one, tail) if fits else []
             moved += [float(np.abs(row - twin.row((*one, *tail[: i + 1]))).max()) for i, row in enumerate(rows)]
-            if model.n_copied(ints(*one)) == len(one):
+            if model.copied_part(ints(*one)) == (0, len(one)):
                 again = model.new_context(160, 4)
                 again.copy_path(model, ints(*one))
                 back = evaluated(again, one, tail)
@@ -100,19 +100,19 @@ def test_a_path_that_went_there_and_back_has_the_same_bits(tiny_model, name):
 
 
 def test_what_was_copied_is_known_until_it_is_dropped(tiny_model):
-    """Nodes that were evaluated are none, nor what lies below them; dropped ones are none either."""
+    """The last part of a path counts; nodes that were evaluated are none, and dropped ones are none either."""
     with opened(tiny_model("q8_0")) as model:
         path = ints(*range(10, 60))
         other = model.new_context(100)
         other.release(chain(other, ROOT, path).nodes)
         own = chain(model, ROOT, path[:20])
         model.copy_path(other, path)
-        assert model.n_copied(path) == 0
+        assert (model.copied_part(path), model.copied_part(path[:20])) == ((20, 50), (0, 0))
         assert model.capacity().nodes_cached == len(path)
         model.release(own.nodes)
         model.trim(0)
         model.copy_path(other, path[:30])
-        assert (model.n_copied(path), model.n_copied(path[:7])) == (30, 7)
+        assert (model.copied_part(path), model.copied_part(path[:7])) == ((0, 30), (0, 7))
         other.close()
 
 
@@ -130,7 +130,7 @@ def test_a_copy_that_finds_no_room_changes_nothing(tiny_model):
         assert (model.capacity(), model.match_prefix(path)[1]) == (room, 0)
         model.release(held.nodes)
         model.copy_path(other, path)
-        assert model.n_copied(path) == len(path)
+        assert model.copied_part(path) == (0, len(path))
         other.close()
 
 
@@ -138,6 +138,6 @@ def test_states_are_not_copied(tiny_model):
     """A recurrent-state model says so in its limits, and refuses."""
     with opened(tiny_model("f32", shape="recurrent")) as model:
         assert not model.limits.copies_paths
-        assert model.n_copied(ints(1, 2)) == 0
+        assert model.copied_part(ints(1, 2)) == (0, 0)
         with pytest.raises(InternalError):
             model.copy_path(model, ints(1, 2))

@@ -201,8 +201,12 @@ class CopiesPaths(Model, Protocol):
         """
         ...
 
-    def n_copied(self, tokens: IntArray) -> int:
-        """Return how many of the first nodes of a path were copied, and are held."""
+    def copied_part(self, tokens: IntArray) -> tuple[int, int]:
+        """Return between which lengths of a path its nodes were copied, and are held.
+
+        It is the last such part; (0, 0) if there is none. Nodes above it were evaluated
+        here, because another path had them already.
+        """
         ...
 
 

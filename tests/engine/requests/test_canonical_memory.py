@@ -193,6 +193,26 @@ def test_a_near_tie_behind_a_long_prompt_takes_no_row_of_it(quantised, monkeypat
     assert [a.choices.logp.tobytes() for a in again] == [a.choices.logp.tobytes() for a in found]
 
 
+def test_tokens_that_the_model_had_before_are_all_that_is_evaluated_again(quantised, monkeypatch):
+    """A shorter prompt, which is not copied, may bring the first tokens of a long one, if only BOS. What was copied below
+    them is taken back, and the scores have the bits of a prompt that is evaluated again."""
+    one, other = (f"cold {text} {BEGINNING[:500]}" for text in ("rain", "snow"))
+    near, far = [" ab", " cd"], [" ef", " gh"]
+    quantised.trim()
+    forget_settled(quantised)
+    quantised.select("cold", far)
+    for prompt in (one, other):
+        assert quantised.select(prompt, far).certificate.n_rescored == 2
+    found = quantised.select(one, near)
+    assert found.cost.rows < 32 + 40
+    quantised.trim()
+    forget_settled(quantised)
+    monkeypatch.setattr(Session, "copy_prompts", lambda *_: Cost())
+    again = quantised.select(one, near)
+    assert again.cost.rows > len(quantised.encode(one))
+    assert again.choices.logp.tobytes() == found.choices.logp.tobytes()
+
+
 def test_questions_about_one_text_share_the_prompt_that_is_copied(quantised):
     """What their prompts have in common is evaluated once; a near tie of a question takes no row of it."""
     questions = {name: Choice(f"Is it {name}?", ["good", "bad"]) for name in ("a", "b", "c")}

@@ -293,9 +293,9 @@ class LlamaModel:
         ours.add_copied(nodes)
         ours.release(nodes, forget=False)
 
-    def n_copied(self, tokens: IntArray) -> int:
+    def copied_part(self, tokens: IntArray) -> tuple[int, int]:
         self._require_open()
-        return self._sequences.n_copied(tokens) if isinstance(self._sequences, AttentionSequences) else 0
+        return self._sequences.copied_part(tokens) if isinstance(self._sequences, AttentionSequences) else (0, 0)
 
     def interrupt(self) -> None:
         """Stop the running decode as `Model.interrupt` does.

@@ -352,15 +352,15 @@ class AttentionSequences:
         """Note that these nodes were copied."""
         self._copied.update(nodes.tolist())
 
-    def n_copied(self, tokens: IntArray) -> int:
-        """Return how many of the first nodes of a path were copied, and are held."""
-        node, n = self._tree.match_prefix(tokens)
-        while node != ROOT:
-            above = self._tree.parent[node]
-            if node not in self._copied:
-                n = self._tree.depth[above]
-            node = above
-        return n
+    def copied_part(self, tokens: IntArray) -> tuple[int, int]:
+        """Return the part of a path that was copied (`CopiesPaths.copied_part`)."""
+        node, _ = self._tree.match_prefix(tokens)
+        while node != ROOT and node not in self._copied:
+            node = self._tree.parent[node]
+        end = self._tree.depth[node]
+        while node in self._copied:
+            node = self._tree.parent[node]
+        return self._tree.depth[node], end
 
     # Dropping and repairing
 

@@ -7,7 +7,7 @@ it and whether it was evaluated before.
 
 Where paths can be copied, the model takes the chunks of a long prompt over from such a
 memory, and the memory takes them back when others had its place. A near tie then
-evaluates no chunk of the prompt again.
+evaluates no chunk of the prompt again, but those with tokens that the model had before.
 """
 
 from __future__ import annotations
@@ -81,10 +81,11 @@ class ModelMemory:
             nothing.
         observer: What watches its tasks, or None.
         subject: Their subject.
+        spent: The cost of what it holds.
     """
 
-    def __init__(self, solo: Model, observer: Observer | None, subject: object) -> None:
-        self._solo, self._scheduler = solo, Scheduler(solo)
+    def __init__(self, solo: Model, observer: Observer | None, subject: object, spent: Cost | None = None) -> None:
+        self._solo, self._scheduler, self._spent = solo, Scheduler(solo), spent or Cost()
         self._observer, self._subject = observer, subject
         self._held = ROOT
 
@@ -94,6 +95,7 @@ class ModelMemory:
             cost = evaluate_apart(self._solo, context)
         elif in_chunks(self._solo):
             self._held, cost = evaluate_chunks(self._solo, context)
+        cost += self._spent
         if self._observer is not None:
             self._observer.context_cost(self._subject, context, cost)
         return cost
@@ -296,8 +298,8 @@ class KeptMemories:
             return None
         kept = self._taken(context, claim)
         try:
-            kept.hold_beginning(model, context, n_nodes)
-            cost = kept.advance(context)
+            cost = kept.hold_beginning(model, context, n_nodes)
+            cost += kept.advance(context)
         except DecodeInterrupted:  # by others; the call is made again, and goes on from here
             self._kept.append(kept)
             raise
@@ -331,8 +333,9 @@ class KeptMemories:
         cost = self.advance(model, context, n_nodes, claim)
         if cost is not None:
             return False, cost
-        with self.opened(model, context, n_nodes, claim) as solo:
+        with self.opened(model, context, n_nodes, claim) as (solo, spent):
             node, cost = evaluate_chunks(solo, context)
+            cost += spent
             solo.release(np.array([node], dtype=np.int32))
             with suppress(CapacityError):  # the model then evaluates the prompt itself
                 model.copy_path(cast("CopiesPaths", solo), context[:n])
@@ -344,16 +347,18 @@ class KeptMemories:
         return None if owner is None or owner is claim else kept
 
     @contextmanager
-    def opened(self, model: Model, context: IntArray, n_nodes: int, claim: Claim | None = None) -> Iterator[Model]:
-        """Yield a memory that holds nothing but a beginning of the context."""
+    def opened(
+        self, model: Model, context: IntArray, n_nodes: int, claim: Claim | None = None
+    ) -> Iterator[tuple[Model, Cost]]:
+        """Yield a memory that holds a beginning of the context alone, and the cost."""
         if not in_chunks(model):
             with new_memory(model, n_nodes) as solo:
-                yield solo
+                yield solo, Cost()
             return
         kept = self._taken(context, claim)
         try:
-            kept.hold_beginning(model, context, n_nodes)
-            yield kept.model
+            spent = kept.hold_beginning(model, context, n_nodes)
+            yield kept.model, spent
             kept.hold(context)
         except BaseException:
             kept.close()
@@ -405,8 +410,13 @@ class _Kept:
             return n
         return max(_chunk_ends(min(n, len(_in_calls(context)))), default=0)
 
-    def hold_beginning(self, model: Model, context: IntArray, n_nodes: int) -> None:
-        """Drop all but a beginning of the context; make the memory large enough."""
+    def hold_beginning(self, model: Model, context: IntArray, n_nodes: int) -> Cost:
+        """Drop all but a beginning of the context; make the memory large enough.
+
+        Chunks that the model has from such a memory are copied. What the model has
+        above them of another path, such as BOS, is evaluated here, in few calls or not
+        at all. Returns the cost.
+        """
         if self._solo is not None and n_nodes > self._n_nodes:
             self.close()
         if self._solo is None:
@@ -415,13 +425,22 @@ class _Kept:
         solo, n = self._solo, self.n_common(context)
         node, _ = solo.match_prefix(context[:n])
         self._replace(node)
-        if model.limits.copies_paths:
-            source = cast("CopiesPaths", model)
-            held = max(_chunk_ends(source.n_copied(context[:-1])), default=0)
-            if held > n:
-                cast("CopiesPaths", solo).copy_path(source, context[:held])
-                node, _ = solo.match_prefix(context[:held])
+        if not model.limits.copies_paths:
+            return Cost()
+        source = cast("CopiesPaths", model)
+        first, last = source.copied_part(context[:-1])
+        ends = [0, *_chunk_ends(last)]
+        begins = next((end for end in ends if end >= first), last)
+        n_calls = sum(n < end <= begins for end in ends)
+        cost = Cost()
+        if ends[-1] > max(n, begins) and n_calls <= _AT_ONCE:
+            if n_calls:
+                node, cost = evaluate_chunks(solo, context[: begins + 1])
                 self._hold(node)
+            cast("CopiesPaths", solo).copy_path(source, context[: ends[-1]])
+            node, _ = solo.match_prefix(context[: ends[-1]])
+            self._hold(node)
+        return cost
 
     def advance(self, context: IntArray) -> Cost:
         """Make and hold the next call of a context; return its cost."""

@@ -187,10 +187,13 @@ class Session:
             with self.memories.opened(context, subject) as memory:
                 yield memory
             return
-        model = self.local_model
-        opened = new_memory(model, n_nodes) if self.kept is None else self.kept.opened(model, context, n_nodes, claim)
-        with opened as solo:
-            yield ModelMemory(solo, self.group.observer, subject)
+        model, observer = self.local_model, self.group.observer
+        if self.kept is None:
+            with new_memory(model, n_nodes) as solo:
+                yield ModelMemory(solo, observer, subject)
+            return
+        with self.kept.opened(model, context, n_nodes, claim) as (solo, spent):
+            yield ModelMemory(solo, observer, subject, spent)
 
     @property
     def settled(self) -> SettledJoints:
