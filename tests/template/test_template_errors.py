@@ -165,7 +165,7 @@ MISTAKES = [
     (
         "<<gen 'x' foo=1>>",
         "1:11",
-        "gen takes no argument 'foo'; it takes max_tokens, stop, regex, grammar, json, temperature, top_k, top_p, min_p, seed, n, hidden",
+        "gen takes no argument 'foo'; it takes max_tokens, stop, regex, grammar, json, temperature, top_k, typical_p, top_p, min_p, seed, n, hidden",
     ),
     ("<<#joint size=1>>", "1:10", "joint takes no argument 'size'; it takes k, budget"),
     ("<<gen 'x' n=1 n=2>>", "1:15", "n= is given twice"),

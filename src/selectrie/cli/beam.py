@@ -9,7 +9,7 @@ from typer import Option
 
 from selectrie.cli import requests
 from selectrie.cli.constraint import ConstraintGroup, read_constraint
-from selectrie.cli.groups import WITH_ESCAPES, Json, ModelGroup, PromptGroup, TraceGroup
+from selectrie.cli.groups import WITH_ESCAPES, Json, ModelGroup, PromptGroup, TraceGroup, with_numbers
 from selectrie.cli.progress import announced
 from selectrie.cli.show import show_json, show_report
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
@@ -32,6 +32,7 @@ class GrammarsGroup(ConstraintGroup):
     ] = ""
 
 
+@with_numbers(BeamSearchParams)
 @dataclass(frozen=True, slots=True)
 class BeamGroup:
     """Beam.
@@ -39,18 +40,6 @@ class BeamGroup:
     The options of `selectrie beam` for its search.
     """
 
-    width: Annotated[int, Option("--width", metavar="N", help="Unfinished texts kept at every step.")] = (
-        DEFAULT_BEAM.width
-    )
-    n: Annotated[int, Option("-n", metavar="N", help="Texts to give.")] = DEFAULT_BEAM.n
-    max_tokens: Annotated[int, Option(metavar="N", help="At most N tokens in a text.")] = DEFAULT_BEAM.max_tokens
-    length_penalty: Annotated[
-        float, Option(metavar="X", help="Divide log-probabilities by tokens to the power of X.")
-    ] = DEFAULT_BEAM.length_penalty
-    groups: Annotated[int, Option(metavar="N", help="Groups that the width is cut into.")] = DEFAULT_BEAM.groups
-    diversity: Annotated[
-        float, Option(metavar="X", help="Nats off a token for each time an earlier group chose it at this step.")
-    ] = DEFAULT_BEAM.diversity
     any_path: Annotated[bool, Option("--any-path", help="Count every token path, not the tokenizer's own alone.")] = (
         False
     )

@@ -6,15 +6,36 @@ and meanings are those of the library.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass, make_dataclass
+from typing import Annotated, Any, TypeVar
 
 from typer import Option
 
-from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, RULES, TERMINATORS
+from selectrie.options import RULES, TERMINATORS, SamplingParams, StopParams
+from selectrie.options.checks import NumberOption, numbers_of
+
+GroupT = TypeVar("GroupT", bound=type[Any])
 
 WITH_ESCAPES = "escapes"
 """Marks, in its annotation, an option whose escapes `--escapes` replaces."""
+
+
+def with_numbers(record: Any) -> Callable[[GroupT], GroupT]:
+    """Return a decorator that adds a record's numbers to a group, as options."""
+
+    def extend(group: GroupT) -> GroupT:
+        added = [(one.name, Annotated[one.kind, _option(one)], one.default) for one in numbers_of(record).values()]
+        made = make_dataclass(group.__name__, added, bases=(group,), frozen=True, slots=True)
+        made.__doc__ = group.__doc__
+        return made  # type: ignore[return-value]  # a subclass
+
+    return extend
+
+
+def _option(number: NumberOption) -> Any:
+    metavar = "N" if number.kind is int else "P" if number.bounds.max_value == 1 else "X"
+    return Option(*(["-n"] if number.name == "n" else ()), metavar=metavar, help=number.help)
 
 
 TemplateArgs = Annotated[
@@ -391,6 +412,7 @@ class SequencesGroup:
     ] = False
 
 
+@with_numbers(SamplingParams)
 @dataclass(frozen=True, slots=True)
 class SamplingGroup:
     """Sampling (in the order applied).
@@ -401,31 +423,9 @@ class SamplingGroup:
     logit_bias: Annotated[
         list[str] | None, Option(metavar="ID=NUMBER", help="Added to a token's logit; -inf forbids it. Repeatable.")
     ] = None
-    repeat_penalty: Annotated[float, Option(metavar="X", help="Divides logits of tokens that occurred; 1 = none.")] = (
-        DEFAULT_SAMPLING.repeat_penalty
-    )
-    presence_penalty: Annotated[float, Option(metavar="X", help="Taken off logits of tokens that occurred.")] = (
-        DEFAULT_SAMPLING.presence_penalty
-    )
-    frequency_penalty: Annotated[float, Option(metavar="X", help="Taken off as often as they occurred.")] = (
-        DEFAULT_SAMPLING.frequency_penalty
-    )
-    penalty_last_n: Annotated[
-        int, Option(metavar="N", help="Tokens that penalties look back on; -1 = all, 0 = none.")
-    ] = DEFAULT_SAMPLING.penalty_last_n
-    top_k: Annotated[int, Option(metavar="N", help="The N most probable tokens; 0 = all.")] = DEFAULT_SAMPLING.top_k
-    typical_p: Annotated[float, Option(metavar="P", help="Locally typical mass; 1 = all.")] = DEFAULT_SAMPLING.typical_p
-    top_p: Annotated[float, Option(metavar="P", help="The fewest tokens with this mass; 1 = all.")] = (
-        DEFAULT_SAMPLING.top_p
-    )
-    min_p: Annotated[
-        float, Option(metavar="P", help="Tokens at least this share as probable as the first; 0 = all.")
-    ] = DEFAULT_SAMPLING.min_p
-    temperature: Annotated[float, Option(metavar="T", help="0 = always the most probable token.")] = (
-        DEFAULT_SAMPLING.temperature
-    )
 
 
+@with_numbers(StopParams)
 @dataclass(frozen=True, slots=True)
 class StoppingGroup:
     """What ends a sequence.
@@ -433,9 +433,6 @@ class StoppingGroup:
     The options for ending a sequence.
     """
 
-    max_tokens: Annotated[int, Option(metavar="N", help="At most N tokens in a sequence.")] = (
-        DEFAULT_STOPPING.max_tokens
-    )
     stop: Annotated[list[str] | None, Option(metavar="TEXT", help="Text that ends it. Repeatable."), WITH_ESCAPES] = (
         None
     )
@@ -443,7 +440,6 @@ class StoppingGroup:
         list[int] | None, Option("--stop-token", metavar="ID", help="Token that ends it. Repeatable.")
     ] = None
     ignore_eog: Annotated[bool, Option("--ignore-eog", help="Never draw end-of-generation tokens.")] = False
-    min_tokens: Annotated[int, Option(metavar="N", help="The first N tokens do not end it.")] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from selectrie.engine.requests.session import time_args
 from selectrie.errors import CapacityError, MissingExtraError, OptionError, SelectrieError, UnknownOptionError
 from selectrie.evaluation.work_units import UNIT_ROWS, rolling_windows
 from selectrie.options import PromptParams, SamplingParams, StopParams, at_least
+from selectrie.options.checks import numbers_of
 
 try:
     from lm_eval.api.model import TemplateLM
@@ -269,26 +270,21 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         stops = [stop for stop in handle_stop_sequences(kwargs.pop("until", None), eos=None) if stop]
         max_tokens = kwargs.pop("max_gen_toks")
         kwargs.pop("do_sample", None)
-        sampling = {name: kwargs.pop(name) for name in ("temperature", "top_k", "top_p", "min_p") if name in kwargs}
-        repeat = kwargs.pop("repetition_penalty", 1.0)
+        names = {"repetition_penalty": "repeat_penalty"} | {name: name for name in numbers_of(SamplingParams)}
+        sampling = {option: kwargs.pop(name) for name, option in names.items() if name in kwargs}
         if kwargs:
-            raise OptionError(
-                "gen_kwargs",
-                next(iter(kwargs)),
-                "until, max_gen_toks, do_sample, temperature, top_k, top_p, min_p, repetition_penalty",
-            )
+            raise OptionError("gen_kwargs", next(iter(kwargs)), ", ".join(("until, max_gen_toks, do_sample", *names)))
         room = self._max_length - max_tokens
         if room < 1:
             raise OptionError(
                 "max_gen_toks", max_tokens, f"less than {self._max_length}, the tokens the model reads at once"
             )
         prompts = [(self.tok_encode(context) or [self.prefix_token_id])[-room:] for context in contexts]
-        # The defaults of transformers.
-        neutral = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
         generation = self._engine.generate(
             prompts,
             seed=0,
-            sampling=SamplingParams(**{**neutral, "temperature": 0.0, "repeat_penalty": repeat, **sampling}),
+            # The defaults of transformers.
+            sampling=replace(SamplingParams.UNCHANGED, **{"temperature": 0.0, **sampling}),
             stopping=StopParams(max_tokens=max_tokens, stop=stops),
             prompting=PromptParams(add_bos=False),  # `tok_encode` has added it, if it is wanted
         )

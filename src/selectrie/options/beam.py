@@ -8,7 +8,7 @@ from typing import Any
 
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
 from selectrie.options.argument_names import named_fields
-from selectrie.options.checks import at_least, callback, flag, number, one_of
+from selectrie.options.checks import Bounds, at_least, bounded, callback, check_numbers, flag, one_of
 
 BEAM_TERMINATORS = ("auto", "none", "eog", "unless-continued")
 MAX_PENALTY = 16
@@ -28,8 +28,8 @@ class BeamSearchParams:
             count.
         n: Maximum number of texts returned, best first.
         max_tokens: Maximum number of tokens of a path.
-        length_penalty: Exponent, at most 16; score = logp / n_tokens ** length_penalty.
-            0 scores by the joint itself.
+        length_penalty: Exponent of the number of tokens, by which a log-probability is
+            divided for the score; 0 is the joint itself. At most 16.
         diversity: Nats subtracted from a token's rank score in a group for each time
             that earlier groups chose it at the same step (Vijayakumar et al. 2016,
             Hamming).
@@ -55,12 +55,14 @@ class BeamSearchParams:
             Otherwise they are returned only if nothing was finished.
     """
 
-    width: int = 8
-    n: int = 1
-    max_tokens: int = 128
-    length_penalty: float = 0.0
-    diversity: float = 0.0
-    groups: int = 1
+    width: int = bounded(8, Bounds(1))
+    n: int = bounded(1, Bounds(1))
+    max_tokens: int = bounded(128, Bounds(1))
+    length_penalty: float = bounded(
+        0.0, Bounds(0, MAX_PENALTY, f"a number from 0 to {MAX_PENALTY} (0 = the joint itself)")
+    )
+    diversity: float = bounded(0.0, Bounds(0, remedy="nats, at least 0 (0 = groups are independent)"))
+    groups: int = bounded(1, Bounds(1))
     canonical_only: bool = True
     merge_equal_text: bool = True
     exact: bool = False
@@ -70,12 +72,8 @@ class BeamSearchParams:
     incomplete: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("width", "n", "max_tokens", "groups"):
-            at_least(name, getattr(self, name), 1, optional=False)
+        check_numbers(self)
         at_least("budget_nodes", self.budget_nodes, 1)
-        remedy = f"a number from 0 to {MAX_PENALTY} (0 = the joint itself)"
-        number("length_penalty", self.length_penalty, min_value=0, max_value=MAX_PENALTY, remedy=remedy)
-        number("diversity", self.diversity, min_value=0, remedy="nats, at least 0 (0 = groups are independent)")
         one_of("terminator", self.terminator, BEAM_TERMINATORS)
         for name in ("canonical_only", "merge_equal_text", "exact", "incomplete"):
             flag(name, getattr(self, name))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import cache
 from numbers import Integral
 from typing import Any, NoReturn, TypeVar
 
@@ -105,6 +108,60 @@ class Bounds:
             at_least(name, value, int(self.min_value), optional=False)
 
 
+@dataclass(frozen=True, slots=True)
+class NumberOption:
+    """An option that is a number, as its record declares it.
+
+    Flags, fields of requests and arguments of tags are made from it.
+
+    Attributes:
+        name: Name of the field.
+        kind: `int` or `float`.
+        default: Its default.
+        bounds: The numbers that it may be.
+        help: The first sentence about it in the record's docstring.
+    """
+
+    name: str
+    kind: type[Any]
+    default: Any
+    bounds: Bounds
+    help: str
+
+
+def bounded(default: float, bounds: Bounds) -> Any:
+    """Return the field of an option that is a number."""
+    return field(default=default, metadata={_BOUNDS: bounds})
+
+
+@cache
+def numbers_of(record: Any) -> Mapping[str, NumberOption]:
+    """Return the options of a record that are `bounded`, in its docstring's order."""
+    _, _, section = (inspect.getdoc(record) or "").partition("\nAttributes:\n")
+    texts = {found[1]: " ".join(found[2].split()) for found in _ATTRIBUTE.finditer(section)}
+    numbers = {
+        one.name: NumberOption(
+            name=one.name,
+            kind=type(one.default),
+            default=one.default,
+            bounds=one.metadata[_BOUNDS],
+            help=texts.get(one.name, "").partition(". ")[0].removesuffix(".") + ".",
+        )
+        for one in fields(record)
+        if _BOUNDS in one.metadata
+    }
+    return {name: numbers[name] for name in dict.fromkeys([*texts, *numbers]) if name in numbers}
+
+
+def check_numbers(options: Any) -> None:
+    """Raise `OptionError` for an option of a record that is not within its bounds."""
+    record: Any = type(options)
+    for one in numbers_of(record).values():
+        one.bounds.check(one.name, getattr(options, one.name))
+
+
+_BOUNDS = "bounds"
+_ATTRIBUTE = re.compile(r"^    (\w+): (.+(?:\n {5,}.+)*)", re.MULTILINE)
 DEADLINE = Bounds(math.ulp(0.0), remedy=words("seconds above 0{}", PythonOnly(", or None for no deadline")))
 """Bounds of seconds after which work is given up."""
 

@@ -13,27 +13,20 @@ from selectrie.options.checks import (
     MAX_NUMBER,
     Bounds,
     ReadOnlyDict,
+    bounded,
     callback,
+    check_numbers,
     flag,
     natural,
     texts,
     token_ids,
 )
 
-SAMPLING_BOUNDS: Mapping[str, Bounds] = {
-    "temperature": Bounds(0, remedy="a number of at least 0 (0 = the most probable token)"),
-    "top_k": Bounds(0),
-    "top_p": Bounds(0, 1, "a number from 0 to 1 (1 = all tokens)"),
-    "min_p": Bounds(0, 1, "a number from 0 to 1 (0 = all tokens)"),
-    "typical_p": Bounds(0, 1, "a number from 0 to 1 (1 = all tokens)"),
-    "repeat_penalty": Bounds(math.ulp(0.0), remedy="a number above 0 (1 = no penalty)"),
-    "presence_penalty": Bounds(-math.inf, remedy="a finite number (0 = no penalty)"),
-    "frequency_penalty": Bounds(-math.inf, remedy="a finite number (0 = no penalty)"),
-    "penalty_last_n": Bounds(-1),
-}
-"""Bounds of the options of `SamplingParams` that are numbers."""
-STOP_BOUNDS: Mapping[str, Bounds] = {"max_tokens": Bounds(1), "min_tokens": Bounds(0)}
-"""Bounds of those of `StopParams`."""
+_SHARE, _ALL = (
+    Bounds(0, 1, "a number from 0 to 1 (0 = all tokens)"),
+    Bounds(0, 1, "a number from 0 to 1 (1 = all tokens)"),
+)
+_PENALTY = Bounds(-math.inf, remedy="a finite number (0 = no penalty)")
 
 
 @named_fields
@@ -60,29 +53,30 @@ class SamplingParams:
         top_p: Keep the most probable tokens that together hold this (1 = all).
         min_p: Keep tokens with at least this share of the largest probability (0 =
             all).
-        temperature: Divides the logits that are left. 0 always takes the most probable
-            of them (ties: the smaller id).
+        temperature: Divides the logits that are left; 0 always takes the most probable
+            of them. Of equal ones it is the one with the smaller id.
     """
 
     GREEDY: ClassVar[SamplingParams]
     """Options that always take the most probable token."""
     UNCHANGED: ClassVar[SamplingParams]
     """Options that draw from the model's own distribution."""
+    FILTERS: ClassVar[tuple[str, ...]] = ("top_k", "typical_p", "top_p", "min_p")
+    """Names of the options that leave tokens out, and do nothing at temperature 0."""
 
-    temperature: float = 0.8
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    typical_p: float = 1.0
-    repeat_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    penalty_last_n: int = 64
+    temperature: float = bounded(0.8, Bounds(0, remedy="a number of at least 0 (0 = the most probable token)"))
+    top_k: int = bounded(40, Bounds(0))
+    top_p: float = bounded(0.95, _ALL)
+    min_p: float = bounded(0.05, Bounds(0, 1, "a number from 0 to 1 (0 = all tokens)"))
+    typical_p: float = bounded(1.0, _ALL)
+    repeat_penalty: float = bounded(1.0, Bounds(math.ulp(0.0), remedy="a number above 0 (1 = no penalty)"))
+    presence_penalty: float = bounded(0.0, _PENALTY)
+    frequency_penalty: float = bounded(0.0, _PENALTY)
+    penalty_last_n: int = bounded(64, Bounds(-1))
     logit_bias: Mapping[int, float] = field(default_factory=ReadOnlyDict, hash=False)
 
     def __post_init__(self) -> None:
-        for name, bounds in SAMPLING_BOUNDS.items():
-            bounds.check(name, getattr(self, name))
+        check_numbers(self)
         object.__setattr__(self, "logit_bias", _biases(self.logit_bias))
 
     @property
@@ -126,21 +120,20 @@ class StopParams:
         ignore_eog: Never draw end-of-generation tokens, so that none ends the sequence.
         when: Function called from the model's thread after each token with the text so
             far. A true result ends the sequence.
-        min_tokens: Number of first tokens that do not end the sequence: among them are
+        min_tokens: Number of first tokens that do not end the sequence. Among them are
             no end-of-generation tokens and no `stop_tokens`, and texts of `stop` that
             they complete do not count.
     """
 
-    max_tokens: int = 128
+    max_tokens: int = bounded(128, Bounds(1))
     stop: Sequence[str] = ()
     stop_tokens: Sequence[int] = ()
     ignore_eog: bool = False
     when: Callable[[str], bool] | None = None
-    min_tokens: int = 0
+    min_tokens: int = bounded(0, Bounds(0))
 
     def __post_init__(self) -> None:
-        for name, bounds in STOP_BOUNDS.items():
-            bounds.check(name, getattr(self, name))
+        check_numbers(self)
         if self.min_tokens > self.max_tokens:
             raise OptionError("min_tokens", self.min_tokens, words("at most `max_tokens={}`", self.max_tokens))
         several = "a text, or a list or tuple of them; leave it out for none"

@@ -20,7 +20,7 @@ from selectrie.core.types import ModelIdentity
 from selectrie.engine.requests.generation_params import GenerationParams
 from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_value
 from selectrie.options import SamplingParams, StopParams
-from selectrie.options.sampling import SAMPLING_BOUNDS, STOP_BOUNDS
+from selectrie.options.checks import numbers_of
 from selectrie.results import Generation
 from selectrie.server.exchange import Exchange
 from selectrie.server.http_errors import HttpError
@@ -40,16 +40,13 @@ from selectrie.server.wire import (
     bounded,
     fields_of,
     unknown_fields,
+    with_numbers,
 )
 from selectrie.tokenization.prompts import SHORTEN_PROMPT
 
-_SAMPLING = {
-    **{name: name for name in SAMPLING_BOUNDS if name != "repeat_penalty"},
-    "repetition_penalty": "repeat_penalty",
-    "repeat_penalty": "repeat_penalty",
-    "repeat_last_n": "penalty_last_n",
-    "logit_bias": "logit_bias",
-}
+_OTHER_NAMES = {"repetition_penalty": "repeat_penalty", "repeat_last_n": "penalty_last_n"}
+"""Names of other servers for options of `SamplingParams`."""
+_SAMPLING = _OTHER_NAMES | {name: name for name in (*numbers_of(SamplingParams), "logit_bias")}
 """Fields of a request that are options of `SamplingParams`."""
 _STOPPING = {"stop": "stop", "stop_token_ids": "stop_tokens", "ignore_eos": "ignore_eog", "min_tokens": "min_tokens"}
 """Fields that are options of `StopParams`."""
@@ -107,6 +104,7 @@ class StreamOptions(WireModel):
 _Stop = Annotated[str, Field(min_length=1, title="a text that is not empty")]
 
 
+@with_numbers(SamplingParams, **_OTHER_NAMES)
 class GenerationBody(Body):
     """The fields of all endpoints that draw text.
 
@@ -159,28 +157,8 @@ class GenerationBody(Body):
     cache_salt: Ignored = None
     session_id: Ignored = None
     spaces_between_special_tokens: Ignored = None
-    temperature: float | None = bounded(SAMPLING_BOUNDS["temperature"])
-    """Divides the logits; 1 by default."""
-    top_p: float | None = bounded(SAMPLING_BOUNDS["top_p"])
-    """Keep the most probable tokens that together hold this."""
-    top_k: int | None = bounded(SAMPLING_BOUNDS["top_k"], ge=-1)
-    """Number of most probable tokens kept; 0 or -1 for all."""
-    min_p: float | None = bounded(SAMPLING_BOUNDS["min_p"])
-    """Keep tokens with this share of the largest probability."""
-    typical_p: float | None = bounded(SAMPLING_BOUNDS["typical_p"])
-    """Keep the tokens nearest the entropy."""
-    repetition_penalty: float | None = bounded(SAMPLING_BOUNDS["repeat_penalty"])
-    """Divides logits of recent tokens."""
-    repeat_penalty: float | None = bounded(SAMPLING_BOUNDS["repeat_penalty"])
-    """The same under llama.cpp's name."""
-    presence_penalty: float | None = bounded(SAMPLING_BOUNDS["presence_penalty"])
-    """Subtracted from the logit of a token that occurs."""
-    frequency_penalty: float | None = bounded(SAMPLING_BOUNDS["frequency_penalty"])
-    """Subtracted from a token's logit for each time it occurs."""
-    penalty_last_n: int | None = bounded(SAMPLING_BOUNDS["penalty_last_n"])
-    """Tokens looked back for penalties; -1: all."""
-    repeat_last_n: int | None = bounded(SAMPLING_BOUNDS["penalty_last_n"])
-    """The same under llama.cpp's name."""
+    top_k: int | None = bounded(numbers_of(SamplingParams)["top_k"].bounds, ge=-1)
+    """Number of most probable tokens kept (0 or -1 = all)."""
     logit_bias: Annotated[dict[Any, Any], AfterValidator(_by_id), _BIASES] | None = Field(
         None, title="a mapping from token ids to numbers"
     )
@@ -193,7 +171,7 @@ class GenerationBody(Body):
     """Tokens that end the answer."""
     ignore_eos: bool | None = None
     """Whether no end-of-generation token is drawn."""
-    min_tokens: int | None = bounded(STOP_BOUNDS["min_tokens"])
+    min_tokens: int | None = bounded(numbers_of(StopParams)["min_tokens"].bounds)
     """Number of first tokens that do not end the answer."""
     structured_outputs: StructuredOutputs | None = None
     """What the text has to be."""
@@ -302,7 +280,6 @@ def read_generation(
     if (best_of or n) * limit > options.max_rows:
         message = f"the request may draw {best_of or n} x {limit} tokens: expected at most {options.max_rows} in all"
         raise HttpError(400, "too_many_rows", message, options_of(type(body), data)["max_tokens"])
-    neutral = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "penalty_last_n": -1}
     sampled = _options_of(body, _SAMPLING)
     if sampled.get("top_k") == -1:  # vLLM's
         sampled["top_k"] = 0
@@ -314,7 +291,7 @@ def read_generation(
     return GenerationRequest(
         n=n,
         seed=None if body.seed is None else body.seed % _SEEDS,
-        sampling=SamplingParams(**{**neutral, **sampled}),
+        sampling=replace(SamplingParams.UNCHANGED, **{"penalty_last_n": -1, **sampled}),
         own_sampling=SamplingParams(**sampled),
         stopping=stopping,
         options=GenerationParams(

@@ -13,7 +13,7 @@ counted before that (`UpTo`), so a wrong body costs no more than a right one.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, reduce
 from operator import or_
@@ -30,6 +30,7 @@ from pydantic import (
     Tag,
     ValidationError,
     ValidationInfo,
+    create_model,
     model_validator,
 )
 from pydantic import GetCoreSchemaHandler as CoreHandler
@@ -38,7 +39,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.errors import MAX_QUOTED, OptionError, TextError, clip, of_value
-from selectrie.options.checks import Bounds
+from selectrie.options.checks import Bounds, numbers_of
 from selectrie.server.http_errors import HttpError, message_of, unsupported
 from selectrie.server.options import ServerOptions
 
@@ -248,6 +249,26 @@ def bounded(bounds: Bounds, **further: Any) -> Any:
     if bounds.max_value < math.inf:
         further["le"] = bounds.max_value
     return Field(None, title=bounds.remedy or None, **further)
+
+
+def with_numbers(record: Any, **names: str) -> Callable[[type[M]], type[M]]:
+    """Return a decorator that adds the numbers of a record to a body.
+
+    Args:
+        record: The record of options.
+        names: The options by further names of fields.
+    """
+
+    def extend(kind: type[M]) -> type[M]:
+        numbers = numbers_of(record)
+        added: dict[str, Any] = {
+            name: (numbers[option].kind | None, bounded(numbers[option].bounds, description=numbers[option].help))
+            for name, option in (names | {name: name for name in numbers}).items()
+            if name not in kind.model_fields
+        }
+        return create_model(kind.__name__, __base__=kind, __module__=kind.__module__, __doc__=kind.__doc__, **added)
+
+    return extend
 
 
 class _Schemas(GenerateJsonSchema):

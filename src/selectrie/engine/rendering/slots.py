@@ -310,9 +310,7 @@ def _gen(arguments: SlotArguments, max_tokens: int) -> GenSlot:
     stopping = StopParams(max_tokens=arguments.get("max_tokens", max_tokens), stop=() if stop is None else stop)
     return GenSlot(
         name=arguments.slot.name,
-        sampling=SamplingParams(
-            temperature=arguments.get("temperature", 0.0), **arguments.present("top_k", "top_p", "min_p")
-        ),
+        sampling=SamplingParams(**{"temperature": 0.0, **arguments.present("temperature", *SamplingParams.FILTERS)}),
         max_tokens=stopping.max_tokens,
         stop=None if stop is None else tuple(stopping.stop),
         grammar=grammar,

@@ -23,15 +23,13 @@ from selectrie.engine.requests.generate import GenerateRequest, PreparedGenerate
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING
 from selectrie.engine.requests.session import Session
 from selectrie.errors import LOAD_HERE, OptionRef, ServerOptionError, Words, joined, of_request, ways
-from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING
+from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, SamplingParams
 from selectrie.results import Completion, Generation
 
 _SENT = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias", "stop")
 """Options that OpenAI's API has, under the same names."""
 _HERE = frozenset({"max_tokens", "priority", "deadline_s"})
 """Options that are always sent, or that count before a request is sent."""
-_FILTERS = frozenset({"top_k", "top_p", "min_p", "typical_p"})
-"""Options without effect at temperature 0."""
 _REMEDIES = {
     "grammar": "use `select` or `beam_search` with the grammar",
     "choices": "use `select`",
@@ -184,7 +182,7 @@ def _set_options(model: SupportsCompletion, request: GenerateRequest) -> dict[st
     ):
         values = {field.name: getattr(given, field.name) for field in fields(given)}
         found |= {name: value for name, value in values.items() if value != getattr(default, name)}
-    unused = _HERE | (_FILTERS if request.sampling.temperature == 0 else set())
+    unused = _HERE.union(SamplingParams.FILTERS if request.sampling.temperature == 0 else ())
     sent = {name: value for name, value in found.items() if name not in unused}
     for name, value in sent.items():
         if name not in _SENT:

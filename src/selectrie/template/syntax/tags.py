@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from selectrie.options import SamplingParams
+from selectrie.options.checks import numbers_of
+
 
 @dataclass(frozen=True, slots=True)
 class Tag:
@@ -62,9 +65,7 @@ TAGS: Mapping[str, Tag] = MappingProxyType(
                     "grammar": _WHAT["grammar"],
                     "json": "true: generate the contents of a JSON string, up to its closing quote",
                     "temperature": "0 takes the most probable token (the default)",
-                    "top_k": "number of most probable tokens kept",
-                    "top_p": "keep the most probable tokens that together hold this probability",
-                    "min_p": "keep tokens with at least this share of the largest probability",
+                    **{name: numbers_of(SamplingParams)[name].help for name in SamplingParams.FILTERS},
                     "seed": "seed of the draws",
                     "n": "number of texts; the value is the list of them, and the page has the first",
                     **_HIDDEN,

@@ -18,6 +18,7 @@ from selectrie.options import (
     BEAM_TERMINATORS,
     RULES,
     TERMINATORS,
+    SamplingParams,
     ScoringRule,
     StopParams,
     at_least,
@@ -27,6 +28,7 @@ from selectrie.options import (
     seed,
     text,
 )
+from selectrie.options.checks import numbers_of
 from selectrie.template.syntax.ast import (
     Block,
     Body,
@@ -141,9 +143,8 @@ def _check_language(name: str, value: object, grammars: Grammars) -> None:
     (grammars.read_grammar if name == "grammar" else grammars.read_regex)(value)
 
 
-def _number(name: str, value: object, *, max_value: float = float("inf")) -> None:
-    remedy = "a number of at least 0" if max_value == float("inf") else f"a number from 0 to {max_value:g}"
-    number(name, value, min_value=0, max_value=max_value, remedy=remedy)
+def _number(name: str, value: object) -> None:
+    number(name, value, min_value=0, remedy="a number of at least 0")
 
 
 def _text(_name: str, value: object) -> None:
@@ -201,7 +202,9 @@ def _prior(name: str, value: object) -> None:
         number(f"{name}[{index}]", weight, min_value=0, remedy="finite weights of at least 0")
 
 
-_SHARE = partial(_number, max_value=1)
+_COUNT = partial(at_least, min_value=1, optional=False)
+_SAMPLING = numbers_of(SamplingParams)
+_HIDDEN: Mapping[str, Check] = {"hidden": flag}
 _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
     {
         "select": {
@@ -219,10 +222,9 @@ _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
             "max_tokens": _COUNT,
             "stop": _stop,
             "json": flag,
-            "temperature": _number,
-            "top_k": _NATURAL,
-            "top_p": _SHARE,
-            "min_p": _SHARE,
+            **{
+                name: numbers_of(SamplingParams)[name].bounds.check for name in ("temperature", *SamplingParams.FILTERS)
+            },
             "seed": seed,
             "n": _COUNT,
             **_HIDDEN,
