@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from selectrie.cli import guard
-from selectrie.cli.flags import in_flags, message_of
+from selectrie.cli import arguments
+from selectrie.cli.arguments import in_flags, message_of
 from selectrie.errors import OptionRef, SelectrieError, Words
 
 UNFLAGGED = {"tokenizer", "prefix", "seed", "runs"}
@@ -28,6 +28,6 @@ def _only_flags_are_named(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             unknown.extend(f"{part} in {error}" for part in mentioned if write(part) == str(part))
         return message_of(error, flags)
 
-    monkeypatch.setattr(guard, "message_of", checked)
+    monkeypatch.setattr(arguments, "message_of", checked)
     yield
     assert unknown == []

@@ -20,7 +20,7 @@ import cli_docs
 from selectrie import errors
 from selectrie.backends import table
 from selectrie.cli import app, requests
-from selectrie.cli import progress as progress_module
+from selectrie.cli.show import progress
 from selectrie.engine import load, sources
 from selectrie.options import PromptParams, ScoringRule, SearchParams
 from tests.support import toy_backend
@@ -580,14 +580,14 @@ def test_progress_is_for_long_work_at_a_terminal(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TERM", "xterm")
     seconds = iter([0.0, 0.5, 5.0])
     monkeypatch.setattr(sys, "stderr", Tty())
-    with progress_module.progress(clock=lambda: next(seconds)) as tell:
+    with progress(clock=lambda: next(seconds)) as tell:
         assert tell is not None
         tell(1, 10)
         assert sys.stderr.getvalue() == ""
         tell(7, 10)
     assert "7/10" in sys.stderr.getvalue()
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with progress_module.progress() as tell:
+    with progress() as tell:
         assert tell is None
 
 

@@ -22,7 +22,7 @@ import selectrie
 from selectrie import Engine
 from selectrie.cli import app, requests
 from selectrie.cli import evaluation as command
-from selectrie.cli.progress import count_progress
+from selectrie.cli.show import count_progress
 from selectrie.errors import OptionError
 from selectrie.evaluation import Evaluation, Item, evaluate
 from selectrie.evaluation.evaluator import Progress

@@ -19,8 +19,8 @@ from typer.testing import CliRunner, Result
 
 from selectrie import Chunk, GenerationParams, LookupDrafter, PromptParams, SamplingParams, StopParams
 from selectrie.cli import app, inputs, requests
-from selectrie.cli.live_display import Growing, watch
-from selectrie.cli.text import tagged
+from selectrie.cli.report.terminal import Growing, watch
+from selectrie.cli.show import tagged
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import InputFileError, OptionError

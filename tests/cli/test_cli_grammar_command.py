@@ -9,8 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from selectrie.cli import app
-from selectrie.cli.grammar import open_grammar
-from selectrie.cli.report.grammar import count_words, grammar_lines
+from selectrie.cli.grammar import count_words, grammar_lines, open_grammar
 from selectrie.grammar import Grammar, installed_names
 from selectrie.grammar.analysis import Report
 

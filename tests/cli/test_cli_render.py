@@ -21,7 +21,7 @@ import selectrie
 from selectrie import Engine, RenderParams
 from selectrie.cli import app, inputs, requests
 from selectrie.cli.report import terminal
-from selectrie.cli.report.page import page_report
+from selectrie.cli.report.results import page_report
 from selectrie.errors import InputFileError, OptionError
 
 SHEET = """\

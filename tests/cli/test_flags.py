@@ -11,7 +11,7 @@ import pytest
 
 from selectrie import Template, errors
 from selectrie.backends.table import BACKENDS
-from selectrie.cli.flags import flags_of, message_of
+from selectrie.cli.arguments import flags_of, message_of
 from selectrie.cli.groups import ModelGroup
 from selectrie.cli.requests import _LOAD_NAMES
 from selectrie.errors import (

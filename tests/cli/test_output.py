@@ -15,7 +15,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from selectrie.cli import app
-from selectrie.cli.report.formats import to_json
+from selectrie.cli.show import to_json
 from selectrie.core.output import flush, json_escaped, put, visible, write
 from selectrie.errors import OutputError
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import RenderableType
 
-from selectrie.cli.report import formats, summaries, terminal
-from selectrie.cli.report.layout import Units
+from selectrie.cli import show
+from selectrie.cli.report import results, summaries, terminal
+from selectrie.cli.report.terminal import Units
 from selectrie.core import output
 from selectrie.results import Certificate, Spellings, TokenScore
 from tests.support.answers import (
@@ -72,14 +73,14 @@ cost       12 rows in 2 calls, 4 padded; 5.0 times less work than one by one;
 scored by  joint · none · exact
 
 """
-    assert shown(terminal.selection_report(armour())) == ranking + facts
-    assert shown(terminal.selection_report(armour(), explain=True)).startswith(ranking + explained)
+    assert shown(results.selection_report(armour())) == ranking + facts
+    assert shown(results.selection_report(armour(), explain=True)).startswith(ranking + explained)
 
 
 def test_the_trie_marks_winner_greedy_and_pruned_without_colour():
     """Shared nodes once, log-probabilities on edges, hidden choices counted."""
     selection = answer(*ARMOUR, (" z|zz", 0.01, None), (" q", 0.001), greedy_index=1)
-    report = shown(terminal.selection_report(selection, explain=True, limit=8))
+    report = shown(results.selection_report(selection, explain=True, limit=8))
     assert (
         report[report.index("* joint") :]
         == """\
@@ -99,14 +100,14 @@ def test_the_trie_marks_winner_greedy_and_pruned_without_colour():
 def test_a_set_the_model_does_not_expect_is_said_plainly():
     """Low coverage shows what the model wanted instead, control tokens by name, and the usual causes."""
     wanted = (TokenScore(5, b"\n", math.log(0.6)), TokenScore(6, b"", math.log(0.08), "<|im_end|>"))
-    report = " ".join(shown(terminal.selection_report(unlikely(top_tokens=wanted))).split())
+    report = " ".join(shown(results.selection_report(unlikely(top_tokens=wanted))).split())
     assert "! coverage the model expects something else than these choices." in report
     assert r"It expects '\n' 0.6000, '<|im_end|>' 0.0800." in report
     assert "leading space" in report
     assert "thinks before it answers" in report
     assert "--chat" not in report
-    assert "See --chat" in shown(terminal.selection_report(unlikely(skips_template=True)))
-    assert "! coverage" not in shown(terminal.selection_report(armour()))
+    assert "See --chat" in shown(results.selection_report(unlikely(skips_template=True)))
+    assert "! coverage" not in shown(results.selection_report(armour()))
 
 
 def test_a_missing_leading_space_is_named_as_the_cause():
@@ -117,15 +118,15 @@ def test_a_missing_leading_space_is_named_as_the_cause():
         unlikely(top_tokens=wanted),
     )
     named = "begin without the space that the model puts there"
-    assert named in " ".join(shown(terminal.selection_report(bare)).split())
-    assert named not in " ".join(shown(terminal.selection_report(spaced)).split())
+    assert named in " ".join(shown(results.selection_report(bare)).split())
+    assert named not in " ".join(shown(results.selection_report(spaced)).split())
 
 
 def test_a_lonely_winner_says_why():
     """One choice has nothing behind it; one finished choice of many says nothing about the others."""
-    assert "p 1.0000, no other choice\n" in shown(terminal.selection_report(answer((" a", 0.5))))
+    assert "p 1.0000, no other choice\n" in shown(results.selection_report(answer((" a", 0.5))))
     open_search = answer((" a", 0.5), (" b|c", 0.25, None))
-    assert "p 1.0000, no other choice was scored\n" in shown(terminal.selection_report(open_search))
+    assert "p 1.0000, no other choice was scored\n" in shown(results.selection_report(open_search))
 
 
 def test_quoted_texts_are_not_broken_over_lines():
@@ -139,7 +140,7 @@ def test_quoted_texts_are_not_broken_over_lines():
 def test_low_coverage_of_an_open_search_is_no_warning():
     """Where a search left mass open the coverage is a lower bound and says nothing yet."""
     open_search = replace(PROVED, method="best_first", open_mass=0.5, bound_gap=0.75)
-    report = shown(terminal.selection_report(unlikely(certificate=open_search), explain=True))
+    report = shown(results.selection_report(unlikely(certificate=open_search), explain=True))
     assert "! coverage" not in report
     assert "at least 0.0030" in report
     assert "proved with 3 of 3 inner nodes, the rest at least 0.750 nats behind" in " ".join(report.split())
@@ -174,13 +175,13 @@ def test_low_coverage_of_an_open_search_is_no_warning():
 )
 def test_what_an_answer_says_about_itself(changes: dict[str, object], expected: str):
     """Each flag of a result is one sentence of the report."""
-    assert expected in " ".join(shown(terminal.selection_report(armour(**changes), explain=True)).split())
+    assert expected in " ".join(shown(results.selection_report(armour(**changes), explain=True)).split())
 
 
 def test_duplicates_are_one_row_and_pruned_choices_show_their_bound():
     """Equal texts are listed once with their other indices; a rule other than joint has a score column."""
     selection = answer((" a", 0.5), (" z|zz", 0.01, None), (" a", 0.5), (" b", 0.25), rule="pmi")
-    report = shown(terminal.selection_report(selection, top=3))
+    report = shown(results.selection_report(selection, top=3))
     assert (
         report[: report.index("\nwinner")]
         == """\
@@ -190,14 +191,14 @@ def test_duplicates_are_one_row_and_pruned_choices_show_their_bound():
 3  ' zzz'                                   pruned  ≤ -4.605
 """
     )
-    assert "… 2 more choices" in shown(terminal.selection_report(selection, top=1))
+    assert "… 2 more choices" in shown(results.selection_report(selection, top=1))
 
 
 def test_open_mass_shows_an_interval():
     """Where other choices may still take some of it, a probability is shown with both ends."""
     selection = armour()
     choices = replace(selection.choices, probability_low=selection.choices.probability - 0.1)
-    report = shown(terminal.selection_report(armour(choices=choices)))
+    report = shown(results.selection_report(armour(choices=choices)))
     assert "winner    ' leather' p 0.3706–0.4706, 1.6 times likelier" in report
     assert "  0.0176–0.1176  -2.303" in report
 
@@ -209,7 +210,7 @@ def test_open_mass_shows_an_interval():
 def test_no_text_can_break_a_report(texts: list[str], width: int):
     """Whatever the choices hold, no control character gets out and no line is wider than the terminal."""
     scored: list[ChoiceScores] = [(text.replace("|", "/").encode("utf-8", "replace").decode(), 0.5) for text in texts]
-    report = shown(terminal.selection_report(answer(*scored), explain=True), width)
+    report = shown(results.selection_report(answer(*scored), explain=True), width)
     for line in report.splitlines():
         assert cell_len(line) <= width
     assert not [c for c in report if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
@@ -219,7 +220,7 @@ def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch):
     """A file gets none, a terminal does, and NO_COLOR is respected."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    report = terminal.selection_report(armour(), explain=True)
+    report = results.selection_report(armour(), explain=True)
     file, tty, plain = io.StringIO(), Tty(), Tty()
     terminal.show(report, file)
     terminal.show(report, tty)
@@ -233,7 +234,7 @@ def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch):
 def test_a_scored_text_with_its_tokens():
     """The sum, the mean, and a row per token."""
     assert (
-        shown(terminal.text_score_report(text_score(), per_token=True))
+        shown(results.text_score_report(text_score(), per_token=True))
         == """\
 text       ' blue'
 logp       -2.0794 nats over 2 tokens (-1.0397 a token)
@@ -283,7 +284,7 @@ def test_the_plan_of_a_request():
     """Prompt, paths and trie with token ids, without any number of the model's."""
     choices = [choice.replace("|", "") for choice, *_ in ARMOUR]
     assert (
-        shown(terminal.token_plan_report(plan(), choices, top=3))
+        shown(results.token_plan_report(plan(), choices, top=3))
         == """\
 BOS         token 1, put first
 boundary    heal
@@ -312,21 +313,21 @@ choice        tokens after the context  shift
 
 def test_tsv_escapes_what_would_break_a_row():
     """Tab, CR, LF and backslash are written out; a pruned choice has a bound and empty cells."""
-    text = formats.to_tsv(answer(("a\tb\r\nc\\", 0.5), ("z|zz", 0.25, None)).ranked)
+    text = show.to_tsv(answer(("a\tb\r\nc\\", 0.5), ("z|zz", 0.25, None)).ranked)
     head, first, second = (line.split("\t") for line in text.split("\n"))
-    assert tuple(head) == formats.TSV_COLUMNS
+    assert tuple(head) == show.TSV_COLUMNS
     assert first == ["1", "0", "a\\tb\\r\\nc\\\\", "1.0", repr(math.log(0.5)), repr(math.log(0.5)), repr(math.log(0.5))]
     assert second[2:] == ["zzz", "", "", "", repr(math.log(0.25))]
 
 
 def test_json_is_one_strict_line():
     """Text stays readable, and what JSON cannot hold is an error instead of a dialect."""
-    line = formats.to_json(armour().to_dict())
+    line = show.to_json(armour().to_dict())
     assert "\n" not in line
     assert json.loads(line)["winner"] == 0
-    assert formats.to_json({"text": "é"}) == '{"text": "é"}'
+    assert show.to_json({"text": "é"}) == '{"text": "é"}'
     with pytest.raises(ValueError, match="JSON"):
-        formats.to_json({"x": math.inf})
+        show.to_json({"x": math.inf})
 
 
 @pytest.mark.parametrize(

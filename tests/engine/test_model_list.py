@@ -11,7 +11,7 @@ import pytest
 
 import selectrie
 from selectrie.backends import table
-from selectrie.cli.report.models import size_words
+from selectrie.cli.report.lists import size_words
 from selectrie.core.files import cache_folder, file_digest, read_object
 from selectrie.engine import sources
 from selectrie.errors import ModelFileError

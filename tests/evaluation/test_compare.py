@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.cli.report import formats
+from selectrie.cli.show import to_json
 from selectrie.errors import OptionError
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import METRICS, named
@@ -139,7 +139,7 @@ def test_what_is_no_number_is_null_in_json():
     first = evaluation([record(0, (-1.0, -math.inf)), record(1, RIGHT)], ("log_likelihood", "perplexity"))
     second = evaluation([record(0, (-math.inf, -1.0)), record(1, RIGHT)], ("log_likelihood", "perplexity"))
     fields = comparison_dict(compare(first, second))
-    (task,) = json.loads(formats.to_json(fields))["tasks"]
+    (task,) = json.loads(to_json(fields))["tasks"]
     assert task["differences"][0]["second"] is None
     assert task["lost"][0]["margin_first"] is None
     assert fields["kind"] == "comparison"

@@ -15,7 +15,7 @@ import pytest
 
 import selectrie
 from selectrie import AdviceWarning, BeamSearchParams, Choice, Grammar, Predicate, Template
-from selectrie.cli.report.beam import beam_facts
+from selectrie.cli.report.results import beam_facts
 from selectrie.cli.report.summaries import selection_facts, slot_facts, text_score_facts
 from selectrie.results import Page, Remedy, TokenScore, advice
 from tests.support.answers import PROVED, answer, armour, text_score, unlikely

@@ -8,41 +8,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selectrie.cli import generation, requests, traces
-from selectrie.cli.beam import beam
-from selectrie.cli.classify import classify
-from selectrie.cli.constraint import ConstraintGroup, SearchedGrammarGroup, read_constraint
-from selectrie.cli.decide import decide
+from selectrie.cli import requests, traces
+from selectrie.cli.arguments import command, guarded, tell
+from selectrie.cli.decide import classify, decide
 from selectrie.cli.evaluation import eval_app
-from selectrie.cli.grammar import grammar_app
+from selectrie.cli.generation import beam, generate
+from selectrie.cli.grammar import grammar_app, read_constraint
 from selectrie.cli.groups import (
     ChoicesGroup,
     EndingGroup,
-    FastModelGroup,
-    GenerateOutput,
     ModelGroup,
     ModelsGroup,
-    OnlyChoicesGroup,
     PromptGroup,
-    PromptsGroup,
     RankOutput,
     RuleGroup,
-    SamplingGroup,
     ScoreOutput,
+    SearchedGrammarGroup,
     SearchGroup,
     SelectOutput,
-    SequencesGroup,
     SpellingsGroup,
-    StoppingGroup,
     TextGroup,
     TokensOutput,
 )
-from selectrie.cli.guard import guarded, tell
-from selectrie.cli.option_groups import command
-from selectrie.cli.progress import announced, progress
 from selectrie.cli.render import render
 from selectrie.cli.serve import serve
-from selectrie.cli.show import show_json, show_report
+from selectrie.cli.show import announced, progress, show_json, show_report, to_tsv
 from selectrie.cli.traces import ReplayGroup, ReplayOutput
 from selectrie.core.output import write
 from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionRef
@@ -161,44 +151,12 @@ def score(
         )
     if output.json:
         return show_json(result.to_dict())
-    from selectrie.cli.report.terminal import text_score_report
+    from selectrie.cli.report.results import text_score_report
 
     return show_report(text_score_report(result, per_token=output.per_token, unnamed=requests.unnamed_model(model)))
 
 
-@command(app)
-def generate(
-    model: FastModelGroup,
-    prompt: PromptsGroup,
-    sequences: SequencesGroup,
-    stopping: StoppingGroup,
-    sampling: SamplingGroup,
-    choices: OnlyChoicesGroup,
-    grammar: ConstraintGroup,
-    output: GenerateOutput,
-) -> int:
-    r"""Generate text.
-
-    One sequence or many, after one prompt or many, all at once. The same seed gives the
-    same text, whatever else runs, except for draws closer than logits move between
-    layouts: with --precision exact, --json names them.
-
-    \b
-    selectrie generate -m model.gguf -p "Once upon a time" -n 4 --temperature 0.8 --stop "\n\n" --escapes --stream
-    selectrie generate -m model.gguf --prompts-file prompts.jsonl -n 2 --json
-    selectrie generate -m model.gguf -p "Yes or no? I say" -c " yes" -c " no" --seed 1
-    selectrie generate -m model.gguf -p "As JSON: " --grammar json --max-tokens 64
-    """
-    params = {
-        "sampling": requests.sampling(sampling),
-        "stopping": requests.stopping(stopping),
-        "prompting": requests.prompting(prompt, choices.delimiter),
-    }
-    only = requests.read_choices(choices) if choices.choice or choices.choices_file else None
-    request = generation.check(sequences, output, (only, read_constraint(grammar)), params)
-    generation.answer(model, requests.read_prompts(prompt), sequences.draft, output, request)
-    return 0
-
+command(app)(generate)
 
 command(app)(beam)
 
@@ -249,7 +207,7 @@ def tokens(
     unnamed = requests.unnamed_model(model)
     if output.json:
         return show_json({**plan.to_dict(), **({} if unnamed is None else {"model": unnamed})})
-    from selectrie.cli.report.terminal import token_plan_report
+    from selectrie.cli.report.results import token_plan_report
 
     return show_report(token_plan_report(plan, texts, top=output.top, unnamed=unnamed))
 
@@ -275,7 +233,7 @@ def models(output: ModelsGroup) -> int:
         from selectrie.results import FORMAT_VERSION
 
         return show_json({"format": FORMAT_VERSION, "models": [record.to_dict() for record in records]})
-    from selectrie.cli.report.models import models_report
+    from selectrie.cli.report.lists import models_report
 
     return show_report(models_report(records))
 
@@ -361,11 +319,9 @@ def _show_selection(selection: Selection, output: SelectOutput, unnamed: str | N
     if output.json:
         show_json(selection.to_dict())
     elif output.tsv:
-        from selectrie.cli.report import formats
-
-        write(formats.to_tsv(selection.top(output.top)), sys.stdout)
+        write(to_tsv(selection.top(output.top)), sys.stdout)
     else:
-        from selectrie.cli.report.terminal import selection_report
+        from selectrie.cli.report.results import selection_report
 
         show_report(selection_report(selection, top=output.top, explain=output.explain, unnamed=unnamed))
     uncertain = selection.is_tie or not selection.certificate.proved

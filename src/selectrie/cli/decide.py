@@ -1,20 +1,21 @@
-"""The command `selectrie decide`, which answers questions about a state."""
+"""The commands `selectrie decide` and `selectrie classify`, also about tables."""
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from typer import Argument, Option
 
-from selectrie.cli import inputs, requests, table_runs
+from selectrie.cli import inputs, requests
 from selectrie.cli.groups import Json, ModelGroup, TraceGroup
-from selectrie.cli.show import show_json, show_report
-from selectrie.cli.table_runs import ColumnsGroup, TableRunGroup
+from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef, PromptError, words
 
@@ -23,6 +24,142 @@ if TYPE_CHECKING:
     from selectrie.decide.questions import Question
     from selectrie.decide.states import State
     from selectrie.decide.templates import DecisionPrompt
+    from selectrie.engine.engine import Engine
+    from selectrie.tables.table_questions import TableQuestions
+    from selectrie.tables.table_run import OnProgress, TablePlan, TableProgress, Work
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsGroup:
+    """New columns.
+
+    The options for the columns that answers add.
+    """
+
+    probabilities: Annotated[
+        str, Option(metavar="none|json|wide", help="Probabilities of all options: in one column, or one for each.")
+    ] = "none"
+    prefix: Annotated[str, Option(metavar="TEXT", help="Before the name of every new column.")] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRunGroup:
+    """Run.
+
+    The options for where results go, and how a run goes on and is distributed.
+    """
+
+    out: Annotated[
+        str | None,
+        Option(metavar="FILE", help="Results (.csv .tsv .jsonl .parquet); the run is in FILE.run, and goes on there."),
+    ] = None
+    resume: Annotated[str | None, Option(metavar="FOLDER", help="Go on with a run from its folder FILE.run alone.")] = (
+        None
+    )
+    other_machine: Annotated[
+        bool, Option("--other-machine", help="Go on with one that began on another processor or build.")
+    ] = False
+    ray: Annotated[str | None, Option(metavar="ADDRESS", help="Over a Ray cluster; `local`: one on this machine.")] = (
+        None
+    )
+    actors: Annotated[int | None, Option(metavar="N", help="Models at once. [default: as many as fit]")] = None
+
+
+def out_of(running: TableRunGroup) -> Path:
+    """Return the file of the results; raise `OptionError` if it is not given."""
+    if running.out is None:
+        raise OptionError("out", None, "a file for the results, with --table; its suffix is the format")
+    return Path(running.out)
+
+
+def began(running: TableRunGroup, model: ModelGroup) -> tuple[Path, TableQuestions, Path, ModelGroup]:
+    """Return the table, the questions, the results and the model of `--resume`.
+
+    The model is the one that the run began with, unless one is given.
+    """
+    from selectrie.evaluation.configuration import check_kinds
+    from selectrie.tables.table_run import began_with
+
+    folder = str(running.resume)
+    if running.out is not None:
+        raise OptionError("resume", folder, "no --out: the results are the folder's name without .run")
+    table, asked, out, model_then = began_with(Path(folder))
+    check_kinds(model_then, get_type_hints(ModelGroup), folder)
+    return table, asked, out, ModelGroup(**model_then) if model == ModelGroup() else model
+
+
+def run_table(
+    model: ModelGroup, table: Path, asked: TableQuestions, out: Path, running: TableRunGroup, *, as_json: bool
+) -> int:
+    """Ask about every row of a table, and say what came of it."""
+    from selectrie.tables.table_run import TableRunOptions, plan_table, run_table
+
+    if running.actors is not None and running.ray is None:
+        raise OptionError("actors", running.actors, "--ray too, which starts the actors")
+    with _long_fields(), ExitStack() as opened:
+        plan = plan_table(table, asked, out)
+        engine = opened.enter_context(requests.open_engine(model))
+        on_progress = opened.enter_context(_progress_bar())
+        options = TableRunOptions(asdict(model), other_machine=running.other_machine, on_progress=on_progress)
+        try:
+            done = run_table(engine, plan, options, work=_work(engine, running, model))
+        except KeyboardInterrupt:
+            command = f"selectrie decide --resume {plan.folder}"
+            write(visible(f"interrupted; go on with: {command}"), sys.stderr)
+            raise
+    return _show_table(plan, done, as_json=as_json)
+
+
+def _work(engine: Engine, running: TableRunGroup, model: ModelGroup) -> Work | None:
+    """Return what distributes units to a cluster; None if none is asked for."""
+    if running.ray is None:
+        return None
+    from selectrie.runs.folder import signature_of
+    from selectrie.tables.table_run import decided_on
+
+    return decided_on(requests.cluster(model, running.ray, running.actors), signature_of(engine))
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let fields of CSV be long in the block."""
+    before = csv.field_size_limit(_LONGEST_FIELD)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+@contextmanager
+def _progress_bar() -> Iterator[OnProgress]:
+    """Yield a callback that shows how many rows are done, and their errors."""
+    with count_progress("rows") as tell:
+
+        def told(progress: TableProgress) -> None:
+            tell(progress.rows, progress.n_rows, resumed=progress.rows_logged, about=f"{progress.errors} with an error")
+
+        yield told
+
+
+def _show_table(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:
+    from selectrie.core.output import count
+
+    if as_json:
+        from selectrie.results import FORMAT_VERSION
+        from selectrie.results.advice import advice_fields
+
+        fields: dict[str, Any] = {
+            "format": FORMAT_VERSION,
+            "kind": "decided_table",
+            "out": str(plan.out),
+            "run": str(plan.folder),
+        }
+        advice = advice_fields(done.warnings)
+        return show_json({**fields, "rows": done.rows, "errors": done.errors, **advice})
+    for one in done.warnings:
+        write(visible(f"! {one}"), sys.stderr)
+    write(visible(f"{plan.out}: {count(done.rows, 'row')}, {done.errors} with an error"), sys.stdout)
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +306,8 @@ def decide(
         if (state, questions, decision, table) != (StateGroup(), QuestionsGroup(), DecisionGroup(), TableGroup()):
             allowed = "no question, --state, --table or option of the decision: the run's folder has them"
             raise OptionError("resume", running.resume, allowed)
-        source, asked, out, model = table_runs.began(running, model)
-        return table_runs.run(model, source, asked, out, running, as_json=output.json)
+        source, asked, out, model = began(running, model)
+        return run_table(model, source, asked, out, running, as_json=output.json)
     if table.table is not None:
         return _table(model, state, questions, decision, table=table, running=running, output=output)
     for name, is_given in (("out", running.out is not None), ("ray", running.ray is not None)):
@@ -187,7 +324,7 @@ def decide(
     unnamed = requests.unnamed_model(model)
     if output.json:
         return show_json({**made.to_dict(), **({} if unnamed is None else {"model": unnamed})})
-    from selectrie.cli.report.decision import decision_report
+    from selectrie.cli.report.results import decision_report
 
     return show_report(decision_report(made, unnamed=unnamed))
 
@@ -220,8 +357,8 @@ def _table(
         probabilities=table.probabilities,
         prefix=table.prefix,
     )
-    source, out = Path(str(table.table)), table_runs.out_of(running)
-    return table_runs.run(model, source, asked, out, running, as_json=output.json)
+    source, out = Path(str(table.table)), out_of(running)
+    return run_table(model, source, asked, out, running, as_json=output.json)
 
 
 def _state(group: StateGroup) -> State:
@@ -390,3 +527,107 @@ def _show_prompts(prompts: Mapping[str, tuple[DecisionPrompt, ...]], *, as_json:
 def _prompt_fields(one: DecisionPrompt) -> dict[str, object]:
     names = ("shown", "n_tokens", "n_choice_tokens", "terminator", "following")
     return {**{name: getattr(one, name) for name in names}, "choices": None if one.choices is None else [*one.choices]}
+
+
+_SHOTS = 4
+"""Examples of each label."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifyGroup:
+    """Table.
+
+    The options that name the table and the labels.
+    """
+
+    table: Annotated[
+        str | None, Argument(metavar="TABLE", help="The rows to label: .csv, .tsv, .jsonl or .parquet.")
+    ] = None
+    state: Annotated[
+        str | None, Option(metavar="COLUMN", help="What is labelled: a column, or a pattern: '{subject}: {body}'.")
+    ] = None
+    labels: Annotated[str | None, Option(metavar="FILE", help="The labels: one a line, or a .json array of texts.")] = (
+        None
+    )
+    question: Annotated[str, Option(metavar="TEXT", help="What is asked about each row.")] = ""
+    prior: Annotated[
+        str | None, Option(metavar="FILE", help="JSON object from label to weight; the labels' own if left out.")
+    ] = None
+    cue: Annotated[
+        str | None, Option(metavar="TEXT", help="In place of a question, such as 'Topic:'; best on base models.")
+    ] = None
+    examples: Annotated[
+        str | None, Option(metavar="FILE", help="A table of the same columns, and the right one in `label`.")
+    ] = None
+    shots: Annotated[
+        int | None, Option(metavar="N", help="Examples of each label that the prompt shows.  [default: 4]")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifyOutput:
+    """Output.
+
+    The options of `selectrie classify` for its output.
+    """
+
+    json: Json = False
+
+
+def classify(
+    model: ModelGroup,
+    table: ClassifyGroup,
+    decision: DecisionGroup,
+    columns: ColumnsGroup,
+    *,
+    running: TableRunGroup,
+    output: ClassifyOutput,
+) -> int:
+    r"""Label every row of a table.
+
+    The rows are kept, and get the columns label, probability, confidence, label_mass,
+    margin, abstained and error. Labels are scored as whole texts, any number of any
+    length. A run that was killed goes on where it was.
+
+    \b
+    selectrie classify tickets.csv --state body --labels labels.txt --out routed.csv
+    selectrie classify tickets.csv --state "{subject}: {body}" --labels labels.txt --out routed.jsonl
+    selectrie classify --resume routed.csv.run
+    """
+    if running.resume is not None:
+        if (table, decision, columns) != (ClassifyGroup(), DecisionGroup(), ColumnsGroup()):
+            raise OptionError("resume", running.resume, "no table or option of it: the run's folder has them")
+        source, asked, out, model = began(running, model)
+        return run_table(model, source, asked, out, running, as_json=output.json)
+    from selectrie.decide.questions import Choice
+    from selectrie.tables.table_questions import TableQuestions
+
+    for name, value, allowed in (
+        ("table", table.table, "the file whose rows get labels"),
+        ("state", table.state, "the name of a column, or a pattern of columns in braces"),
+        ("labels", table.labels, "the file of the labels"),
+    ):
+        if value is None:
+            raise OptionError(name, None, allowed)
+    labels = inputs.read_choices(str(table.labels))
+    shown: list[tuple[str, str]] = []
+    if table.examples is not None:
+        n_each = _SHOTS if table.shots is None else table.shots
+        shown = inputs.read_examples(table.examples, str(table.state), labels, n_each)
+    elif table.shots is not None:
+        raise OptionError("shots", table.shots, "--examples too, which names the table that has them")
+    prior = None if table.prior is None else inputs.read_prior(table.prior, labels)
+    asked = TableQuestions(
+        state=str(table.state),
+        questions={"label": Choice(table.question, labels, cue=table.cue, examples=shown)},
+        params=params_of(decision, prior),
+        probabilities=columns.probabilities,
+        prefix=columns.prefix,
+        bare=True,
+    )
+    out = out_of(running)
+    return run_table(model, Path(str(table.table)), asked, out, running, as_json=output.json)
+
+
+_LONGEST_FIELD = 16 << 20
+"""Characters of a field of CSV; the csv module's own limit is 131 072."""

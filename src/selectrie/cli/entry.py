@@ -11,8 +11,8 @@ from typing import Any
 import typer
 from typer.main import get_command
 
+from selectrie.cli.arguments import report
 from selectrie.cli.commands import app
-from selectrie.cli.guard import report
 from selectrie.core import output
 from selectrie.errors import OutputError
 

@@ -14,10 +14,9 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from selectrie.cli import requests
+from selectrie.cli.arguments import command
 from selectrie.cli.groups import Json, ModelGroup
-from selectrie.cli.option_groups import command
-from selectrie.cli.progress import count_progress
-from selectrie.cli.show import show_json, show_report
+from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.output import flush, visible, write
 from selectrie.errors import OptionError
 

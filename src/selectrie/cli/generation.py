@@ -1,26 +1,78 @@
-"""The output of `selectrie generate`: whole texts, a stream, or one JSON object."""
+"""The commands `selectrie generate` and `selectrie beam`, which write text."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
 
 from selectrie.cli import requests
-from selectrie.cli.groups import GenerateOutput, ModelGroup, SequencesGroup
-from selectrie.cli.progress import announced
-from selectrie.cli.show import show_json, show_stream
-from selectrie.cli.text import tagged
+from selectrie.cli.grammar import read_constraint
+from selectrie.cli.groups import (
+    WITH_ESCAPES,
+    ConstraintGroup,
+    FastModelGroup,
+    GenerateOutput,
+    Json,
+    ModelGroup,
+    OnlyChoicesGroup,
+    PromptGroup,
+    PromptsGroup,
+    SamplingGroup,
+    SequencesGroup,
+    StoppingGroup,
+    TraceGroup,
+    with_numbers,
+)
+from selectrie.cli.show import announced, show_json, show_report, show_stream, tagged
 from selectrie.core.output import flush, is_terminal, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
+from selectrie.options import DEFAULT_BEAM, BeamSearchParams
+from selectrie.options.beam import BEAM_TERMINATORS
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
     from selectrie.grammar import Grammar
     from selectrie.results import Completion, Generation
 
+
 LOOKUP = "lookup"
+
+
+def generate(
+    model: FastModelGroup,
+    prompt: PromptsGroup,
+    sequences: SequencesGroup,
+    stopping: StoppingGroup,
+    sampling: SamplingGroup,
+    choices: OnlyChoicesGroup,
+    grammar: ConstraintGroup,
+    output: GenerateOutput,
+) -> int:
+    r"""Generate text.
+
+    One sequence or many, after one prompt or many, all at once. The same seed gives the
+    same text, whatever else runs, except for draws closer than logits move between
+    layouts: with --precision exact, --json names them.
+
+    \b
+    selectrie generate -m model.gguf -p "Once upon a time" -n 4 --temperature 0.8 --stop "\n\n" --escapes --stream
+    selectrie generate -m model.gguf --prompts-file prompts.jsonl -n 2 --json
+    selectrie generate -m model.gguf -p "Yes or no? I say" -c " yes" -c " no" --seed 1
+    selectrie generate -m model.gguf -p "As JSON: " --grammar json --max-tokens 64
+    """
+    params = {
+        "sampling": requests.sampling(sampling),
+        "stopping": requests.stopping(stopping),
+        "prompting": requests.prompting(prompt, choices.delimiter),
+    }
+    only = requests.read_choices(choices) if choices.choice or choices.choices_file else None
+    request = check(sequences, output, (only, read_constraint(grammar)), params)
+    answer(model, requests.read_prompts(prompt), sequences.draft, output, request)
+    return 0
 
 
 def check(
@@ -119,7 +171,7 @@ def _stream(engine: Engine, prompt_input: Any, request: dict[str, Any], *, many:
             if not show_stream(chunks):
                 write("", sys.stdout)
         elif is_terminal(sys.stdout):
-            from selectrie.cli.live_display import watch
+            from selectrie.cli.report.terminal import watch
 
             watch(chunks, lambda completion: _whole(completion, many=True))
         else:
@@ -132,3 +184,88 @@ def _stream(engine: Engine, prompt_input: Any, request: dict[str, Any], *, many:
 def _whole(completion: Completion, *, many: bool) -> str:
     text = completion.text
     return tagged(completion.prompt_index, completion.index, text) if many else text.removesuffix("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarsGroup(ConstraintGroup):
+    """Grammar (one of them).
+
+    The options of `selectrie beam` that name its grammar.
+    """
+
+    delimiter: Annotated[
+        str, Option(metavar="TEXT", help="Text put before every text of the grammar."), WITH_ESCAPES
+    ] = ""
+
+
+@with_numbers(BeamSearchParams)
+@dataclass(frozen=True, slots=True)
+class BeamGroup:
+    """Beam.
+
+    The options of `selectrie beam` for its search.
+    """
+
+    any_path: Annotated[bool, Option("--any-path", help="Count every token path, not the tokenizer's own alone.")] = (
+        False
+    )
+    best_path: Annotated[
+        bool, Option("--best-path", help="A text counts with its best path, not with all of them added up.")
+    ] = False
+    terminator: Annotated[
+        str, Option(metavar="NAME", help="What ends a text: " + ", ".join(BEAM_TERMINATORS) + ".")
+    ] = DEFAULT_BEAM.terminator
+    exact: Annotated[bool, Option("--exact", help="The best ones for certain, by best-first search.")] = False
+    budget_nodes: Annotated[
+        int | None, Option("--budget", metavar="N", help="Evaluate at most N nodes, then give the best so far.")
+    ] = None
+    incomplete: Annotated[bool, Option("--incomplete", help="Give what was broken off too.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class BeamOutput(TraceGroup):
+    """Output.
+
+    The options of `selectrie beam` for its output.
+    """
+
+    explain: Annotated[bool, Option("--explain", help="Show cost, scoring and the tree of tokens.")] = False
+    json: Json = False
+
+
+def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search: BeamGroup, output: BeamOutput) -> int:
+    r"""Find the most probable texts of a grammar.
+
+    Paths are kept by their joint log-probability, so that a text which begins badly may
+    still win. --exact proves the winner.
+
+    \b
+    selectrie beam -p "The capital of France is" --regex " (Paris|London|Rome)" -n 3
+    selectrie beam -m model.gguf -p "As JSON: " --grammar json --max-tokens 24 --explain
+    """
+    if output.json and output.explain:
+        raise IncompatibleOptionsError("json", OptionRef("explain"), "leave one of them out")
+    params = _search_params(search)
+    how = requests.prompting(prompt, grammar.delimiter)
+    prompt_input = requests.read_prompt(prompt)
+    constraint = _grammar(grammar)
+    with requests.recorded_engine(model, output) as engine, announced("searching …"):
+        result = engine.beam_search(prompt_input, constraint, beam=params, prompting=how)
+    if output.json:
+        return show_json(result.to_dict())
+    from selectrie.cli.report.results import beam_report
+
+    return show_report(beam_report(result, explain=output.explain, unnamed=requests.unnamed_model(model)))
+
+
+def _search_params(group: BeamGroup) -> BeamSearchParams:
+    options = asdict(group)
+    canonical_only, merge_equal_text = not options.pop("any_path"), not options.pop("best_path")
+    return BeamSearchParams(**options, canonical_only=canonical_only, merge_equal_text=merge_equal_text)
+
+
+def _grammar(group: GrammarsGroup) -> Grammar:
+    constraint = read_constraint(group)
+    if constraint is None:
+        raise OptionError("grammar", None, "one of --grammar, --json-schema, --regex and --lark")
+    return constraint

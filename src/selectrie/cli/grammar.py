@@ -1,13 +1,12 @@
-"""The command `selectrie grammar`, which checks grammars and lists their texts.
-
-No model is loaded.
-"""
+"""Grammars: `selectrie grammar`, and the options that name one in other commands."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,15 +14,17 @@ import typer
 from typer import Argument, Option
 
 from selectrie.cli import inputs
-from selectrie.cli.groups import Json
-from selectrie.cli.guard import tell
-from selectrie.cli.option_groups import command
+from selectrie.cli.arguments import command, long_flag, tell
+from selectrie.cli.groups import ConstraintGroup, Json
 from selectrie.cli.show import show_json
 from selectrie.core.output import write
 from selectrie.errors import OptionError
 
 if TYPE_CHECKING:
     from selectrie.grammar import Grammar
+    from selectrie.grammar.acceptance import Verdict
+    from selectrie.grammar.analysis import Report
+
 
 NOT_ACCEPTED = 1
 UNSOUND = 2
@@ -141,8 +142,6 @@ def check(grammar: GrammarGroup, output: CheckOutput) -> int:
     \b
     selectrie grammar check json
     """
-    from selectrie.cli.report.grammar import grammar_lines
-
     rules = open_grammar(grammar.grammar)
     report = rules.check(seed=output.seed)
     if output.json:
@@ -165,8 +164,6 @@ def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: JsonOutput) -> 
     \b
     selectrie grammar accepts json '{"a": 1}'
     """
-    from selectrie.cli.report.grammar import verdict_lines
-
     candidate = _tried(text)
     verdict = open_grammar(grammar.grammar).accepts(candidate)
     if output.json:
@@ -186,7 +183,7 @@ def expand(grammar: GrammarGroup, output: ExpandOutput) -> int:
     \b
     selectrie grammar expand move --limit 50
     """
-    from selectrie.cli.report.formats import escaped
+    from selectrie.cli.show import escaped
 
     rules = open_grammar(grammar.grammar)
     texts = rules.expand(output.limit)
@@ -246,3 +243,118 @@ def _write_json(values: dict[str, object]) -> None:
     from selectrie.results import FORMAT_VERSION
 
     show_json({"format": FORMAT_VERSION, **values})
+
+
+_GRAMMAR_OPTIONS = ("grammar", "json_schema", "regex", "lark")
+
+
+def read_constraint(group: ConstraintGroup) -> Grammar | None:
+    """Return the grammar that the options name, or None if they name none."""
+    names = [name for name in _GRAMMAR_OPTIONS if getattr(group, name) is not None]
+    if not names:
+        return None
+    if len(names) > 1:
+        raise OptionError(
+            "grammar", ", ".join(map(long_flag, names)), "only one of --grammar, --json-schema, --regex and --lark"
+        )
+    from selectrie.grammar import Grammar
+
+    if group.grammar is not None:
+        return open_grammar(group.grammar)
+    if group.regex is not None:
+        return Grammar.from_regex(group.regex)
+    if group.json_schema is not None:
+        return Grammar.from_file(group.json_schema, ending=".json")
+    return Grammar.from_file(str(group.lark), ending=".lark")
+
+
+_LABEL_CELLS = 11
+_MAX_NAMES = 12
+_MAX_EXPECTED = 16
+_CONTEXT = 60
+_COUNTED = 10**12
+"""The smallest number that is rounded."""
+
+
+def grammar_lines(name: str, report: Report) -> Sequence[str]:
+    """Return a line for each remarkable fact of a grammar's report.
+
+    Texts are quoted as Python does.
+    """
+    lines = [_line("grammar", f"{name}, {report.n_rules} rule{'s' * (report.n_rules != 1)}")]
+    if report.error is not None:
+        lines.append(_line("refused", report.error.reason))
+    elif report.finite is not None:
+        lines.append(_line("language", _size(report)))
+    for label, names, why in (
+        ("undefined", report.undefined, "named, never defined"),
+        ("unused", report.unreachable, "the root does not lead there"),
+        ("no text", report.unproductive, "nothing matches"),
+        ("empty", report.empty, "the empty text alone matches"),
+    ):
+        if names:
+            lines.append(_line(label, f"{_names(names)} ({why})"))
+    rewritten = "" if report.error else " (left recursion, rewritten)"
+    lines += [_line("recursion", " -> ".join([*cycle, cycle[0]]) + rewritten) for cycle in report.left_recursion]
+    if report.has_tokens:
+        lines.append(_line("tokens", "it asks for tokens by name, so it has no texts to show"))
+    if report.ambiguous is not None:
+        lines.append(_line("ambiguous", f"the rules make {report.ambiguous!r} in two ways"))
+    lines += [_line("texts" if i == 0 else "", repr(text)) for i, text in enumerate(report.samples)]
+    return lines
+
+
+def verdict_lines(text: str, verdict: Verdict) -> Sequence[str]:
+    """Return the verdict as lines.
+
+    If the text is not accepted, or is unfinished, they give the position, the line with
+    a caret, and the characters that are allowed there.
+    """
+    if verdict:
+        return ["yes"]
+    expected = " ".join(verdict.expected[:_MAX_EXPECTED]) + (" …" if len(verdict.expected) > _MAX_EXPECTED else "")
+    if verdict.verdict == "unfinished":
+        return [
+            "unfinished: the text is allowed so far, and something must follow",
+            *_marked(text, verdict.at, expected),
+        ]
+    refused = "the text should end here" if verdict.at == len(text) else f"{text[verdict.at]!r} is not allowed here"
+    return [f"no: character {verdict.at + 1}: {refused}", *_marked(text, verdict.at, expected)]
+
+
+def count_words(n: int) -> str:
+    """Return a number in the form `39`, `3 652 059` or `about 2.9e+151`.
+
+    It may have any size, although Python refuses to write numbers of more than 4300
+    digits.
+    """
+    if n < _COUNTED:
+        return f"{n:,}".replace(",", " ")
+    exponent = int((n.bit_length() - 1) * log10(2))
+    while (tenths := (n + 10 ** (exponent - 1) // 2) // 10 ** (exponent - 1)) >= 100:
+        exponent += 1
+    return f"about {tenths / 10:.1f}e+{exponent}"
+
+
+def _size(report: Report) -> str:
+    if not report.finite:
+        return "infinitely many texts"
+    if report.n_texts is None:
+        return "finite" if report.has_tokens else "finite, too various to be counted here"
+    return f"{count_words(report.n_texts)} text{'s' * (report.n_texts != 1)}"
+
+
+def _marked(text: str, at: int, expected: str) -> Sequence[str]:
+    start = max(0, at - _CONTEXT)
+    shown = "".join(
+        c if c.isprintable() else "\N{SYMBOL FOR NEWLINE}" if c == "\n" else "·" for c in text[start : at + _CONTEXT]
+    )
+    return [f"  {shown}", f"  {' ' * (at - start)}^ expected {expected}"]
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
+
+
+def _line(label: str, value: str) -> str:
+    return label.ljust(_LABEL_CELLS) + value

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from typer import Option
 
-from selectrie.options import RULES, TERMINATORS, SamplingParams, StopParams
+from selectrie.options import DEFAULT_SEARCH, RULES, TERMINATORS, SamplingParams, StopParams
 from selectrie.options.checks import NumberOption, numbers_of
 
 GroupT = TypeVar("GroupT", bound=type[Any])
@@ -448,6 +448,37 @@ class OnlyChoicesGroup(ChoicesGroup):
 
     The options of `selectrie generate` that give the only allowed texts.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintGroup:
+    """Grammar (at most one of them).
+
+    The options that restrict generated text to a grammar.
+    """
+
+    grammar: Annotated[
+        str | None,
+        Option(metavar="FILE|NAME", help="A .gbnf, .lark or .json (JSON Schema) file, or an installed name."),
+    ] = None
+    json_schema: Annotated[str | None, Option(metavar="FILE", help="JSON texts that a JSON Schema allows.")] = None
+    regex: Annotated[str | None, Option(metavar="PATTERN", help="Texts that the pattern matches as a whole.")] = None
+    lark: Annotated[str | None, Option(metavar="FILE", help="A grammar in Lark's notation.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedGrammarGroup(ConstraintGroup):
+    """Grammar instead of choices (at most one of them).
+
+    The options of `selectrie select` for a grammar whose texts are the choices.
+    """
+
+    max_tokens: Annotated[
+        int, Option(metavar="N", help="At most N tokens in a text, where a grammar has too many texts to list.")
+    ] = DEFAULT_SEARCH.max_tokens
+    any_path: Annotated[
+        bool, Option("--any-path", help="Count every token path there, not the tokenizer's own alone.")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.groups import ModelGroup, TemplateArgs, TraceGroup
-from selectrie.cli.progress import announced
-from selectrie.cli.show import show_json, show_report, show_stream
+from selectrie.cli.show import announced, show_json, show_report, show_stream
 from selectrie.core.output import visible, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, of_request
 from selectrie.options import DEFAULT_RENDERING, RenderParams
@@ -223,7 +222,7 @@ def _report_template(
     """
     if shared_values or rows is not None:
         _check_values(template, shared_values, rows)
-    from selectrie.cli.report.page import template_fields, template_report
+    from selectrie.cli.report.results import template_fields, template_report
 
     if output.json:
         return show_json(template_fields(template))
@@ -259,7 +258,7 @@ def _render_rows(pages: Sequence[Page], output: RenderOutput, unnamed: str | Non
 
 def _explain(page: Page, output: RenderOutput, unnamed: str | None) -> None:
     from selectrie.cli.report import terminal
-    from selectrie.cli.report.page import page_report
+    from selectrie.cli.report.results import page_report
 
     file = sys.stderr if output.json else sys.stdout
     write("", file)

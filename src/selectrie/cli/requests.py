@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selectrie.cli import inputs
-from selectrie.cli.flags import long_flag
+from selectrie.cli.arguments import long_flag
 from selectrie.cli.groups import (
     BarePromptGroup,
     ChoicesGroup,
@@ -24,7 +24,7 @@ from selectrie.cli.groups import (
     StoppingGroup,
     TraceGroup,
 )
-from selectrie.cli.progress import announced
+from selectrie.cli.show import announced
 from selectrie.cli.traces import recorded
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptError, of_value, words
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams

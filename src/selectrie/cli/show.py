@@ -1,21 +1,74 @@
-"""Functions that write the result of a command to standard output."""
+"""What a command writes: a result on standard output, and progress on stderr.
+
+Formats for programs are one JSON object or tab-separated rows. Long work shows a bar on
+a terminal, or lines.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
 
-from selectrie.core.output import flush, write
+from selectrie.core.output import flush, is_terminal, json_escaped, write
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from selectrie.results import ChoiceScore
+
+
+TSV_COLUMNS = ("rank", "index", "text", "probability", "logp", "score", "logp_upper")
+
+
+def to_json(fields: Mapping[str, object]) -> str:
+    r"""Return one JSON object on one line, in UTF-8.
+
+    Control characters and direction marks are written `\uXXXX`. NaN and infinities
+    raise `InternalError`, because JSON cannot hold them.
+    """
+    return json_escaped(json.dumps(fields, ensure_ascii=False, allow_nan=False))
+
+
+def to_tsv(ranked: Iterable[ChoiceScore]) -> str:
+    r"""Return a header line and a line for each choice, best first.
+
+    Numbers are written in full. A pruned choice has empty cells except for its bound.
+    In texts, backslash, tab, CR and LF are written `\\`, `\t`, `\r`, `\n`.
+    """
+    lines = ["\t".join(TSV_COLUMNS)]
+    for rank, choice in enumerate(ranked, start=1):
+        numbers = (choice.probability, choice.logp, choice.score, choice.logp_upper)
+        cells = ("" if value is None else repr(value) for value in numbers)
+        lines.append("\t".join((str(rank), str(choice.index), escaped(choice.text), *cells)))
+    return "\n".join(lines)
+
+
+def escaped(text: str) -> str:
+    r"""Return the text on one line, with backslash, tab, CR and LF escaped.
+
+    They are written `\\`, `\t`, `\r`, `\n`.
+    """
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n")
+
+
+def tagged(prompt_index: int, index: int, text: str) -> str:
+    """Return the lines of a text, each after the sequence's tag and a tab.
+
+    The tag is the numbers of its prompt and of itself.
+
+    The text's last line end is ignored.
+    """
+    begin = f"{prompt_index}.{index}\t"
+    return "\n".join(begin + line for line in text.removesuffix("\n").split("\n"))
+
 
 def show_json(fields: Mapping[str, object]) -> int:
     """Write one JSON object on one line, and return the exit code 0."""
-    from selectrie.cli.report.formats import to_json
-
     write(to_json(fields), sys.stdout)
     return 0
 
@@ -44,3 +97,95 @@ def show_report(report: RenderableType) -> int:
 
     terminal.show(report, sys.stdout)
     return 0
+
+
+PATIENCE_S = 1.0
+"""Seconds before a bar or a line appears; shorter work shows nothing."""
+
+LINE_S = 10.0
+"""Seconds between two lines about counted work where stderr is no terminal."""
+
+OnProgress = Callable[[int, int], None]
+
+
+@contextmanager
+def announced(text: str) -> Iterator[None]:
+    """Write a line about the block, once it has taken `PATIENCE_S`."""
+    timer = threading.Timer(PATIENCE_S, write, (text, sys.stderr))
+    if is_terminal(sys.stderr):
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class Tell(Protocol):
+    """Is called with what is done of how much, and what of it an earlier run did."""
+
+    def __call__(self, done: int, total: int, *, resumed: int, about: str) -> None: ...
+
+
+@contextmanager
+def count_progress(noun: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Tell]:
+    """Yield a callback that shows how many are done, their pace, and `about`.
+
+    On a terminal this is a bar, and elsewhere a line every `LINE_S` seconds.
+    """
+    began = told = clock()
+
+    def text(done: int, resumed: int, about: str) -> str:
+        return f"{(done - resumed) / max(1e-9, clock() - began):.3g} a second, {about}"
+
+    def line(done: int, total: int, *, resumed: int, about: str) -> None:
+        nonlocal told
+        if clock() - told >= LINE_S:
+            told = clock()
+            write(f"{done} of {total} {noun}, {text(done, resumed, about)}", sys.stderr)
+
+    if not is_terminal(sys.stderr):
+        yield line
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from selectrie.cli.report.terminal import Screen
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns, console=Screen(sys.stderr), transient=True) as bar:
+        task = bar.add_task(noun, total=None)
+
+        def draw(done: int, total: int, *, resumed: int, about: str) -> None:
+            bar.update(task, completed=done, total=total, description=f"{noun}, {text(done, resumed, about)}")
+
+        yield draw
+
+
+@contextmanager
+def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[OnProgress | None]:
+    """Yield a callback (done, total) that draws a bar after `PATIENCE_S`.
+
+    Yields None if stderr is not a terminal.
+    """
+    if not is_terminal(sys.stderr):
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from selectrie.cli.report.terminal import Screen
+
+    columns = (TextColumn("nodes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=Screen(sys.stderr), transient=True)
+    task = bar.add_task("nodes", total=None)
+    began, shown = clock(), False
+
+    def tell(done: int, total: int) -> None:
+        nonlocal shown
+        if not shown and clock() - began > PATIENCE_S:
+            shown = True
+            bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield tell
+    finally:
+        bar.stop()

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import UnionType
@@ -15,19 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 from typer import Argument, Option
 
 from selectrie.cli import inputs
-from selectrie.cli.flags import flag_of, flags_of
+from selectrie.cli.arguments import NOTED, Groups, collect, flag_of, flags_of, hints_of, report
 from selectrie.cli.groups import Json, ModelGroup, TraceGroup
-from selectrie.cli.guard import report
-from selectrie.cli.option_values import collect, hints_of
 from selectrie.core.output import visible, write
-from selectrie.errors import OptionError, SelectrieError, TraceFileError, words
+from selectrie.errors import SelectrieError, TraceFileError
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
     from selectrie.traces.reader import Trace
-
-Groups = Mapping[str, type[Any]]
-"""The records of options that a command takes, by the names of its parameters."""
 
 NOTE = "command"
 """The name of the note that holds the command."""
@@ -36,33 +30,6 @@ _ELSEWHERE = frozenset({"grammar", "json_schema", "lark", "draft", "file", "tabl
 _OF_RECORDING = frozenset({"trace", "full_rows"})
 _TEMPLATES = ("auto", "chat", "base")
 """Values of `--template` that name no file."""
-_COMMAND: ContextVar[tuple[str, Mapping[str, Any]] | None] = ContextVar("selectrie_command", default=None)
-
-
-@contextmanager
-def noting(name: str, groups: Groups, values: Mapping[str, Any]) -> Iterator[None]:
-    """Keep what a command was given, if it is to be recorded.
-
-    Args:
-        name: The name of the command.
-        groups: Its groups.
-        values: The values of all of its options.
-
-    Raises `OptionError` for an option of a recording that there is not.
-    """
-    if not values.get("trace"):
-        if values.get("full_rows"):
-            raise OptionError("trace", None, words("a file that `full_rows` is for, or leave `full_rows` out"))
-        yield
-        return
-    defaults = {field.name: field.default for group in groups.values() for field in fields(group)}
-    given = {key: value for key, value in values.items() if value != defaults.get(key)}
-    token = _COMMAND.set((name, given))
-    try:
-        with inputs.keeping():
-            yield
-    finally:
-        _COMMAND.reset(token)
 
 
 @contextmanager
@@ -79,7 +46,7 @@ def recorded(engine: Engine, group: TraceGroup) -> Iterator[Engine]:
         try:
             yield engine
         finally:  # a command that failed is run again too
-            command = _COMMAND.get()
+            command = NOTED.get()
             if command is not None:
                 files = {path: data.decode("utf-8", "surrogateescape") for path, data in inputs.kept().items()}
                 recording.note(NOTE, json.dumps({"name": command[0], "options": command[1], "files": files}))
@@ -194,7 +161,7 @@ def _not_run(trace: Trace, reason: str) -> TraceFileError:
 
 def _show(trace: Trace, *, as_json: bool) -> int:
     """Write what a trace holds, and return the exit code 0."""
-    from selectrie.cli.report.trace import trace_report, trace_summary
+    from selectrie.cli.report.lists import trace_report, trace_summary
     from selectrie.cli.show import show_json, show_report
 
     summary = trace_summary(trace)

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 import selectrie
 from selectrie import Page
 from selectrie.cli.report import terminal
-from selectrie.cli.report.page import page_report
+from selectrie.cli.report.results import page_report
 from selectrie.template.syntax.ast import Block, Comment, Each, GenEach, If, Include, Joint, Role, Segment, Set, Slot
 from selectrie.template.syntax.tags import TAGS
 from tests.support.golden_pages import FOLDER, alike, described, names, rendered, template, values

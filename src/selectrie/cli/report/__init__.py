@@ -1,1 +1,1 @@
-"""The reports of results: `terminal` for people, `formats` for programs."""
+"""The reports for people at a terminal; `cli.show` writes results for programs."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from selectrie.cli.flags import long_flag
+from selectrie.cli.arguments import long_flag
 from selectrie.core.output import count, interval, probability, quoted, quoted_bytes, thousands
 from selectrie.core.types import Cost
 from selectrie.results import Selection, Spellings, TextScore, TokenPlan

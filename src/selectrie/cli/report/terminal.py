@@ -1,28 +1,240 @@
-"""The reports of results for people at a terminal, readable without colour."""
+"""Layout on a terminal: a safe console, wrapped text, trees, growing sequences.
+
+No text of a report can control the console. Lines break between words, but not inside
+quotes such as `' a b'`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TextIO
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, TextIO, cast
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
+from rich.live import Live
+from rich.measure import Measurement
+from rich.segment import Segment
 from rich.text import Text
 
-from selectrie.cli.report.layout import Units
-from selectrie.cli.report.screen import Screen
-from selectrie.cli.report.summaries import plan_facts, selection_facts, text_score_facts, unnamed_model
-from selectrie.cli.report.tree import LEGEND, tree_lines
-from selectrie.core.output import count, interval, probability, put, quoted, quoted_bytes
-from selectrie.results import ChoiceScore, Selection, TextScore, TokenPlan
-from selectrie.results.plain import between
+from selectrie.core.output import count, is_terminal, put, quoted_bytes, visible
+from selectrie.results import TrieView
 
-_BAR_CELLS = 24
-_MIN_BAR_CELLS = 5
-_PARTS = " ▏▎▍▌▋▊▉"
-_GREY = "bright_black"
-_WARNING = "bold yellow"
+if TYPE_CHECKING:
+    from selectrie.results import Chunk, Completion
+
+
+class Screen(Console):
+    """A console on which control characters in texts have no effect.
+
+    Only the colours and cursor movements that rich itself writes take effect. If
+    NO_COLOR is set, there is no style at all, not even bold.
+    """
+
+    def __init__(self, stream: TextIO, *, width: int | None = None) -> None:
+        super().__init__(
+            file=cast("IO[str]", _Written(stream)),
+            width=width,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            soft_wrap=False,
+            color_system=None if os.environ.get("NO_COLOR") else "auto",
+        )
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            yield segment if control else Segment(visible(text), style)
+
+
+class _Written:
+    """A stream that is written by `put`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.encoding = getattr(stream, "encoding", None) or "utf-8"
+
+    def write(self, text: str) -> int:
+        put(text, self._stream)
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        return is_terminal(self._stream)
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+
+_UNIT = re.compile(r"""(?<!\S)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\S*|\S+""")
+
+
+class Units:
+    """Units of text, each kept on one line if it fits, with one space between them.
+
+    `Units.of(sentence)` splits a sentence at white space outside quotes.
+
+    Args:
+        units: (text, style) pairs.
+    """
+
+    def __init__(self, units: Sequence[tuple[str, str]]) -> None:
+        self._units = units
+
+    @classmethod
+    def of(cls, sentence: str) -> Units:
+        """Return the units of a plain sentence."""
+        return cls([(unit, "") for unit in _UNIT.findall(sentence)])
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        widths = [cell_len(unit) for unit, _ in self._units]
+        whole = sum(widths) + max(0, len(widths) - 1)
+        return Measurement(max(widths, default=0), max(whole, 1)).with_maximum(options.max_width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self._lines(max(1, options.max_width))
+
+    def _lines(self, width: int) -> Iterator[Text]:
+        line, used = Text(), 0
+        for unit, style in self._units:
+            for part in chop_cells(unit, width) if cell_len(unit) > width else [unit]:
+                if used and used + 1 + cell_len(part) > width:
+                    yield line
+                    line, used = Text(), 0
+                line.append((" " if used else "") + part, style)
+                used += bool(used) + cell_len(part)
+        yield line
+
+
+WINNER_MARK, GREEDY_MARK, PRUNED_MARK = "*", "~", "×"
+LEGEND = f"{WINNER_MARK} joint winner   {GREEDY_MARK} masked greedy   {PRUNED_MARK} pruned   numbers: log-probabilities"
+
+_WINNER, _GREEDY, _PRUNED, _GUIDE = "bold green", "yellow", "bright_black", "bright_black"
+
+
+def tree_lines(view: TrieView, label: Callable[[int], str], *, root: str = "(prompt)") -> list[Text]:
+    """Return one line for each node, depth first, the heaviest siblings first.
+
+    Each line begins with a gutter of two marks. Choices that are not shown are counted:
+    on the node's own line if nothing below it is shown, else on a last line below.
+
+    Args:
+        label: Returns the text to write after the edge at which the choice with this
+            index ends.
+    """
+    children: list[list[int]] = [[] for _ in view.parent]
+    for node, parent in enumerate(view.parent[1:], start=1):
+        children[parent].append(node)
+    lines: list[Text] = []
+    # Node, itself or the count of what is hidden below it, guides of its line and
+    # below.
+    stack = [(0, True, "", "")]
+    while stack:
+        node, itself, lead, below = stack.pop()
+        if not itself:
+            lines.append(_hidden_line(view, node, lead))
+            continue
+        line = _node_line(view, node, lead, label, root)
+        lines.append(line)
+        kin = [(child, True) for child in sorted(children[node], key=lambda child: _weight(view, child))]
+        if kin and view.n_hidden[node]:
+            kin.append((node, False))
+        elif view.n_hidden[node]:
+            line.append(f"  … {count(view.n_hidden[node], 'more choice')}", _GUIDE)
+        for at, (other, is_node) in reversed(list(enumerate(kin))):
+            last = at == len(kin) - 1
+            stack.append((other, is_node, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  ")))
+    return lines
+
+
+def _node_line(view: TrieView, node: int, lead: str, label: Callable[[int], str], root: str) -> Text:
+    pruned, winner, greedy = view.pruned[node], view.on_winner[node], view.on_greedy[node]
+    style = _WINNER if winner else _GREEDY if greedy else _PRUNED if pruned else ""
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(PRUNED_MARK if pruned else WINNER_MARK if winner else " ", style)
+    line.append(GREEDY_MARK if greedy else " ", _GREEDY if greedy else "")
+    line.append(f" {lead}", _GUIDE)
+    line.append(quoted_bytes(view.piece[node]) if node else root, style)
+    logp = view.logp[node]
+    if logp is not None:
+        line.append(f" {logp:.3f}", _PRUNED if pruned else "")
+    choice = view.choice[node]
+    if choice is not None:
+        line.append(f"  {label(choice)}", style)
+    return line
+
+
+def _hidden_line(view: TrieView, node: int, lead: str) -> Text:
+    mark = PRUNED_MARK if view.pruned[node] else " "
+    return Text(
+        f"{mark}  {lead}… {count(view.n_hidden[node], 'more choice')}", _GUIDE, no_wrap=True, overflow="ellipsis"
+    )
+
+
+def _weight(view: TrieView, node: int) -> tuple[bool, float, int]:
+    logp = view.logp[node]
+    return (logp is None, 0.0 if logp is None else -logp, node)
+
+
+_SPARE_LINES = 2
+"""Lines of a terminal left free, so that earlier output can be seen."""
+
+
+class Growing:
+    """The last characters of each unfinished sequence, one line for each.
+
+    At most as many lines are shown as the terminal has.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._texts: dict[tuple[int, int], str] = {}
+
+    def add(self, chunk: Chunk) -> None:
+        """Add a chunk to its sequence, which is hidden when it has ended."""
+        key = chunk.prompt_index, chunk.index
+        self._texts[key] = self._texts.get(key, "") + chunk.text
+        if chunk.completion is not None:
+            del self._texts[key]
+
+    def __rich__(self) -> Group:
+        max_lines = max(1, self._console.size.height - _SPARE_LINES)
+        shown = sorted(self._texts.items())[:max_lines]
+        lines = [Text(self._line(*item), no_wrap=True) for item in shown]
+        rest = len(self._texts) - len(shown)
+        return Group(*lines, *([Text(f"… {rest} more")] if rest else []))
+
+    def _line(self, key: tuple[int, int], text: str) -> str:
+        """Return the end of `text` on one line, cut at its beginning to fit."""
+        begin = f"{key[0]}.{key[1]}  "
+        free = max(8, self._console.size.width - cell_len(begin) - 1)
+        line = visible(" ".join(text[-4 * free :].split()))
+        if cell_len(line) > free:
+            line = "…" + set_cell_size(line[::-1], free - 1)[::-1]
+        return begin + line
+
+
+def watch(chunks: Iterable[Chunk], whole: Callable[[Completion], str], console: Console | None = None) -> None:
+    """Show sequences on a terminal while they grow.
+
+    A sequence that has ended is written permanently above the rest, as the text that
+    `whole` returns for it.
+
+    Args:
+        console: The console to write to; a `Screen` on standard output by default.
+    """
+    console = console or Screen(sys.stdout)
+    growing = Growing(console)
+    with Live(growing, console=console, transient=True, refresh_per_second=8):
+        for chunk in chunks:
+            growing.add(chunk)
+            if chunk.completion is not None:
+                console.print(Text(whole(chunk.completion)), soft_wrap=True)
 
 
 def show(report: RenderableType, file: TextIO, *, width: int | None = None) -> None:
@@ -36,154 +248,3 @@ def show(report: RenderableType, file: TextIO, *, width: int | None = None) -> N
         screen.print(report)
     text = capture.get()
     put(text if screen.is_terminal else "".join(line.rstrip() + "\n" for line in text.split("\n")[:-1]), file)
-
-
-def selection_report(
-    selection: Selection, *, top: int = 10, explain: bool = False, limit: int = 60, unnamed: str | None = None
-) -> RenderableType:
-    """Return the report of a selection: the `top` choices with bars, and its facts.
-
-    Args:
-        explain: Whether to add facts on proof, cost and scoring, and the trie with its
-            `limit` heaviest nodes.
-        unnamed: Name of the default model if the caller named no model, else None.
-    """
-    facts = [*selection_facts(selection, explain=explain), *unnamed_model(unnamed)]
-    parts: list[RenderableType] = [Ranking(selection, top), Text(), facts_table(facts)]
-    if explain:
-        label = _choice_label(selection)
-        lines = tree_lines(selection.trie(limit), label)
-        parts += [Text(), Text(LEGEND, _GREY), *lines]
-    return Group(*parts)
-
-
-def text_score_report(score: TextScore, *, per_token: bool = False, unnamed: str | None = None) -> RenderableType:
-    """Return the report of a `TextScore`.
-
-    Args:
-        per_token: Whether to add a row for each token.
-        unnamed: As for `selection_report`.
-    """
-    facts = facts_table([*text_score_facts(score), *unnamed_model(unnamed)])
-    if not per_token:
-        return facts
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column("token", justify="right")
-    table.add_column("piece", no_wrap=True, overflow="ellipsis")
-    table.add_column("logp", justify="right")
-    for token in score.tokens:
-        piece = token.spelling if token.spelling and not token.piece else quoted_bytes(token.piece)
-        table.add_row(str(token.id), Text(piece), f"{token.logp:.4f}")
-    return Group(facts, Text(), table)
-
-
-def token_plan_report(
-    plan: TokenPlan, choices: Sequence[str], *, top: int = 10, unnamed: str | None = None
-) -> RenderableType:
-    """Return the report of a `TokenPlan`.
-
-    It has the prompt's tokens, the paths of the first `top` choices, and the trie that
-    would be evaluated.
-
-    Args:
-        unnamed: As for `selection_report`.
-    """
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column("choice", overflow="fold", ratio=2)
-    table.add_column("tokens after the context", overflow="fold", ratio=3)
-    table.add_column("shift", justify="right")
-    for text, path, shift in list(zip(choices, plan.choices, plan.boundary_shift, strict=True))[:top]:
-        table.add_row(Text(quoted(text)), _token_text(path), str(shift) if shift else "")
-    facts = facts_table([*plan_facts(plan), *unnamed_model(unnamed)])
-    parts: list[RenderableType] = [facts, Text(), Text("prompt", "bold"), _token_text(plan.prompt)]
-    if plan.context != plan.prompt:
-        parts += [Text(), Text("context that all choices share", "bold"), _token_text(plan.context)]
-    parts += [Text(), table]
-    if len(choices) > top:
-        parts.append(Text(f"… {count(len(choices) - top, 'more choice')}", _GREY))
-    lines = tree_lines(plan.trie, lambda index: f"= {quoted(choices[index])}", root="(context)")
-    return Group(*parts, Text(), *lines)
-
-
-def facts_table(facts: Sequence[tuple[str, str]]) -> RenderableType:
-    """Return a table of facts; a name that begins with "!" marks a warning."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, sentence in facts:
-        table.add_row(Text(name, _WARNING if name.startswith("!") else "bold"), Units.of(sentence))
-    return table
-
-
-class Ranking:
-    """The table of choices, which fits the width that it is given."""
-
-    def __init__(self, selection: Selection, top: int) -> None:
-        self._selection = selection
-        self._shown = selection.top(top, distinct=True)
-        self._scored = selection.rule != "joint" or any(c.score != c.logp for c in self._shown)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows = [self._cells(rank, choice) for rank, choice in enumerate(self._shown, start=1)]
-        head = ["#", "choice", "p", "logp", *(["score"] if self._scored else []), "margin"]
-        widths = [max(cell_len(row[at]) for row in [head, *rows]) for at in range(len(head))]
-        free = options.max_width - sum(widths) - 2 * len(head) + widths[1]  # for text and bar
-        widths[1] = min(widths[1], max(8, free - (10 if free >= 40 else 0)))
-        cells = min(_BAR_CELLS, free - widths[1])
-        cells = cells if cells >= _MIN_BAR_CELLS else 0
-        table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for at, name in enumerate(head):
-            text = at == 1
-            table.add_column(
-                name, width=widths[at], justify="left" if text else "right", no_wrap=True, overflow="ellipsis"
-            )
-            if text and cells:
-                table.add_column("", width=cells, no_wrap=True)
-        for choice, row in zip(self._shown, rows, strict=True):
-            style = "bold green" if choice.index == self._selection.index else _GREY if choice.pruned else ""
-            line = [Text(cell) for cell in row]
-            if cells:
-                line.insert(2, Text(bar(choice.probability or 0.0, cells)))
-            table.add_row(*line, style=style)
-        yield table
-        rest = int(self._selection.choices.distinct.sum()) - len(self._shown)
-        if rest:
-            yield Text(f"… {count(rest, 'more choice')}", _GREY)
-
-    def _cells(self, rank: int, choice: ChoiceScore) -> list[str]:
-        twins = self._selection.choices.duplicates(choice.index)
-        text = quoted(choice.text) + (f" (also {', '.join(map(str, twins[1:]))})" if len(twins) > 1 else "")
-        if choice.score is None or choice.logp is None or choice.probability is None:
-            score = [""] if self._scored else []
-            return [str(rank), text, "pruned", f"≤ {choice.logp_upper:.3f}", *score, ""]
-        p = interval(choice.probability_low, choice.probability_high)
-        score = [f"{choice.score:.3f}"] if self._scored else []
-        behind = self._selection.score - choice.score
-        margin = "" if choice.index == self._selection.index else f"{-behind:.3f}" if behind else "tie"
-        return [str(rank), text, p, between(choice.logp, choice.logp_upper), *score, margin]
-
-
-def bar(p: float, cells: int) -> str:
-    """Return a bar for the probability `p` of up to `cells` characters, in eighths.
-
-    If p > 0, at least an eighth of a character is shown.
-    """
-    eighths = min(8 * cells, max(round(p * 8 * cells), int(p > 0)))
-    return "█" * (eighths // 8) + (_PARTS[eighths % 8] if eighths % 8 else "")
-
-
-def _choice_label(selection: Selection) -> Callable[[int], str]:
-    table = selection.choices
-
-    def label(index: int) -> str:
-        choice = table[index]
-        if choice.probability is None:
-            return f"= {quoted(choice.text)}  pruned, logp ≤ {choice.logp_upper:.3f}"
-        return f"= {quoted(choice.text)}  p {probability(choice.probability)}"
-
-    return label
-
-
-def _token_text(path: Sequence[tuple[int, str]]) -> Units:
-    """Return tokens one after the other, each quoted and with its id."""
-    return Units([(f"{quoted(spelling)}:{token}", "") for token, spelling in path] or [("(none)", _GREY)])

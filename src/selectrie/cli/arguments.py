@@ -1,0 +1,351 @@
+"""From arguments to records of options, and from errors to exit codes.
+
+The options of a command are declared as frozen records, one record for each group.
+Errors become one line on stderr, in which flags such as `--max-tokens` are named in
+place of arguments.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import copy
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from typer.core import TyperCommand, TyperOption
+from typer.models import ArgumentInfo, OptionInfo
+
+from selectrie.cli import inputs
+from selectrie.cli.groups import WITH_ESCAPES
+from selectrie.cli.signals import code_of, stoppable
+from selectrie.core import output
+from selectrie.errors import (
+    GrammarError,
+    OptionError,
+    OptionRef,
+    RefusedOption,
+    SelectrieError,
+    TemplateError,
+    of_value,
+    words,
+)
+
+Groups = Mapping[str, type[Any]]
+"""The records of options that a command takes, by the names of its parameters."""
+
+NOTED: ContextVar[tuple[str, Mapping[str, Any]] | None] = ContextVar("selectrie_command", default=None)
+"""The command that runs, with its options, if it is recorded."""
+_HINTS: dict[type[Any], Mapping[str, Any]] = {}
+
+
+def hints_of(group: type[Any]) -> Mapping[str, Any]:
+    """Return the annotated type of each field of a record of options, read once."""
+    if group not in _HINTS:
+        _HINTS[group] = get_type_hints(group, include_extras=True)
+    return _HINTS[group]
+
+
+def collect(group: type[Any], values: Mapping[str, Any]) -> Any:
+    """Build the record of one group from the values of a command's options.
+
+    Lists become tuples. With `--escapes`, backslash escapes are replaced in the options
+    that are marked `WITH_ESCAPES`.
+    """
+    named = {field.name: values[field.name] for field in fields(group)}
+    if values.get("escapes"):
+        hints = hints_of(group)
+        read = [name for name in named if WITH_ESCAPES in hints[name].__metadata__[1:]]
+        named |= {name: _unescaped(name, named[name]) for name in read}
+    return group(**{name: tuple(value) if isinstance(value, list) else value for name, value in named.items()})
+
+
+def _unescaped(name: str, value: Any) -> Any:
+    """Replace the backslash escapes in a text or a list of texts; None stays None.
+
+    Raises `OptionError` for an unknown escape.
+    """
+    if isinstance(value, list):
+        return [inputs.parse_escapes(name, text) for text in value]
+    return None if value is None else inputs.parse_escapes(name, value)
+
+
+_NAMED_OTHERWISE = {
+    "n_threads": "threads",
+    "n_gpu_layers": "gpu_layers",
+    "deadline_s": "deadline",
+    "n_alternatives": "logprobs",
+    "k": "top",
+    "metrics": "metric",
+    "choices": "choice",
+    "template_args": "template_arg",
+}
+"""Library names whose options have different names."""
+_SWITCHES = {"canonical_only": "any_path", "merge_equal_text": "best_path"}
+"""Options whose value False has a flag of another name."""
+
+
+def long_flag(name: str) -> str:
+    """Return the long flag that typer makes of a field's name."""
+    return "--" + name.replace("_", "-")
+
+
+def flag_of(name: str, option: OptionInfo | ArgumentInfo) -> str:
+    """Return how the option or argument of a field is written on the command line.
+
+    It is the long flag, else the only flag, or the name of a positional argument. A
+    switch with a flag for either value is written with both, `--on/--off`.
+    """
+    if isinstance(option, ArgumentInfo):
+        return str(option.metavar or name.upper())
+    # Where typer keeps the first flag.
+    first = option.default if isinstance(option.default, str) else ""
+    declared = [word for word in (first, *(option.param_decls or ())) if word.startswith("-")]
+    long = [word for word in declared if word.startswith("--")]
+    return (long or declared or [long_flag(name)])[0]
+
+
+def flags_of(groups: Mapping[str, type[Any]]) -> dict[str, str]:
+    """Return the flag of each option of a command, by the name of its field.
+
+    Args:
+        groups: The records of options, by the names of the command's parameters.
+    """
+    flags: dict[str, str] = {}
+    for group in groups.values():
+        hints = hints_of(group)
+        flags |= {field.name: flag_of(field.name, hints[field.name].__metadata__[0]) for field in fields(group)}
+    return flags
+
+
+def message_of(error: SelectrieError, flags: Mapping[str, str]) -> str:
+    """Return the message of an error, in which flags replace argument names.
+
+    Args:
+        flags: Maps the name of each option of the command to its flag. Other names are
+            not replaced.
+    """
+    write = in_flags(flags)
+    return error.worded(write, lambda remedy: remedy.worded(write)) if flags else str(error)
+
+
+def in_flags(flags: Mapping[str, str]) -> Callable[[OptionRef], str]:
+    """Return what writes an option as the flags of a command."""
+
+    def written(option: OptionRef) -> str:
+        name, _, key = option.name.partition("[")
+        value = option.value
+        on, slash, off = _flag(name, flags).partition("/")
+        if name in _SWITCHES and value is False:
+            on, value = _flag(_SWITCHES[name], flags), True
+        if not on:
+            return str(option)
+        if slash or value is None or value is True:
+            return off if slash and value is False else on
+        if isinstance(option, RefusedOption):
+            values = value if isinstance(value, tuple | list) else (value,)
+            pair = f"{key.removesuffix(']')}=" if key and name == "logit_bias" else ""
+            return f"{on} {pair}{', '.join(map(of_value, values))}"
+        return f"leaving out {on}" if value is False else f"{on} {shlex.quote(str(value))}"
+
+    return written
+
+
+def _flag(name: str, flags: Mapping[str, str]) -> str:
+    """Return the flag of an option, both flags of a switch, or "" if there is none."""
+    return flags.get(name) or flags.get(_NAMED_OTHERWISE.get(name, name), "")
+
+
+OF_THE_SYSTEM = 2
+OURS = 70
+_REPORT = "this is a fault of selectrie; please report it with the command and the output of --verbose"
+
+
+def guarded(work: Callable[[], int], *, verbose: bool, flags: Mapping[str, str] | None = None) -> None:
+    """Run the command `work`, and end the process with its exit code.
+
+    An error becomes one line `error[code]: message` on stderr. For a grammar or a
+    template, the line in question and a caret follow. A closed pipe ends silently with
+    0, because there is no reader left.
+
+    Args:
+        verbose: Whether the traceback is written as well.
+        flags: Maps the name of each option of the command to its flag.
+    """
+    try:
+        with stoppable():
+            code = work()
+            output.flush()
+    except SelectrieError as error:
+        code = report(error, verbose=verbose, flags=flags)
+    except KeyboardInterrupt as stopped:
+        code = code_of(stopped)
+        tell("interrupted", "stopped")
+    except BrokenPipeError:
+        code = 0
+    except MemoryError:
+        tell("memory", "there is not enough memory; ask for less at once", verbose=verbose)
+        code = OF_THE_SYSTEM
+    except OSError as error:
+        tell("system", str(error), verbose=verbose)
+        code = OF_THE_SYSTEM
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a fault of ours must not look like a result
+        tell("internal", f"{type(error).__name__}: {error}; {_REPORT}", verbose=verbose)
+        code = OURS
+    raise typer.Exit(code)
+
+
+def report(error: SelectrieError, *, verbose: bool = False, flags: Mapping[str, str] | None = None) -> int:
+    """Write an error of selectrie to stderr, and return its exit code.
+
+    Args:
+        flags: As for `guarded`.
+    """
+    message, marked = _taken_apart(error, flags or {})
+    tell(error.code, message if error.exit_code != OURS else f"{message}; {_REPORT}", verbose=verbose)
+    if marked:
+        output.write(output.visible(marked), sys.stderr)
+    return error.exit_code
+
+
+def tell(code: str, message: str, *, verbose: bool = False) -> None:
+    """Write the line `error[code]: message` to stderr.
+
+    With `verbose`, the traceback of the error that is being handled comes first.
+    """
+    if verbose:
+        output.write(traceback.format_exc(), sys.stderr, end="")
+    output.write(output.visible(f"error[{code}]: {' '.join(message.split())}"), sys.stderr)
+
+
+def _taken_apart(error: SelectrieError, flags: Mapping[str, str]) -> tuple[str, str]:
+    """Return the message of `error`, and the source line with its caret or "".
+
+    Only errors about a grammar or a template have such a line.
+    """
+    text = message_of(error, flags)
+    if not isinstance(error, GrammarError | TemplateError) or not error.excerpt or text.count("\n") < 2:
+        return text, ""
+    message, line, caret = text.rsplit("\n", 2)
+    return message, f"{line}\n{caret}"
+
+
+Command = Callable[..., int]
+"""Takes option records, returns an exit code."""
+
+
+class SectionedCommand(TyperCommand):
+    """A command whose help shows options under the headings of their groups.
+
+    An option of one value that is given twice is refused: nothing says which was meant.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        for option in given:
+            takes_one = isinstance(option, TyperOption) and not (option.multiple or option.is_flag or option.count)
+            if takes_one and given.count(option) > 1 and not ctx.resilient_parsing:
+                ctx.fail(f"Option {' / '.join(map(repr, option.opts))} is given twice, and takes one value.")
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                heading = getattr(parameter, "rich_help_panel", None) or "Other"
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records, col_max=26)
+
+
+def command(app: typer.Typer) -> Callable[[Command], Command]:
+    """Register a function of option records as a command.
+
+    The fields of its records become the options. Each parameter's type is a frozen
+    dataclass whose fields are `Annotated[type, typer.Option(...)]` with defaults. The
+    first line of its docstring is the heading of the group in the help. Errors become
+    exit codes (`guarded`).
+    """
+
+    def register(function: Command) -> Command:
+        groups = {name: hint for name, hint in get_type_hints(function).items() if name != "return"}
+        parameters = [parameter for group in groups.values() for parameter in _parameters(group)]
+
+        def run(**values: Any) -> None:
+            verbose = bool(values.get("verbose"))
+            guarded(
+                lambda: _run(function, groups, values),
+                verbose=verbose,
+                flags=flags_of(groups),
+            )
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {}
+        app.command(function.__name__, cls=SectionedCommand, help=_help(function))(run)
+        return function
+
+    return register
+
+
+@contextmanager
+def noting(name: str, groups: Groups, values: Mapping[str, Any]) -> Iterator[None]:
+    """Keep what a command was given, if it is to be recorded.
+
+    Args:
+        name: The name of the command.
+        groups: Its groups.
+        values: The values of all of its options.
+
+    Raises `OptionError` for an option of a recording that there is not.
+    """
+    if not values.get("trace"):
+        if values.get("full_rows"):
+            raise OptionError("trace", None, words("a file that `full_rows` is for, or leave `full_rows` out"))
+        yield
+        return
+    defaults = {field.name: field.default for group in groups.values() for field in fields(group)}
+    given = {key: value for key, value in values.items() if value != defaults.get(key)}
+    token = NOTED.set((name, given))
+    try:
+        with inputs.keeping():
+            yield
+    finally:
+        NOTED.reset(token)
+
+
+def _run(function: Command, groups: Mapping[str, type[Any]], values: Mapping[str, Any]) -> int:
+    with noting(function.__name__, groups, values):
+        return function(**{name: collect(group, values) for name, group in groups.items()})
+
+
+def _help(function: Command) -> str:
+    r"""Return the docstring of a command.
+
+    A `\b` on a line of its own keeps the lines of its paragraph apart.
+    """
+    return (inspect.getdoc(function) or "").replace("\\b\n", "\b\n")
+
+
+def _parameters(group: type[Any]) -> list[inspect.Parameter]:
+    hints = hints_of(group)
+    result = []
+    for field in fields(group):
+        # Groups that share an option may have different headings.
+        option = copy(hints[field.name].__metadata__[0])
+        option.rich_help_panel = _heading(group)
+        hint = Annotated[hints[field.name].__origin__, option]  # type: ignore[valid-type]  # made as typer reads it
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        result.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))
+    return result
+
+
+def _heading(group: type[Any]) -> str:
+    return (inspect.getdoc(group) or group.__name__).splitlines()[0].rstrip(".")
