@@ -16,7 +16,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.results import advice
 from selectrie.server import ServerOptions, app
-from selectrie.server.openapi import BODIES as MODELS
+from selectrie.server.application import BODIES as MODELS
 from selectrie.server.wire import read
 from tests.support.deciding import fake
 from tests.support.n_examples import n_examples

@@ -19,7 +19,7 @@ import selectrie
 from selectrie import GenerationParams, PromptParams, SamplingParams, StopParams
 from selectrie.core.vocabulary import Tokenizing
 from selectrie.engine.engine import Engine
-from selectrie.server import ServerOptions, app, completion_prompts
+from selectrie.server import ServerOptions, app, completions
 from selectrie.server.serve import Serving, _bound
 from selectrie.testing import HashModel, make_vocabulary
 from tests.support.deciding import BYTES, EXACT, LIMITS, fake
@@ -522,8 +522,8 @@ def test_what_is_counted_early_would_be_refused_late(prompts, truncate, n, max_r
     body |= {"prompt": prompts, "truncate_prompt_tokens": truncate, "n": n}
     replies = []
     with fake(nodes=8) as llm:
-        for check in (completion_prompts._check_lengths, lambda *_: None):
-            with mock.patch.object(completion_prompts, "_check_lengths", check):
+        for check in (completions._check_lengths, lambda *_: None):
+            with mock.patch.object(completions, "_check_lengths", check):
                 replies.append(ask(app(llm, options), "POST", "/v1/completions", body))
     early, late = replies
     assert early.status == late.status

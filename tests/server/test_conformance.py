@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.server import app
-from selectrie.server.openapi import BODIES
-from selectrie.server.tokenizer_wire import EncodeBody
+from selectrie.server.application import BODIES
+from selectrie.server.tokenizer import EncodeBody
 from tests.support.serving import ask
 
 HERE = Path(__file__).parent

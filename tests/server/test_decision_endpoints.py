@@ -14,7 +14,7 @@ from dataclasses import replace
 import selectrie
 from selectrie import Choice, DecisionParams, Option, Predicate, Score
 from selectrie.results import advice
-from selectrie.server import ServerOptions, app, decision_wire
+from selectrie.server import ServerOptions, app, decisions
 from tests.support.deciding import fake
 from tests.support.serving import ask, running
 
@@ -467,8 +467,8 @@ def test_limits_are_checked_before_the_model(options, message):
 )
 def test_options_are_counted_before_other_work(path, questions, monkeypatch):
     """What a request has too many of is not read by models and made into records first."""
-    monkeypatch.setattr(decision_wire, "read", None)
-    monkeypatch.setattr(decision_wire, "question_of_data", None)
+    monkeypatch.setattr(decisions, "read", None)
+    monkeypatch.setattr(decisions, "question_of_data", None)
     body = {"input": STATE, "state": STATE, "questions": questions}
     with fake() as llm:
         error = ask(app(llm, ServerOptions(max_options_in_all=9)), "POST", f"/v1/{path}", body).error

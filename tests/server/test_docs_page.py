@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.server import app
-from selectrie.server.api_page import api_page
-from selectrie.server.tokenizer_wire import TokenizeChatBody, TokenizeTextBody
+from selectrie.server.application import api_page
+from selectrie.server.tokenizer import TokenizeChatBody, TokenizeTextBody
 from tests.support.deciding import fake
 from tests.support.serving import ask
 

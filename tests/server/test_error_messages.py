@@ -22,16 +22,16 @@ from selectrie.errors import (
     ways,
     words,
 )
-from selectrie.server.chat_wire import ChatBody
-from selectrie.server.completion_wire import FIELDS
-from selectrie.server.decision_wire import (
+from selectrie.server.chat import ChatBody
+from selectrie.server.completions import FIELDS
+from selectrie.server.decisions import (
     DECISIONS_FIELDS,
     SYSTEMONE_FIELDS,
     ChoiceQuestion,
     PredicateQuestion,
     QuestionOption,
 )
-from selectrie.server.generation_wire import options_of
+from selectrie.server.generation import options_of
 from selectrie.server.http_errors import error_of
 
 REMEDIES = ways(

@@ -13,7 +13,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.errors import DecodeError, OptionError
 from selectrie.server import ServerOptions, gate
-from selectrie.server.event_stream import Events, EventStream
+from selectrie.server.exchange import Events, EventStream
 from selectrie.server.gate import Gate
 from selectrie.server.http_errors import HttpError
 from selectrie.server.models import Models
@@ -32,7 +32,7 @@ class Served:
         self.gate = Gate(self._inner, self.state)
 
     async def _inner(self, scope, receive, send) -> None:
-        await EventStream(self._watched())(scope, receive, send)
+        await EventStream(self._watched(), self.state.options.ping_interval_s)(scope, receive, send)
 
     async def _watched(self) -> Events:
         try:

@@ -26,13 +26,13 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
-from selectrie.server import ServerOptions, app, completion_prompts, decision_wire, messages, tokenizer_wire
+from selectrie.server import ServerOptions, app, chat, completions, decisions, tokenizer
+from selectrie.server.application import BODIES
 from selectrie.server.body import MAX_CONTAINERS, MAX_VALUES, parsed
-from selectrie.server.completion_prompts import MAX_SCORES
+from selectrie.server.completions import MAX_SCORES
 from selectrie.server.exchange import id_of
 from selectrie.server.gate import WORK
 from selectrie.server.http_errors import HttpError
-from selectrie.server.openapi import BODIES
 from selectrie.server.wire import MAX_TOKENIZED_BYTES
 from tests.support.deciding import fake
 from tests.support.serving import ask
@@ -125,7 +125,7 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
         "questions": lambda: {"questions": [_question(instructions="a" * 15_000)] * OPTIONS.max_questions},
         "options": lambda: {"questions": [_choices(OPTIONS.max_options)] * 20},
         "option": lambda: {"questions": [{**_choices(2), "choices": [{"value": "a" * (ROOM // 2)}, {"value": "b"}]}]},
-        "examples": lambda: {"questions": [_question(examples=[{"state": "a", "answer": True}] * decision_wire.MAX_EXAMPLES)]},
+        "examples": lambda: {"questions": [_question(examples=[{"state": "a", "answer": True}] * decisions.MAX_EXAMPLES)]},
         "cue": lambda: {"questions": [_question(cue="a" * (ROOM - 100))]},
         "permutations": lambda: {"questions": [_choices(8)], "permutations": "all"},
         "letters": lambda: {"questions": [_choices(200)] * 100, "scoring": "letters", "permutations": 4},
@@ -153,10 +153,10 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
     },
     "/v1/chat/completions": {
         **GENERATION,
-        "messages": lambda: {"messages": [{"role": "user", "content": "x" * 1_900}] * messages.MAX_MESSAGES},
+        "messages": lambda: {"messages": [{"role": "user", "content": "x" * 1_900}] * chat.MAX_MESSAGES},
         "parts": lambda: {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 95_000}]},
-        "names": lambda: {"messages": [{"role": "user", "content": "x", "name": "n" * 1_900}] * messages.MAX_MESSAGES},
-        "arguments": lambda: {"chat_template_kwargs": {f"k{i}": "x" * 30_000 for i in range(messages.MAX_ARGUMENTS)}},
+        "names": lambda: {"messages": [{"role": "user", "content": "x", "name": "n" * 1_900}] * chat.MAX_MESSAGES},
+        "arguments": lambda: {"chat_template_kwargs": {f"k{i}": "x" * 30_000 for i in range(chat.MAX_ARGUMENTS)}},
     },
     "/tokenize": {
         "prompt": lambda: {"prompt": "ab " * (MAX_TOKENIZED_BYTES // 3), "return_token_strs": True},
@@ -167,7 +167,7 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
     },
     "/detokenize": {"tokens": lambda: {"tokens": _numbers(MAX_VALUES)}},
     "/v1/vocabulary/encode": {
-        "texts": lambda: {"texts": [base64.b64encode(b"ab " * 349).decode()] * tokenizer_wire.MAX_TEXTS},
+        "texts": lambda: {"texts": [base64.b64encode(b"ab " * 349).decode()] * tokenizer.MAX_TEXTS},
         "form": lambda: {"texts": [base64.b64encode(b"\x00" * (MAX_TOKENIZED_BYTES - 1)).decode()], "form": "inside"},
     },
 }  # fmt: skip
@@ -310,7 +310,7 @@ def test_an_id_is_cut_before_it_is_read():
 
 def test_names_count_only_where_the_prompt_is_echoed(monkeypatch):
     """Without echo their log-probabilities are those of drawn tokens alone: 60 tokens have 120 values, not 600."""
-    monkeypatch.setattr(completion_prompts, "MAX_SCORES", 200)
+    monkeypatch.setattr(completions, "MAX_SCORES", 200)
     body = {"prompt": [[5] * 20] * 3, "max_tokens": 1, "prompt_logprobs": 0, "logprobs": 0}
     with fake() as llm:
         few = ask(app(llm), "POST", "/v1/completions", {**body, "logprob_token_ids": list(range(4))})

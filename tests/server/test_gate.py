@@ -37,8 +37,8 @@ from selectrie.errors import (
 from selectrie.server import ServerOptions, app
 from selectrie.server.body import BodyBudget, Disconnected
 from selectrie.server.http_errors import draining, error_of
-from selectrie.server.metrics import CAUSES, REASONS
-from selectrie.server.uploads import Uploads
+from selectrie.server.permits import Uploads
+from selectrie.server.state import CAUSES, REASONS
 from selectrie.version import __version__
 from tests.support.deciding import fake
 from tests.support.serving import ask, asked
@@ -414,7 +414,7 @@ def test_who_has_more_requests_takes_no_place_of_an_upload():
             for client in (busy, busy, busy, light, light):
                 stack.enter_context(uploads.counted(client))
             for _ in range(2):
-                stack.enter_context(uploads.place(light, asyncio.Queue().get))
+                stack.enter_context(uploads.permit(light, asyncio.Queue().get))
             assert not uploads.give_way(busy)
             assert uploads.give_way(Turn())
         assert not uploads._n_open
@@ -727,7 +727,7 @@ def test_a_client_that_leaves_while_its_request_is_read_keeps_its_place(llm, mon
         assert go.wait(60)
         raise OptionError("a", 1, "what nobody reads")
 
-    monkeypatch.setattr(f"selectrie.server.routes.{route}.{reader}", read)
+    monkeypatch.setattr(f"selectrie.server.{route}.{reader}", read)
 
     async def left():
         application, leave = app(llm), asyncio.Event()

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="needs the extra 'server'")
 
 from selectrie.server import ServerOptions, app
-from selectrie.server.protocol import HttpProtocol
+from selectrie.server.serve import HttpProtocol
 from tests.support.deciding import fake
 from tests.support.serving import running
 

@@ -11,7 +11,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie import GenerationParams, Grammar, SamplingParams, StopParams
 from selectrie.server import ServerOptions, app
-from selectrie.server.structured_outputs import MAX_CHARACTERS
+from selectrie.server.generation import MAX_CHARACTERS
 from tests.support.chatting import MESSAGES, PATH, put_together
 from tests.support.deciding import fake
 from tests.support.serving import ask

@@ -11,9 +11,9 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.errors import OptionError
 from selectrie.server import ServerOptions, app
+from selectrie.server.application import BODIES, statuses_of
 from selectrie.server.gate import OPEN, WORK
 from selectrie.server.http_errors import HttpError
-from selectrie.server.openapi import BODIES, statuses_of
 from selectrie.server.wire import branches, read, schemas_of
 from tests.support.deciding import fake
 from tests.support.serving import ask

@@ -18,8 +18,7 @@ def running(application: Any, **limits: float) -> Iterator[str]:
     """Serve an application from a thread, as `selectrie serve` does; yield its URL. limits: of connections."""
     import uvicorn
 
-    from selectrie.server.protocol import ConnectionLimits
-    from selectrie.server.serve import uvicorn_config
+    from selectrie.server.serve import ConnectionLimits, uvicorn_config
 
     # asyncio switches Nagle's algorithm off where the protocol is named; with it, answers on a kept connection wait 40 ms.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -1,32 +1,222 @@
-"""Puts the application together."""
+"""Puts the application together, describes it, and answers about the server itself.
+
+The description is OpenAPI's document, also as the page `/docs`: endpoints, bodies as
+their models declare them, and errors. The server itself has models, health and metrics.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
 from functools import cache, partial
 from types import MappingProxyType
+from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.options.checks import record
-from selectrie.server.exchange import Exchange, exchange_of, id_of
-from selectrie.server.gate import AsgiApp, Gate
-from selectrie.server.http_errors import HttpError, error_of
+from selectrie.server import chat, completions, decisions, tokenizer
+from selectrie.server.chat import ChatBody
+from selectrie.server.completions import CompletionBody
+from selectrie.server.decisions import DecisionsBody, SystemoneBody
+from selectrie.server.exchange import Exchange, exchange_of, id_of, json_response
+from selectrie.server.gate import OPEN, READS, WORK, AsgiApp, Gate
+from selectrie.server.http_errors import HttpError, busy, draining, error_of
 from selectrie.server.models import Models
-from selectrie.server.openapi import document
 from selectrie.server.options import ServerOptions
-from selectrie.server.routes import chat, completions, decisions, service, tokenizer, vocabulary
-from selectrie.server.state import ServerState
+from selectrie.server.state import ServerState, state_of
+from selectrie.server.tokenizer import DetokenizeBody, EncodeBody, TokenizeChatBody, TokenizeTextBody
+from selectrie.server.wire import REFERENCE, Body, WireModel, branches, schemas_of
 from selectrie.version import __version__
+
+BODIES: Mapping[str, tuple[type[Body], ...]] = {
+    "/v1/decisions": (DecisionsBody,),
+    "/v1/systemone": (SystemoneBody,),
+    "/v1/chat/completions": (ChatBody,),
+    "/v1/completions": (CompletionBody,),
+    "/tokenize": (TokenizeTextBody, TokenizeChatBody),
+    "/detokenize": (DetokenizeBody,),
+    "/v1/vocabulary/encode": (EncodeBody,),
+}
+"""The forms of the body that each path of `gate.WORK` takes."""
+_CAUSES = {
+    400: "The request is wrong; `param` is the path to the value.",
+    401: "The API key is missing or wrong.",
+    403: "The host is not one that the server answers to.",
+    404: "There is no such model.",
+    408: "Headers or body did not arrive in time.",
+    413: "The body is too large.",
+    415: "The body is not JSON, or its encoding is not known.",
+    429: "Too many requests are open; try again after `retry-after`.",
+    431: "The headers are too large.",
+    500: "The model or the server failed.",
+    503: "Not now: the model is being loaded, memory is used, or the server ends.",
+    504: "There was no answer in time.",
+}
+_ANY = {400, 408, 431}
+"""Statuses of a connection, whatever is asked for."""
+_GUARDED = _ANY | {401, 403, 500}
+_QUEUED = _GUARDED | {404, 429, 503, 504}
+
+
+class ErrorDetail(WireModel):
+    """What an error says."""
+
+    message: str
+    """What is wrong, and what to do."""
+    type: str
+    """The kind of error, as OpenAI names it."""
+    param: str | None
+    """The path to the field of the request that is wrong."""
+    code: str
+    """Stable name of the error."""
+
+
+class Error(WireModel):
+    """An error in OpenAI's shape."""
+
+    error: ErrorDetail
+    """The error."""
+
+
+def statuses_of(path: str) -> set[int]:
+    """Return the statuses of errors that an endpoint may answer with."""
+    if path in OPEN:
+        return _ANY | ({503} if path == "/ready" else set())
+    if path in WORK:
+        return _QUEUED | {413, 415}
+    if path in READS:
+        return _QUEUED
+    return _GUARDED | ({404} if "{" in path else set())
+
+
+def document(api: FastAPI, options: ServerOptions) -> dict[str, Any]:
+    """Return OpenAPI's document of an application with these options."""
+    page = get_openapi(title=api.title, version=api.version, routes=api.routes)
+    bodies = dict.fromkeys(one for kinds in BODIES.values() for one in kinds)
+    page["components"] = {
+        "schemas": schemas_of([*bodies, Error], options),
+        "securitySchemes": {
+            "bearer": {"type": "http", "scheme": "bearer"},
+            "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+        },
+    }
+    for path, methods in page["paths"].items():
+        for one in methods.values():
+            _describe(one, path, needs_key=bool(options.key_digests))
+    return page
+
+
+def _describe(one: dict[str, Any], path: str, *, needs_key: bool) -> None:
+    """Add body, errors and keys to what FastAPI says about an endpoint."""
+    if path in BODIES:
+        kinds = [_reference(kind) for kind in BODIES[path]]
+        one["requestBody"] = {"required": True, "content": _json(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
+    if path in READS:
+        about = {"description": "Name of the model.", "schema": {"type": "string"}}
+        one["parameters"] = [{"name": "model", "in": "query", "required": False, **about}]
+    errors = {
+        str(status): {"description": _CAUSES[status], "content": _json(_reference(Error))}
+        for status in sorted(statuses_of(path))
+    }
+    one["responses"] = {"200": one["responses"]["200"], **errors}
+    keys: list[dict[str, list[str]]] = [] if path in OPEN else [{"bearer": []}, {"key": []}]
+    one["security"] = keys if needs_key or not keys else [*keys, {}]
+
+
+def _reference(kind: type[BaseModel]) -> dict[str, Any]:
+    return {"$ref": REFERENCE.format(model=kind.__name__)}
+
+
+def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+router = APIRouter()
+
+NOT_OFFERED = (
+    "/v1/embeddings",
+    "/v1/audio/{rest:path}",
+    "/v1/images/{rest:path}",
+)
+
+
+@router.head("/health", include_in_schema=False)
+@router.get("/health")
+async def health() -> Response:
+    """Say that the process lives."""
+    return json_response({"status": "ok", "version": __version__})
+
+
+@router.head("/ready", include_in_schema=False)
+@router.get("/ready")
+async def ready(request: Request) -> Response:
+    """Say whether requests are answered: not before a model is loaded."""
+    state = state_of(request)
+    if state.is_draining:
+        raise draining()
+    if not state.models.is_ready:
+        raise busy("the model is being loaded", status=503, code="loading")
+    return json_response({"status": "ready"})
+
+
+@router.get("/version")
+async def version() -> Response:
+    """Return the version of the server, as vLLM has it."""
+    return json_response({"version": __version__})
+
+
+@router.get("/v1/models")
+async def models(request: Request) -> Response:
+    """List the models in the shapes of OpenAI (`data`) and TypeSafe (`models`)."""
+    own = state_of(request).models
+    released = datetime.fromtimestamp(own.created, tz=timezone.utc).strftime("%Y-%m-%d")
+    described = [
+        {"name": name, "description": f"{name}, served by selectrie", "release_date": released} for name in own.names
+    ]
+    return json_response({"object": "list", "data": [_model(own, name) for name in own.names], "models": described})
+
+
+@router.get("/v1/models/{name:path}")
+async def model(request: Request, name: str) -> Response:
+    """Return one model in the shape of OpenAI."""
+    own = state_of(request).models
+    own.check_name(name)
+    return json_response(_model(own, name))
+
+
+def _model(models: Models, name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": models.created, "owned_by": "selectrie"}
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request) -> Response:
+    """Return what the server counts, for Prometheus."""
+    state = state_of(request)
+    return PlainTextResponse(state.metrics.text(state.models.engines), media_type="text/plain; version=0.0.4")
+
+
+async def _not_offered(request: Request) -> Response:
+    """Say that an endpoint of OpenAI's API is not offered."""
+    message = f"{request.url.path} is not offered: this server scores and generates text"
+    raise HttpError(501, "not_offered", message, headers={"x-should-retry": "false"})
+
+
+for _path in NOT_OFFERED:
+    router.add_api_route(_path, _not_offered, methods=["GET", "POST"], include_in_schema=False)
+
 
 logger = logging.getLogger("selectrie.server")
 
@@ -97,8 +287,8 @@ def app(source: Engine | ModelPool | None, options: ServerOptions = DEFAULT_SERV
 def _routes(options: ServerOptions) -> FastAPI:
     api = FastAPI(title="selectrie", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     api.add_route("/docs", _docs, methods=["GET"], include_in_schema=False)
-    for one in (decisions, chat, completions, tokenizer, vocabulary, service):
-        api.include_router(one.router)
+    for one in (decisions.router, chat.router, completions.router, tokenizer.router, router):
+        api.include_router(one)
     api.openapi = cache(partial(document, api, options))  # type: ignore[method-assign]
     api.add_exception_handler(HTTPException, _http)
     for kind in (Exception, HttpError, SelectrieError):
@@ -108,9 +298,7 @@ def _routes(options: ServerOptions) -> FastAPI:
 
 async def _docs(request: Request) -> Response:
     """Show OpenAPI's description of the endpoints."""
-    from selectrie.server.api_page import HEADERS, api_page
-
-    return Response(api_page(request.app.openapi()), headers=HEADERS, media_type="text/html")
+    return Response(api_page(request.app.openapi()), headers=_PAGE_HEADERS, media_type="text/html")
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -138,3 +326,86 @@ def _response(error: HttpError, further: Mapping[str, str] = MappingProxyType({}
     """Return an error as a response, with some of the headers of another one."""
     kept = {name: value for name, value in further.items() if name == "vary" or name.startswith("access-")}
     return Response(error.encoded(), error.status, {**kept, **error.headers}, "application/json")
+
+
+_PAGE_HEADERS: Mapping[str, str] = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+}
+"""Headers of the page, by which a browser loads nothing else for it."""
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{{ title }} {{ version }}</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem; }
+h2 { margin: 2rem 0 0; font-size: 1.1rem; }
+p { margin: 0.25rem 0; }
+td { padding: 0 1.5rem 0 0; vertical-align: top; }
+</style>
+<h1>{{ title }} {{ version }}</h1>
+<p><a href="openapi.json">openapi.json</a> describes the same for programs.</p>
+{% for one in endpoints %}
+<h2><code>{{ one.method }} {{ one.path }}</code></h2>
+<p>{{ one.description }}</p>
+{% if one.fields %}
+<table>
+{% for field in one.fields %}
+<tr><td><code>{{ field.name }}</code></td><td>{{ field.type }}</td><td>{{ field.note }}</td></tr>
+{% endfor %}
+</table>
+{% endif %}
+{% endfor %}
+</html>
+"""
+
+
+def api_page(schema: Mapping[str, Any]) -> str:
+    """Return the page for OpenAPI's description of an application.
+
+    FastAPI's own page loads scripts from another host: a server without internet would
+    show nothing, and a user's browser would call a third party. This one has none.
+    """
+    from jinja2 import Environment, StrictUndefined  # only who reads the page needs it
+
+    template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(_PAGE)
+    info, schemas = schema["info"], schema.get("components", {}).get("schemas", {})
+    endpoints = list(_endpoints(schema["paths"], schemas))
+    return template.render(title=info["title"], version=info["version"], endpoints=endpoints)
+
+
+def _endpoints(paths: Mapping[str, Mapping[str, Any]], schemas: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for path, methods in paths.items():
+        for method, one in methods.items():
+            body = one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+            forms = [] if body is None else list(branches(body, schemas))
+            fields = ChainMap(*(form["properties"] for form in forms))
+            yield {
+                "method": method.upper(),
+                "path": path,
+                "description": one.get("description", ""),
+                "fields": [
+                    _field(name, value, schemas, is_required=any(name in form.get("required", ()) for form in forms))
+                    for name, value in fields.items()
+                ],
+            }
+
+
+def _field(name: str, schema: Mapping[str, Any], schemas: Mapping[str, Any], *, is_required: bool) -> dict[str, str]:
+    members = list(branches(schema, schemas))
+    values = " or ".join(repr(value) for one in members for value in one.get("enum", ()))
+    notes = ["required" if is_required else "", values, schema.get("description", "")]
+    kinds = " or ".join(dict.fromkeys(_type_of(one, schemas) for one in members))
+    return {"name": name, "type": kinds or "null", "note": "; ".join(filter(None, notes))}
+
+
+def _type_of(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+    """Return what a value may be, as JSON calls it: `string`, `array of integer`."""
+    name = str(schema.get("type", "any"))
+    if "items" not in schema:
+        return name
+    return " or ".join(
+        dict.fromkeys(f"{name} of {_type_of(one, schemas)}" for one in branches(schema["items"], schemas))
+    )

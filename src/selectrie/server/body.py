@@ -8,13 +8,14 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
+from starlette.types import Receive
 
 from selectrie.engine.aio import in_thread
 from selectrie.errors import clip
@@ -22,8 +23,6 @@ from selectrie.server.allocator import give_back
 from selectrie.server.exchange import Exchange
 from selectrie.server.http_errors import HttpError, busy
 from selectrie.server.options import ServerOptions
-
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 ENCODINGS = ("identity", "gzip", "zstd")
 _TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
@@ -171,7 +170,7 @@ async def receive_body(receive: Receive, options: ServerOptions, share: BodyShar
 async def read_body(data: bytes, exchange: Exchange, options: ServerOptions, share: BodyShare) -> None:
     """Read the JSON object of a request's body, `Exchange.body`.
 
-    That of a large one is read in one of the server's places, so others are answered.
+    That of a large one is read under a permit of the server, so others are answered.
 
     Args:
         data: The body as it was sent.

@@ -1,30 +1,42 @@
-"""One request and its response, as all parts of the server see it."""
+"""One request and its response, as all parts of the server see it.
+
+A streamed response has server-sent events, as clients of OpenAI's API read them. An
+event is a line `data: {…}` and an empty line; the last one is `data: [DONE]`. Memory
+does not grow with a slow reader: an event is made when the one before it has been taken
+by the connection, and what the engine draws meanwhile is joined into the next one. The
+engine itself draws no more than the request's `max_tokens`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from selectrie.core.types import Cost
 from selectrie.engine.aio import in_thread
 from selectrie.engine.scheduler.turns import Turn
+from selectrie.server.http_errors import HttpError, error_of
 from selectrie.server.options import ServerOptions
-from selectrie.server.places import Places
-from selectrie.server.structured_outputs import FIELD as STRUCTURED_OUTPUTS
+from selectrie.server.permits import Permits
 
 R = TypeVar("R")
 _NO_ID = re.compile(r"[^A-Za-z0-9._-]+")
 _NOT_SHOWN = re.compile(r"[^\x20-\x7e]")
 _MAX_ID = 128
+STRUCTURED_OUTPUTS = "structured_outputs"
+"""Name of the field that restricts a text."""
 KEY = "selectrie.exchange"
 """Name of the exchange in the scope of a request."""
 
@@ -47,7 +59,7 @@ class Exchange:
         key: The first digits of the SHA-256 digest of its API key; "" without one.
         turn: The turn of its client, which all requests of a key or an address share.
         is_large: Whether work on the body holds up the event loop.
-        places: Where work on large requests is done, of which a server has few.
+        permits: Those for work on large requests, of which a server has few.
         model: Name of the model that answers.
         warnings: Header `x-selectrie-warning`.
         notices: What the library warns of while it works on the request.
@@ -76,7 +88,7 @@ class Exchange:
     fields: Mapping[str, str] = field(default_factory=dict)
     turn: Turn = field(default_factory=Turn)
     is_large: bool = False
-    places: Places = field(default_factory=Places)
+    permits: Permits = field(default_factory=Permits)
     model: str = ""
     warnings: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -95,12 +107,12 @@ class Exchange:
     first_s: float | None = None
 
     async def in_thread(self, function: Callable[[], R]) -> R:
-        """Await the result of a function in a thread; a large request needs a place."""
+        """Await a function's result in a thread; a large request needs a permit."""
         return await self.hold(lambda: in_thread(function))
 
     async def hold(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """Await what `start` starts in a thread; a large request needs a place."""
-        return await (self.places.hold(self.turn, start, self.began_s) if self.is_large else start())
+        """Await what `start` starts in a thread; a large request needs a permit."""
+        return await (self.permits.hold(self.turn, start, self.began_s) if self.is_large else start())
 
     async def run(self, function: Callable[[], R]) -> R:
         """Return the result of a function that is quick unless the request is large.
@@ -136,7 +148,7 @@ async def read_request(
 ) -> R:
     """Return the request that a body is; its `request_id` names the exchange.
 
-    A large body is read in one of the server's places, and one with a grammar in a
+    A large body is read under one of the server's permits, and one with a grammar in a
     thread. Neither can be stopped. If the request is given up meanwhile, it keeps its
     place in the queue, and its bytes, until the thread has ended: a client that sends
     and leaves, again and again, would else have any number of threads.
@@ -177,3 +189,96 @@ def json_response(content: Mapping[str, Any], warnings: Sequence[str] = ()) -> R
     """Return a response of JSON, with the warnings if there are any."""
     warned = {**content, "warnings": list(warnings)} if warnings else content
     return Response(encoded_json(warned), media_type="application/json")
+
+
+logger = logging.getLogger("selectrie.server")
+
+Event: TypeAlias = Mapping[str, Any]
+Events: TypeAlias = AsyncGenerator[Sequence[Event], None]
+"""Events in the order in which they are sent; those of one item are sent together."""
+
+DONE = b"data: [DONE]\n\n"
+PING = b": ping\n\n"
+CONTENT_TYPE = "text/event-stream"
+
+
+class EventStream(Response):
+    """A response whose events are made while it is sent.
+
+    Its first events are awaited before the response begins. An error before them is
+    raised, and so becomes a whole response with its own status. A later one becomes an
+    event `data: {"error": …}`, after which the stream ends. The generator is closed
+    however the response ends, also if it is cancelled.
+
+    Args:
+        events: The events. Its `finally` blocks and context managers free what it
+            holds.
+        ping_s: Seconds between comments while there is no event.
+    """
+
+    media_type = CONTENT_TYPE
+
+    def __init__(self, events: Events, ping_s: float) -> None:
+        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"}, media_type=CONTENT_TYPE)
+        del self.headers["content-length"]
+        self._events, self._ping_s = events, ping_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events, and comments while there are none."""
+        del receive  # the gate sees when the client leaves, and cancels
+        exchange: Exchange = scope[KEY]
+        coming = self._next()
+        try:
+            events = await coming
+            if events:
+                exchange.first_s = perf_counter() - exchange.began_s
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            while events is not None:
+                if events:
+                    await _send(send, b"".join(map(encoded_event, events)))
+                coming = self._next()
+                while not (await asyncio.wait({coming}, timeout=self._ping_s))[0]:
+                    await _send(send, PING)
+                try:
+                    events = coming.result()
+                except Exception as error:  # noqa: BLE001 - the response has begun, so it ends with an event
+                    await _send(send, self._failed(error, exchange), is_last=True)
+                    return
+            await _send(send, DONE, is_last=True)
+        finally:
+            coming.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await coming
+            await self._events.aclose()
+
+    def _next(self) -> asyncio.Future[Sequence[Event] | None]:
+        """Begin to wait for the next events, None after the last."""
+        return asyncio.ensure_future(_next_or_none(self._events))
+
+    @staticmethod
+    def _failed(error: Exception, exchange: Exchange) -> bytes:
+        response = error_of(error, exchange.fields)
+        if response.status >= 500 and not isinstance(error, HttpError):
+            logger.error("%s failed while it was streamed", exchange.id, exc_info=error)
+        exchange.error = response.code
+        return error_ending(response)
+
+
+def encoded_event(event: Event) -> bytes:
+    """Return an event as it is sent."""
+    return b"data: " + encoded_json(event) + b"\n\n"
+
+
+def error_ending(error: HttpError) -> bytes:
+    """Return the end of a stream that an error has ended."""
+    return encoded_event(error.body()) + DONE
+
+
+async def _next_or_none(events: Events) -> Sequence[Event] | None:
+    async for item in events:
+        return item
+    return None
+
+
+async def _send(send: Send, data: bytes, *, is_last: bool = False) -> None:
+    await send({"type": "http.response.body", "body": data, "more_body": not is_last})

@@ -17,13 +17,14 @@ from hashlib import sha256
 from time import perf_counter
 from typing import Any, TypeAlias
 
+from starlette.types import Receive
+
 from selectrie.engine.scheduler.task_group import count_for
 from selectrie.results.advice import collected_warnings
 from selectrie.server import exchange as exchanges
 from selectrie.server import state as states
-from selectrie.server.body import ENCODINGS, BodyShare, Disconnected, Receive, read_body, receive_body, too_large
-from selectrie.server.event_stream import CONTENT_TYPE, error_ending
-from selectrie.server.exchange import Exchange, id_of
+from selectrie.server.body import ENCODINGS, BodyShare, Disconnected, read_body, receive_body, too_large
+from selectrie.server.exchange import CONTENT_TYPE, Exchange, error_ending, id_of
 from selectrie.server.http_errors import HttpError, busy, draining, error_of, headers_of
 from selectrie.server.state import ServerState
 
@@ -88,7 +89,7 @@ class Gate:
         known = endpoint in WORK or endpoint in READS or endpoint in OPEN or endpoint in _OTHER
         meter, client = self._state.metrics.spent, (scope.get("client") or ("",))[0]
         exchange = Exchange(id_of(headers.get(b"x-request-id", "")), endpoint if known else "other", meter, client)
-        exchange.places = self._state.places
+        exchange.permits = self._state.permits
         scope[exchanges.KEY], scope[states.KEY] = exchange, self._state
         answer = _Answer(send, exchange, self._state)
         try:
@@ -163,7 +164,7 @@ class Gate:
                 data = list[bytes]()
                 if scope["path"] in WORK:
                     share.grow(_declared_length(headers))
-                    with state.uploads.place(exchange.turn, receive) as received:
+                    with state.uploads.permit(exchange.turn, receive) as received:
                         data.append(await receive_body(received, state.options, share))
                 exchange.waits_for = ""
                 await self._until_gone(scope, receive, answer, self._read_and_answered(scope, answer, data, share))

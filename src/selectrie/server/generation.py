@@ -1,26 +1,486 @@
-"""Draws text for requests, as a whole or as a stream."""
+"""The fields that `/v1/chat/completions` and `/v1/completions` share, and the drawing.
+
+A field is one of four kinds: it becomes an option of the engine (`_SAMPLING` and the
+table after it), it says nothing about the answer (`Ignored`), it is known but not
+offered (`NotOffered`), or it is unknown. Unknown fields are ignored with a warning; a
+known one that cannot be honoured is refused. Text is drawn as a whole or as a stream.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from dataclasses import replace
+import json
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
+from pydantic.config import JsonDict
+
+from selectrie.core.path_model import REMOTE
+from selectrie.core.types import ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import opened
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.generate import Prompts, Stream
+from selectrie.engine.requests.generation_params import GenerationParams
 from selectrie.engine.requests.session import at_one_time
 from selectrie.engine.scheduler.job import charge_to
-from selectrie.errors import PromptTooLongError
-from selectrie.options import DEFAULT_PROMPTING, PromptParams
+from selectrie.errors import (
+    GrammarError,
+    IncompatibleOptionsError,
+    OptionError,
+    PromptTooLongError,
+    TokenRangeError,
+    clip,
+    of_value,
+)
+from selectrie.grammar import Grammar
+from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, StopParams
+from selectrie.options.checks import numbers_of
 from selectrie.results import Chunk, Generation
-from selectrie.server.exchange import Exchange
-from selectrie.server.generation_wire import GenerationRequest
-from selectrie.server.http_errors import errors_at
+from selectrie.server.exchange import STRUCTURED_OUTPUTS, Exchange
+from selectrie.server.http_errors import HttpError, errors_at
 from selectrie.server.models import ModelLease
+from selectrie.server.options import ServerOptions
 from selectrie.server.state import ServerState
+from selectrie.server.wire import (
+    BY_TYPE,
+    Body,
+    ClosedModel,
+    Ignored,
+    Items,
+    NotOffered,
+    TokenId,
+    UnsupportedError,
+    UpTo,
+    WireModel,
+    bounded,
+    fields_of,
+    unknown_fields,
+    with_numbers,
+)
+from selectrie.tokenization.prompts import SHORTEN_PROMPT
+
+KINDS = ("choice", "regex", "json", "grammar", "json_object")
+MAX_CHARACTERS = 1_000_000
+"""Maximum length of what a grammar is read from, for which `GrammarLimits` are made."""
+_LISTED = ", ".join(f"`{kind}`" for kind in KINDS)
+_MAX_KEPT = 8
+"""Number of grammars that are kept compiled for later requests."""
+_MAX_NOTES, _MAX_NOTE = 4, 200
+"""Number of notes about a grammar in the warnings, and characters of each."""
+
+
+_Source = Annotated[str, Field(json_schema_extra={"maxLength": MAX_CHARACTERS})]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StructuredText:
+    """The grammar of the texts that a request allows.
+
+    Attributes:
+        path: Path to its source in the request.
+        grammar: The grammar.
+    """
+
+    path: str
+    grammar: Grammar
+
+    def warnings(self) -> list[str]:
+        """Return what in the source has no effect."""
+        return [f"{self.path}: {clip(note, _MAX_NOTE)}" for note in self.grammar.notes[:_MAX_NOTES]]
+
+    @contextmanager
+    def grammar_errors(self) -> Iterator[None]:
+        """Raise errors of the grammar under its path in the request."""
+        with _errors_at(self.path):
+            yield
+
+
+def _with(kind: str) -> JsonDict:
+    """Return the schema of an object in which a kind asks for something."""
+    return {"required": [kind], "properties": {kind: {"not": {"enum": [None, False]}}}}
+
+
+class StructuredOutputs(ClosedModel):
+    """What a text has to be: exactly one of these."""
+
+    model_config = ConfigDict(
+        title=f"an object with exactly one of {_LISTED}",
+        json_schema_extra={"allOf": [{"oneOf": [_with(kind) for kind in KINDS]}]},
+    )
+
+    structural_tag: Annotated[Any, NotOffered()] = None
+    whitespace_pattern: Annotated[Any, NotOffered()] = None
+    disable_any_whitespace: Annotated[Any, NotOffered((False, True))] = None  # JSON has one layout here
+    disable_additional_properties: Annotated[Any, NotOffered((False,))] = None
+    disable_fallback: Annotated[Any, NotOffered((False,))] = None
+    choice: Annotated[Items[str], UpTo("max_options", "texts")] | None = Field(
+        None, title="a list of texts that is not empty", min_length=1
+    )
+    """One of these texts."""
+    regex: _Source | None = None
+    """A text that this regular expression matches as a whole."""
+    json_: Annotated[dict[Any, Any] | _Source, BY_TYPE] | None = Field(
+        None, alias="json", title="a JSON Schema, or its text"
+    )
+    """JSON that this JSON Schema allows."""
+    grammar: _Source | None = None
+    """A text of this GBNF, with the start rule `root`."""
+    json_object: bool | None = None
+    """Any object of JSON."""
+
+    def grammar_of_text(self) -> StructuredText:
+        """Return the grammar that is asked for: for a large one, after seconds.
+
+        Raises:
+            RequestError, HttpError: For anything but one kind that can be read.
+        """
+        sources = {kind: getattr(self, "json_" if kind == "json" else kind) for kind in KINDS}
+        kinds = [kind for kind, value in sources.items() if value is not None and value is not False]
+        if len(kinds) != 1:
+            several = " and ".join(f"`{kind}`" for kind in kinds) or "none"
+            raise HttpError(
+                400,
+                OptionError.code,
+                f"{STRUCTURED_OUTPUTS} has {several}: expected exactly one of {_LISTED}",
+                STRUCTURED_OUTPUTS,
+            )
+        (kind,) = kinds
+        path, source = f"{STRUCTURED_OUTPUTS}.{kind}", sources[kind]
+        if isinstance(source, dict):
+            source = json.dumps(source)
+        n_characters = sum(map(len, source)) if isinstance(source, str | list) else 0
+        if n_characters > MAX_CHARACTERS:
+            raise OptionError(path, n_characters, f"at most {MAX_CHARACTERS} characters")
+        with _errors_at(path):
+            return StructuredText(path, _read(kind, tuple(source) if isinstance(source, list) else source))
+
+
+@lru_cache(maxsize=_MAX_KEPT)
+def _read(kind: str, source: Any) -> Grammar:
+    """Return the grammar of a source; that of recent requests is compiled already."""
+    if kind == "choice":
+        return Grammar.from_choices(source)
+    if kind == "regex":
+        return Grammar.from_regex(source)
+    if kind == "grammar":
+        return Grammar.from_gbnf(source)
+    return Grammar.from_json_schema({"type": "object"} if kind == "json_object" else source, name=kind)
+
+
+@contextmanager
+def _errors_at(path: str) -> Iterator[None]:
+    """Raise errors about a grammar and its tokens, without the line of a position."""
+    try:
+        yield
+    except GrammarError as error:
+        with errors_at(path):
+            raise GrammarError(error.reason, line=error.line, column=error.column) from error
+    except TokenRangeError:
+        with errors_at(path):
+            raise
+
+
+_OTHER_NAMES = {"repetition_penalty": "repeat_penalty", "repeat_last_n": "penalty_last_n"}
+"""Names of other servers for options of `SamplingParams`."""
+_SAMPLING = _OTHER_NAMES | {name: name for name in (*numbers_of(SamplingParams), "logit_bias")}
+"""Fields of a request that are options of `SamplingParams`."""
+_STOPPING = {"stop": "stop", "stop_token_ids": "stop_tokens", "ignore_eos": "ignore_eog", "min_tokens": "min_tokens"}
+"""Fields that are options of `StopParams`."""
+_OPTIONS = {"max_completion_tokens": "max_tokens", "max_tokens": "max_tokens", **_SAMPLING, **_STOPPING}
+"""All fields that become options."""
+_MAX_STOP_CHARACTERS = 1 << 16
+"""Maximum number of characters of all stop texts of a request together."""
+_TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,9}")
+_SEEDS = 1 << 64
+
+
+def _by_id(biases: dict[Any, Any]) -> dict[int, Any]:
+    """Return biases by token ids, which are texts in JSON."""
+    for key in biases:
+        if not _TOKEN_ID.fullmatch(key):
+            raise OptionError("", key, "token ids as keys, whole numbers of at least 0")
+    return {int(key): bias for key, bias in biases.items()}
+
+
+def _few_characters(stop: str | list[str]) -> str | list[str]:
+    n_characters = len(stop) if isinstance(stop, str) else sum(map(len, stop))
+    if n_characters > _MAX_STOP_CHARACTERS:  # each of the sequences of a request has its own copy
+        raise OptionError("", n_characters, f"texts of at most {_MAX_STOP_CHARACTERS} characters together")
+    return stop
+
+
+def _permitted(priority: int, info: ValidationInfo) -> int:
+    if priority and not info.context.allow_priority:  # type: ignore[union-attr]  # `wire.read` gives it
+        raise UnsupportedError("this server does not take it; the operator can start it with --allow-priority")
+    return priority
+
+
+def _no_more_options(options: object) -> object:
+    for name, value in options.items() if isinstance(options, Mapping) else ():
+        if name != "include_usage" and value:
+            raise UnsupportedError(f"{of_value(name[:40])} is not offered; leave it out")
+    return options
+
+
+_KEYS = {"propertyNames": {"pattern": f"^({_TOKEN_ID.pattern})$"}}
+_BIASES = WithJsonSchema({"type": "object", "additionalProperties": {"type": "number"}, **_KEYS})
+
+
+class StreamOptions(WireModel):
+    """Options of a stream."""
+
+    model_config = ConfigDict(
+        title="an object with `include_usage`", json_schema_extra={"additionalProperties": {"enum": [None, False]}}
+    )
+
+    include_usage: bool | None = None
+    """Whether the stream ends with the usage."""
+
+
+_Stop = Annotated[str, Field(min_length=1, title="a text that is not empty")]
+
+
+@with_numbers(SamplingParams, **_OTHER_NAMES)
+class GenerationBody(Body):
+    """The fields of all endpoints that draw text.
+
+    A known field that cannot be honoured is refused, in this order of fields.
+    """
+
+    response_format: Annotated[Any, NotOffered(({"type": "text"},), "use `structured_outputs` with `json`")] = None
+    guided_json: Annotated[Any, NotOffered((), "use `structured_outputs` with `json`")] = None
+    guided_regex: Annotated[Any, NotOffered((), "use `structured_outputs` with `regex`")] = None
+    guided_choice: Annotated[Any, NotOffered((), "use `structured_outputs` with `choice`")] = None
+    guided_grammar: Annotated[Any, NotOffered((), "use `structured_outputs` with `grammar`")] = None
+    guided_json_object: Annotated[Any, NotOffered((False,), "use `structured_outputs` with `json_object`")] = None
+    guided_decoding_backend: Annotated[Any, NotOffered()] = None
+    guided_whitespace_pattern: Annotated[Any, NotOffered()] = None
+    grammar: Annotated[Any, NotOffered(("",), "use `structured_outputs` with `grammar`")] = None
+    json_schema: Annotated[Any, NotOffered((), "use `structured_outputs` with `json`")] = None
+    use_beam_search: Annotated[Any, NotOffered((False,))] = None
+    length_penalty: Annotated[Any, NotOffered((1,))] = None
+    bad_words: Annotated[Any, NotOffered(([],))] = None
+    allowed_token_ids: Annotated[Any, NotOffered()] = None
+    logits_processors: Annotated[Any, NotOffered(([],))] = None
+    include_stop_str_in_output: Annotated[Any, NotOffered((False,))] = None
+    skip_special_tokens: Annotated[Any, NotOffered((True,))] = None
+    mirostat: Annotated[Any, NotOffered((0,))] = None
+    mirostat_mode: Annotated[Any, NotOffered((0,))] = None
+    dry_multiplier: Annotated[Any, NotOffered((0,))] = None
+    xtc_probability: Annotated[Any, NotOffered((0,))] = None
+    dynatemp_range: Annotated[Any, NotOffered((0,))] = None
+    top_n_sigma: Annotated[Any, NotOffered((-1,))] = None
+    samplers: Annotated[Any, NotOffered()] = None
+    n_probs: Annotated[Any, NotOffered((0,))] = None
+    lora: Annotated[Any, NotOffered(([],))] = None
+    truncation_side: Annotated[Any, NotOffered(("left",))] = None
+    stream_interval: Annotated[Any, NotOffered((1,))] = None
+    thinking_token_budget: Annotated[Any, NotOffered((-1,))] = None
+    repetition_detection: Annotated[Any, NotOffered()] = None
+    watermarking: Annotated[Any, NotOffered((False,))] = None
+    vllm_xargs: Annotated[Any, NotOffered(({},))] = None
+    kv_transfer_params: Annotated[Any, NotOffered(({},))] = None
+    ec_transfer_params: Annotated[Any, NotOffered(({},))] = None
+    user: Ignored = None
+    metadata: Ignored = None
+    store: Ignored = None
+    service_tier: Ignored = None
+    safety_identifier: Ignored = None
+    prompt_cache_key: Ignored = None
+    prompt_cache_options: Ignored = None
+    prompt_cache_retention: Ignored = None
+    cache_prompt: Ignored = None
+    cache_salt: Ignored = None
+    session_id: Ignored = None
+    spaces_between_special_tokens: Ignored = None
+    top_k: int | None = bounded(numbers_of(SamplingParams)["top_k"].bounds, ge=-1)
+    """Number of most probable tokens kept (0 or -1 = all)."""
+    logit_bias: Annotated[dict[Any, Any], AfterValidator(_by_id), _BIASES] | None = Field(
+        None, title="a mapping from token ids to numbers"
+    )
+    """Added to logits, by token id."""
+    stop: (
+        Annotated[_Stop | Annotated[Items[_Stop], UpTo("max_stops")], BY_TYPE, AfterValidator(_few_characters)] | None
+    ) = Field(None, title="a text that is not empty, or a list of these")
+    """Texts that end the answer."""
+    stop_token_ids: Annotated[Items[TokenId], UpTo("max_stops")] | None = Field(None, title="a list of token ids")
+    """Tokens that end the answer."""
+    ignore_eos: bool | None = None
+    """Whether no end-of-generation token is drawn."""
+    min_tokens: int | None = bounded(numbers_of(StopParams)["min_tokens"].bounds)
+    """Number of first tokens that do not end the answer."""
+    structured_outputs: StructuredOutputs | None = None
+    """What the text has to be."""
+    n: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
+    """Number of choices; 1 by default."""
+    best_of: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
+    """Number of texts of which the `n` most probable are returned."""
+    seed: int | None = Field(None, title="a whole number of at most 64 bits", gt=-_SEEDS, lt=_SEEDS)
+    """Seed of the first choice; a negative one counts modulo 2⁶⁴."""
+    priority: Annotated[int, AfterValidator(_permitted)] | None = Field(
+        None, title="a whole number; a lower one goes first"
+    )
+    """A lower number goes first, where the server takes it."""
+    stream: bool | None = None
+    """Whether the answer is a stream of events."""
+    stream_options: Annotated[StreamOptions, BeforeValidator(_no_more_options)] | None = None
+    """Options of a stream."""
+    request_id: str | None = None
+    """Id of the answer, and name of the request in headers and log."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GenerationRequest:
+    """The part of a request that says how to draw.
+
+    Attributes:
+        n: Number of sequences after each prompt.
+        seed: Seed of the first of them, or None.
+        sampling, stopping, options: Options of `Engine.generate`.
+        own_sampling: The options of sampling that the request itself sets. Of a model
+            that another server has, no others are asked.
+        structured: The grammar among the options with its path in the request, or None.
+        has_max_tokens: Whether the request itself limits the tokens.
+        is_stream: Whether the answer is a stream.
+        includes_usage: Whether the stream ends with the usage.
+        warnings: What was ignored.
+    """
+
+    n: int
+    seed: int | None
+    sampling: SamplingParams
+    own_sampling: SamplingParams
+    stopping: StopParams
+    options: GenerationParams
+    structured: StructuredText | None
+    has_max_tokens: bool
+    is_stream: bool
+    includes_usage: bool
+    warnings: Sequence[str]
+
+    def arguments(self, model: ModelIdentity) -> dict[str, Any]:
+        """Return the arguments of `Engine.generate` and `Engine.stream`."""
+        return {
+            "n": self.n,
+            "seed": self.seed,
+            "sampling": self.own_sampling if model.precision == REMOTE else self.sampling,
+            "stopping": self.stopping,
+            "options": self.options,
+        }
+
+    def shortened(self, error: PromptTooLongError) -> GenerationRequest:
+        """Return the request with as many tokens as the context has room for.
+
+        Raises the error if the request itself limits the tokens, or without room.
+        """
+        if self.has_max_tokens:
+            raise error
+        n_left = self.stopping.max_tokens - (error.required_tokens - error.available_tokens)
+        if n_left < 1:
+            raise error.with_remedy(SHORTEN_PROMPT) from error
+        return replace(self, stopping=replace(self.stopping, max_tokens=n_left))
+
+
+def read_generation(
+    body: GenerationBody,
+    data: Mapping[str, Any],
+    options: ServerOptions,
+    *,
+    max_tokens: int | None,
+    n_alternatives: int = 0,
+    named: Sequence[int] = (),
+) -> GenerationRequest:
+    """Return the options with which a request draws text.
+
+    Defaults are those of OpenAI's API: temperature 1 and no filter. The penalties look
+    at the whole text, prompt included.
+
+    Args:
+        body: The request.
+        data: The same as it came.
+        options: The limits.
+        max_tokens: Maximum number of tokens drawn, None if the request does not say.
+        n_alternatives: Number of most probable tokens wanted at each step.
+        named: Ids of tokens whose log-probabilities are wanted at each step.
+
+    Raises:
+        RequestError: For values that do not fit together.
+        HttpError: For more tokens than `ServerOptions.max_rows`.
+    """
+    n, best_of, is_stream = body.n or 1, body.best_of, bool(body.stream)
+    if best_of is not None and best_of < n:
+        raise OptionError("best_of", best_of, f"at least n={n}, the number of choices")
+    if best_of is not None and best_of > n and is_stream:
+        raise IncompatibleOptionsError("best_of", "stream", "which are the best is known only at the end")
+    limit = max(options.default_max_tokens, body.min_tokens or 0) if max_tokens is None else max_tokens
+    if (best_of or n) * limit > options.max_rows:
+        message = f"the request may draw {best_of or n} x {limit} tokens: expected at most {options.max_rows} in all"
+        raise HttpError(400, "too_many_rows", message, options_of(type(body), data)["max_tokens"])
+    sampled = _options_of(body, _SAMPLING)
+    if sampled.get("top_k") == -1:  # vLLM's
+        sampled["top_k"] = 0
+    stopping = StopParams(max_tokens=limit, **_options_of(body, _STOPPING))
+    if body.stream_options is not None and not is_stream:
+        raise IncompatibleOptionsError("stream_options", "an answer that is no stream", "set `stream`")
+    structured = None if body.structured_outputs is None else body.structured_outputs.grammar_of_text()
+    warnings = unknown_fields(data, type(body).model_fields)
+    return GenerationRequest(
+        n=n,
+        seed=None if body.seed is None else body.seed % _SEEDS,
+        sampling=replace(SamplingParams.UNCHANGED, **{"penalty_last_n": -1, **sampled}),
+        own_sampling=SamplingParams(**sampled),
+        stopping=stopping,
+        options=GenerationParams(
+            best_of=None if best_of == n else best_of,
+            grammar=None if structured is None else structured.grammar,
+            n_alternatives=n_alternatives,
+            named=named,
+            priority=-(body.priority or 0),
+        ),
+        structured=structured,
+        has_max_tokens=max_tokens is not None,
+        is_stream=is_stream,
+        includes_usage=body.stream_options is not None and bool(body.stream_options.include_usage),
+        warnings=warnings if structured is None else [*warnings, *structured.warnings()],
+    )
+
+
+def _options_of(body: GenerationBody, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options that a request gives, by their names in the engine."""
+    options: dict[str, Any] = {}
+    for field, option in fields.items():
+        value = getattr(body, field)
+        if value is None:
+            continue
+        if options.get(option, value) != value:
+            other = next(name for name, same in fields.items() if same == option)
+            raise IncompatibleOptionsError(field, other, "they are two names of one option; give one of them")
+        options[option] = value
+    return options
+
+
+def options_of(kind: type[GenerationBody], data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of a request by the names of the options that they become.
+
+    Of several fields for one option, it is one that the request has.
+    """
+    by_option = sorted(_OPTIONS.items(), key=lambda one: (data.get(one[0]) is not None, one[0] == one[1]))
+    names = {"grammar": STRUCTURED_OUTPUTS, "named": "logprob_token_ids", "generate": "stream=false"}
+    return fields_of(kind, **names) | {option: field for field, option in by_option if field in kind.model_fields}
+
+
+def note_generation(generation: Generation, exchange: Exchange) -> dict[str, int]:
+    """Return the usage of a generation, and keep what it took for log and metrics."""
+    n_prompt, n_drawn = sum(generation.prompt_tokens), generation.n_drawn
+    exchange.n_prompt, exchange.n_drawn = n_prompt, n_drawn
+    exchange.rows_naive = generation.cost.rows_naive
+    return {"prompt_tokens": n_prompt, "completion_tokens": n_drawn, "total_tokens": n_prompt + n_drawn}
 
 
 @asynccontextmanager

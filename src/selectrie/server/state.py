@@ -1,19 +1,145 @@
-"""What the parts of one application share."""
+"""What the parts of one application share, and what is counted for Prometheus."""
 
 from __future__ import annotations
 
+import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from starlette.requests import Request
 
+from selectrie.core.types import Cost
+from selectrie.engine.engine import Engine
 from selectrie.engine.scheduler.turns import Turn
 from selectrie.server.body import BodyBudget
-from selectrie.server.metrics import Metrics
+from selectrie.server.exchange import Exchange
 from selectrie.server.models import Models
 from selectrie.server.options import ServerOptions
-from selectrie.server.places import Places
-from selectrie.server.uploads import Uploads
+from selectrie.server.permits import Permits, Uploads
+from selectrie.version import __version__
+
+REASONS = ("disconnected", "deadline", "shutdown")
+"""Why an accepted request may be given up."""
+CAUSES = ("body", "model", "engine")
+"""What an open request may wait for (`Exchange.waits_for`)."""
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+class Metrics:
+    """Counters of one application, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        names = ("endpoint", "status")
+        self._requests = Counter("selectrie_requests", "Requests that were answered", names, registry=registry)
+        self._seconds = Histogram(
+            "selectrie_request_seconds", "Seconds of a request", ["endpoint"], buckets=_SECONDS, registry=registry
+        )
+        self._queue = Histogram(
+            "selectrie_queue_seconds", "Seconds until the engine began", buckets=_SECONDS, registry=registry
+        )
+        self._first = Histogram(
+            "selectrie_first_token_seconds",
+            "Seconds to a stream's first event",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        rows = Counter("selectrie_rows", "Rows of the model for requests", ["kind"], registry=registry)
+        self._new, self._repeated, self._padding = map(rows.labels, ("new", "repeated", "padding"))
+        self._one_by_one = Counter(
+            "selectrie_rows_one_by_one", "Rows that one text after the other would have taken", registry=registry
+        )
+        self._calls = Counter("selectrie_model_calls", "Model calls for requests", registry=registry)
+        self._decode = Counter("selectrie_decode_seconds", "Seconds inside the model for requests", registry=registry)
+        self._tokens = Counter("selectrie_tokens", "Tokens of prompts, and drawn", ["kind"], registry=registry)
+        self._reused = Counter("selectrie_cached_tokens", "Prompt tokens that needed no row", registry=registry)
+        self._errors = Counter("selectrie_errors", "Requests that ended with an error", ["code"], registry=registry)
+        self._accepted = Counter("selectrie_accepted", "Requests that took a place in the queue", registry=registry)
+        self._answered = Counter("selectrie_answered", "Those that got a response, errors too", registry=registry)
+        self._cancelled = Counter("selectrie_cancelled", "Those that were given up", ["reason"], registry=registry)
+        self._open = Gauge("selectrie_open_requests", "Those that wait or are worked on", registry=registry)
+        self._waiting = Gauge("selectrie_waiting_requests", "What open ones wait for", ["cause"], registry=registry)
+        self._open_ones: set[Exchange] = set()
+        self._cached, self._held, self._capacity = (
+            Gauge(f"selectrie_{name}_nodes", f"Tokens that the memory of a model {what}", ["model"], registry=registry)
+            for name, what in (
+                ("cached", "holds"),
+                ("held", "keeps for tasks under way"),
+                ("max", "has room for"),
+            )
+        )
+        build = Info("selectrie_build", "Version of the server", registry=registry)
+        build.info({"version": __version__, "python": platform.python_version()})
+        self._model = Gauge(
+            "selectrie_model_info",
+            "Back end and precision of a model",
+            ["model", "backend", "build", "precision", "weights"],
+            registry=registry,
+        )
+        self._tasks = Gauge(
+            "selectrie_tasks", "Tasks of a model that run, or wait for memory", ["model", "state"], registry=registry
+        )
+        for reason in REASONS:
+            self._cancelled.labels(reason)
+
+    def accepted(self, exchange: Exchange) -> None:
+        """Count a request that took a place in the queue."""
+        self._accepted.inc()
+        self._open_ones.add(exchange)
+
+    def spent(self, cost: Cost) -> None:
+        """Count model work. Any thread may call it."""
+        for counter, amount in (
+            (self._new, cost.rows - cost.rows_repeated),
+            (self._repeated, cost.rows_repeated),
+            (self._padding, cost.rows_padded),
+            (self._calls, cost.model_calls),
+            (self._decode, cost.decode_s),
+        ):
+            if amount:  # this is done for each task of each call
+                counter.inc(amount)
+
+    def ended(self, exchange: Exchange, seconds: float) -> None:
+        """Count an exchange that ended after so many seconds.
+
+        The accepted ones are those that were answered, were given up, or are open.
+        """
+        self._requests.labels(exchange.endpoint, str(exchange.status)).inc()
+        self._seconds.labels(exchange.endpoint).observe(seconds)
+        if exchange.is_accepted:
+            self._open_ones.discard(exchange)
+            (self._cancelled.labels(exchange.lost) if exchange.lost else self._answered).inc()
+        if exchange.error:
+            self._errors.labels(exchange.error).inc()
+        if exchange.model:
+            self._one_by_one.inc(exchange.rows_naive)
+        if exchange.queue_s is not None:
+            self._queue.observe(exchange.queue_s)
+            self._tokens.labels("prompt").inc(exchange.n_prompt)
+            self._tokens.labels("drawn").inc(exchange.n_drawn)
+            self._reused.inc(exchange.n_reused)
+        if exchange.first_s is not None:
+            self._first.observe(exchange.first_s)
+
+    def text(self, engines: Mapping[str, Engine]) -> bytes:
+        """Return all metrics in Prometheus' format. `engines` are the loaded models."""
+        self._open.set(len(self._open_ones))
+        for cause in CAUSES:
+            self._waiting.labels(cause).set(sum(one.waits_for == cause for one in self._open_ones))
+        for gauge in (self._cached, self._held, self._capacity, self._tasks, self._model):
+            gauge.clear()
+        for name, engine in engines.items():
+            load, n_nodes, identity = engine.load, engine.limits.nodes, engine.identity
+            self._cached.labels(name).set(load.nodes_cached)
+            self._held.labels(name).set(n_nodes - load.nodes_free)
+            self._capacity.labels(name).set(n_nodes)
+            self._model.labels(name, identity.backend, identity.build, identity.precision, identity.weights).set(1)
+            self._tasks.labels(name, "running").set(load.n_active)
+            self._tasks.labels(name, "waiting").set(load.n_waiting)
+        return generate_latest(self._registry)
+
 
 KEY = "selectrie.server"
 """Name of the state in the scope of a request."""
@@ -32,7 +158,7 @@ class ServerState:
         n_open: Number of requests that wait or are worked on.
         uploads: Those of them whose bodies have not come yet.
         bodies: The bytes that their bodies have together.
-        places: Where work on large ones is done.
+        permits: Those for work on large ones.
         turns: The turn of each client with an open request, by its key or address.
     """
 
@@ -43,7 +169,7 @@ class ServerState:
     is_dropping: bool = False
     n_open: int = 0
     uploads: Uploads = field(default_factory=Uploads)
-    places: Places = field(default_factory=Places)
+    permits: Permits = field(default_factory=Permits)
     turns: WeakValueDictionary[bytes | str, Turn] = field(default_factory=WeakValueDictionary)
     bodies: BodyBudget = field(init=False)
 

@@ -1,17 +1,20 @@
-"""Requests and responses of OpenAI's `/v1/decisions` and TypeSafe's `/v1/systemone`.
+"""OpenAI's `POST /v1/decisions` and TypeSafe's `POST /v1/systemone`.
 
-Nothing here calls a model. Fields of ours beyond theirs are those of `_Params`
-and `confidence` in requests, and `diagnostics` and `warnings` in responses.
+Fields of ours beyond theirs are those of `_Params` and `confidence` in requests, and
+`diagnostics` and `warnings` in responses.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
+from fastapi import APIRouter
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
+from starlette.requests import Request
+from starlette.responses import Response
 
 from selectrie.decide.answers import NO_USAGE, Answer, ChoiceAnswer, Decision, DecisionUsage, PredicateAnswer
 from selectrie.decide.params import (
@@ -31,8 +34,11 @@ from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text
 from selectrie.errors import MAX_QUOTED, THE_STATE, OptionError
 from selectrie.results.advice import collected_warnings
 from selectrie.results.generation import json_logprob
-from selectrie.server.messages import refuse_media
+from selectrie.server.chat import refuse_media
+from selectrie.server.exchange import exchange_of, json_response, read_request
+from selectrie.server.generation import lease_model
 from selectrie.server.options import CONFIDENCES, ServerOptions
+from selectrie.server.state import state_of
 from selectrie.server.wire import (
     BY_TYPE,
     TAG,
@@ -561,3 +567,39 @@ def _usage(decision: Decision) -> dict[str, int]:
 def _warned(request: DecisionRequest, decision: Decision) -> dict[str, Any]:
     warnings = [*request.warnings, *map(str, decision.warnings)]
     return {"warnings": warnings} if warnings else {}
+
+
+router = APIRouter()
+
+Read = Callable[[Mapping[str, Any], ServerOptions], DecisionRequest]
+Write = Callable[[DecisionRequest, Decision, str], dict[str, Any]]
+
+
+@router.post("/v1/decisions")
+async def decisions(request: Request) -> Response:
+    """Answer typed questions about an input, as OpenAI's API does."""
+    return await _decide(request, DECISIONS_FIELDS, read_decisions, decisions_response)
+
+
+@router.post("/v1/systemone")
+async def systemone(request: Request) -> Response:
+    """Answer typed questions about a state, as TypeSafe's API does."""
+    return await _decide(request, SYSTEMONE_FIELDS, read_systemone, systemone_response)
+
+
+async def _decide(request: Request, fields: Mapping[str, str], read: Read, write: Write) -> Response:
+    state, exchange = state_of(request), exchange_of(request)
+    exchange.fields = fields
+    decision_request = await read_request(exchange, read, state.options)
+    async with lease_model(state, exchange) as lease:
+        questions, max_rows = decision_request.questions, state.options.max_rows
+        decision = await exchange.hold(
+            lambda: lease.engine.adecide(
+                decision_request.state, questions, params=decision_request.params, max_rows=max_rows
+            )
+        )
+    decision_request = replace(decision_request, warnings=[*decision_request.warnings, *exchange.notices])
+    usage = usage_of(decision)
+    exchange.n_prompt, exchange.rows_naive = usage.input_tokens, usage.cost.rows_naive
+
+    return await exchange.run(lambda: json_response(write(decision_request, decision, lease.name)))

@@ -15,8 +15,8 @@ from selectrie.engine.aio import in_thread
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.task_group import note_prepared
 from selectrie.engine.scheduler.turns import Turn
-from selectrie.server import ServerOptions, app, body, completion_prompts, exchange, routes
-from selectrie.server.places import LARGE_AT_ONCE, Places, _Place
+from selectrie.server import ServerOptions, app, body, completions, exchange, tokenizer
+from selectrie.server.permits import LARGE_AT_ONCE, Permits, _Permit
 from tests.support.deciding import fake
 from tests.support.serving import ask, asked, within_patience
 
@@ -58,8 +58,8 @@ def test_so_many_are_worked_on_at_once():
     """The others wait without a thread; one that is given up meanwhile never begins."""
 
     async def main():
-        places, work, turn = Places(2), Gated(), Turn()
-        held = [asyncio.ensure_future(places.hold(turn, lambda: in_thread(work))) for _ in range(5)]
+        permits, work, turn = Permits(2), Gated(), Turn()
+        held = [asyncio.ensure_future(permits.hold(turn, lambda: in_thread(work))) for _ in range(5)]
         await work.until_begun(2)
         await settled()
         assert work.n_begun == 2
@@ -70,21 +70,21 @@ def test_so_many_are_worked_on_at_once():
         work.go.set()
         await asyncio.gather(*held, return_exceptions=True)
         assert work.n_begun == 3
-        assert (places._n_free, places._waiting) == (2, {})
+        assert (permits._n_free, permits._waiting) == (2, {})
 
     asyncio.run(within_patience(main()))
 
 
-def test_clients_get_places_alternately():
+def test_clients_get_permits_alternately():
     """However many requests of one wait before the first of another."""
 
     async def main():
-        places, work, order = Places(1), Gated(), []
+        permits, work, order = Permits(1), Gated(), []
         first, second, third = Turn(), Turn(), Turn()
-        held = [asyncio.ensure_future(places.hold(first, lambda: in_thread(work)))]
+        held = [asyncio.ensure_future(permits.hold(first, lambda: in_thread(work)))]
         await work.until_begun(1)
         for turn, name in ((first, "a"), (first, "b"), (first, "c"), (second, "d"), (second, "e"), (third, "f")):
-            held.append(asyncio.ensure_future(places.hold(turn, partial(in_thread, partial(order.append, name)))))
+            held.append(asyncio.ensure_future(permits.hold(turn, partial(in_thread, partial(order.append, name)))))
         await settled()
         work.go.set()
         await asyncio.gather(*held)
@@ -97,12 +97,12 @@ def test_of_a_client_the_first_request_goes_on_first():
     """Its next piece comes before the first pieces of later requests, so they are not all answered at the end."""
 
     async def main():
-        places, work, order, turn = Places(1), Gated(), [], Turn()
-        held = [asyncio.ensure_future(places.hold(turn, lambda: in_thread(work)))]
+        permits, work, order, turn = Permits(1), Gated(), [], Turn()
+        held = [asyncio.ensure_future(permits.hold(turn, lambda: in_thread(work)))]
         await work.until_begun(1)
         for began_s, name in ((2.0, "second"), (3.0, "third"), (1.0, "first"), (2.0, "second again")):
             start = partial(in_thread, partial(order.append, name))
-            held.append(asyncio.ensure_future(places.hold(turn, start, began_s)))
+            held.append(asyncio.ensure_future(permits.hold(turn, start, began_s)))
         await settled()
         work.go.set()
         await asyncio.gather(*held)
@@ -111,67 +111,67 @@ def test_of_a_client_the_first_request_goes_on_first():
     asyncio.run(within_patience(main()))
 
 
-def test_a_request_that_waits_for_its_model_needs_no_place():
+def test_a_request_that_waits_for_its_model_needs_no_permit():
     """It leaves it when it was prepared, and who waited gets it."""
 
     async def main():
-        places, model, turn = Places(1), Gated(), Turn()
+        permits, model, turn = Permits(1), Gated(), Turn()
 
         def prepared_work():
             note_prepared()
             model()
 
-        held = [asyncio.ensure_future(places.hold(turn, lambda: in_thread(prepared_work))) for _ in range(3)]
+        held = [asyncio.ensure_future(permits.hold(turn, lambda: in_thread(prepared_work))) for _ in range(3)]
         await model.until_begun(3)
-        assert places._n_free == 1
+        assert permits._n_free == 1
         model.go.set()
         await asyncio.gather(*held)
-        assert places._n_free == 1
+        assert permits._n_free == 1
 
     asyncio.run(within_patience(main()))
 
 
-def test_a_place_is_held_until_its_thread_ends():
+def test_a_permit_is_held_until_its_thread_ends():
     """Although who waited for it was cancelled, so there are never more threads."""
 
     async def main():
-        places, work, turn = Places(1), Gated(), Turn()
-        held = [asyncio.ensure_future(places.hold(turn, lambda: in_thread(work))) for _ in range(2)]
+        permits, work, turn = Permits(1), Gated(), Turn()
+        held = [asyncio.ensure_future(permits.hold(turn, lambda: in_thread(work))) for _ in range(2)]
         await work.until_begun(1)
         held[0].cancel()
         await settled()
-        assert (held[0].done(), work.n_begun, places._n_free) == (False, 1, 0)
+        assert (held[0].done(), work.n_begun, permits._n_free) == (False, 1, 0)
         work.go.set()
         await asyncio.gather(*held, return_exceptions=True)
         assert [one.cancelled() for one in held] == [True, False]
-        assert (work.n_begun, places._n_free) == (2, 1)
+        assert (work.n_begun, permits._n_free) == (2, 1)
 
     asyncio.run(within_patience(main()))
 
 
-def test_a_place_that_was_got_in_vain_is_passed_on():
+def test_a_permit_that_was_got_in_vain_is_passed_on():
     """It was given to a request that is cancelled before it goes on."""
 
     async def main():
-        places, turn, ran = Places(1), Turn(), []
-        first = await places._place(turn)
+        permits, turn, ran = Permits(1), Turn(), []
+        first = await permits._permit(turn)
         held = [
-            asyncio.ensure_future(places.hold(turn, partial(in_thread, partial(ran.append, name)))) for name in "ab"
+            asyncio.ensure_future(permits.hold(turn, partial(in_thread, partial(ran.append, name)))) for name in "ab"
         ]
         await settled()
         first.leave()
         held[0].cancel()
         await held[1]
-        assert (held[0].cancelled(), ran, places._n_free) == (True, ["b"], 1)
+        assert (held[0].cancelled(), ran, permits._n_free) == (True, ["b"], 1)
 
     asyncio.run(within_patience(main()))
 
 
-def test_an_error_frees_the_place():
+def test_an_error_frees_the_permit():
     """Whether the work fails, or no thread can be started."""
 
     async def main():
-        places = Places(1)
+        permits = Permits(1)
 
         def failing():
             raise ZeroDivisionError
@@ -181,27 +181,27 @@ def test_an_error_frees_the_place():
 
         for start, error in ((partial(in_thread, failing), ZeroDivisionError), (not_started, RuntimeError)):
             with pytest.raises(error):
-                await places.hold(Turn(), start)
-            assert places._n_free == 1
+                await permits.hold(Turn(), start)
+            assert permits._n_free == 1
 
     asyncio.run(within_patience(main()))
 
 
 def test_who_waited_in_a_loop_that_was_closed_is_passed_over():
     """An application may be asked by several loops, one after the other."""
-    places, turn = Places(1), Turn()
+    permits, turn = Permits(1), Turn()
 
     async def made():
-        return await places._place(turn), _Place(places, 0.0)
+        return await permits._permit(turn), _Permit(permits, 0.0)
 
     first, waiting = asyncio.run(made())
-    places._waiting[turn] = [waiting]
+    permits._waiting[turn] = [waiting]
     first.leave()
-    assert (places._n_free, places._waiting) == (1, {})
+    assert (permits._n_free, permits._waiting) == (1, {})
 
 
 @pytest.mark.parametrize("path", BODIES)
-def test_large_bodies_are_parsed_and_read_in_the_places(monkeypatch, path):
+def test_large_bodies_are_parsed_and_read_in_the_permits(monkeypatch, path):
     """Small requests are answered meanwhile, and a client that leaves the line takes no thread."""
     parsing, parsed = Gated(), body.parsed
 
@@ -228,17 +228,17 @@ def test_large_bodies_are_parsed_and_read_in_the_places(monkeypatch, path):
         parsing.go.set()
         assert [(await one).status for one in large] == [200] * 4
         assert parsing.n_begun == 4
-        assert application.state.places._n_free == LARGE_AT_ONCE
+        assert application.state.permits._n_free == LARGE_AT_ONCE
 
     with fake() as llm:
         asyncio.run(within_patience(main(llm)))
 
 
 @pytest.mark.parametrize("path", BODIES)
-def test_what_a_large_request_takes_is_done_in_a_place(monkeypatch, path):
+def test_what_a_large_request_takes_is_done_in_a_permit(monkeypatch, path):
     """Its tokens and its answer too; nothing of it is done on the event loop, where a small one is answered at once."""
     n_held, written = [], exchange.encoded_json
-    hold = Places.hold
+    hold = Permits.hold
 
     async def counted(self, turn, *given):
         n_held.append(turn)
@@ -249,7 +249,7 @@ def test_what_a_large_request_takes_is_done_in_a_place(monkeypatch, path):
         return written(content)
 
     threads: list[threading.Thread] = []
-    monkeypatch.setattr(Places, "hold", counted)
+    monkeypatch.setattr(Permits, "hold", counted)
     monkeypatch.setattr(exchange, "encoded_json", encoded)
     with fake() as llm:
         application = app(llm)
@@ -263,14 +263,14 @@ def test_what_a_large_request_takes_is_done_in_a_place(monkeypatch, path):
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/decisions"])
-def test_a_large_request_gives_up_its_place_before_the_model_works(monkeypatch, path, stream):
-    """So many as there are places may wait for the model while others are prepared."""
+def test_a_large_request_gives_up_its_permit_before_the_model_works(monkeypatch, path, stream):
+    """So many as there are permits may wait for the model while others are prepared."""
     if path == "/v1/decisions" and stream:
         pytest.skip("decisions are not streamed")
     n_free, queue = [], ModelThread.queue
 
     def noted(self, *handles):
-        n_free.append(application.state.places._n_free)
+        n_free.append(application.state.permits._n_free)
         queue(self, *handles)
 
     monkeypatch.setattr(ModelThread, "queue", noted)
@@ -283,8 +283,8 @@ def test_a_large_request_gives_up_its_place_before_the_model_works(monkeypatch, 
 
 def test_prompts_after_the_client_left_are_not_encoded(monkeypatch):
     """The thread ends between two prompts of the request."""
-    work, read = Gated(), completion_prompts._tokens
-    monkeypatch.setattr(completion_prompts, "_tokens", lambda *given: [work(), read(*given)][1])
+    work, read = Gated(), completions._tokens
+    monkeypatch.setattr(completions, "_tokens", lambda *given: [work(), read(*given)][1])
 
     async def main(llm):
         application, leave = app(llm), asyncio.Event()
@@ -295,7 +295,7 @@ def test_prompts_after_the_client_left_are_not_encoded(monkeypatch):
         await settled()
         work.go.set()
         assert (await waiting).status == 0
-        assert (work.n_begun, application.state.places._n_free) == (1, LARGE_AT_ONCE)
+        assert (work.n_begun, application.state.permits._n_free) == (1, LARGE_AT_ONCE)
 
     with fake() as llm:
         asyncio.run(within_patience(main(llm)))
@@ -303,13 +303,13 @@ def test_prompts_after_the_client_left_are_not_encoded(monkeypatch):
 
 def test_a_small_body_that_becomes_large_waits_too(monkeypatch):
     """What counts is its size once it is decoded: 1 KB may be a megabyte of spaces."""
-    n_held, hold = [], Places.hold
+    n_held, hold = [], Permits.hold
 
     async def counted(self, turn, *given):
         n_held.append(turn)
         return await hold(self, turn, *given)
 
-    monkeypatch.setattr(Places, "hold", counted)
+    monkeypatch.setattr(Permits, "hold", counted)
     data = gzip.compress(b'{"prompt": "x"' + b" " * 100_000 + b"}")
     with fake() as llm:
         reply = ask(app(llm), "POST", "/tokenize", data=data, headers={"content-encoding": "gzip"})
@@ -322,7 +322,7 @@ def test_a_text_of_tokens_has_a_largest_size(monkeypatch):
         application = app(llm, ServerOptions())
         token = int(llm.vocabulary.lengths.argmax())
         size = int(llm.vocabulary.lengths[token])
-        monkeypatch.setattr(routes.tokenizer, "MAX_TEXT_BYTES", 3 * size)
+        monkeypatch.setattr(tokenizer, "MAX_TEXT_BYTES", 3 * size)
         assert ask(application, "POST", "/detokenize", {"tokens": [token] * 3}).status == 200
         refused = ask(application, "POST", "/detokenize", {"tokens": [token] * 4})
     assert (refused.status, refused.error["param"]) == (400, "tokens")

@@ -1,0 +1,415 @@
+"""`POST /v1/chat/completions`: messages, requests, responses, and the endpoint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import time
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.engine.aio import Arrivals
+from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError, PromptError
+from selectrie.options import PromptParams
+from selectrie.results import Chunk, Generation
+from selectrie.results.generation import chat_completion, chat_logprobs, finish_reason
+from selectrie.server.exchange import Events, EventStream, Exchange, exchange_of, json_response, read_request
+from selectrie.server.generation import (
+    GenerationBody,
+    GenerationRequest,
+    generate,
+    join_chunks,
+    lease_model,
+    note_generation,
+    open_stream,
+    options_of,
+    read_generation,
+)
+from selectrie.server.http_errors import unsupported
+from selectrie.server.models import ModelLease
+from selectrie.server.options import ServerOptions
+from selectrie.server.state import ServerState, state_of
+from selectrie.server.wire import (
+    BY_TYPE,
+    Ignored,
+    Items,
+    JsonTexts,
+    NotOffered,
+    Text,
+    UnsupportedError,
+    UpTo,
+    WireModel,
+    read,
+    unknown_fields,
+)
+from selectrie.tokenization.prompts import ROLE
+
+_TEXTS = ("name", "reasoning", "reasoning_content")
+"""Fields of a message that a template may read beside role and content."""
+_TOOL_ROLES = ("tool", "function")
+_USUAL_ROLES = ("system", "user", "assistant")
+MAX_MESSAGES = 4_096
+"""Maximum number of messages of a chat, each of which a template renders."""
+MAX_ARGUMENTS = 256
+"""Maximum number of arguments of the chat template in a request."""
+_MAX_ROLES = 16
+"""Maximum number of other roles; the template is rendered once for each."""
+_MEDIA = ("input_image", "image_url", "image", "input_audio", "audio", "input_file", "file", "video", "video_url")
+"""Types of parts that are not text."""
+_DEVELOPER = re.compile(r"""(["'])developer\1""")
+_MARK = "selectrie-0b7e"
+_EMPTY: tuple[object, ...] = ("", [], {})
+
+
+class TextPart(WireModel):
+    """A part of a content that is text."""
+
+    type: Literal["text", "input_text", "output_text"]
+    """What the part is."""
+    text: Text
+    """The text."""
+
+
+class RefusalPart(WireModel):
+    """A part of a content that says why there is none."""
+
+    type: Literal["refusal"]
+    """What the part is."""
+    refusal: Text
+    """The text."""
+
+
+def _no_media(part: object) -> object:
+    if isinstance(part, Mapping) and part.get("type") in _MEDIA:
+        raise UnsupportedError(f"{part['type']} is not read; give text", "unsupported_input")
+    return part
+
+
+def _checked_role(role: str) -> str:
+    if role in _TOOL_ROLES:
+        raise UnsupportedError(f"messages of a {role} are not read")
+    if not ROLE.fullmatch(role):
+        raise ValueError
+    return role
+
+
+Part = Annotated[
+    TextPart | RefusalPart,
+    Discriminator("type"),
+    BeforeValidator(_no_media),
+    Field(title="a part {'type': 'text', 'text': …}"),
+]
+
+
+class Message(WireModel):
+    """A message of a chat."""
+
+    model_config = ConfigDict(title="an object with `role` and `content`")
+
+    role: Annotated[str, AfterValidator(_checked_role)] = Field(
+        title="a word such as 'user', 'assistant' or 'system'",
+        json_schema_extra={"pattern": f"^{ROLE.pattern}$", "not": {"enum": [*_TOOL_ROLES]}},
+    )
+    """Who says it: a role that the model's chat template writes, or `developer`."""
+    content: Annotated[Text | Items[Part], BY_TYPE] | None = Field(None, title="a text, null, or a list of parts")
+    """What is said; parts are joined by line ends."""
+    name: Text | None = None
+    """A name that a template may write."""
+    reasoning: Text | None = None
+    """What the assistant thought, which a template may write."""
+    reasoning_content: Text | None = None
+    """The same, as other servers call it."""
+    refusal: Annotated[Any, JsonTexts] = None
+    """What is said where `content` is null, if it is a text."""
+    annotations: Ignored = None
+    tool_calls: Annotated[Any, NotOffered(_EMPTY)] = None
+    function_call: Annotated[Any, NotOffered(_EMPTY)] = None
+    tool_call_id: Annotated[Any, NotOffered(_EMPTY)] = None
+    audio: Annotated[Any, NotOffered(_EMPTY)] = None
+
+    def texts(self) -> dict[str, str]:
+        """Return role and content, and what a template may read beside them.
+
+        Content that is null is empty. Fields without content are left out: clients send
+        back what an answer had.
+        """
+        content = self.content
+        if content is None:
+            content = self.refusal if isinstance(self.refusal, str) else ""
+        elif not isinstance(content, str):
+            content = "\n".join(part.text if isinstance(part, TextPart) else part.refusal for part in content)
+        extras = {name: getattr(self, name) for name in _TEXTS}
+        return {"role": self.role, "content": content, **{name: text for name, text in extras.items() if text}}
+
+
+def _no_template(args: dict[str, Any]) -> dict[str, Any]:
+    if "chat_template" in args:
+        raise UnsupportedError("a request cannot bring a template; the model's own is used", below=".chat_template")
+    return args
+
+
+class Conversation(WireModel):
+    """The fields that say what a chat's prompt is."""
+
+    messages: Items[Message] = Field(
+        title=f"a list of 1 to {MAX_MESSAGES} messages, each with `role` and `content`",
+        min_length=1,
+        max_length=MAX_MESSAGES,
+    )
+    """The messages."""
+    chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_no_template), JsonTexts] | None = Field(
+        None,
+        title=f"an object of at most {MAX_ARGUMENTS} arguments of the chat template",
+        max_length=MAX_ARGUMENTS,
+        json_schema_extra={"not": {"required": ["chat_template"]}},
+    )
+    """Arguments of the chat template."""
+    add_generation_prompt: bool | None = None
+    """Whether a turn of the assistant begins; it does."""
+    continue_final_message: bool | None = None
+    """Whether the answer continues the last message."""
+
+    def conversation(self) -> tuple[list[dict[str, str]], PromptParams]:
+        """Return the messages as texts, and how the chat template renders them.
+
+        With `continue_final_message` the last message is the beginning of the answer.
+        Raises `OptionError` if it cannot be.
+        """
+        messages = [message.texts() for message in self.messages]
+        args, prefix = self.chat_template_kwargs or {}, ""
+        if self.continue_final_message:
+            if self.add_generation_prompt or messages[-1]["role"] != "assistant" or len(messages) == 1:
+                allowed = "a last message of the assistant after others, and no add_generation_prompt"
+                raise OptionError("continue_final_message", self.continue_final_message, allowed)
+            prefix = messages.pop()["content"]
+        elif self.add_generation_prompt is False:
+            args = {**args, "add_generation_prompt": False}
+        return messages, PromptParams(assistant_prefix=prefix, template_args=args)
+
+
+def refuse_media(value: object, path: str) -> None:
+    """Raise `HttpError` for a part that is not text, anywhere in messages."""
+    if not isinstance(value, list):
+        return
+    for index, item in enumerate(value):
+        if not isinstance(item, Mapping):
+            continue
+        where = f"{path}[{index}]"
+        if item.get("type") in _MEDIA:
+            raise unsupported(where, f"{item['type']} is not read; give text", code="unsupported_input")
+        for name in ("content", "output"):
+            refuse_media(item.get(name), f"{where}.{name}")
+
+
+def with_roles_of(vocabulary: Vocabulary, messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return the messages with roles that the model's chat template knows.
+
+    OpenAI's role `developer` becomes `system` unless the template names it. Any other
+    role stays as it is, if the template writes what it says.
+
+    Raises:
+        OptionError: For a role whose messages the template leaves out.
+    """
+    template = vocabulary.chat_template
+    is_known = bool(_DEVELOPER.search(vocabulary.chat_source))
+    read = [
+        {**message, "role": "system"} if message["role"] == "developer" and not is_known else dict(message)
+        for message in messages
+    ]
+    others = {message["role"]: index for index, message in enumerate(read) if message["role"] not in _USUAL_ROLES}
+    if len(others) > _MAX_ROLES:
+        raise OptionError("messages", len(others), f"at most {_MAX_ROLES} roles beside system, user and assistant")
+    if template is None:
+        return read
+    for role, index in others.items():
+        try:
+            is_written = _MARK in template([{"role": role, "content": _MARK}, {"role": "user", "content": "x"}])
+        except PromptError:
+            is_written = True  # it may be written in another order; if it is refused, then with its reason
+        if not is_written:
+            allowed = "a role that the model's chat template writes, such as 'user'"
+            raise OptionError(f"messages[{index}].role", role, allowed)
+    return read
+
+
+class ChatBody(Conversation, GenerationBody):
+    """A conversation to answer."""
+
+    tools: Annotated[Any, NotOffered(([],))] = None
+    tool_choice: Annotated[Any, NotOffered(("none",))] = None
+    functions: Annotated[Any, NotOffered(([],))] = None
+    function_call: Annotated[Any, NotOffered(("none",))] = None
+    modalities: Annotated[Any, NotOffered((["text"],))] = None
+    audio: Annotated[Any, NotOffered()] = None
+    moderation: Annotated[Any, NotOffered()] = None
+    prediction: Annotated[Any, NotOffered()] = None
+    reasoning: Annotated[Any, NotOffered()] = None
+    reasoning_effort: Annotated[Any, NotOffered()] = None
+    verbosity: Annotated[Any, NotOffered(("medium",))] = None
+    web_search_options: Annotated[Any, NotOffered()] = None
+    chat_template: Annotated[Any, NotOffered()] = None
+    documents: Annotated[Any, NotOffered(([],))] = None
+    echo: Annotated[Any, NotOffered((False,))] = None
+    prompt_logprobs: Annotated[Any, NotOffered()] = None
+    truncate_prompt_tokens: Annotated[Any, NotOffered()] = None
+    logprob_token_ids: Annotated[Any, NotOffered(([],))] = None
+    return_token_ids: Annotated[Any, NotOffered((False,))] = None
+    return_tokens_as_token_ids: Annotated[Any, NotOffered((False,))] = None
+    parallel_tool_calls: Ignored = None
+    max_completion_tokens: int | None = Field(None, ge=1)
+    """Maximum number of tokens drawn."""
+    max_tokens: int | None = Field(None, ge=1)
+    """The same under its older name."""
+    logprobs: bool | None = None
+    """Whether the answer has log-probabilities."""
+    top_logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = None
+    """Number of most probable tokens at each position, with `logprobs`."""
+
+
+FIELDS = {
+    THE_PROMPT.name: "messages",
+    "template_args": "chat_template_kwargs",
+    "n_alternatives": "top_logprobs",
+    "parse_special": "/v1/completions",  # which takes the text of a chat
+}
+"""What stands for options that no field is."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChatRequest:
+    """A request of `/v1/chat/completions`.
+
+    Attributes:
+        messages: The messages, each with texts alone.
+        generation: How the answer is drawn.
+        prompting: Arguments of the chat template.
+        has_logprobs: Whether the answer has log-probabilities.
+    """
+
+    messages: Sequence[Mapping[str, str]]
+    generation: GenerationRequest
+    prompting: PromptParams
+    has_logprobs: bool
+
+
+def read_chat(data: Mapping[str, Any], options: ServerOptions) -> ChatRequest:
+    """Return a request of `/v1/chat/completions`.
+
+    Raises:
+        HttpError, RequestError: For whatever can be found wrong without a model.
+    """
+    body = read(ChatBody, data, options)
+    if body.top_logprobs and not body.logprobs:
+        raise OptionError("top_logprobs", body.top_logprobs, "nothing, or `logprobs` set to true")
+    limits = [limit for limit in (body.max_completion_tokens, body.max_tokens) if limit is not None]
+    if len(set(limits)) > 1:
+        raise IncompatibleOptionsError("max_tokens", "max_completion_tokens", "give one of the two")
+    generation = read_generation(
+        body, data, options, max_tokens=limits[0] if limits else None, n_alternatives=body.top_logprobs or 0
+    )
+    messages, prompting = body.conversation()
+    unknown = dict.fromkeys(name for message in data["messages"] for name in message)
+    warnings = [*generation.warnings, *unknown_fields(unknown, Message.model_fields, " of messages")]
+    return ChatRequest(messages, replace(generation, warnings=warnings), prompting, bool(body.logprobs))
+
+
+class ChatWriter:
+    """Writes the objects of one answer.
+
+    Args:
+        request: The request.
+        id: Id of the answer without its prefix.
+        created: Seconds since 1970.
+        model: Name of the model.
+    """
+
+    def __init__(self, request: ChatRequest, *, id: str, created: int, model: str) -> None:  # noqa: A002 - the API's name
+        self._request = request
+        self._head = {"id": f"chatcmpl-{id}", "created": created, "model": model}
+        self._usage = {"usage": None} if request.generation.includes_usage else {}
+        self._warned = {"warnings": list(request.generation.warnings)} if request.generation.warnings else {}
+        self._begun: set[int] = set()
+
+    def whole(self, generation: Generation, usage: Mapping[str, int]) -> dict[str, Any]:
+        """Return the chat completion object."""
+        answer = chat_completion(generation, logprobs=self._request.has_logprobs)
+        return {**self._head, **answer, "usage": dict(usage), **self._warned}
+
+    def chunks(self, chunk: Chunk) -> list[dict[str, Any]]:
+        """Return the chunk objects for what a choice has gained.
+
+        The first of a choice has the role, and the last the reason for its end. The
+        first of all has the warnings.
+        """
+        chunks = []
+        if chunk.index not in self._begun:
+            warned = {} if self._begun else self._warned
+            self._begun.add(chunk.index)
+            chunks.append(self._chunk(chunk.index, {"role": "assistant", "content": "", "refusal": None}) | warned)
+        has_logprobs = self._request.has_logprobs and bool(chunk.tokens)
+        if chunk.text or has_logprobs:
+            logprobs = chat_logprobs(chunk.tokens, chunk.alternatives) if has_logprobs else None
+            chunks.append(self._chunk(chunk.index, {"content": chunk.text}, logprobs))
+        if chunk.completion is not None:
+            chunks.append(self._chunk(chunk.index, {}, finish=finish_reason(chunk.completion.finish)))
+        return chunks
+
+    def _chunk(
+        self, index: int, delta: Mapping[str, object], logprobs: object = None, finish: str | None = None
+    ) -> dict[str, Any]:
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+        return {**self._head, "object": "chat.completion.chunk", "choices": [choice], **self._usage}
+
+    def last(self, usage: Mapping[str, int]) -> list[dict[str, Any]]:
+        """Return the chunk object with the usage, if the request wants one."""
+        if not self._request.generation.includes_usage:
+            return []
+        return [{**self._head, "object": "chat.completion.chunk", "choices": [], "usage": dict(usage)}]
+
+
+router = APIRouter()
+
+
+@router.post("/v1/chat/completions")
+async def chat_completions(request: Request) -> Response:
+    """Answer a conversation, as OpenAI's API does."""
+    state, exchange = state_of(request), exchange_of(request)
+    exchange.fields = FIELDS | options_of(ChatBody, exchange.body)
+    chat_request = await read_request(exchange, read_chat, state.options)
+    if chat_request.generation.is_stream:
+        exchange.warnings += chat_request.generation.warnings
+        return EventStream(_events(state, exchange, chat_request), state.options.ping_interval_s)
+    async with lease_model(state, exchange) as lease:
+        messages = await _messages(exchange, lease, chat_request)
+        generation = await generate(exchange, lease.engine, messages, chat_request.generation, chat_request.prompting)
+        writer = _writer(chat_request, exchange)
+    return json_response(writer.whole(generation, note_generation(generation, exchange)))
+
+
+async def _events(state: ServerState, exchange: Exchange, request: ChatRequest) -> Events:
+    """Yield the chunk objects of an answer while it is drawn."""
+    async with lease_model(state, exchange) as lease:
+        writer = _writer(request, exchange)
+        messages = await _messages(exchange, lease, request)
+        async with open_stream(exchange, lease.engine, messages, request.generation, request.prompting) as stream:
+            async for arrived in Arrivals(stream):
+                exchange.n_drawn += sum(len(one.tokens) for one in arrived)
+                events = [event for chunk in join_chunks(arrived) for event in writer.chunks(chunk)]
+                if events:
+                    yield events
+            usage = note_generation(stream.generation(), exchange)
+    yield writer.last(usage)
+
+
+async def _messages(exchange: Exchange, lease: ModelLease, request: ChatRequest) -> list[dict[str, str]]:
+    return await exchange.in_thread(lambda: with_roles_of(lease.engine.vocabulary, request.messages))
+
+
+def _writer(request: ChatRequest, exchange: Exchange) -> ChatWriter:
+    return ChatWriter(request, id=exchange.id, created=int(time()), model=exchange.model)

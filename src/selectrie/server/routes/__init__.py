@@ -1,1 +1,0 @@
-"""The endpoints, a module for each group."""

@@ -1,0 +1,318 @@
+"""The tokenizer and the vocabulary of a model.
+
+`/tokenizer_info`, `/tokenize` and `/detokenize` have vLLM's shapes;
+lm-evaluation-harness reads them in place of a tokenizer of Hugging Face. A client that
+scores texts with this server's model needs its tokens: their bytes, the special ones,
+and which of them a text becomes. `selectrie.connect` reads `/v1/vocabulary` and
+`/v1/vocabulary/encode`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from starlette.requests import Request
+from starlette.responses import Response
+
+from selectrie.backends.remote.vocabulary import BEGIN, INSIDE, NORMALIZE, as_text, vocabulary_object
+from selectrie.core.vocabulary import Tokenize, Vocabulary, to_bytes
+from selectrie.engine.aio import in_thread
+from selectrie.engine.engine import Engine
+from selectrie.engine.scheduler.task_group import check_cancelled
+from selectrie.errors import OptionError, TextError
+from selectrie.options import PromptParams
+from selectrie.server.chat import Conversation, with_roles_of
+from selectrie.server.exchange import encoded_json, exchange_of, json_response
+from selectrie.server.generation import lease_model
+from selectrie.server.http_errors import errors_at
+from selectrie.server.options import ServerOptions
+from selectrie.server.state import state_of
+from selectrie.server.wire import Body, Items, NotOffered, Text, check_tokenized, one_of, read, unknown_fields
+
+MAX_TEXTS = 1_000
+"""Maximum number of texts of a request to encode them."""
+
+
+class _TokenizeBody(Body):
+    add_special_tokens: bool | None = None
+    """Whether BOS comes first: yes by default, or as a chat's template says."""
+    return_token_strs: bool | None = None
+    """Whether the spelling of each token is returned."""
+    chat_template: Annotated[Any, NotOffered()] = None
+    tools: Annotated[Any, NotOffered(([],))] = None
+    mm_processor_kwargs: Annotated[Any, NotOffered(({},))] = None
+
+
+class TokenizeTextBody(_TokenizeBody):
+    """A text to tokenize."""
+
+    prompt: Text = Field(title="a text, or messages in the field 'messages'")
+    """The text, in which control tokens are read."""
+
+
+class TokenizeChatBody(Conversation, _TokenizeBody):
+    """A chat to tokenize."""
+
+    prompt: None = Field(None, title="a prompt or messages, not both")
+    """There is none beside messages."""
+
+
+class DetokenizeBody(Body):
+    """Tokens whose text is wanted."""
+
+    tokens: Items[Annotated[int, Field(title="a token id", json_schema_extra={"minimum": 0})]] = Field(
+        title="a list of token ids"
+    )
+    """The ids of the tokens."""
+
+
+def _decoded(value: object) -> object:
+    try:
+        if isinstance(value, str):
+            return base64.b64decode(value.encode("ascii"), validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        pass
+    raise ValueError
+
+
+class EncodeBody(Body):
+    """Plain texts to encode."""
+
+    texts: Items[
+        Annotated[
+            bytes,
+            BeforeValidator(_decoded),
+            WithJsonSchema({"type": "string", "format": "byte", "title": "a text as base64 of its UTF-8"}),
+        ]
+    ] = Field(
+        title=f"a list of 1 to {MAX_TEXTS} texts, each as base64 of its UTF-8", min_length=1, max_length=MAX_TEXTS
+    )
+    """The texts, each as base64 of its UTF-8; no control token is read in them."""
+    form: Annotated[str, one_of((BEGIN, INSIDE, NORMALIZE))] | None = Field(
+        None,
+        description=f"Whether a text begins ({BEGIN!r}, the default), goes on ({INSIDE!r}), or is normalised only.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizeRequest:
+    """A request of `/tokenize`.
+
+    Attributes:
+        prompt: The text, or the messages of a chat.
+        prompting: Options of the chat template.
+        add_bos: Whether BOS comes first; None for what the chat template writes.
+        wants_texts: Whether the spelling of each token is wanted.
+        warnings: What was ignored.
+    """
+
+    prompt: str | tuple[Mapping[str, str], ...]
+    prompting: PromptParams
+    add_bos: bool | None
+    wants_texts: bool
+    warnings: list[str]
+
+
+def read_tokenize(data: Mapping[str, Any], options: ServerOptions) -> TokenizeRequest:
+    """Return a request of `/tokenize`: a `prompt`, or a chat's `messages`.
+
+    Raises:
+        HttpError, RequestError: If a field is wrong.
+    """
+    if data.get("messages") is None:
+        body = read(TokenizeTextBody, data, options)
+        check_tokenized("prompt", len(body.prompt.encode()))
+        prompt, prompting = body.prompt, PromptParams(parse_special=True)
+        adds_bos, warnings = body.add_special_tokens is not False, unknown_fields(data, TokenizeTextBody.model_fields)
+        return TokenizeRequest(prompt, prompting, adds_bos, bool(body.return_token_strs), warnings)
+    chat = read(TokenizeChatBody, data, options)
+    messages, prompting = chat.conversation()
+    check_tokenized("messages", sum(len(one["content"].encode()) for one in messages))
+    warnings = unknown_fields(data, TokenizeChatBody.model_fields)
+    return TokenizeRequest(
+        tuple(messages), prompting, chat.add_special_tokens or None, bool(chat.return_token_strs), warnings
+    )
+
+
+def with_bos(vocabulary: Vocabulary, request: TokenizeRequest, tokens: list[int]) -> list[int]:
+    """Return the tokens of a request with BOS as it asks for, never twice.
+
+    `tokens` begin with BOS if the model adds one, and are empty for an empty prompt.
+    """
+    bos = vocabulary.bos
+    if bos is None or request.add_bos is None:
+        return tokens
+    if request.add_bos:
+        return tokens if tokens[:1] == [bos] else [bos, *tokens]
+    if not tokens or not isinstance(request.prompt, str):
+        return tokens
+    written, _ = vocabulary.encode_spans([(to_bytes(request.prompt, "prompt"), True)])
+    return tokens if np.array_equal(written[:1], [bos]) else tokens[1:]
+
+
+def spelling(vocabulary: Vocabulary, token: int | None) -> str | None:
+    """Return the name of a special token if `/tokenize` makes this token of it."""
+    if token is None:
+        return None
+    text = vocabulary.texts[token]
+    tokens, rest = vocabulary.encode_spans(
+        [(text.encode("utf-8", "replace"), text.encode() not in vocabulary.ambiguous)]
+    )
+    return text if [*tokens.tolist(), *vocabulary.encode_run(rest, after=None)] == [token] else None
+
+
+router = APIRouter()
+
+MAX_TEXT_BYTES = 1 << 23
+"""Maximum size of the text of `/detokenize`. A token may spell a thousand bytes."""
+
+
+@router.get("/tokenizer_info")
+async def tokenizer_info(request: Request) -> Response:
+    """Return the special tokens and the chat template of a model, and its tolerance."""
+    state, exchange = state_of(request), exchange_of(request)
+    async with lease_model(state, exchange, request.query_params.get("model")) as lease:
+        engine = lease.engine
+        info = _info(engine.vocabulary, engine.limits.nodes)
+        return json_response({**info, "tolerance": await in_thread(lambda: engine.tolerance)})
+
+
+@router.post("/tokenize")
+async def tokenize(request: Request) -> Response:
+    """Return the tokens of a text or a chat; control tokens are read in it."""
+    state, exchange = state_of(request), exchange_of(request)
+    tokenize_request = await exchange.run(lambda: read_tokenize(exchange.body, state.options))
+    async with lease_model(state, exchange) as lease:
+        exchange.n_prompt, response = await exchange.in_thread(lambda: _tokenized(lease.engine, tokenize_request))
+    return response
+
+
+@router.post("/detokenize")
+async def detokenize(request: Request) -> Response:
+    """Return the text of tokens, with control tokens by their names."""
+    state, exchange = state_of(request), exchange_of(request)
+    tokens = (await exchange.run(lambda: read(DetokenizeBody, exchange.body, state.options))).tokens
+    async with lease_model(state, exchange) as lease:
+        response = await exchange.in_thread(lambda: _detokenized(exchange.body, lease.engine, tokens))
+    exchange.n_prompt = len(tokens)
+    return response
+
+
+def _tokenized(engine: Engine, request: TokenizeRequest) -> tuple[int, Response]:
+    """Return the number of tokens of a text or a chat, and the response."""
+    vocabulary, prompt, tokens = engine.vocabulary, request.prompt, list[int]()
+    if prompt:
+        messages = prompt if isinstance(prompt, str) else with_roles_of(vocabulary, prompt)
+        tokens = engine.encode(messages, prompting=request.prompting).tolist()
+    check_cancelled()
+    tokens = with_bos(vocabulary, request, tokens)
+    answer: dict[str, Any] = {"count": len(tokens), "max_model_len": engine.limits.nodes, "tokens": tokens}
+    if request.wants_texts:
+        answer["token_strs"] = [vocabulary.texts[token] for token in tokens]
+    return len(tokens), json_response(answer, request.warnings)
+
+
+def _detokenized(data: Mapping[str, Any], engine: Engine, tokens: Sequence[int]) -> Response:
+    """Return the response with the text of tokens."""
+    with errors_at("tokens"):
+        ids = engine.vocabulary.check_tokens(tokens)
+    n_bytes = int(engine.vocabulary.lengths[ids].sum())
+    if n_bytes > MAX_TEXT_BYTES:
+        expected = f"tokens of at most {MAX_TEXT_BYTES} bytes of text; send them in parts"
+        raise OptionError("tokens", f"{n_bytes} bytes", expected)
+    answer = {"prompt": engine.decode(ids)}
+    return json_response(answer, unknown_fields(data, DetokenizeBody.model_fields))
+
+
+def _info(vocabulary: Vocabulary, n_nodes: int) -> dict[str, Any]:
+    bos = vocabulary.declared_bos if vocabulary.bos is None else vocabulary.bos
+    return {
+        "tokenizer_class": "selectrie",
+        "bos_token": spelling(vocabulary, bos),
+        "eos_token": spelling(vocabulary, vocabulary.eos),
+        "pad_token": None,
+        "unk_token": None,
+        "add_bos_token": vocabulary.bos is not None,
+        "chat_template": vocabulary.chat_source or None,
+        "model_max_length": n_nodes,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A vocabulary as JSON, plain and compressed."""
+
+    plain: bytes
+    compressed: bytes
+
+
+@router.get("/v1/vocabulary")
+async def vocabulary(request: Request) -> Response:
+    """Return the vocabulary of a model: the bytes of its tokens, and special ids."""
+    state, exchange = state_of(request), exchange_of(request)
+    async with lease_model(state, exchange, request.query_params.get("model")) as lease:
+        own = lease.engine.vocabulary
+        written = await in_thread(lambda: own.derived(_written))
+    headers = {"vary": "accept-encoding"}
+    if not _takes_gzip(request.headers.get("accept-encoding", "")):
+        return Response(written.plain, 200, headers, "application/json")
+    return Response(written.compressed, 200, {**headers, "content-encoding": "gzip"}, "application/json")
+
+
+@router.post("/v1/vocabulary/encode")
+async def encode(request: Request) -> Response:
+    """Return the tokens of plain texts, in which no control token is read."""
+    state, exchange = state_of(request), exchange_of(request)
+    body = await exchange.run(lambda: read(EncodeBody, exchange.body, state.options))
+    check_tokenized("texts", sum(map(len, body.texts)))
+    async with lease_model(state, exchange) as lease:
+        own = lease.engine.vocabulary
+        exchange.n_prompt, response = await exchange.in_thread(lambda: _encoded_texts(exchange.body, own, body))
+    return response
+
+
+def _written(own: Vocabulary) -> _Written:
+    plain = encoded_json(vocabulary_object(own))
+    return _Written(plain, gzip.compress(plain, 6, mtime=0))
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Return whether a header `accept-encoding` names gzip, and not with weight 0."""
+    for one in accepted.lower().split(","):
+        name, _, weight = one.strip().partition(";")
+        if name.strip() == "gzip":
+            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+def _encoded_texts(data: Mapping[str, Any], own: Vocabulary, body: EncodeBody) -> tuple[int, Response]:
+    """Return the number of tokens of texts, and the response."""
+    answer = _answer(own, body.texts, body.form)
+    n_tokens = sum(len(one) for one in answer.get("tokens", ()) if one is not None)
+    return n_tokens, json_response(answer, unknown_fields(data, EncodeBody.model_fields))
+
+
+def _answer(own: Vocabulary, texts: Sequence[bytes], form: str | None) -> dict[str, Any]:
+    """Return what is answered about texts: tokens, or why there are none."""
+    if form == NORMALIZE:
+        return {"texts": [as_text(own.normalized(text)) for text in texts]}
+    tokenize = own.spacing.encode_inside if form == INSIDE and own.spacing is not None else own.tokenize
+    tokens = [_encoded(tokenize, text) for text in texts]
+    return {"tokens": [tokens for tokens, _ in tokens], "reasons": [reason for _, reason in tokens]}
+
+
+def _encoded(tokenize: Tokenize, text: bytes) -> tuple[list[int] | None, str | None]:
+    """Return the tokens of a text, or why it has none."""
+    check_cancelled()
+    try:
+        return list(map(int, tokenize(text))), None
+    except TextError as error:
+        return None, error.reason
