@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -144,9 +144,7 @@ def score(
             prompt_input,
             text.text,
             following=text.following,
-            tokenizations=spellings.tokenizations,
-            event=spellings.event,
-            budget_nodes=spellings.budget_nodes,
+            **asdict(spellings),
             prompting=how,
         )
     if output.json:

@@ -25,13 +25,13 @@ from selectrie.cli.groups import (
     SequencesGroup,
     StoppingGroup,
     TraceGroup,
-    with_numbers,
+    with_options,
 )
 from selectrie.cli.show import announced, show_json, show_report, show_stream, tagged
 from selectrie.core.output import flush, is_terminal, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
-from selectrie.options import DEFAULT_BEAM, BeamSearchParams
-from selectrie.options.beam import BEAM_TERMINATORS
+from selectrie.options import BeamSearchParams
+from selectrie.options.checks import numbers_of
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
@@ -198,7 +198,7 @@ class GrammarsGroup(ConstraintGroup):
     ] = ""
 
 
-@with_numbers(BeamSearchParams)
+@with_options(BeamSearchParams, *numbers_of(BeamSearchParams), "terminator", "exact", "incomplete")
 @dataclass(frozen=True, slots=True)
 class BeamGroup:
     """Beam.
@@ -212,14 +212,6 @@ class BeamGroup:
     best_path: Annotated[
         bool, Option("--best-path", help="A text counts with its best path, not with all of them added up.")
     ] = False
-    terminator: Annotated[
-        str, Option(metavar="NAME", help="What ends a text: " + ", ".join(BEAM_TERMINATORS) + ".")
-    ] = DEFAULT_BEAM.terminator
-    exact: Annotated[bool, Option("--exact", help="The best ones for certain, by best-first search.")] = False
-    budget_nodes: Annotated[
-        int | None, Option("--budget", metavar="N", help="Evaluate at most N nodes, then give the best so far.")
-    ] = None
-    incomplete: Annotated[bool, Option("--incomplete", help="Give what was broken off too.")] = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,16 @@ from typing import Annotated, Any, TypeVar
 
 from typer import Option
 
-from selectrie.options import DEFAULT_SEARCH, RULES, TERMINATORS, SamplingParams, StopParams
-from selectrie.options.checks import NumberOption, numbers_of
+from selectrie.options import (
+    DEFAULT_SEARCH,
+    RULES,
+    TERMINATORS,
+    SamplingParams,
+    SearchParams,
+    SpellingParams,
+    StopParams,
+)
+from selectrie.options.checks import Bounds, Names, OptionField, numbers_of, options_of
 
 GroupT = TypeVar("GroupT", bound=type[Any])
 
@@ -21,11 +29,15 @@ WITH_ESCAPES = "escapes"
 """Marks, in its annotation, an option whose escapes `--escapes` replaces."""
 
 
-def with_numbers(record: Any) -> Callable[[GroupT], GroupT]:
-    """Return a decorator that adds a record's numbers to a group, as options."""
+def with_options(record: Any, *names: str) -> Callable[[GroupT], GroupT]:
+    """Return a decorator that adds options of a record to a group, as flags.
+
+    Without names, they are all numbers of the record.
+    """
 
     def extend(group: GroupT) -> GroupT:
-        added = [(one.name, Annotated[one.kind, _option(one)], one.default) for one in numbers_of(record).values()]
+        options = options_of(record)
+        added = [_field(options[name]) for name in names or numbers_of(record)]
         made = make_dataclass(group.__name__, added, bases=(group,), frozen=True, slots=True)
         made.__doc__ = group.__doc__
         return made  # type: ignore[return-value]  # a subclass
@@ -33,9 +45,15 @@ def with_numbers(record: Any) -> Callable[[GroupT], GroupT]:
     return extend
 
 
-def _option(number: NumberOption) -> Any:
-    metavar = "N" if number.kind is int else "P" if number.bounds.max_value == 1 else "X"
-    return Option(*(["-n"] if number.name == "n" else ()), metavar=metavar, help=number.help)
+def _field(option: OptionField) -> tuple[str, Any, Any]:
+    allowed, metavar = option.allowed, None
+    if isinstance(allowed, Names):
+        metavar = "|".join(allowed.names) if len(allowed.names) < 4 else "NAME"
+    elif isinstance(allowed, Bounds):
+        metavar = "N" if option.kind is int else "P" if allowed.max_value == 1 else "X"
+    flag = {"n": "-n", "budget_nodes": "--budget"}.get(option.name, "--" + option.name.replace("_", "-"))
+    kind: Any = option.kind | None if option.default is None else option.kind
+    return option.name, Annotated[kind, Option(flag, metavar=metavar, help=option.help)], option.default
 
 
 TemplateArgs = Annotated[
@@ -265,22 +283,13 @@ class RuleGroup:
     prior: Annotated[str | None, Option(metavar="FILE", help="JSON object from choice to prior probability.")] = None
 
 
+@with_options(SearchParams, "method", "stop", "mass", "budget_nodes", "width")
 @dataclass(frozen=True, slots=True)
 class SearchGroup:
     """Search.
 
     The options for searching the set of choices.
     """
-
-    method: Annotated[str, Option(metavar="auto|exhaustive|best_first", help="How the set is searched.")] = "auto"
-    stop: Annotated[
-        str, Option(metavar="best|mass|all", help="best: the first places are proved; mass: enough is known; all.")
-    ] = "best"
-    mass: Annotated[float, Option(metavar="P", help="Probability that --stop mass has to know.")] = 0.99
-    budget_nodes: Annotated[
-        int | None, Option("--budget", metavar="N", help="Evaluate at most N trie nodes, then give the best so far.")
-    ] = None
-    width: Annotated[int, Option(metavar="N", help="Nodes a model call of best_first takes.")] = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,38 +331,13 @@ class TextGroup:
     )
 
 
+@with_options(SpellingParams, "tokenizations", "event", "budget_nodes")
 @dataclass(frozen=True, slots=True)
 class SpellingsGroup:
     """Spellings.
 
     The options of `selectrie score` that sum over token sequences.
     """
-
-    tokenizations: Annotated[
-        str,
-        Option(
-            metavar="canonical|all",
-            help="canonical: the tokenizer's own tokens; all: also the probability of the text, summed over all "
-            "token sequences that spell it.",
-        ),
-    ] = "canonical"
-    event: Annotated[
-        str,
-        Option(
-            metavar="ends|begins",
-            help="For all: the text and then the end, or whatever begins with the text. "
-            "[default: ends, if the model has an end]",
-            show_default=False,
-        ),
-    ] = "auto"
-    budget_nodes: Annotated[
-        int | None,
-        Option(
-            "--budget",
-            metavar="N",
-            help="For all: read at most N rows. [default: 64 for each row of canonical, up to 4096]",
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +396,7 @@ class SequencesGroup:
     ] = False
 
 
-@with_numbers(SamplingParams)
+@with_options(SamplingParams)
 @dataclass(frozen=True, slots=True)
 class SamplingGroup:
     """Sampling (in the order applied).
@@ -425,7 +409,7 @@ class SamplingGroup:
     ] = None
 
 
-@with_numbers(StopParams)
+@with_options(StopParams, "ignore_eog", "max_tokens", "min_tokens")
 @dataclass(frozen=True, slots=True)
 class StoppingGroup:
     """What ends a sequence.
@@ -439,7 +423,6 @@ class StoppingGroup:
     stop_tokens: Annotated[
         list[int] | None, Option("--stop-token", metavar="ID", help="Token that ends it. Repeatable.")
     ] = None
-    ignore_eog: Annotated[bool, Option("--ignore-eog", help="Never draw end-of-generation tokens.")] = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
 from selectrie.options.argument_names import named_fields
-from selectrie.options.checks import Bounds, at_least, bounded, callback, check_numbers, flag, one_of
+from selectrie.options.checks import Bounds, Names, callback, check_options, option
 
 BEAM_TERMINATORS = ("auto", "none", "eog", "unless-continued")
 MAX_PENALTY = 16
@@ -31,8 +31,8 @@ class BeamSearchParams:
         length_penalty: Exponent of the number of tokens, by which a log-probability is
             divided for the score; 0 is the joint itself. At most 16.
         diversity: Nats subtracted from a token's rank score in a group for each time
-            that earlier groups chose it at the same step (Vijayakumar et al. 2016,
-            Hamming).
+            that earlier groups chose it at the same step. This is the Hamming diversity
+            of Vijayakumar et al. (2016).
         groups: Number of groups of equal width into which the beam is divided.
         canonical_only: Keep only the tokens that the tokenizer itself makes of a text;
             other spellings take no place. False allows any tokens.
@@ -47,36 +47,32 @@ class BeamSearchParams:
             the most probable tokens that may follow, as `TokenScore`s, best first.
             Returns the ids to continue with, which the grammar must allow. With
             `canonical_only` they may have to be the tokenizer's own. None means all.
-        terminator: "none", "eog" (the generation ends), "unless-continued" (no token
-            follows that the grammar allows), or "auto". If a text of the grammar may
-            continue to another one, "auto" is "eog" in a chat and "unless-continued"
-            after other prompts; else it is "none".
+        terminator: What ends a text: "none", "eog" (the generation ends),
+            "unless-continued" (no token follows that the grammar allows), or "auto". If
+            a text of the grammar may continue to another one, "auto" is "eog" in a chat
+            and "unless-continued" after other prompts; else it is "none".
         incomplete: Always return the paths that `max_tokens` or the budget broke off.
             Otherwise they are returned only if nothing was finished.
     """
 
-    width: int = bounded(8, Bounds(1))
-    n: int = bounded(1, Bounds(1))
-    max_tokens: int = bounded(128, Bounds(1))
-    length_penalty: float = bounded(
+    width: int = option(8, Bounds(1))
+    n: int = option(1, Bounds(1))
+    max_tokens: int = option(128, Bounds(1))
+    length_penalty: float = option(
         0.0, Bounds(0, MAX_PENALTY, f"a number from 0 to {MAX_PENALTY} (0 = the joint itself)")
     )
-    diversity: float = bounded(0.0, Bounds(0, remedy="nats, at least 0 (0 = groups are independent)"))
-    groups: int = bounded(1, Bounds(1))
+    diversity: float = option(0.0, Bounds(0, remedy="nats, at least 0 (0 = groups are independent)"))
+    groups: int = option(1, Bounds(1))
     canonical_only: bool = True
     merge_equal_text: bool = True
     exact: bool = False
-    budget_nodes: int | None = None
+    budget_nodes: int | None = option(None, Bounds(1, optional=True))
     expand: Callable[[Any, Any], Sequence[int]] | None = None
-    terminator: str = "auto"
+    terminator: str = option("auto", Names(BEAM_TERMINATORS))
     incomplete: bool = False
 
     def __post_init__(self) -> None:
-        check_numbers(self)
-        at_least("budget_nodes", self.budget_nodes, 1)
-        one_of("terminator", self.terminator, BEAM_TERMINATORS)
-        for name in ("canonical_only", "merge_equal_text", "exact", "incomplete"):
-            flag(name, getattr(self, name))
+        check_options(self)
         if self.width % self.groups:
             raise OptionError(
                 "groups", self.groups, words("a divisor of `width={}`: groups are of equal width", self.width)

@@ -94,73 +94,101 @@ class Bounds:
         min_value: The least of them.
         max_value: The greatest of them.
         remedy: What describes them in an error; "" for whole numbers.
+        optional: Whether it may be None too.
     """
 
     min_value: float
     max_value: float = math.inf
     remedy: str = ""
+    optional: bool = False
 
     def check(self, name: str, value: object) -> None:
         """Raise `OptionError` for any other value."""
         if self.remedy:
             number(name, value, min_value=self.min_value, max_value=self.max_value, remedy=self.remedy)
         else:
-            at_least(name, value, int(self.min_value), optional=False)
+            at_least(name, value, int(self.min_value), optional=self.optional)
 
 
 @dataclass(frozen=True, slots=True)
-class NumberOption:
-    """An option that is a number, as its record declares it.
+class Names:
+    """The names that an option may be."""
+
+    names: tuple[str, ...]
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `OptionError` for any other value."""
+        one_of(name, value, self.names)
+
+
+class Flag:
+    """True or False."""
+
+    check = staticmethod(flag)
+
+
+@dataclass(frozen=True, slots=True)
+class OptionField:
+    """An option of a record, as the record declares it.
 
     Flags, fields of requests and arguments of tags are made from it.
 
     Attributes:
         name: Name of the field.
-        kind: `int` or `float`.
+        kind: `int`, `float`, `str` or `bool`.
         default: Its default.
-        bounds: The numbers that it may be.
+        allowed: What it may be, with a method `check`.
         help: The first sentence about it in the record's docstring.
     """
 
     name: str
     kind: type[Any]
     default: Any
-    bounds: Bounds
+    allowed: Any
     help: str
 
 
-def bounded(default: float, bounds: Bounds) -> Any:
-    """Return the field of an option that is a number."""
-    return field(default=default, metadata={_BOUNDS: bounds})
+def option(default: Any, allowed: Bounds | Names) -> Any:
+    """Return the field of an option."""
+    return field(default=default, metadata={_ALLOWED: allowed})
 
 
 @cache
-def numbers_of(record: Any) -> Mapping[str, NumberOption]:
-    """Return the options of a record that are `bounded`, in its docstring's order."""
+def options_of(record: Any) -> Mapping[str, OptionField]:
+    """Return the fields of a record that are an `option`, or True or False.
+
+    They are in the order of the record's docstring.
+    """
     _, _, section = (inspect.getdoc(record) or "").partition("\nAttributes:\n")
-    texts = {found[1]: " ".join(found[2].split()) for found in _ATTRIBUTE.finditer(section)}
-    numbers = {
-        one.name: NumberOption(
+    texts = {found[1]: " ".join(found[2].replace("`", "").split()) for found in _ATTRIBUTE.finditer(section)}
+    found = {
+        one.name: OptionField(
             name=one.name,
-            kind=type(one.default),
+            kind=_KINDS[one.type.partition(" ")[0]],
             default=one.default,
-            bounds=one.metadata[_BOUNDS],
+            allowed=one.metadata.get(_ALLOWED, Flag()),
             help=texts.get(one.name, "").partition(". ")[0].removesuffix(".") + ".",
         )
         for one in fields(record)
-        if _BOUNDS in one.metadata
+        if _ALLOWED in one.metadata or one.type == "bool"
     }
-    return {name: numbers[name] for name in dict.fromkeys([*texts, *numbers]) if name in numbers}
+    return {name: found[name] for name in dict.fromkeys([*texts, *found]) if name in found}
 
 
-def check_numbers(options: Any) -> None:
-    """Raise `OptionError` for an option of a record that is not within its bounds."""
+def numbers_of(record: Any) -> dict[str, OptionField]:
+    """Return those of `options_of` that are numbers."""
+    return {name: one for name, one in options_of(record).items() if isinstance(one.allowed, Bounds)}
+
+
+def check_options(options: Any) -> None:
+    """Raise `OptionError` for an option of a record that it may not be."""
     record: Any = type(options)
-    for one in numbers_of(record).values():
-        one.bounds.check(one.name, getattr(options, one.name))
+    for one in options_of(record).values():
+        one.allowed.check(one.name, getattr(options, one.name))
 
 
-_BOUNDS = "bounds"
+_ALLOWED = "allowed"
+_KINDS: Mapping[str, type[Any]] = {"int": int, "float": float, "str": str, "bool": bool}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+(?:\n {5,}.+)*)", re.MULTILINE)
 DEADLINE = Bounds(math.ulp(0.0), remedy=words("seconds above 0{}", PythonOnly(", or None for no deadline")))
 """Bounds of seconds after which work is given up."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from selectrie.errors import OptionError
 from selectrie.options.argument_names import named_fields
-from selectrie.options.checks import DEADLINE, ReadOnlyDict, at_least, flag, named, seed
+from selectrie.options.checks import DEADLINE, Bounds, ReadOnlyDict, check_options, named, option, seed
 
 
 @named_fields
@@ -30,7 +30,7 @@ class RenderParams:
     """
 
     seed: int | None = None
-    max_tokens: int = 128
+    max_tokens: int = option(128, Bounds(1))
     template_args: Mapping[str, Any] = field(default_factory=ReadOnlyDict, hash=False)
     parse_special: bool = False
     priority: int = 0
@@ -38,8 +38,7 @@ class RenderParams:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", seed("seed", self.seed))
-        at_least("max_tokens", self.max_tokens, 1, optional=False)
-        flag("parse_special", self.parse_special)
+        check_options(self)
         object.__setattr__(self, "template_args", named("template_args", self.template_args))
         if type(self.priority) is not int:
             raise OptionError("priority", self.priority, "a whole number")

@@ -13,19 +13,15 @@ from selectrie.options.checks import (
     MAX_NUMBER,
     Bounds,
     ReadOnlyDict,
-    bounded,
     callback,
-    check_numbers,
-    flag,
+    check_options,
     natural,
+    option,
     texts,
     token_ids,
 )
 
-_SHARE, _ALL = (
-    Bounds(0, 1, "a number from 0 to 1 (0 = all tokens)"),
-    Bounds(0, 1, "a number from 0 to 1 (1 = all tokens)"),
-)
+_ALL = Bounds(0, 1, "a number from 0 to 1 (1 = all tokens)")
 _PENALTY = Bounds(-math.inf, remedy="a finite number (0 = no penalty)")
 
 
@@ -64,19 +60,19 @@ class SamplingParams:
     FILTERS: ClassVar[tuple[str, ...]] = ("top_k", "typical_p", "top_p", "min_p")
     """Names of the options that leave tokens out, and do nothing at temperature 0."""
 
-    temperature: float = bounded(0.8, Bounds(0, remedy="a number of at least 0 (0 = the most probable token)"))
-    top_k: int = bounded(40, Bounds(0))
-    top_p: float = bounded(0.95, _ALL)
-    min_p: float = bounded(0.05, Bounds(0, 1, "a number from 0 to 1 (0 = all tokens)"))
-    typical_p: float = bounded(1.0, _ALL)
-    repeat_penalty: float = bounded(1.0, Bounds(math.ulp(0.0), remedy="a number above 0 (1 = no penalty)"))
-    presence_penalty: float = bounded(0.0, _PENALTY)
-    frequency_penalty: float = bounded(0.0, _PENALTY)
-    penalty_last_n: int = bounded(64, Bounds(-1))
+    temperature: float = option(0.8, Bounds(0, remedy="a number of at least 0 (0 = the most probable token)"))
+    top_k: int = option(40, Bounds(0))
+    top_p: float = option(0.95, _ALL)
+    min_p: float = option(0.05, Bounds(0, 1, "a number from 0 to 1 (0 = all tokens)"))
+    typical_p: float = option(1.0, _ALL)
+    repeat_penalty: float = option(1.0, Bounds(math.ulp(0.0), remedy="a number above 0 (1 = no penalty)"))
+    presence_penalty: float = option(0.0, _PENALTY)
+    frequency_penalty: float = option(0.0, _PENALTY)
+    penalty_last_n: int = option(64, Bounds(-1))
     logit_bias: Mapping[int, float] = field(default_factory=ReadOnlyDict, hash=False)
 
     def __post_init__(self) -> None:
-        check_numbers(self)
+        check_options(self)
         object.__setattr__(self, "logit_bias", _biases(self.logit_bias))
 
     @property
@@ -125,15 +121,15 @@ class StopParams:
             they complete do not count.
     """
 
-    max_tokens: int = bounded(128, Bounds(1))
+    max_tokens: int = option(128, Bounds(1))
     stop: Sequence[str] = ()
     stop_tokens: Sequence[int] = ()
     ignore_eog: bool = False
     when: Callable[[str], bool] | None = None
-    min_tokens: int = bounded(0, Bounds(0))
+    min_tokens: int = option(0, Bounds(0))
 
     def __post_init__(self) -> None:
-        check_numbers(self)
+        check_options(self)
         if self.min_tokens > self.max_tokens:
             raise OptionError("min_tokens", self.min_tokens, words("at most `max_tokens={}`", self.max_tokens))
         several = "a text, or a list or tuple of them; leave it out for none"
@@ -145,7 +141,6 @@ class StopParams:
                 raise OptionError(f"stop[{index}]", stop, "a text without lone surrogates")
         object.__setattr__(self, "stop", stops)
         object.__setattr__(self, "stop_tokens", token_ids("stop_tokens", self.stop_tokens))
-        flag("ignore_eog", self.ignore_eog)
         callback("when", self.when, "the text so far")
 
 

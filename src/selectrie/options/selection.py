@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options.argument_names import named_fields
-from selectrie.options.checks import ReadOnlyDict, at_least, callback, flag, named, one_of, probability, text, texts
+from selectrie.options.checks import (
+    Bounds,
+    Names,
+    ReadOnlyDict,
+    callback,
+    check_options,
+    named,
+    one_of,
+    option,
+    text,
+    texts,
+)
 
 GRAMMAR_NODES = 2_000
 """Nodes that a search of a grammar evaluates if no budget is given."""
@@ -23,18 +35,19 @@ class SearchParams:
     cannot be listed, so that it has to be searched.
 
     Attributes:
-        method: "exhaustive", "best_first", or "auto": best_first for large sets if the
-            rule has a bound, else exhaustive.
+        method: How the set is searched: "exhaustive", "best_first", or "auto", which is
+            "best_first" for large sets if the rule has a bound, else "exhaustive".
         k: Number of first places that must be certain.
-        stop: "best" (the first k are proved), "mass" (the finished choices hold `mass`
-            of the set's probability) or "all" (everything is scored).
-        mass: Share of the set's probability that ends the search with stop="mass".
-        budget_nodes: Maximum number of trie nodes to evaluate. When it is used up, the
-            answer is the best so far with `proved=False`. Rows of the masked-greedy
+        stop: What ends the search: "best" (the first k are proved), "mass" (the
+            finished choices hold `mass` of the set's probability) or "all" (everything
+            is scored).
+        mass: Share of the set's probability that ends the search with stop "mass".
+        budget_nodes: Maximum number of trie nodes to evaluate; then the answer is the
+            best so far, with `proved=False`. Rows of the masked-greedy
             path are not counted. Without a budget, a search of a grammar takes at most
             `GRAMMAR_NODES` nodes (`sample`: `max_tokens` more for each draw).
-        width: Number of nodes that best_first evaluates in each model call; a search of
-            a grammar takes fewer if the next ones are much less probable.
+        width: Number of nodes that "best_first" evaluates in each model call. A search
+            of a grammar takes fewer if the next ones are much less probable.
         on_progress: Called from the model's thread after each model call with (nodes
             evaluated, nodes in all; 0 if not known). For `select_many` it is called
             from the caller's thread, once for each request, with (requests evaluated,
@@ -47,27 +60,20 @@ class SearchParams:
             better text is found.
     """
 
-    method: str = "auto"
-    k: int = 1
-    stop: str = "best"
-    mass: float = 0.99
-    budget_nodes: int | None = None
-    width: int = 16
+    method: str = option("auto", Names(("auto", "exhaustive", "best_first")))
+    k: int = option(1, Bounds(1))
+    stop: str = option("best", Names(("best", "mass", "all")))
+    mass: float = option(0.99, Bounds(math.ulp(0.0), 1, "a probability in (0, 1]"))
+    budget_nodes: int | None = option(None, Bounds(1, optional=True))
+    width: int = option(16, Bounds(1))
     on_progress: Callable[[int, int], None] | None = None
-    max_tokens: int = 128
+    max_tokens: int = option(128, Bounds(1))
     canonical_only: bool = True
     on_found: Callable[[str, float], None] | None = None
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, ("auto", "exhaustive", "best_first"))
-        one_of("stop", self.stop, ("best", "mass", "all"))
-        at_least("k", self.k, 1, optional=False)
-        at_least("budget_nodes", self.budget_nodes, 1)
-        at_least("width", self.width, 1, optional=False)
-        probability("mass", self.mass)
+        check_options(self)
         callback("on_progress", self.on_progress, "two numbers")
-        at_least("max_tokens", self.max_tokens, 1, optional=False)
-        flag("canonical_only", self.canonical_only)
         callback("on_found", self.on_found, "a text and a number")
 
 
@@ -79,7 +85,8 @@ class PromptParams:
     Attributes:
         boundary: How prompt and choices are joined: "heal", "split" or "harness".
         delimiter: Text added before every choice.
-        truncate: "error", or "left" to drop the oldest prompt tokens.
+        truncate: What is done with a prompt that is too long: "error", or "left" to
+            drop its oldest tokens.
         system: A system message before the prompt; the model's chat template is used.
         assistant_prefix: Text with which the assistant turn begins.
         template_args: Arguments passed by name to the chat template
@@ -93,9 +100,9 @@ class PromptParams:
             as they are given, and so are the tokens of a text or chat.
     """
 
-    boundary: str = "heal"
+    boundary: str = option("heal", Names(("heal", "split", "harness")))
     delimiter: str = ""
-    truncate: str = "error"
+    truncate: str = option("error", Names(("error", "left")))
     system: str | None = None
     assistant_prefix: str = ""
     template_args: Mapping[str, Any] = field(default_factory=ReadOnlyDict, hash=False)
@@ -103,13 +110,10 @@ class PromptParams:
     add_bos: bool = True
 
     def __post_init__(self) -> None:
-        one_of("boundary", self.boundary, ("heal", "split", "harness"))
-        one_of("truncate", self.truncate, ("error", "left"))
+        check_options(self)
         text("delimiter", self.delimiter)
         text("system", self.system, optional=True)
         text("assistant_prefix", self.assistant_prefix)
-        flag("parse_special", self.parse_special)
-        flag("add_bos", self.add_bos)
         object.__setattr__(self, "template_args", named("template_args", self.template_args))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from selectrie.errors import IncompatibleOptionsError, OptionRef, words
 from selectrie.options.argument_names import named_fields
-from selectrie.options.checks import at_least, one_of
+from selectrie.options.checks import Bounds, Names, check_options, option
 
 TOKENIZATIONS = ("canonical", "all")
 SPELLING_EVENTS = ("auto", "ends", "begins")
@@ -22,24 +22,22 @@ class SpellingParams:
     """The spellings of a text that are counted, and how many rows that may take.
 
     Attributes:
-        tokenizations: "canonical" for the tokenizer's own encoding, or "all" for every
-            token sequence that spells the text.
-        event: What is counted with "all". "ends": the tokens spell the text, and an
-            end-of-generation token follows. "begins": the bytes begin with the text.
-            "auto" is "ends" if the model has such a token.
-        budget_nodes: Maximum number of rows to read for the bounds. The canonical
-            spelling is read in any case. None allows `SPELLING_ROWS` for each of its
-            rows, up to `MAX_SPELLING_ROWS`.
+        tokenizations: What is counted: "canonical" for the tokenizer's own encoding, or
+            "all" for every token sequence that spells the text.
+        event: What is counted with "all": "ends" (the tokens spell the text, and an
+            end-of-generation token follows), "begins" (the bytes begin with the text)
+            or "auto" ("ends" if the model has such a token).
+        budget_nodes: Maximum number of rows to read for the bounds; by default 64 for
+            each row of the canonical spelling, up to 4096. These are `SPELLING_ROWS`
+            and `MAX_SPELLING_ROWS`. The canonical spelling is read in any case.
     """
 
-    tokenizations: str = "canonical"
-    event: str = "auto"
-    budget_nodes: int | None = None
+    tokenizations: str = option("canonical", Names(TOKENIZATIONS))
+    event: str = option("auto", Names(SPELLING_EVENTS))
+    budget_nodes: int | None = option(None, Bounds(1, optional=True))
 
     def __post_init__(self) -> None:
-        one_of("tokenizations", self.tokenizations, TOKENIZATIONS)
-        one_of("event", self.event, SPELLING_EVENTS)
-        at_least("budget_nodes", self.budget_nodes, 1)
+        check_options(self)
         for name, value, default in (("event", self.event, "auto"), ("budget_nodes", self.budget_nodes, None)):
             if self.tokenizations == "canonical" and value != default:
                 remedy = words("only the sum over all spellings has it: set `tokenizations='all'`")

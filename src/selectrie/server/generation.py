@@ -299,7 +299,7 @@ class GenerationBody(Body):
     cache_salt: Ignored = None
     session_id: Ignored = None
     spaces_between_special_tokens: Ignored = None
-    top_k: int | None = bounded(numbers_of(SamplingParams)["top_k"].bounds, ge=-1)
+    top_k: int | None = bounded(numbers_of(SamplingParams)["top_k"].allowed, ge=-1)
     """Number of most probable tokens kept (0 or -1 = all)."""
     logit_bias: Annotated[dict[Any, Any], AfterValidator(_by_id), _BIASES] | None = Field(
         None, title="a mapping from token ids to numbers"
@@ -313,7 +313,7 @@ class GenerationBody(Body):
     """Tokens that end the answer."""
     ignore_eos: bool | None = None
     """Whether no end-of-generation token is drawn."""
-    min_tokens: int | None = bounded(numbers_of(StopParams)["min_tokens"].bounds)
+    min_tokens: int | None = bounded(numbers_of(StopParams)["min_tokens"].allowed)
     """Number of first tokens that do not end the answer."""
     structured_outputs: StructuredOutputs | None = None
     """What the text has to be."""

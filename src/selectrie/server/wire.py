@@ -262,7 +262,7 @@ def with_numbers(record: Any, **names: str) -> Callable[[type[M]], type[M]]:
     def extend(kind: type[M]) -> type[M]:
         numbers = numbers_of(record)
         added: dict[str, Any] = {
-            name: (numbers[option].kind | None, bounded(numbers[option].bounds, description=numbers[option].help))
+            name: (numbers[option].kind | None, bounded(numbers[option].allowed, description=numbers[option].help))
             for name, option in (names | {name: name for name in numbers}).items()
             if name not in kind.model_fields
         }

@@ -204,7 +204,6 @@ def _prior(name: str, value: object) -> None:
 
 _COUNT = partial(at_least, min_value=1, optional=False)
 _SAMPLING = numbers_of(SamplingParams)
-_HIDDEN: Mapping[str, Check] = {"hidden": flag}
 _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
     {
         "select": {
@@ -222,9 +221,7 @@ _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
             "max_tokens": _COUNT,
             "stop": _stop,
             "json": flag,
-            **{
-                name: numbers_of(SamplingParams)[name].bounds.check for name in ("temperature", *SamplingParams.FILTERS)
-            },
+            **{name: _SAMPLING[name].allowed.check for name in ("temperature", *SamplingParams.FILTERS)},
             "seed": seed,
             "n": _COUNT,
             **_HIDDEN,

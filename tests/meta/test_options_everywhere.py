@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
 
-from selectrie.options import BeamSearchParams, SamplingParams, StopParams
-from selectrie.options.checks import numbers_of
+from selectrie.engine.engine import Engine
+from selectrie.options import (
+    BeamSearchParams,
+    PromptParams,
+    RenderParams,
+    SamplingParams,
+    SearchParams,
+    SpellingParams,
+    StopParams,
+)
+from selectrie.options.checks import numbers_of, options_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLER = ROOT / "src" / "selectrie" / "decoding" / "sampling"
 MOVES_LOGITS = {"logit_bias", "repeat_penalty", "presence_penalty", "frequency_penalty", "penalty_last_n"}
 """Options that the chain applies to the bounds too: stability is told moved logits (`Pool.adjustments`)."""
+RECORDS = [BeamSearchParams, PromptParams, RenderParams, SamplingParams, SearchParams, SpellingParams, StopParams]
+NO_OPTIONS = {"delimiter", "assistant_prefix", "seed", "priority"}
+"""Texts, seeds and ranks, which have checks of their own."""
 SAMPLING = [field.name for field in fields(SamplingParams)]
 STOPPING = [field.name for field in fields(StopParams) if field.name != "when"]
 """A function is no option of a command or a request."""
@@ -74,11 +87,20 @@ def test_the_page_on_serving_names_every_option(name):
     assert any(f"`{field}`" in page for field, option in _OPTIONS.items() if option == name)
 
 
-@pytest.mark.parametrize("record", [SamplingParams, StopParams, BeamSearchParams])
-def test_a_number_has_a_default_within_its_bounds_and_a_sentence(record):
-    """What flags, fields and tags are made from is all in the record."""
-    numbers = numbers_of(record)
-    assert numbers.keys() == {field.name for field in fields(record) if field.type in ("int", "float")}
-    for one in numbers.values():
-        one.bounds.check(one.name, one.default)
-        assert re.fullmatch(r"[A-Z][^.]+\.", one.help.replace("0.", "0")), one
+@pytest.mark.parametrize("method", [Engine.score, Engine.ascore])
+def test_a_signature_that_is_written_out_has_the_defaults_of_its_record(method):
+    """`score` takes the fields of `SpellingParams` one by one."""
+    parameters = inspect.signature(method).parameters
+    assert {name: parameters[name].default for name in options_of(SpellingParams)} == asdict(SpellingParams())
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_an_option_has_a_default_that_is_allowed_and_a_sentence(record):
+    """What flags, fields and tags are made from is all in the record; every number, name and flag is an option."""
+    kinds = ("int", "float", "str", "bool", "int | None")
+    plain = {field.name for field in fields(record) if field.type in kinds}
+    assert plain - options_of(record).keys() == NO_OPTIONS & plain
+    for one in options_of(record).values():
+        one.allowed.check(one.name, one.default)
+        assert re.fullmatch(r"[A-Z].+\.", one.help), one
+        assert one.help.count("(") == one.help.count(")"), "a sentence that is cut"
