@@ -58,7 +58,10 @@ class SamplingParams:
     UNCHANGED: ClassVar[SamplingParams]
     """Options that draw from the model's own distribution."""
     FILTERS: ClassVar[tuple[str, ...]] = ("top_k", "typical_p", "top_p", "min_p")
-    """Names of the options that leave tokens out, and do nothing at temperature 0."""
+    """Names of the options that leave tokens out, in their order.
+
+    All but `typical_p` keep the most probable token: at temperature 0 they do nothing.
+    """
 
     temperature: float = option(0.8, Bounds(0, remedy="a number of at least 0 (0 = the most probable token)"))
     top_k: int = option(40, Bounds(0))

@@ -193,6 +193,7 @@ REFUSED = [
     ({"sampling": SamplingParams(top_k=5)}, "top_k", HERE),
     ({"sampling": SamplingParams(min_p=0.1)}, "min_p", HERE),
     ({"sampling": SamplingParams(typical_p=0.9)}, "typical_p", HERE),
+    ({"sampling": SamplingParams(temperature=0, typical_p=0.9)}, "typical_p", HERE),  # it may drop the best token
     ({"sampling": SamplingParams(repeat_penalty=1.1)}, "repeat_penalty", HERE),
     ({"sampling": SamplingParams(0.0, repeat_penalty=1.1)}, "repeat_penalty", HERE),
     ({"sampling": SamplingParams(presence_penalty=0.5, penalty_last_n=9)}, "penalty_last_n", HERE),

@@ -30,6 +30,8 @@ _SENT = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "logit
 """Options that OpenAI's API has, under the same names."""
 _HERE = frozenset({"max_tokens", "priority", "deadline_s"})
 """Options that are always sent, or that count before a request is sent."""
+_KEEP_BEST = {*SamplingParams.FILTERS} - {"typical_p"}
+"""Options without effect at temperature 0."""
 _REMEDIES = {
     "grammar": "use `select` or `beam_search` with the grammar",
     "choices": "use `select`",
@@ -182,7 +184,7 @@ def _set_options(model: SupportsCompletion, request: GenerateRequest) -> dict[st
     ):
         values = {field.name: getattr(given, field.name) for field in fields(given)}
         found |= {name: value for name, value in values.items() if value != getattr(default, name)}
-    unused = _HERE.union(SamplingParams.FILTERS if request.sampling.temperature == 0 else ())
+    unused = _HERE.union(_KEEP_BEST if request.sampling.temperature == 0 else ())
     sent = {name: value for name, value in found.items() if name not in unused}
     for name, value in sent.items():
         if name not in _SENT:
