@@ -289,7 +289,9 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {}
-        app.command(function.__name__, cls=SectionedCommand, help=_help(function))(run)
+        # A "\\b" on a line of its own keeps the lines of its paragraph apart.
+        shown = (inspect.getdoc(function) or "").replace("\\b\n", "\b\n")
+        app.command(function.__name__, cls=SectionedCommand, help=shown)(run)
         return function
 
     return register
@@ -326,26 +328,15 @@ def _run(function: Command, groups: Mapping[str, type[Any]], values: Mapping[str
         return function(**{name: collect(group, values) for name, group in groups.items()})
 
 
-def _help(function: Command) -> str:
-    r"""Return the docstring of a command.
-
-    A `\b` on a line of its own keeps the lines of its paragraph apart.
-    """
-    return (inspect.getdoc(function) or "").replace("\\b\n", "\b\n")
-
-
 def _parameters(group: type[Any]) -> list[inspect.Parameter]:
     hints = hints_of(group)
+    heading = (inspect.getdoc(group) or group.__name__).splitlines()[0].rstrip(".")
     result = []
     for field in fields(group):
         # Groups that share an option may have different headings.
         option = copy(hints[field.name].__metadata__[0])
-        option.rich_help_panel = _heading(group)
+        option.rich_help_panel = heading
         hint = Annotated[hints[field.name].__origin__, option]  # type: ignore[valid-type]  # made as typer reads it
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         result.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))
     return result
-
-
-def _heading(group: type[Any]) -> str:
-    return (inspect.getdoc(group) or group.__name__).splitlines()[0].rstrip(".")

@@ -70,12 +70,6 @@ def text(name: str, value: object, *, optional: bool = False) -> None:
         raise OptionError(name, value, "a str or None" if optional else "a str")
 
 
-def probability(name: str, value: object) -> None:
-    """Raise `OptionError` unless value is a number above 0 and at most 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise OptionError(name, value, "a probability in (0, 1]")
-
-
 def number(name: str, value: object, *, min_value: float, max_value: float = math.inf, remedy: str) -> None:
     """Raise `OptionError` unless value is finite, and from `min_value` to `max_value`.
 

@@ -94,12 +94,6 @@ class StructuredText:
         """Return what in the source has no effect."""
         return [f"{self.path}: {clip(note, _MAX_NOTE)}" for note in self.grammar.notes[:_MAX_NOTES]]
 
-    @contextmanager
-    def grammar_errors(self) -> Iterator[None]:
-        """Raise errors of the grammar under its path in the request."""
-        with _errors_at(self.path):
-            yield
-
 
 def _with(kind: str) -> JsonDict:
     """Return the schema of an object in which a kind asks for something."""
@@ -548,7 +542,7 @@ async def open_stream(
 
 def _naming(request: GenerationRequest) -> AbstractContextManager[None]:
     """Return a context that raises errors of a grammar under its path."""
-    return nullcontext() if request.structured is None else request.structured.grammar_errors()
+    return nullcontext() if request.structured is None else _errors_at(request.structured.path)
 
 
 def _check_tokens(vocabulary: Vocabulary, request: GenerationRequest) -> None:

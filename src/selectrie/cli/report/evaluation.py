@@ -28,7 +28,8 @@ def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
     for task in evaluation["tasks"]:
         shots = f", {count(task['shots'], 'shot')}" if task["shots"] else ""
         parts.append(Text(f"{escaped(task['task'])}{shots}: {count(task['n'], 'item')}", style="bold"))
-        parts.append(_figures([("", task)]) if not task["subsets"] else _figures([("all", task), *_subsets(task)]))
+        subsets = list(task["subsets"].items())[:_MAX_SUBSETS]
+        parts.append(_figures([("all", task), *subsets] if subsets else [("", task)]))
         parts += [Text(line) for line in _notes(task)]
         parts.append(Text(""))
     evaluated, naive = evaluation["rows_evaluated"], evaluation["rows_naive"]
@@ -37,10 +38,6 @@ def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
     model = evaluation["signature"].get("model", "")
     parts.append(Text(f"model {escaped(str(model))}"))
     return Group(*parts)
-
-
-def _subsets(task: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    return list(task["subsets"].items())[:_MAX_SUBSETS]
 
 
 def _figures(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:

@@ -410,12 +410,9 @@ def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> Rend
             reported.add(id(slot.record))
             parts += [*_block(slot, top), Text()]
     advice = advice_facts([one for one in page.warnings if not one.where])  # slots have theirs above
-    facts = [("page", _page_words(page)), *advice, ("cost", cost_sentence(page.cost)), *unnamed_model(unnamed)]
+    shape = f"{count(len(page.slots), 'slot')}, {count(len(page.text), 'character')}, seed {page.seed}"
+    facts = [("page", shape), *advice, ("cost", cost_sentence(page.cost)), *unnamed_model(unnamed)]
     return Group(*parts, facts_table(facts))
-
-
-def _page_words(page: Page) -> str:
-    return f"{count(len(page.slots), 'slot')}, {count(len(page.text), 'character')}, seed {page.seed}"
 
 
 def _block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
