@@ -15,6 +15,7 @@ from selectrie.tables.table_questions import TableQuestions
 from selectrie.tables.table_run import decided_by, plan_table, run_table
 from tests.support.decided_tables import write_table
 from tests.support.deciding import fake
+from tests.support.traced import same_values
 
 SOURCE = (
     "{{ strftime_now('%d %b %Y %H:%M:%S') }};{% for one in messages %}{{ one.role }}:{{ one.content }}<eos>{% endfor %}"
@@ -107,7 +108,7 @@ def test_a_trace_keeps_its_time(tmp_path, clock):
     assert recorded[0].signature.time == recorded[1].signature.selection.time == START.isoformat()
     n_read = len(clock)
     with selectrie.load(tmp_path / "run.trace") as llm:
-        assert (llm.select(CHAT, ["a", "b"]), llm.decide("x", QUESTION)) == recorded
+        assert same_values((llm.select(CHAT, ["a", "b"]), llm.decide("x", QUESTION)), recorded)
     assert len(clock) == n_read
 
 

@@ -113,7 +113,7 @@ CALLED = (
 """Where what endpoints call lies."""
 NOT_OVER_HTTP = {
     "options/beam.py", "options/spelling.py", "engine/requests/beam_search.py", "engine/requests/spellings.py",
-    "engine/requests/speculative.py", "engine/tracing/recorder.py",
+    "engine/requests/speculative.py", "engine/tracing/record.py",
     "engine/tracing/replay.py",
 }  # fmt: skip
 """Options and calls that no endpoint has."""

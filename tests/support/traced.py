@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
+from functools import partial
 
 import numpy as np
 
@@ -87,10 +88,17 @@ ASKED = {
 """Requests by name, each a function of an engine."""
 
 _OF_THE_CLOCK = frozenset({"id", "created", "decode_s", "seconds"})
+_OF_THE_COST = frozenset({"cost", "rows_evaluated"})
 
 
-def same_answer(one: object, other: object) -> bool:  # noqa: PLR0911 - a case for each kind of value
-    """Return whether two answers are the same to the last bit, but for seconds."""
+def same_answer(  # noqa: PLR0911 - a case for each kind of value
+    one: object, other: object, *, but: frozenset[str] = _OF_THE_CLOCK
+) -> bool:
+    """Return whether two answers are the same to the last bit, but for seconds.
+
+    `but` has the names of fields that may differ.
+    """
+    same = partial(same_answer, but=but)
     if type(one) is not type(other):
         return False
     if isinstance(one, np.ndarray):
@@ -98,16 +106,19 @@ def same_answer(one: object, other: object) -> bool:  # noqa: PLR0911 - a case f
     if isinstance(one, float):
         return float(one).hex() == float(other).hex()
     if is_dataclass(one) and not isinstance(one, type):
-        names = [
-            field.name for field in fields(one) if field.name not in _OF_THE_CLOCK and not field.name.startswith("_")
-        ]
-        return all(same_answer(getattr(one, name), getattr(other, name)) for name in names)
+        names = [field.name for field in fields(one) if field.name not in but and not field.name.startswith("_")]
+        return all(same(getattr(one, name), getattr(other, name)) for name in names)
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same_answer(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
     if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same_answer, one, other))
+        return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, str | bytes | int | bool | None | Enum | frozenset | set):
         return one == other
     if callable(one) or not hasattr(one, "__dict__"):
         return True
-    return same_answer(*({k: v for k, v in vars(x).items() if k[:1] != "_"} for x in (one, other)))
+    return same(*({k: v for k, v in vars(x).items() if k[:1] != "_"} for x in (one, other)))
+
+
+def same_values(one: object, other: object) -> bool:
+    """Return whether two answers are the same to the last bit, but for their cost."""
+    return same_answer(one, other, but=_OF_THE_CLOCK | _OF_THE_COST)

@@ -19,10 +19,8 @@ import selectrie
 from selectrie.errors import TraceFileError
 from selectrie.traces import reader
 from selectrie.traces.blocks import BlockReader, BlockWriter, is_trace
-from selectrie.traces.checks import FORMAT
-from selectrie.traces.payloads import decode, encode
 from selectrie.traces.reader import read_trace
-from selectrie.traces.records import Begin, Encoding, End, Header, Lookup, Request, Step, TokenIds, WholeRow
+from selectrie.traces.records import FORMAT, Begin, Encoding, Header, Note, Step, TokenIds, WholeRow, decode, encode
 from tests.support.traced import ASKED, engine_of, hash_model
 
 HEADER = Header(FORMAT, "{}", "{}", "{}", "null", "{}", 4, "", has_vocabulary=False, full_rows=False)
@@ -38,10 +36,8 @@ def flags(*values):
     return np.array(values, dtype=np.uint8)
 
 
-ROW_0 = Step(
-    0, ints(), ints(), ints(), flags(), 1, ints(0), ints(3), np.array([0.5]), np.array([0.0], "f4"), np.empty(0)
-)
-ASK = replace(ROW_0, capacity=ints(9, 9, 9), parents=ints(0, ~0), tokens=ints(1, 2), wanted=flags(0, 1))
+ROW_0 = Step(0, ints(), ints(), flags(), 1, ints(0), ints(3), np.array([0.5]), np.array([0.0], "f4"), np.empty(0))
+ASK = replace(ROW_0, parents=ints(0, ~0), tokens=ints(1, 2), wanted=flags(0, 1))
 TOP = {
     "top_rows": ints(0),
     "top_counts": ints(2),
@@ -57,8 +53,9 @@ KNOWN = {
     "rest_low": np.array([-3.0]),
     "rest_high": np.array([0.0]),
     "rest_max": np.array([-2.0]),
+    "known_reads": flags(*range(8)),
 }
-GOOD = (HEADER, Request("select", "00"), Begin(0, 0, "ScoreTask", ints(1, 2)), ROW_0, replace(ASK, **TOP))
+GOOD = (HEADER, Begin(0, "ScoreTask", ints(1, 2)), ROW_0, replace(ASK, **TOP))
 
 
 def written(path, records, *, end=True):
@@ -77,11 +74,9 @@ def test_a_trace_by_hand(tmp_path):
     trace = read_trace(written(tmp_path / "t", GOOD))
     [task] = trace.tasks
     assert (task.up, task.token) == ([-1, 0, 1], [-1, 1, 2])
-    assert [task.wanted_rows(number) for number in range(2)] == [[0], [2]]
+    assert task.rows == [[0], [2]]
     assert task.steps[0].logp(np.array([0]), ints(3))[0].tolist() == [-0.5]
     assert task.steps[1].tops[0, b""][1].tolist() == [1, 2]
-    assert trace.requests[0].tasks == [0]
-    assert task.ending is None
     assert is_trace(tmp_path / "t")
 
 
@@ -91,32 +86,24 @@ WRONG = {
     "impossible number of tokens, large": (replace(HEADER, n_tokens=2**40),),
     "has no header": (GOOD[1],),
     "has a second header": (HEADER, HEADER),
-    "belongs to no request": (HEADER, Begin(0, 0, "", ints(1))),
     "belongs to no task": (HEADER, ROW_0),
-    "belongs to no task, its end": (HEADER, End(0, 0, 0, 0, 0, 0, 0.0)),
-    "goes on after its end": (*GOOD, End(0, 0, 0, 0, 0, 0, 0.0), ASK),
-    "unknown ending": (*GOOD, End(0, 4, 0, 0, 0, 0, 0.0)),
-    "unknown context": (*GOOD[:2], Begin(0, 3, "", ints(1))),
-    "has no prompt": (*GOOD[:2], Begin(0, 0, "", ints())),
-    "token does not exist": (*GOOD[:2], Begin(0, 0, "", ints(4))),
+    "unknown context": (HEADER, Begin(3, "", ints(1))),
+    "has no prompt": (HEADER, Begin(0, "", ints())),
+    "token does not exist": (HEADER, Begin(0, "", ints(4))),
     "token does not exist, an encoding": (HEADER, Encoding(False, flags(1), ints(-1))),
-    "a set has no digest": (HEADER, TokenIds(1, ints(1), flags(1))),
+    "a set has no digest": (HEADER, TokenIds(1, flags(1))),
     "another number of tokens": (HEADER, WholeRow(0.0, np.zeros(3, dtype=np.float32))),
     "is not finite": (HEADER, WholeRow(0.0, np.full(4, np.nan, dtype=np.float32))),
     "is not finite, infinite": (HEADER, WholeRow(0.0, np.full(4, np.inf, dtype=np.float32))),
-    "a lookup does not match": (*GOOD[:2], Lookup(0, flags(*range(16)), True, ids=ints(1))),
 }
 WRONG_STEPS = {
-    "row 0 is not asked for": (replace(ROW_0, parents=ints(0), tokens=ints(1), wanted=flags(1)),),
-    "row 0 is not asked for, two rows": (replace(ROW_0, n_rows=2),),
-    "offered no capacity": (ROW_0, replace(ASK, capacity=ints(1, 2))),
-    "offered no capacity, negative": (ROW_0, replace(ASK, capacity=ints(1, -2, 1))),
+    "other rows were told than asked for": (replace(ROW_0, n_rows=2),),
     "columns of an ask do not match": (ROW_0, replace(ASK, tokens=ints(1))),
     "a row has no parent": (ROW_0, replace(ASK, parents=ints(0, 1))),
     "a row has no parent, far": (ROW_0, replace(ASK, parents=ints(0, -3))),
     "comes before its parent": (ROW_0, replace(ASK, parents=ints(0, ~1))),
     "neither wanted nor unwanted": (ROW_0, replace(ASK, wanted=flags(0, 2))),
-    "other rows were told than asked for": (ROW_0, replace(ASK, wanted=flags(1, 1))),
+    "other rows were told than asked for, two": (ROW_0, replace(ASK, wanted=flags(1, 1))),
     "pairs of row and token do not match": (replace(ROW_0, owner=ints(0, 0)),),
     "a value belongs to no row": (replace(ROW_0, owner=ints(1)),),
     "tokens and values do not match": (replace(ROW_0, logits=np.zeros(2, dtype=np.float32)),),
@@ -133,6 +120,7 @@ WRONG_STEPS = {
     "lengths of lists do not add up": (replace(ROW_0, **(TOP | {"top_lengths": ints(1)})),),
     "more most probable tokens than asked for": (replace(ROW_0, **(TOP | {"top_counts": ints(1)})),),
     "bounds and rows do not match": (replace(ROW_0, rest_max=np.zeros(1)),),
+    "bounds and what was read do not match": (replace(ROW_0, **(KNOWN | {"known_reads": flags(1)})),),
     "known tokens and values do not match": (replace(ROW_0, **(KNOWN | {"known_logp": np.zeros(1)})),),
     "known tokens do not ascend": (replace(ROW_0, **(KNOWN | {"known_ids": ints(2, 1)})),),
     "a bound is no log-probability": (replace(ROW_0, **(KNOWN | {"rest_max": np.array([np.nan])})),),
@@ -144,7 +132,7 @@ WRONG_STEPS = {
 @pytest.mark.parametrize("reason", [*WRONG, *WRONG_STEPS])
 def test_wrong_records_are_refused(reason, tmp_path):
     """Each record that no recording writes is named in the one error."""
-    records = WRONG.get(reason) or (*GOOD[:3], *WRONG_STEPS[reason])
+    records = WRONG.get(reason) or (*GOOD[:2], *WRONG_STEPS[reason])
     with pytest.raises(TraceFileError, match=reason.partition(",")[0]) as caught:
         read_trace(written(tmp_path / "t", records))
     assert caught.value.path == str(tmp_path / "t")
@@ -174,7 +162,7 @@ def test_a_trace_that_is_too_large_is_refused(tmp_path, monkeypatch):
 
 def test_a_block_of_too_many_records_is_refused(tmp_path):
     """Records that compress too well would take more memory than the file allows."""
-    several = [Request("", "ab"[bit]) for bit in np.random.default_rng(1).integers(0, 2, 2_000).tolist()]
+    several = [Note("", "ab"[bit]) for bit in np.random.default_rng(1).integers(0, 2, 2_000).tolist()]
     with pytest.raises(TraceFileError, match="more records than its size allows"):
         read_trace(written(tmp_path / "t", (HEADER, *several)))
 

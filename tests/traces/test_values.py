@@ -14,10 +14,8 @@ from selectrie.core.partial_rows import BoundedRows, SelectedRows
 from selectrie.core.path_model import RowBounds
 from selectrie.core.rows import DenseRows, Reads, TokenSet, TopTokens
 from selectrie.errors import NonFiniteLogitsError, UnreadRowError
-from selectrie.traces.records import Step
-from selectrie.traces.sets import MAX_LISTED
-from selectrie.traces.told import AllowedSets, copied_values, told_rows
-from selectrie.traces.values import NotRecordedError, StepValues, rebuilt
+from selectrie.traces.records import NO_SET, Step
+from selectrie.traces.values import AllowedSets, NotRecordedError, StepValues, copied_step, rebuilt, signatures
 
 N_TOKENS, N_ROWS = 9, 3
 ROWS = st.integers(0, N_ROWS - 1)
@@ -44,12 +42,22 @@ def reads_of_rows(draw):
     )
 
 
+NONE = np.empty(0, dtype=np.int32)
+ROW_0 = {"parents": NONE, "tokens": NONE, "wanted": NONE.astype(np.uint8)}
+
+
+def copied(rows, reads, allowed=None):
+    """The values of rows, copied."""
+    return copied_step(ROW_0, rows, reads, AllowedSets() if allowed is None else allowed)
+
+
 def step_of(rows, reads) -> StepValues:
     """The values of rows as one step of a trace."""
-    told = told_rows(copied_values(rows, reads, AllowedSets()))
-    none = np.empty(0, dtype=np.int32)
-    step = Step(0, none, none, none, none.astype(np.uint8), **told.fields)
-    return StepValues(step, [one.digest.tobytes() for one in told.sets], told.whole.__getitem__)
+    made, digests = copied(rows, reads), []
+    for name, sets in made.sets.items():
+        made.fields[name] = np.array([NO_SET if one is None else len(digests) + at for at, one in enumerate(sets)])
+        digests += [b"" if one is None else one.record.digest.tobytes() for one in sets]
+    return StepValues(Step(0, **made.fields), digests, made.whole.__getitem__)
 
 
 def given_back(rows, reads):
@@ -130,18 +138,29 @@ def test_fewer_tokens_than_asked_for_are_all_there_are():
         rebuilt(Reads(1, tops=(TopTokens(0, 3),)), [[(step, 0)]], N_TOKENS)
 
 
-def test_a_large_set_is_known_by_its_digest():
-    """The tokens of a set are kept up to a number; the order of a sum is part of the set."""
-    dense = DenseRows(np.arange(100, dtype=np.float32)[None])
-    small, large = np.arange(MAX_LISTED, dtype=np.int32), np.arange(MAX_LISTED + 1, dtype=np.int32)
-    reads = Reads(1, masses=(TokenSet(0, small), TokenSet(0, large), TokenSet(0, large)))
-    told = told_rows(copied_values(dense, reads, AllowedSets()))
-    assert [(one.size, len(one.ids)) for one in told.sets] == [(64, 64), (65, 0)]
+def test_a_set_is_known_by_its_digest():
+    """The order of a sum is part of the set."""
+    dense, ids = DenseRows(np.arange(100, dtype=np.float32)[None]), np.arange(65, dtype=np.int32)
+    reads = Reads(1, masses=(TokenSet(0, ids),))
+    assert [one.record.size for one in copied(dense, reads).sets["mass_sets"]] == [65]
     step = step_of(dense, reads)
-    assert rebuilt(reads, [[(step, 0)]], N_TOKENS).log_mass(0, large) == dense.log_mass(0, large)
-    for other in (large[::-1].copy(), large[1:]):
+    assert rebuilt(reads, [[(step, 0)]], N_TOKENS).log_mass(0, ids) == dense.log_mass(0, ids)
+    for other in (ids[::-1].copy(), ids[1:]):
         with pytest.raises(NotRecordedError):
             rebuilt(Reads(1, masses=(TokenSet(0, other),)), [[(step, 0)]], N_TOKENS)
+
+
+@given(LOGITS, reads_of_rows(), reads_of_rows())
+def test_a_signature_tells_what_was_read_of_a_row(matrix, first, second):
+    """That of a step is that of its reads, and other reads have another one."""
+    step = step_of(DenseRows(matrix), first)
+    assert [step.signature(row) for row in range(N_ROWS)] == signatures(first)
+    bounded = step_of(BOUNDED, first)
+    assert not len(bounded.step.known_reads) or [bounded.signature(row) for row in range(N_ROWS)] == signatures(first)
+    for row, (one, other) in enumerate(zip(signatures(first), signatures(second), strict=True)):
+        pairs = [sorted(reads.ids[reads.owner == row].tolist()) for reads in (first, second)]
+        if pairs[0] != pairs[1] or first.best != second.best or (row in first.whole) != (row in second.whole):
+            assert one != other
 
 
 def test_an_allowed_set_is_the_same_as_a_mask_and_as_ids():
@@ -161,25 +180,23 @@ def test_an_array_that_changes_is_copied_again():
     for n in (4, 4, 6, 4):
         mask[:] = np.arange(N_TOKENS) < n
         ids[0], tops = n, TopTokens(0, 2, mask)
-        copies.append(copied_values(dense, reads(), sets))
+        copies.append(copied(dense, reads(), sets))
         expected.append([n - 1, n - 2])
         for one in dense.top(0, 2, mask):
             one[:] = 0
-    tolds = list(map(told_rows, copies))
-    assert [told.fields["top_ids"].tolist() for told in tolds] == expected
-    assert [[one.ids.tolist() for one in told.sets] for told in tolds] == [
-        [[n, 2], list(range(n))] for n in (4, 4, 6, 4)
-    ]
-    first, second, third, fourth = (told.sets[1].digest.tobytes() for told in tolds)
-    assert first == second == fourth != third
+    assert [copy.fields["top_ids"].tolist() for copy in copies] == expected
+    sums, tops = ([copy.sets[name][0].record for copy in copies] for name in ("mass_sets", "top_sets"))
+    assert [(one.size, other.size) for one, other in zip(sums, tops, strict=True)] == [(2, n) for n in (4, 4, 6, 4)]
+    for first, second, third, fourth in ([one.digest.tobytes() for one in records] for records in (sums, tops)):
+        assert first == second == fourth != third
 
 
 def test_rows_that_are_not_finite_are_not_recorded():
     """They raise, unless nothing is read of them."""
     bad = DenseRows(np.full((1, 3), np.nan, dtype=np.float32))
-    assert copied_values(bad, Reads(1), AllowedSets()).fields["n_rows"] == 1
+    assert copied(bad, Reads(1)).fields["n_rows"] == 1
     with pytest.raises(NonFiniteLogitsError):
-        copied_values(bad, Reads(1, best=True), AllowedSets())
+        copied(bad, Reads(1, best=True))
 
 
 def test_given_rows_hold_nothing_but_what_was_asked():

@@ -171,7 +171,7 @@ command(app)(serve)
 def replay(trace: ReplayGroup, output: ReplayOutput) -> int:
     r"""Run a recorded command again, from its trace.
 
-    Its output is the same, but for seconds. No model is needed, and no file but the
+    Its output is the same, but for its cost. No model is needed, and no file but the
     trace is read. A trace that was recorded from Python shows what it holds.
 
     \b

@@ -429,8 +429,8 @@ class DenseRows(KnownRows):
     def keep_values(self) -> None:
         """Keep what is read from now on, so that it is not computed again.
 
-        That is for rows whose values are read twice, as those of a recording are. A set
-        of tokens is known by the object that holds it, which must not change.
+        That is for rows whose values are read twice. A set of tokens is known by the
+        object that holds it, which must not change.
         """
         self._kept = {}
 

@@ -25,7 +25,7 @@ from selectrie.engine.runtimes import Runtime
 from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.engine.sources import download_tokenizer, is_hub_source
-from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionError, WholeRowsError, ways
+from selectrie.errors import MissingExtraError, OptionError, WholeRowsError, ways
 from selectrie.options import at_least, number
 from selectrie.results import Generation
 
@@ -118,9 +118,6 @@ class PathRuntime(Runtime):
     ) -> Prepared[Generation]:
         if self._completer is None:
             raise WholeRowsError("`generate`")
-        if self.thread.observer is not None:
-            remedy = "the text is drawn by the server, and no rows of it are read; call it outside the block"
-            raise IncompatibleOptionsError("generate", "recording a trace", remedy)
         return served_generate.prepare_served(self._completer, model, prompts, request)
 
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:

@@ -25,7 +25,7 @@ from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, Gene
 from selectrie.engine.requests.selection import Choices, CustomRule, SelectRequest
 from selectrie.engine.requests.session import Prepared, Session, at_one_time
 from selectrie.engine.runtimes import LocalRuntime, Runtime
-from selectrie.engine.scheduler.observer import Observer
+from selectrie.engine.scheduler.job import Observer
 from selectrie.engine.scheduler.scheduler import Load
 from selectrie.engine.scheduler.task_group import TaskGroup, note_prepared, task_group
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef

@@ -5,94 +5,61 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from selectrie.core.types import Cost, IntArray
+from selectrie.core.tracked_text import MIXED
+from selectrie.core.types import IntArray
 from selectrie.errors import TraceFileError
-from selectrie.traces import checks
 from selectrie.traces.blocks import BlockError, BlockReader, Tail, opened
-from selectrie.traces.checks import require
-from selectrie.traces.payloads import PayloadError, decode
 from selectrie.traces.records import (
+    FORMAT,
+    NO_SET,
     Begin,
     Context,
-    ContextCost,
     Encoding,
-    End,
-    Ending,
     Header,
-    Lookup,
     Normalized,
     Note,
+    PayloadError,
     Record,
     Rendered,
-    Request,
     Specials,
     Step,
     TokenIds,
     Tokens,
     WholeRow,
+    decode,
 )
 from selectrie.traces.values import StepValues
 
+MAX_VOCABULARY = 1 << 22
 MAX_TRACE_BYTES = 8 << 30
 """Maximum size of all payloads of a trace that is read, which are held in memory."""
 
 
 @dataclass(slots=True, eq=False)
 class RecordedTask:
-    """A task of a trace.
+    """A task of a trace: rows after its prompt, and the values that were read of them.
 
     Attributes:
-        request: Number of its request.
         context: The memory in which its rows were evaluated.
         kind: Its name.
         prompt: int32[T], the tokens up to row 0.
-        steps: Its asks and the values that it was told; the first is row 0.
-        ending: How it ended; None if the trace ends before.
-        cost: The cost that it had in the end.
+        steps: The values that it was told.
+        rows: The local rows of each step.
         up, token: Parent and token of each local row; -1 for row 0.
     """
 
-    request: int
     context: Context
     kind: str
     prompt: IntArray
     steps: list[StepValues] = field(default_factory=list)
-    ending: Ending | None = None
-    cost: Cost = field(default_factory=Cost)
+    rows: list[list[int]] = field(default_factory=list)
     up: list[int] = field(default_factory=lambda: [-1])
     token: list[int] = field(default_factory=lambda: [-1])
-
-    def wanted_rows(self, step: int) -> list[int]:
-        """Return the local rows whose values a step has."""
-        first = self._first[step]
-        asked = self.steps[step].step
-        return [0] * asked.n_rows if step == 0 else [first + i for i in np.flatnonzero(asked.wanted).tolist()]
-
-    _first: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class RecordedRequest:
-    """A request of a trace.
-
-    Attributes:
-        name: Its kind.
-        digest: Its digest.
-        tasks: Numbers of its tasks, in the order in which they began.
-        contexts: Costs of contexts before which near ties were scored, by the bytes of
-            the context.
-        lookups: What it found of earlier requests, by the key of the path, in order;
-            None where it found nothing.
-    """
-
-    name: str
-    digest: str
-    tasks: list[int] = field(default_factory=list)
-    contexts: dict[bytes, list[Cost]] = field(default_factory=dict)
-    lookups: dict[bytes, list[Lookup | None]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +77,7 @@ class Trace:
         normalized: What texts are normalised to.
         chats: What chats were rendered to, by their key.
         notes: Texts by name.
-        requests, tasks: In the order in which they began.
+        tasks: In the order in which they began.
     """
 
     path: Path
@@ -123,7 +90,6 @@ class Trace:
     normalized: dict[bytes, bytes] = field(default_factory=dict)
     chats: dict[bytes, Rendered] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
-    requests: list[RecordedRequest] = field(default_factory=list)
     tasks: list[RecordedTask] = field(default_factory=list)
 
 
@@ -171,7 +137,7 @@ class _Reading:
     """Takes the records of a trace in order."""
 
     def __init__(self, path: Path, header: Header) -> None:
-        checks.check_header(header)
+        check_header(header)
         self.trace = Trace(path, header)
         self._n_tokens = header.n_tokens
         self._sets: list[bytes] = []
@@ -183,22 +149,16 @@ class _Reading:
         if isinstance(record, Step):
             self._step(record)
         elif isinstance(record, TokenIds):
-            checks.check_ids(record.ids, self._n_tokens)
             require(len(record.digest) == 16, "a set has no digest")
             self._sets.append(record.digest.tobytes())
         elif isinstance(record, WholeRow):
-            checks.check_whole(record, self._n_tokens)
+            check_whole(record, self._n_tokens)
             self._whole.append(record)
         elif isinstance(record, Begin):
-            self._request(record.request).tasks.append(len(trace.tasks))
-            checks.check_begin(record.context, record.prompt, self._n_tokens)
-            trace.tasks.append(RecordedTask(record.request, Context(record.context), record.kind, record.prompt))
-        elif isinstance(record, End):
-            self._end(record)
-        elif isinstance(record, Request):
-            trace.requests.append(RecordedRequest(record.name, record.digest))
+            check_begin(record.context, record.prompt, self._n_tokens)
+            trace.tasks.append(RecordedTask(Context(record.context), record.kind, record.prompt))
         elif isinstance(record, Encoding):
-            checks.check_ids(record.ids, self._n_tokens)
+            check_ids(record.ids, self._n_tokens)
             known = trace.inside if record.is_inside else trace.encodings
             known[record.text.tobytes()] = record.error or record.ids.tolist()
         elif isinstance(record, Normalized):
@@ -208,18 +168,8 @@ class _Reading:
 
     def _take_rare(self, record: Record) -> None:
         trace = self.trace
-        if isinstance(record, Lookup):
-            checks.check_ids(record.ids, self._n_tokens)
-            checks.check_ids(record.top_ids, self._n_tokens)
-            require(len(record.ids) == len(record.logp) and record.best < self._n_tokens, "a lookup does not match")
-            require(len(record.top_ids) == len(record.top_logp) <= record.n_top, "a lookup does not match")
-            found = self._request(record.request).lookups.setdefault(record.key.tobytes(), [])
-            found.append(record if record.is_known else None)
-        elif isinstance(record, ContextCost):
-            cost = Cost(record.model_calls, record.rows, 0, record.rows_padded, decode_s=record.decode_s)
-            self._request(record.request).contexts.setdefault(record.context.tobytes(), []).append(cost)
-        elif isinstance(record, Rendered):
-            checks.check_rendered(record)
+        if isinstance(record, Rendered):
+            check_rendered(record)
             trace.chats[record.key.tobytes()] = record
         elif isinstance(record, Note):
             trace.notes[record.name] = record.text
@@ -230,30 +180,146 @@ class _Reading:
         else:
             raise PayloadError("it has a second header")
 
-    def _request(self, number: int) -> RecordedRequest:
-        require(number < len(self.trace.requests), "a record belongs to no request")
-        return self.trace.requests[number]
-
-    def _task(self, number: int) -> RecordedTask:
-        require(number < len(self.trace.tasks), "a record belongs to no task")
-        task = self.trace.tasks[number]
-        require(task.ending is None, "a task goes on after its end")
-        return task
-
     def _step(self, step: Step) -> None:
-        task = self._task(step.task)
-        n_local = len(task.up) if task.steps else 0
-        checks.check_step(
-            step, n_local=n_local, n_tokens=self._n_tokens, n_sets=len(self._sets), n_whole=len(self._whole)
-        )
+        require(step.task < len(self.trace.tasks), "a record belongs to no task")
+        task = self.trace.tasks[step.task]
         first = len(task.up)
-        task._first.append(first)
+        check_step(step, n_local=first, n_tokens=self._n_tokens, n_sets=len(self._sets), n_whole=len(self._whole))
         task.up += [parent if parent >= 0 else first + ~parent for parent in step.parents.tolist()]
         task.token += step.tokens.tolist()
+        task.rows.append((first + np.flatnonzero(step.wanted)).tolist() if len(step.tokens) else [0])
         task.steps.append(StepValues(step, self._sets, self._whole.__getitem__))
 
-    def _end(self, end: End) -> None:
-        task = self._task(end.task)
-        checks.check_end(end.ending)
-        task.ending = Ending(end.ending)
-        task.cost = Cost(end.model_calls, end.rows, end.rows_repeated, end.rows_padded, decode_s=end.decode_s)
+
+def check_header(header: Header) -> None:
+    """Raise `PayloadError` unless this version can read what follows."""
+    if header.format != FORMAT:
+        raise PayloadError(f"it has format {header.format}; this version of selectrie reads format {FORMAT}")
+    require(1 <= header.n_tokens <= MAX_VOCABULARY, "it has an impossible number of tokens")
+
+
+def require(is_right: object, what: str) -> None:
+    """Raise `PayloadError` unless the condition holds."""
+    if not is_right:
+        raise PayloadError(what)
+
+
+def check_ids(ids: NDArray[np.int32], n_tokens: int) -> None:
+    """Raise `PayloadError` unless all ids are tokens."""
+    require(_within(ids, 0, n_tokens), "a token does not exist")
+
+
+def check_begin(context: int, prompt: NDArray[np.int32], n_tokens: int) -> None:
+    """Raise `PayloadError` unless a task can begin so."""
+    require(context in tuple(Context), "a task has an unknown context")
+    require(len(prompt) or context == Context.LOGLIKELIHOOD, "a task has no prompt")
+    check_ids(prompt, n_tokens)
+
+
+def check_whole(row: WholeRow, n_tokens: int) -> None:
+    """Raise `PayloadError` unless a whole row is one of the vocabulary's."""
+    require(len(row.logits) == n_tokens, "a whole row has another number of tokens")
+    require(np.isfinite(row.normaliser) and _are_logits(row.logits), "a whole row is not finite")
+
+
+def check_rendered(chat: Rendered) -> None:
+    """Raise `PayloadError` unless the origins are those of the text's characters."""
+    text = chat.text.tobytes().decode("utf-8", "replace")
+    require(len(chat.span_lengths) == len(chat.origins), "a chat's parts and origins do not match")
+    require((chat.span_lengths >= 0).all() and (chat.origins <= MIXED).all(), "a chat has an impossible part")
+    n = int(chat.span_lengths.sum(dtype=np.int64))
+    require(n == (len(text) if chat.is_tracked else 0), "a chat's parts do not add up")
+
+
+def parts(lengths: NDArray[np.int32], data: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return the parts of an array of the given lengths; they make up all of it."""
+    require(_within(lengths, 0, len(data) + 1), "a list has an impossible length")
+    ends = np.cumsum(lengths, dtype=np.int64)
+    require((int(ends[-1]) if len(ends) else 0) == len(data), "the lengths of lists do not add up")
+    return [data[end - length : end] for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
+
+
+def check_step(step: Step, *, n_local: int, n_tokens: int, n_sets: int, n_whole: int) -> None:
+    """Raise `PayloadError` unless a step is whole and refers to what there is.
+
+    Args:
+        step: The step.
+        n_local: Nodes that the task has so far, row 0 included.
+        n_tokens: Number of tokens of the vocabulary.
+        n_sets, n_whole: Number of sets and of whole rows so far.
+    """
+    _check_ask(step, n_local, n_tokens)
+    n = step.n_rows
+    _check_rows(n, len(step.ids), step.owner, step.mass_rows, step.rest_rows, step.top_rows, step.whole_rows)
+    check_ids(step.ids, n_tokens)
+    check_ids(step.top_ids, n_tokens)
+    check_ids(step.best, n_tokens)
+    for sets, rows, values in (
+        (step.mass_sets, step.mass_rows, step.masses),
+        (step.rest_sets, step.rest_rows, step.rests),
+    ):
+        require(len(rows) == len(sets) == len(values), "sums and their sets do not match")
+        require(_within(sets, 0, n_sets) and _are_log(values), "a sum is no sum over a set")
+    require(len(step.best) == (n if step.has_best else 0), "the most probable tokens do not match the rows")
+    tops = (step.top_rows, step.top_counts, step.top_sets, step.top_lengths)
+    require(len({len(column) for column in tops}) == 1, "lists of most probable tokens do not match")
+    require(_within(step.top_sets, NO_SET, n_sets), "an allowed set does not exist")
+    parts(step.top_lengths, step.top_ids)
+    require((step.top_lengths <= step.top_counts).all(), "there are more most probable tokens than asked for")
+    require(len(step.whole_rows) == len(step.whole) and _within(step.whole, 0, n_whole), "a whole row is missing")
+    _check_values(step)
+    _check_known(step, n_tokens)
+
+
+def _check_ask(step: Step, n_local: int, n_tokens: int) -> None:
+    n = len(step.tokens)
+    require(len(step.parents) == len(step.wanted) == n, "the columns of an ask do not match")
+    require(_within(step.parents, -n, n_local), "a row has no parent")
+    inside = step.parents < 0
+    require((~step.parents[inside] < np.flatnonzero(inside)).all(), "a row comes before its parent")
+    require((step.wanted <= 1).all(), "a row is neither wanted nor unwanted")
+    require(step.n_rows == (int(step.wanted.sum()) if n else 1), "other rows were told than asked for")
+    check_ids(step.tokens, n_tokens)
+
+
+def _check_rows(n: int, n_pairs: int, owner: NDArray[np.int32], *others: NDArray[np.int32]) -> None:
+    require(len(owner) == n_pairs, "pairs of row and token do not match")
+    require(all(_within(rows, 0, n) for rows in (owner, *others)), "a value belongs to no row")
+
+
+def _check_values(step: Step) -> None:
+    """Raise `PayloadError` unless there is a value for all that was read."""
+    has_logits = len(step.normaliser) > 0
+    require(not has_logits or len(step.normaliser) == step.n_rows, "rows and normalisers do not match")
+    for ids, logits, logp in ((step.ids, step.logits, step.logp), (step.top_ids, step.top_logits, step.top_logp)):
+        expected = (len(ids), 0) if has_logits else (0, len(ids))
+        require((len(logits), len(logp)) == expected, "tokens and values do not match")
+        require(_are_logits(logits) and _are_log(logp), "a value is not finite")
+    require(np.isfinite(step.normaliser).all(), "a value is not finite")
+
+
+def _check_known(step: Step, n_tokens: int) -> None:
+    """Raise `PayloadError` unless partly known rows are what `PartialRow` may hold."""
+    columns = (step.known_lengths, step.rest_low, step.rest_high, step.rest_max)
+    n = len(step.known_lengths)
+    require(n in (0, step.n_rows) and all(len(one) == n for one in columns), "bounds and rows do not match")
+    require(len(step.known_reads) == 8 * n, "bounds and what was read do not match")
+    require(len(step.known_ids) == len(step.known_logp), "known tokens and values do not match")
+    check_ids(step.known_ids, n_tokens)
+    for ids in parts(step.known_lengths, step.known_ids):
+        require((np.diff(ids) > 0).all(), "known tokens do not ascend")
+    require(all(map(_are_log, (step.known_logp, *columns[1:]))), "a bound is no log-probability")
+    require((step.rest_low <= step.rest_high).all(), "a bound is above the other")
+
+
+def _within(values: NDArray[np.int32], low: int, high: int) -> bool:
+    """Return whether all values are at least `low` and below `high`."""
+    return not len(values) or bool(values.min() >= low and values.max() < high)
+
+
+def _are_logits(values: NDArray[np.float32]) -> bool:
+    return bool((values < np.inf).all())  # neither NaN nor +inf
+
+
+def _are_log(values: NDArray[np.float64]) -> bool:
+    return bool((values < 1.0).all())  # of a probability, which rounding may bring above 1

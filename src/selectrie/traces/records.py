@@ -1,4 +1,4 @@
-"""The records of a trace, each a flat frozen dataclass.
+"""The records of a trace, each a flat frozen dataclass, and their bytes.
 
 A record has numbers, short texts and one-dimensional arrays, and refers to others by
 their numbers, which begin with 0 for each kind. A record comes after those that it
@@ -6,13 +6,22 @@ refers to. Lists of lists are one array of all elements and one of their lengths
 
 `Header` is the first record and is there once. The others may be interleaved, since
 tasks run at the same time.
+
+A payload is a line for each record in JSON, then the arrays of all of them. The line of
+a record is a list: its kind, then its fields in order. In place of an array is its
+length. The arrays follow each other in the order of the lines. Nothing in a payload is
+trusted: every length is compared with the bytes that are left before anything is
+allocated, and every value with the type of its field.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from functools import partial
+from functools import cache, partial
+from operator import attrgetter
 from typing import Annotated, Any, TypeAlias, Union, get_type_hints
 
 import numpy as np
@@ -26,6 +35,12 @@ Float64s = Annotated[NDArray[np.float64], "<f8"]
 Bytes = Annotated[ByteArray, "|u1"]
 """Arrays with the type of their elements in the file."""
 
+FORMAT = 4
+"""Version of the format that this version writes and reads."""
+MAX_LINES_BYTES = 8 << 20
+"""Maximum size of the lines of a payload. The objects that they become are larger."""
+_LENGTH_BYTES = 4
+_MAX_INT = 1 << 62
 NO_SET = -1
 """Number in place of a set where every token is allowed."""
 
@@ -44,26 +59,7 @@ class Context(IntEnum):
     LOGLIKELIHOOD = 2
 
 
-class Ending(IntEnum):
-    """How a task ended.
-
-    Attributes:
-        RESULT: It returned a result.
-        EXPIRED: Its deadline passed. It returned what it had, or raised
-            `DeadlineError` if it has no partial result.
-        FAILED: It raised an error.
-        CANCELLED: It was cancelled, or its call of the model was interrupted.
-    """
-
-    RESULT = 0
-    EXPIRED = 1
-    FAILED = 2
-    CANCELLED = 3
-
-
 _EMPTY = {code: np.empty(0, dtype=code) for code in ("<i4", "<f4", "<f8", "|u1")}
-
-
 _ints = partial(_EMPTY.__getitem__, "<i4")
 _floats = partial(_EMPTY.__getitem__, "<f8")
 _logits = partial(_EMPTY.__getitem__, "<f4")
@@ -194,30 +190,15 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Request:
-    """What is decided by itself: one selection, sequence or search.
-
-    Attributes:
-        name: The kind of request.
-        digest: Hexadecimal digest of all that decides what its tasks ask.
-    """
-
-    name: str
-    digest: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Begin:
     """A task begins.
 
     Attributes:
-        request: Number of its request.
         context: A `Context`.
         kind: Name of the task.
         prompt: Tokens up to row 0; empty for sequences from an empty memory.
     """
 
-    request: int
     context: int
     kind: str
     prompt: Int32s
@@ -229,12 +210,10 @@ class TokenIds:
 
     Attributes:
         size: Number of tokens.
-        ids: The tokens, if they are few; else empty.
-        digest: 16 bytes that tell sets apart (`sets.py`).
+        digest: 16 bytes that tell sets apart (`values.digest_of`).
     """
 
     size: int
-    ids: Int32s
     digest: Bytes
 
 
@@ -253,14 +232,13 @@ class WholeRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """An ask of a task, and the values of the rows that it was then told.
-
-    Step 0 of a task is row 0, which it does not ask for.
+    """The values that a task read of some rows, with the paths of these.
 
     Attributes:
         task: Number of the task.
-        capacity: Rows, nodes and sequences that the task was offered; empty in step 0.
-        parents, tokens, wanted: The ask (`decoding.task.Ask`); empty in step 0.
+        parents, tokens, wanted: Nodes below the task's row 0, the end of its prompt,
+            as in `decoding.task.Ask`, and whether the row of each was told; empty for
+            row 0 itself.
         n_rows: Number of rows.
         owner, ids: Pairs of row and token whose log-probability was read.
         normaliser: float64[n_rows], the log of the sum of exponentials of each row's
@@ -280,10 +258,11 @@ class Step:
             (`core.path_model.PartialRow`), in place of all values above: how many
             tokens are known, these, and their log-probabilities.
         rest_low, rest_high, rest_max: float64[n_rows], the bounds on what is not known.
+        known_reads: 8 bytes for each of these rows, which tell what was read of it
+            (`values.signatures`).
     """
 
     task: int
-    capacity: Int32s
     parents: Int32s
     tokens: Int32s
     wanted: Bytes
@@ -316,69 +295,7 @@ class Step:
     rest_low: Float64s = field(default_factory=_floats)
     rest_high: Float64s = field(default_factory=_floats)
     rest_max: Float64s = field(default_factory=_floats)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class End:
-    """A task has ended.
-
-    Attributes:
-        task: Number of the task.
-        ending: An `Ending`.
-        model_calls, rows, rows_repeated, rows_padded: Its `Cost`.
-        decode_s: Seconds inside the model.
-    """
-
-    task: int
-    ending: int
-    model_calls: int
-    rows: int
-    rows_repeated: int
-    rows_padded: int
-    decode_s: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ContextCost:
-    """The cost of evaluating a context before near ties are scored after it.
-
-    Attributes:
-        request: Number of the request.
-        context: The tokens.
-        model_calls, rows, rows_padded, decode_s: The `Cost`.
-    """
-
-    request: int
-    context: Int32s
-    model_calls: int
-    rows: int
-    rows_padded: int
-    decode_s: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Lookup:
-    """Values that a request found where an earlier one had left them, or did not find.
-
-    Attributes:
-        request: Number of the request.
-        key: 16 bytes, the key of a token path.
-        is_known: Whether they were there; if not, the rest is empty.
-        best: The most probable token.
-        ids, logp: Tokens and their log-probabilities.
-        n_top: Number of most probable tokens that were read.
-        top_ids, top_logp: These tokens, and their log-probabilities.
-    """
-
-    request: int
-    key: Bytes
-    is_known: bool
-    best: int = 0
-    ids: Int32s = field(default_factory=_ints)
-    logp: Float64s = field(default_factory=_floats)
-    n_top: int = 0
-    top_ids: Int32s = field(default_factory=_ints)
-    top_logp: Float64s = field(default_factory=_floats)
+    known_reads: Bytes = field(default_factory=partial(_EMPTY.__getitem__, "|u1"))
 
 
 Record = Union[  # noqa: UP007 - `X | Y` of classes is no value that older versions of Python can iterate
@@ -389,14 +306,10 @@ Record = Union[  # noqa: UP007 - `X | Y` of classes is no value that older versi
     Normalized,
     Rendered,
     Note,
-    Request,
     Begin,
     TokenIds,
     WholeRow,
     Step,
-    End,
-    ContextCost,
-    Lookup,
 ]
 
 KINDS: dict[str, type[Any]] = {
@@ -407,14 +320,10 @@ KINDS: dict[str, type[Any]] = {
     "normalized": Normalized,
     "chat": Rendered,
     "note": Note,
-    "request": Request,
     "begin": Begin,
     "set": TokenIds,
     "row": WholeRow,
     "step": Step,
-    "end": End,
-    "context": ContextCost,
-    "lookup": Lookup,
 }
 """The records by their names in the file."""
 NAMES = {kind: name for name, kind in KINDS.items()}
@@ -436,3 +345,119 @@ def _field_type(hint: Any) -> FieldType:
 
 FIELDS: dict[type[Any], tuple[tuple[str, FieldType], ...]] = {kind: _fields_of(kind) for kind in KINDS.values()}
 """The fields of each record, in order, with their types."""
+
+
+class PayloadError(ValueError):
+    """The bytes are not a payload; the message says why."""
+
+
+_Layout: TypeAlias = tuple[str, Callable[[Any], tuple[Any, ...]], tuple["np.dtype[Any] | None", ...]]
+_LAYOUTS: dict[type[Any], _Layout] = {
+    kind: (
+        NAMES[kind],
+        attrgetter(*(name for name, _ in fields)),
+        tuple(of if isinstance(of, np.dtype) else None for _, of in fields),
+    )
+    for kind, fields in FIELDS.items()
+}
+"""Of each record its name, what returns its fields, and the types of arrays.
+
+All records have at least two fields, so `attrgetter` returns a tuple.
+"""
+_to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def size_of(record: Record) -> int:
+    """Return roughly how many bytes a record takes in a payload."""
+    _, values_of, kinds = _LAYOUTS[type(record)]
+    n_bytes = 4 * len(kinds)
+    for value, kind in zip(values_of(record), kinds, strict=True):
+        if kind is not None:
+            n_bytes += value.nbytes
+        elif isinstance(value, str):
+            n_bytes += len(value)
+    return n_bytes
+
+
+def encode(records: Iterable[Record]) -> bytes:
+    """Return the payload of some records."""
+    lines: list[str] = []
+    arrays: list[bytes] = []
+    for record in records:
+        name, values_of, kinds = _LAYOUTS[type(record)]
+        values = values_of(record)
+        sizes = [value if kind is None else len(value) for value, kind in zip(values, kinds, strict=True)]
+        arrays += [
+            np.asarray(value, dtype=kind).tobytes()
+            for value, kind, size in zip(values, kinds, sizes, strict=True)
+            if size and kind is not None
+        ]
+        lines.append(_to_json([name, *sizes]))
+    text = "\n".join(lines).encode()
+    return b"".join((len(text).to_bytes(_LENGTH_BYTES, "little"), text, *arrays))
+
+
+def decode(payload: bytes) -> Iterator[Record]:
+    """Yield the records of a payload; raise `PayloadError` if it is not one."""
+    n_text = int.from_bytes(payload[:_LENGTH_BYTES], "little")
+    if len(payload) < _LENGTH_BYTES or n_text > min(MAX_LINES_BYTES, len(payload) - _LENGTH_BYTES):
+        raise PayloadError(f"its lines of {n_text} bytes do not fit")
+    at = _LENGTH_BYTES + n_text
+    text = payload[_LENGTH_BYTES:at]
+    for line in text.split(b"\n") if text else ():
+        values = _line(line)
+        arguments: dict[str, Any] = {}
+        names = FIELDS[KINDS[values[0]]]
+        if len(values) != 1 + len(names):
+            raise PayloadError(f"a record {values[0]!r} has {len(values) - 1} fields, not {len(names)}")
+        for (name, kind), value in zip(names, values[1:], strict=True):
+            if isinstance(kind, np.dtype):
+                size = _count(name, value, (len(payload) - at) // kind.itemsize)
+                arguments[name] = _array(payload, kind, size, at)
+                at += size * kind.itemsize
+            else:
+                arguments[name] = _plain(name, kind, value)
+        yield KINDS[values[0]](**arguments)
+    if at != len(payload):
+        raise PayloadError(f"{len(payload) - at} bytes belong to no record")
+
+
+def _line(line: bytes) -> list[Any]:
+    """Return the values of a line, the first of which is the name of a record."""
+    try:
+        values = json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise PayloadError("a line is not JSON") from error
+    if not isinstance(values, list) or not values or not isinstance(values[0], str) or values[0] not in KINDS:
+        raise PayloadError("a line is not a record of this version")
+    return values
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(text)
+
+
+def _count(name: str, value: object, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise PayloadError(f"{name} has a length that does not fit")
+    return value
+
+
+@cache
+def _empty(kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return the empty array that all records share; most arrays are empty."""
+    return np.empty(0, dtype=kind.newbyteorder("="))
+
+
+def _array(payload: bytes, kind: np.dtype[Any], size: int, at: int) -> NDArray[Any]:
+    if not size:
+        return _empty(kind)
+    return np.frombuffer(payload, dtype=kind, count=size, offset=at).astype(kind.newbyteorder("="))
+
+
+def _plain(name: str, kind: type, value: object) -> object:
+    if kind is float and type(value) is int:
+        value = float(value) if abs(value) < _MAX_INT else value
+    if type(value) is not kind or (kind is int and not 0 <= value < _MAX_INT):  # type: ignore[operator]
+        raise PayloadError(f"{name} is not what it must be")
+    return value

@@ -1,4 +1,7 @@
-"""The values that a task was told, from the fields of a `Step` back to rows.
+"""The values of rows that tasks read: from rows to a `Step`, and back.
+
+The thread that runs tasks copies values (`copied_step`). What can wait is done later by
+the thread that writes the trace, and sets of tokens become records there.
 
 Log-probabilities of rows with logits are kept as float32 logits and a float64
 normaliser, whose difference they are; so half of the bytes are needed. Others are kept
@@ -7,18 +10,237 @@ as float64. Sums over sets, which no few numbers give back, are kept as they wer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.core.partial_rows import BoundedRows, SelectedRows, merged, pair_keys
 from selectrie.core.path_model import RowBounds
-from selectrie.core.rows import DenseRows, Reads
+from selectrie.core.rows import DenseRows, Reads, Rows
 from selectrie.core.types import BoolArray, FloatArray, IntArray
-from selectrie.traces.records import NO_SET, Step, WholeRow
-from selectrie.traces.sets import EVERY_TOKEN, allowed_key, digest_of, ordered
+from selectrie.traces.records import NO_SET, Step, TokenIds, WholeRow
+
+EVERY_TOKEN = b""
+"""Digest of the set of all tokens, as of an allowed set that is None."""
+
+_DIGEST_BYTES, _SIGNATURE_BYTES = 16, 8
+_MAX_KEPT = 16
+_NO_IDS: IntArray = np.empty(0, dtype=np.int32)
+_NO_VALUES: FloatArray = np.empty(0)
+_NOTHING: dict[str, Any] = {
+    "owner": _NO_IDS,
+    "ids": _NO_IDS,
+    "normaliser": _NO_VALUES,
+    "logits": np.empty(0, dtype=np.float32),
+    "logp": _NO_VALUES,
+}
+
+
+def set_key(tokens: BoolArray | IntArray, *, is_sum: bool) -> bytes:
+    """Return the bytes by which a set of tokens is known.
+
+    Of a set whose sum is read, int32[] ids, the order counts, because a sum has other
+    bits in another. An allowed set of `Rows.top`, bool[V] or ids, is a bit for each
+    token up to the last one that is allowed.
+    """
+    if is_sum:
+        return b"s" + np.ascontiguousarray(tokens, dtype=np.int32).tobytes()
+    mask = tokens
+    if mask.dtype != np.bool_:
+        mask = np.zeros(int(tokens.max(initial=-1)) + 1, dtype=np.bool_)
+        mask[tokens] = True
+    return b"a" + np.packbits(mask).tobytes().rstrip(b"\0")
+
+
+def digest_of(key: bytes) -> bytes:
+    """Return the digest of a set, from the bytes by which it is known."""
+    return blake2b(key, digest_size=_DIGEST_BYTES).digest()
+
+
+class CopiedSet:
+    """A copy of a set of tokens, and its record, which is made at the first use.
+
+    Args:
+        tokens: bool[V], or int32[] ids.
+        is_sum: Whether it is a set whose sum is read.
+    """
+
+    def __init__(self, tokens: BoolArray | IntArray, *, is_sum: bool) -> None:
+        self.dtype, self.data, self._is_sum = tokens.dtype, tokens.tobytes(), is_sum
+
+    @cached_property
+    def record(self) -> TokenIds:
+        """Return the set as a record."""
+        tokens: Any = np.frombuffer(self.data, dtype=self.dtype)
+        size = int(np.count_nonzero(tokens)) if tokens.dtype == np.bool_ else len(tokens)
+        digest = digest_of(set_key(tokens, is_sum=self._is_sum))
+        return TokenIds(size, np.frombuffer(digest, dtype=np.uint8))
+
+
+class AllowedSets:
+    """Copies of the allowed sets that were used last.
+
+    Steps mostly allow what others did, by the same array. It is compared with its copy
+    each time, because a task may change it. Any thread may use them.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[object, CopiedSet]] = {}
+
+    def copied(self, allowed: BoolArray | IntArray) -> CopiedSet:
+        """Return a copy of an allowed set."""
+        known = self._kept.get(id(allowed))
+        if known is not None and known[0] is allowed and known[1].data == allowed.tobytes():
+            return known[1]
+        if len(self._kept) >= _MAX_KEPT:
+            self._kept = {}
+        copy = CopiedSet(allowed, is_sum=False)
+        self._kept[id(allowed)] = allowed, copy  # with the array, so that no other gets its id
+        return copy
+
+
+class CopiedStep:
+    """The values that a task is told, in memory of their own, but for its number.
+
+    Attributes:
+        fields: The fields of `Step` that are ready.
+        sets: The sets of the others, by the name of the field; None for every token.
+        whole: The rows that were read whole.
+    """
+
+    __slots__ = ("fields", "nbytes", "sets", "whole")
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+        self.sets: dict[str, list[CopiedSet | None]] = {}
+        self.whole: tuple[WholeRow, ...] = ()
+        self.nbytes = 1 << 10
+        """Roughly how many bytes they take."""
+
+    def add(self, **fields: Any) -> None:
+        """Add fields that hold arrays."""
+        self.fields |= fields
+        self.nbytes += sum([value.nbytes for value in fields.values()])
+
+
+def copied_step(path: dict[str, Any], rows: Rows, reads: Reads, allowed: AllowedSets) -> CopiedStep:
+    """Return the values of `rows` that `reads` names.
+
+    `path` has the fields of `Step` that say where the rows are. Raises
+    `NonFiniteLogitsError` if a row is not finite and anything is read.
+    """
+    step = CopiedStep({**path, "n_rows": len(rows), **_NOTHING})
+    if not (len(reads.ids) or reads.masses or reads.rests or reads.tops or len(reads.whole) or reads.best):
+        return step
+    if isinstance(rows, BoundedRows):
+        step.add(**_bounded_fields([rows.known(i) for i in range(len(rows))]))
+        step.add(known_reads=np.frombuffer(b"".join(signatures(reads)), dtype=np.uint8))
+        return step
+    dense = rows if isinstance(rows, DenseRows) else None
+    if dense is not None:
+        dense.keep_values()  # the task reads them next
+        step.add(normaliser=dense.normalisers())
+    else:
+        rows.check()
+    if len(reads.ids):
+        values = (
+            {"logp": rows.logp(reads.owner, reads.ids)}
+            if dense is None
+            else {"logits": dense.logit(reads.owner, reads.ids)}
+        )
+        step.add(owner=_ids(reads.owner), ids=_ids(reads.ids), **values)
+    for name, values_name, sums, read in (
+        ("mass", "masses", reads.masses, rows.log_mass),
+        ("rest", "rests", reads.rests, rows.log_rest),
+    ):
+        if sums:
+            step.sets[f"{name}_sets"] = [
+                CopiedSet(np.ascontiguousarray(one.ids, dtype=np.int32), is_sum=True) for one in sums
+            ]
+            read_values = np.array([read(one.row, one.ids) for one in sums], dtype=np.float64)
+            step.add(**{f"{name}_rows": _ids([one.row for one in sums]), values_name: read_values})
+    if reads.tops:
+        _add_tops(step, rows, reads, allowed)
+    if len(reads.whole):
+        step.whole = tuple(_whole(rows, row) for row in reads.whole.tolist())
+        step.add(whole_rows=_ids(reads.whole), whole=np.arange(len(step.whole), dtype=np.int32))
+        step.nbytes += sum([one.logits.nbytes for one in step.whole])
+    if reads.best:
+        step.fields["has_best"] = True
+        step.add(best=rows.best().copy())
+    return step
+
+
+def _add_tops(step: CopiedStep, rows: Rows, reads: Reads, allowed: AllowedSets) -> None:
+    tops = reads.tops
+    found = [rows.top(one.row, one.k, one.allowed) for one in tops]
+    if isinstance(rows, DenseRows):
+        values: Any = [rows.logits(one.row)[ids] for one, (ids, _) in zip(tops, found, strict=True)]
+    else:
+        values = [logp for _, logp in found]
+    step.sets["top_sets"] = [None if one.allowed is None else allowed.copied(one.allowed) for one in tops]
+    step.add(
+        top_rows=_ids([one.row for one in tops]),
+        top_counts=_ids([one.k for one in tops]),
+        top_lengths=_ids([len(ids) for ids, _ in found]),
+        top_ids=np.concatenate([ids for ids, _ in found]),
+        **{"top_logits" if isinstance(rows, DenseRows) else "top_logp": np.concatenate(values)},
+    )
+
+
+def _whole(rows: Rows, row: int) -> WholeRow:
+    logits = rows.logits(row).copy()
+    dense = rows if isinstance(rows, DenseRows) else None
+    return WholeRow(DenseRows(logits[None, :]).logsumexp(0) if dense is None else dense.logsumexp(row), logits)
+
+
+def _bounded_fields(known: Sequence[RowBounds]) -> dict[str, Any]:
+    return {
+        "known_lengths": _ids([len(one.ids) for one in known]),
+        "known_ids": np.concatenate([_NO_IDS, *(one.ids for one in known)]),
+        "known_logp": np.concatenate([_NO_VALUES, *(one.logp for one in known)]),
+        "rest_low": np.array([one.log_rest[0] for one in known], dtype=np.float64),
+        "rest_high": np.array([one.log_rest[1] for one in known], dtype=np.float64),
+        "rest_max": np.array([one.rest_max for one in known], dtype=np.float64),
+    }
+
+
+def _ids(values: Any) -> IntArray:
+    return np.array(values, dtype=np.int32)
+
+
+def signatures(reads: Reads) -> list[bytes]:
+    """Return 8 bytes for each row, which are equal where the same values are read."""
+    sums = [
+        (one.row, name + digest_of(set_key(one.ids, is_sum=True)))
+        for name, several in ((b"mass", reads.masses), (b"rest", reads.rests))
+        for one in several
+    ]
+    tops = [(one.row, b"top %d " % one.k + _allowed_digest(one.allowed)) for one in reads.tops]
+    whole = [(row, b"whole") for row in reads.whole.tolist()]
+    return _signatures(reads.n_rows, reads.owner, reads.ids, [*sums, *tops, *whole], has_best=reads.best)
+
+
+def _signatures(
+    n_rows: int, owner: NDArray[Any], ids: IntArray, others: Iterable[tuple[int, bytes]], *, has_best: bool
+) -> list[bytes]:
+    """Return the signatures of rows, of which pairs and `others` are read."""
+    order = np.argsort(owner, kind="stable")
+    bounds = np.searchsorted(owner[order], np.arange(n_rows + 1)).tolist()
+    tokens = ids[order].astype(np.int32)
+    parts = [[b"best" if has_best else b"", tokens[start:stop].tobytes()] for start, stop in pairwise(bounds)]
+    for row, key in others:
+        parts[row].append(key)
+    return [blake2b(b"|".join(several), digest_size=_SIGNATURE_BYTES).digest() for several in parts]
+
+
+def _allowed_digest(allowed: BoolArray | IntArray | None) -> bytes:
+    return EVERY_TOKEN if allowed is None else digest_of(set_key(allowed, is_sum=False))
 
 
 class NotRecordedError(LookupError):
@@ -120,6 +342,32 @@ class StepValues:
         bounds = float(step.rest_low[row]), float(step.rest_high[row])
         return RowBounds(step.known_ids[part], step.known_logp[part], bounds, float(step.rest_max[row]))
 
+    def signature(self, row: int) -> bytes:
+        """Return the bytes of `signatures` for what was read of a row."""
+        return self._signatures[row]
+
+    @cached_property
+    def _signatures(self) -> list[bytes]:
+        step, sets = self.step, self._sets
+        if len(step.known_reads):
+            data = step.known_reads.tobytes()
+            return [data[at : at + _SIGNATURE_BYTES] for at in range(0, len(data), _SIGNATURE_BYTES)]
+        sums = [
+            (row, name + sets[number])
+            for name, rows, numbers in (
+                (b"mass", step.mass_rows, step.mass_sets),
+                (b"rest", step.rest_rows, step.rest_sets),
+            )
+            for row, number in zip(rows.tolist(), numbers.tolist(), strict=True)
+        ]
+        columns = (step.top_rows, step.top_counts, step.top_sets)
+        tops = [
+            (row, b"top %d " % k + (EVERY_TOKEN if number == NO_SET else sets[number]))
+            for row, k, number in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+        whole = [(row, b"whole") for row in step.whole_rows.tolist()]
+        return _signatures(step.n_rows, step.owner, step.ids, [*sums, *tops, *whole], has_best=step.has_best)
+
     def best(self, row: int) -> int | None:
         """Return the most probable token of a row, or None if it was not read."""
         return int(self.step.best[row]) if self.step.has_best else None
@@ -132,7 +380,8 @@ Source = tuple[StepValues, int]
 def rebuilt(reads: Reads, sources: Sequence[Sequence[Source]], n_tokens: int) -> SelectedRows | BoundedRows:
     """Return the values that `reads` names.
 
-    Rows of which not all is known come back as they were, with their bounds.
+    Rows of which not all is known come back as they were, with their bounds: as the
+    first source has them, if that is enough, or as all sources together.
 
     Args:
         reads: What is read.
@@ -145,7 +394,10 @@ def rebuilt(reads: Reads, sources: Sequence[Sequence[Source]], n_tokens: int) ->
     """
     known = [[one for one in (step.known(row) for step, row in several) if one is not None] for several in sources]
     if any(known):
-        return _bounded(reads, known, n_tokens)
+        try:
+            return _bounded(reads, [several[:1] for several in known], n_tokens)
+        except NotRecordedError:
+            return _bounded(reads, known, n_tokens)
     return _Rebuilding(reads, sources).rows()
 
 
@@ -209,7 +461,7 @@ class _Rebuilding:
         return list(found.values())
 
     def _sum(self, row: int, ids: IntArray, kind: str) -> float:
-        key = digest_of(ordered(ids)[0])
+        key = digest_of(set_key(ids, is_sum=True))
         for step, own in self._sources[row]:
             value = getattr(step, kind).get((own, key))
             if value is not None:
@@ -219,7 +471,7 @@ class _Rebuilding:
         return dense.log_mass(0, ids) if kind == "masses" else dense.log_rest(0, ids)
 
     def _top(self, row: int, k: int, allowed: BoolArray | IntArray | None) -> tuple[IntArray, FloatArray]:
-        key = EVERY_TOKEN if allowed is None else digest_of(allowed_key(allowed))
+        key = _allowed_digest(allowed)
         for step, own in self._sources[row]:
             found = step.tops.get((own, key))
             # Fewer tokens than were asked for are all there are.

@@ -12,9 +12,8 @@ import numpy as np
 
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import ChatTemplate, Spacing, Tokenize, TokenizerKind, Tokenizing, Vocabulary
-from selectrie.traces.checks import check_ids, parts, require
-from selectrie.traces.payloads import PayloadError
-from selectrie.traces.records import Record, Specials, Tokens
+from selectrie.traces.reader import check_ids, parts, require
+from selectrie.traces.records import PayloadError, Record, Specials, Tokens
 
 _TOKENS_A_PART = 1 << 14
 _IDS = ("eog", "control", "strips_left", "strips_right", "user_defined")

@@ -16,20 +16,17 @@ import stat
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
 from selectrie.core.files import check_plain
 from selectrie.errors import OptionError
 from selectrie.traces.blocks import MAGIC, BlockWriter
-from selectrie.traces.payloads import encode, size_of
-from selectrie.traces.records import NO_SET, Begin, ContextCost, End, Lookup, Record, Request, Step, TokenIds
-from selectrie.traces.told import CopiedValues, told_rows
+from selectrie.traces.records import NO_SET, Begin, Record, Step, TokenIds, encode, size_of
+from selectrie.traces.values import CopiedStep
 
-_SETS = ("mass_sets", "rest_sets", "top_sets")
 BLOCK_BYTES = 1 << 20
 """A block is written once its payload has this size, and"""
 BLOCK_S = 0.5
@@ -42,7 +39,7 @@ _ALIVE_S = 1.0
 
 
 class Numbered:
-    """A request or task in a trace; the writer's thread alone knows its number."""
+    """A task in a trace; the writer's thread alone knows its number."""
 
     __slots__ = ("number",)
 
@@ -79,7 +76,7 @@ class TraceWriter:
         self._n_put = self._n_done = 0
         self._waiting: list[Record] = []
         self._n_waiting_bytes = 0
-        self._n_requests = self._n_tasks = self._n_whole = 0
+        self._n_tasks = self._n_whole = 0
         self._sets: dict[bytes, int] = {}
         self._thread = threading.Thread(target=self._loop, name="selectrie-trace", daemon=True)
         for record in first:
@@ -100,49 +97,20 @@ class TraceWriter:
         if not self._begun.is_set():
             self._begun.set()
 
-    def request(self, make: Callable[[], Request]) -> Numbered:
-        """Add a request and return what its tasks refer to.
-
-        `make` makes its record, on the writer's thread.
-        """
-        request = Numbered()
-
-        def write() -> None:
-            request.number = self._n_requests
-            self._n_requests += 1
-            self._add(make())
-
-        self._put(write)
-        return request
-
-    def begin(self, request: Numbered, record: Begin) -> Numbered:
+    def begin(self, record: Begin) -> Numbered:
         """Add the beginning of a task and return what its steps refer to."""
         task = Numbered()
 
         def write() -> None:
             task.number = self._n_tasks
             self._n_tasks += 1
-            self._add(replace(record, request=request.number))
+            self._add(record)
 
         self._put(write)
         return task
 
-    def of_request(self, request: Numbered, record: ContextCost | Lookup) -> None:
-        """Add a record that refers to a request."""
-        self._put(lambda: self._add(replace(record, request=request.number)))
-
-    def end(self, task: Numbered, record: End) -> None:
-        """Add the end of a task."""
-        self._put(lambda: self._add(replace(record, task=task.number)))
-
-    def step(self, task: Numbered, ask: dict[str, Any], copied: CopiedValues) -> None:
-        """Add a step; waits while too much is not written yet.
-
-        Args:
-            task: The task.
-            ask: The fields of `Step` from `capacity` to `wanted`.
-            copied: The values of its rows.
-        """
+    def step(self, task: Numbered, copied: CopiedStep) -> None:
+        """Add a step of a task; waits while too much is not written yet."""
         n_bytes = copied.nbytes
         self._n_put += n_bytes
         n_waiting = self._n_put - self._n_done
@@ -155,7 +123,7 @@ class TraceWriter:
 
         def write() -> None:
             self._n_done += n_bytes
-            self._add_step(task.number, ask, copied, n_bytes)
+            self._add_step(task.number, copied)
 
         self._put(write)
         if n_waiting > BLOCK_BYTES:
@@ -236,18 +204,17 @@ class TraceWriter:
         self._waiting.append(record)
         self._n_waiting_bytes += size_of(record) if n_bytes is None else n_bytes
 
-    def _add_step(self, task: int, ask: dict[str, Any], copied: CopiedValues, n_bytes: int) -> None:
-        told = told_rows(copied)
-        fields = told.fields
-        if told.sets:
-            numbers = np.array([NO_SET, *(self._set_number(one) for one in told.sets)], dtype=np.int32)
-            fields = fields | {name: numbers[fields[name] + 1] for name in _SETS if name in fields}
-        for row in told.whole:
+    def _add_step(self, task: int, copied: CopiedStep) -> None:
+        fields = copied.fields
+        for name, sets in copied.sets.items():
+            numbers = [NO_SET if one is None else self._set_number(one.record) for one in sets]
+            fields[name] = np.array(numbers, dtype=np.int32)
+        for row in copied.whole:
             self._add(row)
-        if told.whole:
+        if copied.whole:
             fields["whole"] = (fields["whole"] + self._n_whole).astype(np.int32)
-            self._n_whole += len(told.whole)
-        self._add(Step(task=task, **ask, **fields), n_bytes)
+            self._n_whole += len(copied.whole)
+        self._add(Step(task=task, **fields), copied.nbytes)
 
     def _set_number(self, one: TokenIds) -> int:
         digest = one.digest.tobytes()

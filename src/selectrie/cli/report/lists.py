@@ -74,13 +74,12 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 _SHOWN_TOKENS = 40
 """Number of tokens at the end of a prompt that are shown."""
 _MAX_SHOWN = 200
-"""Number of requests that a report shows."""
+"""Number of tasks that a report shows."""
 
 
 def trace_summary(trace: Trace) -> dict[str, Any]:
     """Return what a trace holds."""
     header = trace.header
-    tasks = [[trace.tasks[number] for number in request.tasks] for request in trace.requests]
     pieces = _pieces(trace)
     return {
         "trace": str(trace.path),
@@ -92,15 +91,14 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
         "has_full_rows": header.full_rows,
         "n_texts": len(trace.encodings) + len(trace.inside),
         "command": trace.notes.get("command"),
-        "requests": [
+        "tasks": [
             {
-                "kind": request.name,
-                "digest": request.digest,
-                "n_rows": sum(values.step.n_rows for task in own for values in task.steps),
-                "tasks": [task.kind for task in own],
-                "prompt": _prompt(own[0], pieces) if own else "",
+                "kind": task.kind,
+                "rows_from": task.context.name.lower(),
+                "n_rows": sum(map(len, task.rows)),
+                "prompt": _prompt(task, pieces),
             }
-            for request, own in zip(trace.requests, tasks, strict=True)
+            for task in trace.tasks
         ],
     }
 
@@ -118,11 +116,11 @@ def trace_report(summary: Mapping[str, Any]) -> RenderableType:
         ),
     )
     table = Table(box=None, pad_edge=False)
-    for heading in ("request", "rows", "prompt"):
+    for heading in ("task", "rows", "prompt"):
         table.add_column(heading, justify="right" if heading == "rows" else "left", overflow="fold")
-    for request in summary["requests"][:_MAX_SHOWN]:
-        table.add_row(Text(request["kind"]), str(request["n_rows"]), Text(request["prompt"]))
-    n_more = len(summary["requests"]) - _MAX_SHOWN
+    for task in summary["tasks"][:_MAX_SHOWN]:
+        table.add_row(Text(task["kind"]), str(task["n_rows"]), Text(task["prompt"]))
+    n_more = len(summary["tasks"]) - _MAX_SHOWN
     return Group(*map(Text, lines), Text(), table, *([Text(f"and {n_more} more")] if n_more > 0 else []))
 
 

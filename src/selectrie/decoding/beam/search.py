@@ -189,11 +189,6 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         """
         return 2 * (self._beam.width + 1)
 
-    @property
-    def reads_whole_rows(self) -> bool:
-        """Return whether all values of a row may be read, not only those of some."""
-        return self._beam.expand is not None or not (self._grown.joins_all or self._spec.reads_best)
-
     def expire(self) -> None:
         """End the search now with the texts found so far.
 

@@ -184,11 +184,6 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
             self._end("automaton")
 
     @property
-    def reads_whole_rows(self) -> bool:
-        """Return whether all values of a row may be read, not only those of some."""
-        return not self._sampler.n_top or (self._spec.drafter is not None and not self._choice.is_constant)
-
-    @property
     def healed(self) -> bytes:
         """Return the bytes of the prompt that the first tokens must spell."""
         return b"" if self._spec.healed is None else self._spec.healed.data

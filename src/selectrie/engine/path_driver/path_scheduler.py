@@ -142,7 +142,7 @@ class PathScheduler:
             return
         job.spend(answer.cost)
         try:
-            job.tell(answer.rows)
+            job.tell(answer.rows, job.ask)
             job.has_prompt_row = True
             if job.on_step is not None:
                 job.on_step()
@@ -161,8 +161,7 @@ class PathScheduler:
         ask = job.task.ask(offer)
         if ask is None:
             return None
-        if job.observer is not None:
-            job.observer.asked(offer, ask)
+        job.ask = ask
         if len(ask.tokens) > offer.rows:
             raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
         return self._active[job].paths.add(ask)

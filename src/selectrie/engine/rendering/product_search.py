@@ -319,9 +319,7 @@ class ProductSearch:
             tolerance=self.tolerance + ROUNDING,
             min_score=min_logp,
         )
-        handle = self._group.begin(
-            AutomatonSearch(paths.context.tokens, automaton, spec, fill_rows=self._fill_rows), subject=spec
-        )
+        handle = self._group.begin(AutomatonSearch(paths.context.tokens, automaton, spec, fill_rows=self._fill_rows))
         outcome = handle.result()
         for path in outcome.paths:
             self._add(path.data, path.tokens.tolist(), path.score)
@@ -347,7 +345,7 @@ class ProductSearch:
             width=width, n=n_best, max_tokens=paths.longest, canonical_only=paths.canonical is not None
         )
         spec = BeamSpec(self._vocabulary, beam, self._terminator, canonical=paths.canonical, may_start=paths.may_start)
-        handle = self._group.begin(BeamTask(paths.context.tokens, paths.automaton, spec), subject=spec)
+        handle = self._group.begin(BeamTask(paths.context.tokens, paths.automaton, spec))
         outcome = handle.result()
         for path in outcome.finished:
             self._add(path.data, path.tokens.tolist(), path.logp)
@@ -588,7 +586,7 @@ def _selection(session: Session, prepared: PreparedSelect, searched: _Searched) 
     other texts. The log-probability is comparable with those of the search.
     """
     search, k, longest = searched.search, searched.search_request.k, searched.paths.longest
-    handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs), subject=prepared)
+    handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs))
     evaluation = handle.result()
     scored = choice_scores.score(prepared, evaluation, None)
     offset, kth = _offset(prepared, scored, searched), _kth(scored.scores, k)

@@ -149,7 +149,7 @@ class PreparedBeamSearch:
             tolerance=session.tolerance or 0.0,
             reads_best=session.max_named is not None,
         )
-        handle = session.group.begin(BeamTask(constrained.prompt, automaton, spec), subject=("beam_search", self, beam))
+        handle = session.group.begin(BeamTask(constrained.prompt, automaton, spec))
         return handle.result(), handle.cost
 
     def _gap(self, outcome: BeamOutcome) -> float:
@@ -208,7 +208,7 @@ class PreparedBeamSearch:
         spec = replace(constrained.spec(search), max_children=session.max_named)
         automaton = constrained.searched(canonical_only=beam.canonical_only)
         task = AutomatonSearch(constrained.prompt, automaton, spec, fill_rows=session.fill_rows)
-        handle = session.group.begin(task, subject=self)
+        handle = session.group.begin(task)
         outcome = handle.result()
         paths = outcome.paths[: beam.n]
         if not paths:

@@ -23,8 +23,7 @@ import numpy as np
 from selectrie.core.model import CopiesPaths, Extension, Model, chain
 from selectrie.core.types import ROOT, Cost, IntArray
 from selectrie.decoding.task import Task
-from selectrie.engine.scheduler.job import Job, charge
-from selectrie.engine.scheduler.observer import Observer
+from selectrie.engine.scheduler.job import Job, Observer, charge
 from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.errors import CapacityError, DecodeInterrupted, InternalError, SelectrieError
 
@@ -80,14 +79,12 @@ class ModelMemory:
         solo: The model (`Model.new_context`), which holds a beginning of the context or
             nothing.
         observer: What watches its tasks, or None.
-        subject: Their subject.
         spent: The cost of what it holds.
     """
 
-    def __init__(self, solo: Model, observer: Observer | None, subject: object, spent: Cost | None = None) -> None:
+    def __init__(self, solo: Model, observer: Observer | None, spent: Cost | None = None) -> None:
         self._solo, self._scheduler, self._spent = solo, Scheduler(solo), spent or Cost()
-        self._observer, self._subject = observer, subject
-        self._held = ROOT
+        self._observer, self._held = observer, ROOT
 
     def evaluate(self, context: IntArray) -> Cost:
         cost = Cost()
@@ -95,10 +92,7 @@ class ModelMemory:
             cost = evaluate_apart(self._solo, context)
         elif in_chunks(self._solo):
             self._held, cost = evaluate_chunks(self._solo, context)
-        cost += self._spent
-        if self._observer is not None:
-            self._observer.context_cost(self._subject, context, cost)
-        return cost
+        return cost + self._spent
 
     def work(self, task: Task[R]) -> tuple[R, Cost]:
         scheduler, job = self._scheduler, Job(task)
@@ -106,7 +100,7 @@ class ModelMemory:
         if self._solo.limits.batch_sizes.is_fixed:
             self._solo.trim(0)
         if self._observer is not None:
-            job.observer = self._observer.begin(task, self._subject, is_canonical=True)
+            job.observer = self._observer.begin(task, is_canonical=True)
         scheduler.submit(job)
         try:
             while not job.future.done():

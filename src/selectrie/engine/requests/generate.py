@@ -289,16 +289,9 @@ def begin(session: Session, prepared: PreparedGenerate, watch: Watch | None = No
         for i, task in enumerate(tasks):
             prompt_index, index = divmod(i, prepared.request.n_drawn)
             on_step = None if watch is None else watch(prompt_index, index, task)
-            subject = _subject(prepared.specs[i], prepared.request.options)
-            handle = session.group.begin(task, on_step, subject=subject)
+            handle = session.group.begin(task, on_step)
             drawings.append(Drawing(i, prompt_index, index, task, handle))
     return drawings
-
-
-def _subject(spec: SampleSpec, options: GenerationParams) -> object:
-    """Return what decides what the task of a sequence asks (`Observer`)."""
-    drawn = spec.seed, spec.sampling, spec.stopping
-    return ("generate", spec.prompt, *drawn, spec.n_alternatives, spec.named, spec.healed, options)
 
 
 def completion(session: Session, drawing: Drawing) -> Completion:

@@ -20,13 +20,13 @@ import numpy as np
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import ROOT, BoolArray, Capacity, Cost, FloatArray, IntArray, Limits, OffsetArray
+from selectrie.core.types import ROOT, BoolArray, Capacity, FloatArray, IntArray, Limits, OffsetArray
 from selectrie.decoding.scoring import TrieReader, row_needs
 from selectrie.decoding.task import Ask, TaskBase, extend_in_rounds
 from selectrie.decoding.trie.exhaustive import DepthFirstOrder, DepthFirstWindows
 from selectrie.decoding.trie.prompt_rows import ScoredNodes
+from selectrie.engine.scheduler.job import Told
 from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
-from selectrie.engine.scheduler.observer import TaskObserver
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import CapacityError, ClosedError, ForkedError, OptionError
 
@@ -142,7 +142,7 @@ def loglikelihoods(model: Model, sequences: Sequences) -> LogLikelihoods:
 class _Evaluation:
     """The evaluation of one unit of sequences on an empty model, call by call."""
 
-    def __init__(self, model: Model, sequences: Sequences, observer: TaskObserver | None = None) -> None:
+    def __init__(self, model: Model, sequences: Sequences, observer: Told | None = None) -> None:
         """Prepare the evaluation without a model call.
 
         `observer` is told what is evaluated and read. Raises the errors of
@@ -175,8 +175,6 @@ class _Evaluation:
             self._next = windows.next_window(capacity)
             if self._next is None:
                 return False
-            if self._observer is not None:
-                self._observer.asked(capacity, self._next[0])
             _forget(model, nodes, self._next[0].release)
         ask, scored = self._next
         parents = np.where(ask.parents >= 0, nodes[np.maximum(ask.parents, 0)], ask.parents).astype(np.int32)
@@ -186,7 +184,7 @@ class _Evaluation:
             _forget(model, nodes, windows.spent)
         rows = rows.fetch(lambda: self._edges.reads(scored))
         if self._observer is not None:
-            self._observer.told(self._edges.reads(scored), rows)
+            self._observer(ask, self._edges.reads(scored), rows)
         self._edges.read(scored, rows)
         self._rows_evaluated += len(made)
         self._next = None
@@ -194,8 +192,6 @@ class _Evaluation:
 
     def leave(self) -> None:
         """Release the nodes that are still held."""
-        if self._observer is not None:
-            self._observer.ended(Cost(), None, is_expired=False)
         self._model.release(self._nodes[self._nodes > 0], forget=True)
         self._nodes[:] = 0
 
@@ -209,37 +205,6 @@ class _Evaluation:
             rows_evaluated=self._rows_evaluated,
             rows_naive=self._sequences.rows_naive,
         )
-
-
-class SequenceReader(Protocol):
-    """What tells the rows of sequences in place of a model."""
-
-    def capacity(self, floor: Capacity) -> Capacity:
-        """Return the capacity for the next rows."""
-        ...
-
-    def rows(self, capacity: Capacity, ask: Ask, reads: Reads) -> Rows:
-        """Return the wanted rows of an ask, given what is read of them."""
-        ...
-
-
-def loglikelihoods_told(sequences: Sequences, source: SequenceReader) -> LogLikelihoods:
-    """Return the log-likelihoods of sequences whose rows are told, not evaluated."""
-    trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
-    scored = ScoredNodes.of(trie, sequences.n_scored)
-    edges = _EdgeReader(trie)
-    windows = DepthFirstWindows(DepthFirstOrder(trie, scored.marked, scored.wanted))
-    n_rows = 0
-    while True:
-        capacity = source.capacity(windows.floor)
-        step = windows.next_window(capacity)
-        if step is None:
-            break
-        ask, nodes = step
-        edges.read(nodes, source.rows(capacity, ask, edges.reads(nodes)))
-        n_rows += len(ask.tokens)
-    logp, is_greedy = edges.along(scored)
-    return LogLikelihoods(logp, is_greedy, sequences.n_scored, n_rows, sequences.rows_naive)
 
 
 def _forget(model: Model, nodes: IntArray, local: IntArray) -> None:
@@ -403,7 +368,7 @@ class LoglikelihoodScorer:
             raise ClosedError("the scorer")
         with task_group(self._model_thread) as group:
             solo = group.call(self._take)
-            observer = None if group.observer is None else group.observer.begin_sequences(sequences)
+            observer = None if group.observer is None else group.observer.begin_sequences()
             evaluation = _Evaluation(solo, sequences, observer)
             while group.call(evaluation.step):
                 pass
@@ -508,7 +473,7 @@ class PathScorer:
                 handles = [
                     (
                         members,
-                        group.begin(_task([paths[index] for index in members], n_scored[members]), subject=sequences),
+                        group.begin(_task([paths[index] for index in members], n_scored[members])),
                     )
                     for members in by_first.values()
                 ]

@@ -254,7 +254,7 @@ def _evaluated_joints(
     result, cost = np.empty((len(paths), 2)), Cost()
     for n in np.unique(n_nodes):
         picked = np.flatnonzero(n_nodes == n)
-        with session.canonical_memory(context, int(n), prepared, claim) as memory:
+        with session.canonical_memory(context, int(n), claim) as memory:
             result[picked], more = _joints(memory, prepared, context, [paths[i] for i in picked.tolist()])
             cost += more
     return [(joint, whole) for joint, whole in result.tolist()], cost

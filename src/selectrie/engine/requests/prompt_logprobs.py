@@ -117,11 +117,7 @@ class _Group:
         # Nodes are numbered depth-first, so those below a node keep their order.
         below = TokenTrie.from_flat(np.concatenate(rests), offsets)
         task = PromptRowsTask(context, below, wanted[start:stop], self.keys[start:stop], reads)
-        return _Reading(known, start, wanted, session.group.begin(task, subject=self.subject(reads)))
-
-    def subject(self, reads: PromptReads) -> object:
-        """Return what decides what the task asks (`Observer`)."""
-        return "prompt_logprobs", self.trie, self.scored, reads.top, reads.named
+        return _Reading(known, start, wanted, session.group.begin(task))
 
     def _paths_below(self, node: int) -> list[IntArray]:
         """Return the tokens of the paths that go through a node."""
@@ -197,8 +193,7 @@ class PreparedPromptLogprobs:
             expected = f"at most {session.max_top}, as many as the server tells with certainty"
             raise OptionError("top", self.request.top, expected)
         named = tuple(self.request.named)
-        known = session.known_values(("prompt_logprobs", self.prompts, self.request))
-        reads = PromptReads(self.request.top, named, len(self.vocabulary.pieces), known)
+        reads = PromptReads(self.request.top, named, len(self.vocabulary.pieces), session.known_values)
         with session.group.together():
             readings = [group.begin(session, reads) for group in self.groups]
         signature = Signature.of(

@@ -71,7 +71,7 @@ class PreparedSample:
             seed=self.seed,
             tolerance=session.tolerance or 0.0,
         )
-        handle = session.group.begin_counted(task, search.on_progress, subject=self)
+        handle = session.group.begin_counted(task, search.on_progress)
         outcome = handle.result()
         paths = [path for path in outcome.texts if path is not None]
         if not outcome.is_complete:
@@ -124,9 +124,7 @@ class PreparedSample:
         )
         tasks = [SampleTask(replace(spec, seed=self.seed + i)) for i in range(self.n)]
         with session.group.together():
-            handles = [
-                session.group.begin(task, subject=("sample", self, self.seed + i)) for i, task in enumerate(tasks)
-            ]
+            handles = [session.group.begin(task) for task in tasks]
         sequences = [handle.result() for handle in handles]
         return self._samples(
             session,

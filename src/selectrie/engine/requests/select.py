@@ -73,7 +73,7 @@ class KeptBaselines:
     def _baseline(self, group: TaskGroup, key: tuple[bytes, ...], task: ScoreTask) -> Baseline:
         if key in self._kept:
             return Baseline(self._kept[key], Cost())
-        handle = group.begin(task, subject=("baseline", key))
+        handle = group.begin(task)
         evaluation = handle.result()
         group.call(self._clear)
         if len(self._kept) < _MAX_KEPT:
@@ -392,7 +392,6 @@ class SelectBatch:
                     ScoreTask(one.encoded.context, one.trie, one.needs, one.plan),
                     on_progress,
                     one.plan.n_rows,
-                    subject=one,
                 )
                 for i, one in enumerate(requests)
                 if one.method == "exhaustive"
@@ -404,7 +403,7 @@ class SelectBatch:
                     means[i] = _mean(one, baselines[i])
         with group.together():
             searches: dict[int, Handle[SearchOutcome]] = {
-                i: group.begin_counted(_best_first(session, one, means[i]), on_progress, one.plan.n_rows, subject=one)
+                i: group.begin_counted(_best_first(session, one, means[i]), on_progress, one.plan.n_rows)
                 for i, one in enumerate(requests)
                 if i not in exhaustive
             }
@@ -440,9 +439,7 @@ class SelectBatch:
             new = [at for at, key in enumerate(keys) if key not in begun and key not in keys[:at]]
             for at in new:
                 key = keys[at]
-                begun[key] = known.get(key) or group.begin(
-                    ScoreTask(one.premises[at], one.trie, one.plain_needs), subject=("baseline", key)
-                )
+                begun[key] = known.get(key) or group.begin(ScoreTask(one.premises[at], one.trie, one.plain_needs))
             baselines.append([begun[key] for key in keys])
             own.append([begun[keys[at]] for at in new])
         return baselines, own
@@ -571,7 +568,7 @@ class PreparedScore:
         """Return the text's log-probability, token by token."""
         prepared = self.select
         task = ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs, prepared.plan)
-        handle = session.group.begin(task, subject=prepared)
+        handle = session.group.begin(task)
         evaluation = handle.result()
         scored = choice_scores.score(prepared, evaluation, None)
         first = int(prepared.encoded.first_scored[0])

@@ -84,7 +84,7 @@ class PreparedGrammarSelect:
         task = AutomatonSearch(
             constrained.prompt, constrained.automaton, spec, on_found=on_path, fill_rows=session.fill_rows
         )
-        handle = session.group.begin_counted(task, self.search.on_progress, subject=self)
+        handle = session.group.begin_counted(task, self.search.on_progress)
         outcome = handle.result()
         if not outcome.paths:
             raise nothing_found(constrained, outcome, self.search.max_tokens)

@@ -14,7 +14,7 @@ from selectrie.core.path_model import REMOTE
 from selectrie.core.types import Cost, IntArray, SelfCheck
 from selectrie.core.vocabulary import TIME_ARGUMENT, Vocabulary
 from selectrie.decoding.path_tree import FILL_ROWS
-from selectrie.decoding.trie.prompt_rows import KnownValues, ReadRows
+from selectrie.decoding.trie.prompt_rows import ReadRows
 from selectrie.engine.requests.canonical_memory import (
     CHUNK,
     CanonicalMemory,
@@ -72,7 +72,7 @@ class BaselineCache(Protocol):
 class MemoryOpener(Protocol):
     """Opens memories in which near ties are scored, in place of the model."""
 
-    def opened(self, context: IntArray, subject: object) -> AbstractContextManager[CanonicalMemory]:
+    def opened(self, context: IntArray) -> AbstractContextManager[CanonicalMemory]:
         """Return a block with a memory, as of `Session.canonical_memory`."""
         ...
 
@@ -155,11 +155,6 @@ class Session:
             logger.debug("a prompt of %d tokens is not evaluated apart: %s", len(common), error)
         return cost
 
-    def known_values(self, subject: object) -> KnownValues:
-        """Return the values that were read before, for a request of this subject."""
-        observer = self.group.observer
-        return self.read_rows if observer is None else observer.known_values(subject, self.read_rows)
-
     def advance_memory(self, context: IntArray, n_nodes: int, claim: Claim | None) -> Cost | None:
         """Make the next call of a long context for near ties (`KeptMemories.advance`).
 
@@ -171,7 +166,7 @@ class Session:
 
     @contextmanager
     def canonical_memory(
-        self, context: IntArray, n_nodes: int, subject: object, claim: Claim | None = None
+        self, context: IntArray, n_nodes: int, claim: Claim | None = None
     ) -> Iterator[CanonicalMemory]:
         """Yield a memory in which near ties of a request are scored after a context.
 
@@ -180,20 +175,25 @@ class Session:
         Args:
             context: int32[T], the context.
             n_nodes: Number of nodes for which it has room.
-            subject: What decides what its tasks ask (`Observer`).
             claim: That of the request.
         """
         if self.memories is not None:
-            with self.memories.opened(context, subject) as memory:
+            with self.memories.opened(context) as memory:
                 yield memory
             return
         model, observer = self.local_model, self.group.observer
         if self.kept is None:
             with new_memory(model, n_nodes) as solo:
-                yield ModelMemory(solo, observer, subject)
+                yield ModelMemory(solo, observer)
             return
         with self.kept.opened(model, context, n_nodes, claim) as (solo, spent):
-            yield ModelMemory(solo, observer, subject, spent)
+            yield ModelMemory(solo, observer, spent)
+
+    @property
+    def known_values(self) -> ReadRows:
+        """Return the values that were read before, or since tasks are watched."""
+        observer = self.group.observer
+        return self.read_rows if observer is None else observer.read_rows
 
     @property
     def settled(self) -> SettledJoints:

@@ -59,7 +59,7 @@ class PreparedSpellings:
         The canonical spelling is scored first. Its rows are then cached.
         """
         score = self.scored.run(session)
-        handle = session.group.begin(SpellingSearch(self.scored.select.encoded.context, self.spec), subject=self)
+        handle = session.group.begin(SpellingSearch(self.scored.select.encoded.context, self.spec))
         spellings = _spellings(self.spec, handle.result())
         return replace(score, spellings=spellings, cost=score.cost + handle.cost)
 
@@ -205,10 +205,10 @@ class PreparedSpellingSelect:
         """
         prepared, group = self.select, session.group
         context = prepared.encoded.context
-        canonical = group.begin(ScoreTask(context, prepared.trie, prepared.needs, prepared.plan), subject=prepared)
+        canonical = group.begin(ScoreTask(context, prepared.trie, prepared.needs, prepared.plan))
         evaluation = canonical.result()
         spec = replace(self.spec, tolerance=session.tolerance or 0.0)
-        search = group.begin_counted(SpellingSearch(context, spec), prepared.search.on_progress, subject=self)
+        search = group.begin_counted(SpellingSearch(context, spec), prepared.search.on_progress)
         outcome = search.result()
         bounds = self._bounds(outcome)
         standing = _Standing.of(self, outcome)

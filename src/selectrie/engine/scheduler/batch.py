@@ -65,7 +65,7 @@ def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) ->
         all_rows = collector.add(elements, read)
         if all_rows is not None:
             job.ask = None
-            job.tell(all_rows)
+            job.tell(all_rows, ask)
 
     tokens = [rows.token[row] for row in chosen]
     if len(chosen) == len(ask.tokens) and not len(ask.again):

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, Cost, IntArray
 from selectrie.decoding.task import Ask, Task
+from selectrie.decoding.trie.prompt_rows import ReadRows
 from selectrie.engine.scheduler.node_table import LinearRuns, NodeTable
-from selectrie.engine.scheduler.observer import TaskObserver
 from selectrie.engine.scheduler.outcome import Outcome
 from selectrie.engine.scheduler.turns import Turn
 from selectrie.errors import CancelledError, DeadlineError
@@ -64,6 +64,38 @@ class AsksRuns(BoundedStates, Protocol):
     @property
     def asks_runs(self) -> bool:
         """Return True."""
+        ...
+
+
+Told: TypeAlias = Callable[["Ask | None", Reads, Rows], None]
+"""Is told an ask of a task (None for row 0), what the task reads, and the rows.
+
+It is called before the task is told them, which stay valid during the call.
+"""
+
+
+class Observer(Protocol):
+    """Watches the tasks of an engine, as the recording of a trace does.
+
+    Attributes:
+        read_rows: Takes the place of the values that were read from rows before.
+    """
+
+    read_rows: ReadRows
+
+    def begin(self, task: Task[Any], *, is_canonical: bool = False) -> Told:
+        """Return what watches a task that begins.
+
+        `is_canonical` says whether it scores near ties, in a memory for that. Raises
+        `RequestError` if the task must not run while it is watched.
+        """
+        ...
+
+    def begin_sequences(self) -> Told:
+        """Return what watches the evaluation of token sequences in an empty memory.
+
+        Its asks hang from the empty context, local row 0, which has no row.
+        """
         ...
 
 
@@ -184,7 +216,7 @@ class Job:
             needed.
         on_queued_no_more: Called when the job is admitted or ended, possibly twice.
         account: The `Account` that is told what the job costs, or None.
-        observer: What watches the task, or None.
+        observer: What watches the task (`Observer.begin`), or None.
         request, client: Whose turn the job's rows count as. By default, both are of the
             job alone.
         rows_before: Number of rows that the job had cost when it was admitted.
@@ -215,7 +247,7 @@ class Job:
         self.priority, self.deadline, self.keep_cached = priority, deadline, keep_cached
         self.on_queued_no_more: Callable[[], object] | None = None
         self.account = _ACCOUNT.get()
-        self.observer: TaskObserver | None = None
+        self.observer: Told | None = None
         self.request = self.client = Turn()
         self.rows_before = self.rows_owed = self.n_passed = 0
         self.future: Outcome[Any] = Outcome()
@@ -260,10 +292,13 @@ class Job:
                 self.rows.keep[row] = False
         return gone
 
-    def tell(self, rows: Rows) -> None:
-        """Tell the task its rows, which hold the values that it reads."""
+    def tell(self, rows: Rows, ask: Ask | None = None) -> None:
+        """Tell the task the rows of an ask, which hold the values that it reads.
+
+        Without an ask it is row 0.
+        """
         if self.observer is not None:
-            self.observer.told(self.task.reads(), rows)
+            self.observer(ask, self.task.reads(), rows)
         self.task.tell(rows)
 
     def need(self, *, is_recurrent: bool) -> Capacity:
@@ -355,8 +390,6 @@ class Job:
         if self.answered:
             return
         self.answered = True
-        if self.observer is not None:
-            self.observer.ended(self.cost, error, is_expired=self.expired)
         if error is None:
             self.future.set_result(result)
             return

@@ -484,8 +484,6 @@ class Scheduler:
             return False
         if len(ask.tokens) > offer.rows:
             raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
-        if job.observer is not None:
-            job.observer.asked(offer, ask)
         gone = job.begin(ask, is_recurrent=self._is_recurrent)
         if gone:
             self.model.release(as_ids(gone), forget=not job.keep_cached)

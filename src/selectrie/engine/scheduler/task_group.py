@@ -12,9 +12,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from selectrie.core.model import Model
 from selectrie.decoding.task import Task
-from selectrie.engine.scheduler.job import Job
+from selectrie.engine.scheduler.job import Job, Observer
 from selectrie.engine.scheduler.model_thread import Handle, JobThread
-from selectrie.engine.scheduler.observer import NO_SUBJECT, Observer
 from selectrie.engine.scheduler.outcome import Outcome
 from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.engine.scheduler.turns import Turn
@@ -102,13 +101,8 @@ class TaskGroup:
         """Return what watches the tasks that begin now, or None."""
         return self.model_thread.observer
 
-    def begin(
-        self, task: Task[R], on_step: Callable[[], None] | None = None, *, subject: object = NO_SUBJECT
-    ) -> Handle[R]:
-        """Queue a task and return its handle (`JobThread.handle`).
-
-        `subject` is what decides, with the prompt, what the task asks (`Observer`).
-        """
+    def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
+        """Queue a task and return its handle (`JobThread.handle`)."""
         if len(self._handles) >= self._max_handles:  # a page starts thousands of tasks in turn
             self._handles[:] = [handle for handle in self._handles if not handle.is_done]
             self._max_handles = _MAX_HANDLES + 2 * len(self._handles)
@@ -118,7 +112,7 @@ class TaskGroup:
         )
         observer = self.observer
         if observer is not None:
-            handle.job.observer = observer.begin(task, subject)
+            handle.job.observer = observer.begin(task)
         handle.job.request, handle.job.client = self._turn, _CLIENT.get() or self._turn
         self._handles.append(handle)  # before it is queued: Ctrl-C may come as soon as it runs
         self._check()
@@ -148,8 +142,6 @@ class TaskGroup:
         task: Counting[R],
         report: Callable[[int, int], None] | None,
         total: int = 0,
-        *,
-        subject: object = NO_SUBJECT,
     ) -> Handle[R]:
         """Queue a task, report its progress after each model call, return its handle.
 
@@ -158,10 +150,9 @@ class TaskGroup:
             report: Called with the number of rows read and `total`; None reports
                 nothing.
             total: Number of rows there are to read; 0 if it is unknown.
-            subject: As for `begin`.
         """
         on_step = None if report is None else lambda: report(task.n_evaluated, total)
-        return self.begin(task, on_step, subject=subject)
+        return self.begin(task, on_step)
 
     def call(self, function: Callable[[], R]) -> R:
         """Run a function on the model's thread, as `JobThread.call` does.

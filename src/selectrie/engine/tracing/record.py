@@ -1,34 +1,43 @@
-"""Records a trace of an engine."""
+"""Records a trace of an engine: what its tasks read of rows, and what texts became."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
-from selectrie.core.model import Model
-from selectrie.core.types import Limits
-from selectrie.core.vocabulary import TIME_ARGUMENT
+from selectrie.core.model import SOLO_SEQUENCES, Extension, Model
+from selectrie.core.rows import Reads, Rows
+from selectrie.core.types import BoolArray, Capacity, IntArray, Limits, ModelIdentity
+from selectrie.core.vocabulary import TIME_ARGUMENT, Vocabulary
+from selectrie.decoding.task import Ask, Task
+from selectrie.decoding.trie.prompt_rows import ReadRows
 from selectrie.engine.engine import Engine
+from selectrie.engine.requests.served_generate import ServedTask
 from selectrie.engine.requests.session import time_args
+from selectrie.engine.scheduler.job import Told
 from selectrie.engine.scheduler.task_group import task_group
-from selectrie.engine.tracing.journal import Journal
-from selectrie.engine.tracing.recorded_model import ModelWithVocabulary
-from selectrie.engine.tracing.recorder import Recorder
-from selectrie.errors import OptionError
+from selectrie.engine.tracing.texts import Journal
+from selectrie.errors import IncompatibleOptionsError, NonFiniteLogitsError, OptionError, OptionRef, words
 from selectrie.options import flag
-from selectrie.traces.checks import FORMAT
-from selectrie.traces.records import Header, Note, Record
+from selectrie.traces.records import FORMAT, Begin, Context, Header, Note, Record
+from selectrie.traces.values import AllowedSets, copied_step
 from selectrie.traces.vocabulary import vocabulary_records
 from selectrie.traces.writer import TraceWriter
 from selectrie.version import __version__
+
+logger = logging.getLogger(__name__)
+
+_NO_IDS: IntArray = np.empty(0, dtype=np.int32)
+_ROW_0: dict[str, Any] = {"parents": _NO_IDS, "tokens": _NO_IDS, "wanted": np.empty(0, dtype=np.uint8)}
 
 
 @contextmanager
@@ -122,3 +131,123 @@ def _plain_limits(limits: Limits) -> dict[str, object]:
     plain = asdict(limits) | {"kind": limits.kind.value}
     del plain["copies_paths"]  # a trace has no memory
     return plain
+
+
+class Recorder:
+    """An `Observer` that adds to a trace what tasks read of rows.
+
+    Args:
+        writer: The trace.
+        full_rows: Whether tasks may read whole rows.
+
+    Attributes:
+        read_rows: Values that were read in the block. What was read before it is not
+            in the trace.
+    """
+
+    def __init__(self, writer: TraceWriter, *, full_rows: bool) -> None:
+        self._writer, self._full_rows = writer, full_rows
+        self._allowed = AllowedSets()
+        self.read_rows = ReadRows()
+
+    def begin(self, task: Task[Any], *, is_canonical: bool = False) -> Told:
+        if isinstance(task, ServedTask):
+            remedy = "the text is drawn by the server, and no rows of it are read; call it outside the block"
+            raise IncompatibleOptionsError("generate", "recording a trace", remedy)
+        name = type(task).__name__
+        self._check(name, task.reads())
+        context = Context.CANONICAL if is_canonical else Context.MAIN
+        return self._told(context, name, np.array(task.prompt, dtype=np.int32))
+
+    def begin_sequences(self) -> Told:
+        return self._told(Context.LOGLIKELIHOOD, "Sequences", _NO_IDS)
+
+    def _check(self, name: str, reads: Reads) -> None:
+        """Raise `IncompatibleOptionsError` if whole rows are read and may not be."""
+        if len(reads.whole) and not self._full_rows:
+            raise IncompatibleOptionsError(
+                OptionRef("full_rows", value=False),
+                f"a request that reads whole rows ({name})",
+                words(
+                    "record with `full_rows=True`; each row then takes up to 4 bytes for each token of the vocabulary"
+                ),
+            )
+
+    def _told(self, context: Context, name: str, prompt: IntArray) -> Told:
+        writer, is_broken = self._writer, False
+        task = writer.begin(Begin(context, name, prompt))
+
+        def told(ask: Ask | None, reads: Reads, rows: Rows) -> None:
+            nonlocal is_broken
+            self._check(name, reads)
+            if is_broken:
+                return
+            try:
+                writer.step(task, copied_step(_path(ask), rows, reads, self._allowed))
+            except NonFiniteLogitsError:  # the task will raise it
+                is_broken = True
+            except Exception:
+                logger.exception("a task is not recorded any further")
+                is_broken = True
+
+        return told
+
+
+def _path(ask: Ask | None) -> dict[str, Any]:
+    """Return the fields of a `Step` that say where the rows of an ask are."""
+    if ask is None:
+        return _ROW_0
+    return {
+        "parents": np.array(ask.parents, dtype=np.int32),
+        "tokens": np.array(ask.tokens, dtype=np.int32),
+        "wanted": np.array(ask.wanted, dtype=np.uint8),
+    }
+
+
+class ModelWithVocabulary:
+    """The same `Model` with another vocabulary object.
+
+    Requests read texts by it, and call the model as before.
+    """
+
+    def __init__(self, model: Model, vocabulary: Vocabulary) -> None:
+        self.model, self._vocabulary = model, vocabulary
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._vocabulary
+
+    @property
+    def limits(self) -> Limits:
+        return self.model.limits
+
+    @property
+    def identity(self) -> ModelIdentity:
+        return self.model.identity
+
+    def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
+        return self.model.extend(parents, tokens, wanted, keep)
+
+    def set_batch_multiple(self, value: int) -> None:
+        self.model.set_batch_multiple(value)
+
+    def match_prefix(self, tokens: IntArray) -> tuple[int, int]:
+        return self.model.match_prefix(tokens)
+
+    def release(self, nodes: IntArray, *, forget: bool = False) -> None:
+        self.model.release(nodes, forget=forget)
+
+    def capacity(self) -> Capacity:
+        return self.model.capacity()
+
+    def trim(self, idle_rows: int) -> int:
+        return self.model.trim(idle_rows)
+
+    def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> Model:
+        return self.model.new_context(nodes, sequences, rows)
+
+    def interrupt(self) -> None:
+        self.model.interrupt()
+
+    def close(self) -> None:
+        self.model.close()

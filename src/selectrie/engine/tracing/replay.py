@@ -1,49 +1,66 @@
-"""Answers from a trace, without the model."""
+"""Answers from a trace, without the model.
+
+The engine's tasks run as those of a server do: their rows are asked for by token path,
+and `TraceReader` finds what was read of them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from hashlib import blake2b
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from selectrie.backends.remote.vocabulary import read_tokenizer
 from selectrie.core.model import ModelDescription
-from selectrie.core.path_model import Answer, RowReader
-from selectrie.core.rows import Reads, Rows
-from selectrie.core.types import Capacity, Cost, IntArray, SelfCheck
+from selectrie.core.path_model import REMOTE, Answer, Cancellation
+from selectrie.core.rows import Reads
+from selectrie.core.types import (
+    BatchSizes,
+    CallCost,
+    Capacity,
+    Cost,
+    IntArray,
+    Limits,
+    ModelIdentity,
+    ModelKind,
+    Precision,
+    SelfCheck,
+)
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.task import Ask, Task
-from selectrie.decoding.trie.prompt_rows import KnownValues, ReadRows, RowValues
+from selectrie.decoding.task import Task
 from selectrie.engine.engine import Engine
 from selectrie.engine.path_driver.job_paths import JobPaths
 from selectrie.engine.path_driver.path_scheduler import PathThread
 from selectrie.engine.requests.canonical_memory import CanonicalMemory
-from selectrie.engine.requests.loglikelihood import (
-    LogLikelihoods,
-    PathScorer,
-    ScoresSequences,
-    Sequences,
-    loglikelihoods_told,
-)
+from selectrie.engine.requests.loglikelihood import PathScorer, ScoresSequences, SequencesTask
 from selectrie.engine.requests.session import Session
 from selectrie.engine.runtimes import Runtime
 from selectrie.engine.scheduler.job import Job
-from selectrie.engine.scheduler.observer import reads_whole_rows
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.engine.sources import download_tokenizer, is_hub_source
-from selectrie.engine.tracing.described import RecordedModel, check_of, identity_of, limits_of, searches_of
-from selectrie.engine.tracing.recorded_rows import RecordedRows, Rescoring
-from selectrie.engine.tracing.replayed_vocabulary import replayed_vocabulary
-from selectrie.engine.tracing.script import HasPrompt, ImmediateReader, Script, run_alone
-from selectrie.engine.tracing.subjects import subject_digest
-from selectrie.errors import ClosedError, InternalError, ModelError, OptionError, WholeRowsError, words
-from selectrie.traces.reader import RecordedRequest, Trace, read_trace
-from selectrie.traces.records import Context, Lookup
+from selectrie.engine.tracing.texts import replayed_vocabulary
+from selectrie.errors import (
+    InternalError,
+    MissingRowError,
+    OptionError,
+    SelectrieError,
+    TraceFileError,
+    WholeRowsError,
+    words,
+)
+from selectrie.traces.reader import RecordedTask, Trace, read_trace
+from selectrie.traces.records import Context
+from selectrie.traces.values import NotRecordedError, Source, rebuilt, signatures
 
 if TYPE_CHECKING:
     from selectrie.engine.decision_scorer import ScoresDecisions
@@ -52,7 +69,22 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _ANY = 1 << 30
-_NO_PROMPT: IntArray = np.empty(0, dtype=np.int32)
+_SHOWN_TOKENS = 100
+"""Number of tokens at the end of a path that an error shows."""
+_DIGEST_BYTES = 16
+_MAX_COUNT = 1 << 48
+_IDENTITY = {
+    **dict.fromkeys(("name", "digest", "tokenizer_digest", "backend", "build", "processor", "precision"), str),
+    "n_parameters": int,
+    "weights": str,
+}
+_CHECK = {"batch_multiple": int, "moved": float, "tolerance": float, "n_rows": int}
+_LIMITS = {
+    **dict.fromkeys(("nodes", "sequences", "rows_per_call", "prefix_tokens"), int),
+    "kind": str,
+    "can_interrupt": bool,
+    "larger_context": str,
+}
 
 
 def replay(path: Path, *, tokenizer: object = None, max_waiting: int | None = None) -> Engine:
@@ -93,27 +125,30 @@ class ReplayRuntime(Runtime):
 
     def __init__(self, trace: Trace, tokenizer: Vocabulary | None, *, max_waiting: int | None = None) -> None:
         model = RecordedModel(replayed_vocabulary(trace, tokenizer), limits_of(trace), identity_of(trace))
-        self.trace, self.model, self.check = trace, model, check_of(trace)
+        self.model, self.check = model, check_of(trace)
         self._searches = searches_of(trace)
-        observer = Replaying(RecordedRows(trace), model)
-        # No time passes for deadlines, since the trace says where they passed.
+        rows = RecordedRows(trace)
+        self._rows = rows
+        readers: WeakKeyDictionary[Job, TraceReader] = WeakKeyDictionary()
+
+        def reader_of(job: Job) -> TraceReader:
+            if job not in readers:
+                context = Context.LOGLIKELIHOOD if isinstance(job.task, SequencesTask) else Context.MAIN
+                readers[job] = TraceReader(rows, model, job.task, context)
+            return readers[job]
+
+        # No time passes for deadlines: the clock of a replay is not that of the model.
         self.thread: PathThread = PathThread(
-            _NoReader(),
-            model.limits,
-            max_active=_ANY,
-            max_waiting=max_waiting,
-            clock=lambda: 0.0,
-            reader_of=_reader_of,
+            _NoReader(), model.limits, max_active=_ANY, max_waiting=max_waiting, clock=lambda: 0.0, reader_of=reader_of
         )
-        self.thread.observer = self._observer = observer
 
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
         n_together, max_named = self._searches["n_together"], self._searches["max_named"]
-        return Session(group, model, self.check, memories=self._observer, n_together=n_together, max_named=max_named)
+        return Session(group, model, self.check, memories=self, n_together=n_together, max_named=max_named)
 
     def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:
         del check
-        return _ReplayedScorer(PathScorer(self.thread, self.model, nodes, keep=keep), self._observer)
+        return PathScorer(self.thread, self.model, nodes, keep=keep)
 
     def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
         from selectrie.engine.decision_scorer import PathDecisionScorer  # as in LocalRuntime
@@ -124,167 +159,318 @@ class ReplayRuntime(Runtime):
         return PathDecisionScorer(self.thread, session, maker, keep=keep)
 
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:
-        """Do nothing: a task that reads whole rows is refused when it begins."""
+        """Do nothing: a task that reads whole rows is refused where it reads them."""
         del what, instead
 
-
-def _reader_of(job: Job) -> RowReader:
-    return cast("Script", job.observer)
-
-
-class Replaying:
-    """The `Observer` of an engine that answers from a trace.
-
-    It gives tasks their scripts, and opens memories for near ties.
-    """
-
-    def __init__(self, rows: RecordedRows, model: RecordedModel) -> None:
-        self.rows, self._model = rows, model
-
-    def begin(self, task: Task[Any], subject: object, *, is_canonical: bool = False) -> Script:
-        if not self.rows.trace.header.full_rows and reads_whole_rows(task):
-            raise WholeRowsError("this request", words("record the trace with `full_rows=True`"))
-        context = Context.CANONICAL if is_canonical else Context.MAIN
-        return self.script(task, subject, context, type(task).__name__)
-
-    def script(self, task: HasPrompt, subject: object, context: Context, kind: str) -> Script:
-        """Return the script of a task."""
-        prompt = np.ascontiguousarray(task.prompt, dtype=np.int32)
-        return Script(
-            task,
-            self.rows.task(subject_digest(subject), context, kind, prompt),
-            context=context,
-            rows=self.rows,
-            vocabulary=self._model.vocabulary,
-            limits=self._model.limits,
-        )
-
-    def begin_sequences(self, subject: object) -> None:
-        """Do nothing; `_ReplayedScorer` asks for the script itself."""
-        del subject
-
-    def known_values(self, subject: object, known: KnownValues) -> KnownValues:
-        del known
-        request = self.rows.looking_up(subject_digest(subject))
-        return ReadRows() if request is None else _ReplayedLookups(request)
-
-    def context_cost(self, subject: object, context: IntArray, cost: Cost) -> None:
-        """Do nothing."""
-
     @contextmanager
-    def opened(self, context: IntArray, subject: object) -> Iterator[CanonicalMemory]:
-        """Yield a memory in which near ties of a request are scored after a context.
-
-        Raises `ModelError` if the request was recorded and they were not scored, since
-        they could not be.
-        """
-        digest = subject_digest(subject)
-        recorded = self.rows.rescorings(digest, context)
-        if recorded is not None:
-            rescoring = recorded.take()
-        else:
-            rescoring = Rescoring(Cost(), has_failed=self.rows.has_request(digest))
-        if rescoring.has_failed:
-            raise ModelError("near ties were not scored again when this request was recorded")
-        yield _ReplayedMemory(self, subject, rescoring.cost)
+    def opened(self, context: IntArray) -> Iterator[CanonicalMemory]:
+        """Yield a memory in which near ties are scored after a context."""
+        del context
+        yield _ReplayedMemory(self._rows, self.model)
 
 
 class _ReplayedMemory:
     """A `CanonicalMemory` whose rows are in a trace."""
 
-    def __init__(self, replaying: Replaying, subject: object, cost: Cost) -> None:
-        self._replaying, self._subject, self._cost = replaying, subject, cost
+    def __init__(self, rows: RecordedRows, model: ModelDescription) -> None:
+        self._rows, self._model = rows, model
 
     def evaluate(self, context: IntArray) -> Cost:
         del context
-        return self._cost
+        return Cost()
 
     def work(self, task: Task[R]) -> tuple[R, Cost]:
-        return run_alone(task, self._replaying.begin(task, self._subject, is_canonical=True))
+        reader = TraceReader(self._rows, self._model, task, Context.CANONICAL)
+        rows, cost = JobPaths(np.ascontiguousarray(task.prompt, dtype=np.int32)), Cost()
+        paths = rows.of_prompt()
+        while True:
+            answer = reader.answer(paths, task.reads())
+            cost += answer.cost
+            task.tell(answer.rows)
+            ask = task.ask(reader.capacity(task.floor))
+            if ask is None:
+                return task.result(), cost
+            paths = rows.add(ask)
 
     def leave(self) -> None:
         """Do nothing."""
 
 
-class _ReplayedLookups:
-    """What a request found of earlier ones, in the order in which it looked."""
+class TraceReader:
+    """A `RowReader` for one task, whose rows are in a trace.
 
-    def __init__(self, request: RecordedRequest) -> None:
-        self._left = {key: iter(several) for key, several in request.lookups.items()}
-
-    def get(self, key: bytes) -> RowValues | None:
-        lookup = next(self._left.get(key, iter(())), None)
-        return None if lookup is None else _row_values(lookup)
-
-    def put(self, key: bytes, values: RowValues) -> None:
-        """Do nothing: what a request finds was recorded."""
-
-
-def _row_values(lookup: Lookup) -> RowValues:
-    logp = dict(zip(lookup.ids.tolist(), lookup.logp.tolist(), strict=True))
-    top = tuple(zip(lookup.top_ids.tolist(), lookup.top_logp.tolist(), strict=True))
-    return RowValues(lookup.best, logp, lookup.n_top, top)
-
-
-class _ReplayedScorer:
-    """Computes log-likelihoods of sequences from a trace (`ScoresSequences`).
-
-    Sequences that were scored together when they were recorded have the same bits.
-    Others are scored by the rows of their paths.
+    Args:
+        rows: The rows.
+        model: The model that was recorded.
+        task: The task.
+        context: The memory of its rows.
     """
 
-    def __init__(self, others: PathScorer, replaying: Replaying) -> None:
-        self._others, self._replaying = others, replaying
-        self._is_closed = False
-
-    def __enter__(self) -> _ReplayedScorer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def loglikelihoods(self, sequences: Sequences) -> LogLikelihoods:
-        """See `ScoresSequences`."""
-        if self._is_closed:
-            raise ClosedError("the scorer")
-        script = self._replaying.script(_EmptyContext(), sequences, Context.LOGLIKELIHOOD, "Sequences")
-        if not script.is_followed:
-            return self._others.loglikelihoods(sequences)
-        return loglikelihoods_told(sequences, _ToldSequences(script))
-
-    def close(self) -> None:
-        """Refuse further sequences. May be called twice."""
-        self._is_closed = True
-        self._others.close()
-
-
-class _ToldSequences:
-    """What tells the rows of sequences, by their script (`TellsSequences`)."""
-
-    def __init__(self, script: Script) -> None:
-        self._script, self._paths = script, JobPaths(_NO_PROMPT)
-        script.answer([], Reads(0))  # row 0 is not read
+    def __init__(self, rows: RecordedRows, model: ModelDescription, task: Task[Any], context: Context) -> None:
+        self._rows, self._model, self._task = rows, model, task
+        self._contexts = [context]
+        if context is not Context.CANONICAL:
+            self._contexts = [Context.LOGLIKELIHOOD, Context.MAIN]
+            self._contexts.sort(key=lambda one: one is not context)
+        self._ranks: dict[int, int] | None = None
 
     def capacity(self, floor: Capacity) -> Capacity:
-        return self._script.capacity(floor)
+        """Return what the model offers a task that has it to itself."""
+        limits = self._model.limits
+        return Capacity(
+            max(limits.rows_per_call, floor.rows),
+            max(limits.nodes, floor.nodes),
+            max(limits.sequences, floor.sequences),
+        )
 
-    def rows(self, capacity: Capacity, ask: Ask, reads: Reads) -> Rows:
-        self._script.asked(capacity, ask)
-        return self._script.answer(self._paths.add(ask), reads).rows
+    def answer(self, paths: Sequence[IntArray], reads: Reads) -> Answer:
+        """Return the rows after some paths.
+
+        Raises `MissingRowError` if a row, or a value of it, was not recorded.
+        """
+        trace = self._rows.trace
+        if len(reads.whole) and not trace.header.full_rows:
+            raise WholeRowsError("this request", words("record the trace with `full_rows=True`"))
+        asked: list[bytes] = []
+
+        def signature(row: int) -> bytes:
+            asked[:] = asked or signatures(reads)
+            return asked[row]
+
+        if self._ranks is None:  # its first rows
+            self._ranks = self._rows.like(self._contexts[0], self._task, reads)
+        n_context = len(self._task.prompt)
+        sources = [
+            [
+                source
+                for context in self._contexts
+                for source in self._rows.sources(
+                    _path_key(context, n_context, path), partial(signature, row), self._ranks
+                )
+            ]
+            for row, path in enumerate(paths)
+        ]
+        try:
+            rows = rebuilt(reads, sources, trace.header.n_tokens)
+        except NotRecordedError as error:
+            raise self._missing(paths[error.row], error.what if sources[error.row] else "the row") from None
+        return Answer(rows, Cost(model_calls=1, rows=len(paths)))
+
+    def start(
+        self,
+        paths: Sequence[IntArray],
+        reads: Reads,
+        done: Callable[[Answer | BaseException], None],
+        cancellation: Cancellation,
+        *,
+        priority: int = 0,
+    ) -> None:
+        del cancellation, priority
+        try:
+            answer = self.answer(paths, reads)
+        except SelectrieError as error:
+            done(error)
+        else:
+            done(answer)
+
+    def _missing(self, path: IntArray, what: str) -> MissingRowError:
+        trace = self._rows.trace
+        shown = "".join(map(self._model.vocabulary.show, path[-_SHOWN_TOKENS:].tolist()))
+        is_torn = "" if trace.tail.is_complete else ", whose end is missing,"
+        return MissingRowError(shown, what, f"{trace.path}{is_torn}")
 
 
-class _EmptyContext:
-    """What sequences begin with."""
-
-    prompt = _NO_PROMPT
-
-
-class _NoReader(ImmediateReader):
-    """The reader of a thread whose tasks have readers of their own."""
+class _NoReader:
+    """The `RowReader` of a thread whose tasks have readers of their own."""
 
     def capacity(self, floor: Capacity) -> Capacity:
         return floor
 
-    def answer(self, paths: Sequence[IntArray], reads: Reads) -> Answer:
-        del paths, reads
-        raise InternalError("a task of a trace has no script")
+    def start(self, *asked: Any, **how: Any) -> None:
+        """Raise: nothing is read here."""
+        del asked, how
+        raise InternalError("a task of a trace has no reader")
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    clear = close = flush
+
+
+class RecordedRows:
+    """The rows of a trace by their token path.
+
+    Args:
+        trace: The trace.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+        self._turns: dict[object, Iterator[int]] = {}
+
+    def like(self, context: Context, task: Task[Any], reads: Reads) -> dict[int, int]:
+        """Return the ranks of the tasks that began as a task does, by their numbers.
+
+        They take turns in the order in which they were recorded, and then begin again.
+        """
+        key = context, type(task).__name__, _bytes(task.prompt), *signatures(reads)
+        several = self._by_beginning.get(key, ())
+        turn = next(self._turns.setdefault(key, count())) if several else 0
+        return {number: (at - turn) % len(several) for at, number in enumerate(several)}
+
+    def sources(self, key: bytes, signature: Callable[[], bytes], ranks: Mapping[int, int]) -> list[Source]:
+        """Return where a row was recorded, by the key of its path.
+
+        Where the same values of it were read several times, a reading of one of the
+        tasks of `ranks` comes first. Otherwise the readings take turns.
+        """
+        found = self._by_path.get(key, ())
+        if len(found) < 2:
+            return [*found]
+        asked = signature()
+        same = [one for one in found if one[0].signature(one[1]) == asked]
+        own = [one for one in same if one[0].step.task in ranks]
+        if own:
+            return [min(own, key=lambda one: ranks[one[0].step.task]), *found]
+        turn = next(self._turns.setdefault((key, asked), count())) if same else 0
+        return [*same[turn % len(same) :][:1], *found] if same else [*found]
+
+    @cached_property
+    def _by_beginning(self) -> dict[object, list[int]]:
+        found: dict[object, list[int]] = {}
+        for number, task in enumerate(self.trace.tasks):
+            if task.steps:
+                key = task.context, task.kind, _bytes(task.prompt), task.steps[0].signature(0)
+                found.setdefault(key, []).append(number)
+        return found
+
+    @cached_property
+    def _by_path(self) -> dict[bytes, list[Source]]:
+        found: dict[bytes, list[Source]] = {}
+        for task in self.trace.tasks:
+            for key, source in _keyed_rows(task):
+                found.setdefault(key, []).append(source)
+        return found
+
+
+def _keyed_rows(task: RecordedTask) -> Iterator[tuple[bytes, Source]]:
+    """Yield the key of the path and the values of each row that a task was told."""
+    states = [_state(task.context, len(task.prompt))]
+    states[0].update(_bytes(task.prompt))
+    tokens = np.array(task.token, dtype=np.int32).tobytes()
+    for row in range(1, len(task.up)):
+        state = states[task.up[row]].copy()
+        state.update(tokens[4 * row : 4 * row + 4])
+        states.append(state)
+    for values, rows in zip(task.steps, task.rows, strict=True):
+        for index, row in enumerate(rows):
+            yield states[row].digest(), (values, index)
+
+
+def _state(context: Context, n_context: int) -> Any:
+    """Return the state of a path's digest at its beginning.
+
+    A row that was scored for a near tie depends on where its context ends.
+    """
+    state = blake2b(digest_size=_DIGEST_BYTES)
+    state.update(b"%d %d " % (context, n_context if context is Context.CANONICAL else 0))
+    return state
+
+
+def _path_key(context: Context, n_context: int, path: IntArray) -> bytes:
+    state = _state(context, n_context)
+    state.update(_bytes(path))
+    digest: bytes = state.digest()
+    return digest
+
+
+def _bytes(tokens: IntArray) -> bytes:
+    return np.ascontiguousarray(tokens, dtype=np.int32).tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedModel:
+    """The model of a trace as requests see it (`core.model.ModelDescription`)."""
+
+    vocabulary: Vocabulary
+    limits: Limits
+    identity: ModelIdentity
+
+
+def identity_of(trace: Trace) -> ModelIdentity:
+    """Return the identity of the model; raise `TraceFileError` if it is no identity."""
+    fields = _checked(trace, "identity", _object(trace, "identity"), _IDENTITY)
+    if fields["precision"] not in (REMOTE, *(one.value for one in Precision)):
+        raise _wrong(trace, "precision")
+    return ModelIdentity(**fields)
+
+
+def check_of(trace: Trace) -> SelfCheck | None:
+    """Return the self-check of the model, if it had one."""
+    found = _parsed(trace, "check")
+    if found is None:
+        return None
+    try:
+        return SelfCheck(**_checked(trace, "check", found, _CHECK))
+    except OptionError as error:
+        raise _wrong(trace, "check") from error
+
+
+def limits_of(trace: Trace) -> Limits:
+    """Return the limits of the model."""
+    found = dict(_object(trace, "limits"))
+    sizes, cost, idle = (found.pop(name, None) for name in ("batch_sizes", "call_cost", "max_idle_rows"))
+    plain = _checked(trace, "limits", found, _LIMITS)
+    try:
+        _counts(trace, [idle] if idle is not None else [])
+        pairs = [(rows, seconds) for rows, seconds in sizes["buckets"]]
+        _counts(trace, [sizes["multiple"], *(rows for rows, _ in pairs), *cost.values()])
+        return Limits(
+            **plain | {"kind": ModelKind(plain["kind"])},
+            max_idle_rows=idle,
+            batch_sizes=BatchSizes(sizes["multiple"], tuple(pairs)),
+            call_cost=CallCost(**cost),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, OptionError) as error:
+        raise _wrong(trace, "limits") from error
+
+
+def searches_of(trace: Trace) -> dict[str, int | None]:
+    """Return how searches ask, as arguments of a `Session`."""
+    found = _object(trace, "searches")
+    if found.keys() != {"n_together", "max_named"}:
+        raise _wrong(trace, "searches")
+    _counts(trace, [value for value in found.values() if value is not None])
+    return found
+
+
+def _parsed(trace: Trace, name: str) -> Any:
+    try:
+        return json.loads(getattr(trace.header, name))
+    except (ValueError, RecursionError) as error:
+        raise _wrong(trace, name) from error
+
+
+def _object(trace: Trace, name: str) -> dict[str, Any]:
+    found = _parsed(trace, name)
+    if not isinstance(found, dict):
+        raise _wrong(trace, name)
+    return found
+
+
+def _checked(trace: Trace, name: str, found: Any, kinds: dict[str, type]) -> dict[str, Any]:
+    """Return the fields of an object if they are those of `kinds`, with these types."""
+    if not isinstance(found, dict) or {key: type(value) for key, value in found.items()} != kinds:
+        raise _wrong(trace, name)
+    _counts(trace, [value for value in found.values() if type(value) is int])
+    return found
+
+
+def _counts(trace: Trace, values: list[Any]) -> None:
+    if not all(type(value) is int and 0 <= value <= _MAX_COUNT for value in values):
+        raise _wrong(trace, "header")
+
+
+def _wrong(trace: Trace, name: str) -> TraceFileError:
+    return TraceFileError(str(trace.path), f"what its header says about the model is no {name}")

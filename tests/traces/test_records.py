@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectrie.traces.payloads import MAX_LINES_BYTES, PayloadError, decode, encode
-from selectrie.traces.records import FIELDS, KINDS, Note, Step, WholeRow
+from selectrie.traces.records import FIELDS, KINDS, MAX_LINES_BYTES, Note, PayloadError, Step, WholeRow, decode, encode
 from tests.support.trace_twin import from_lines, same, to_lines
 
 SCALARS = {
