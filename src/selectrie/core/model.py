@@ -73,6 +73,21 @@ class ModelDescription(Protocol):
     def identity(self) -> ModelIdentity: ...
 
 
+class DescribedModel:
+    """A model as requests see it, with another vocabulary object."""
+
+    def __init__(self, model: ModelDescription, vocabulary: Vocabulary) -> None:
+        self._model, self.vocabulary = model, vocabulary
+
+    @property
+    def limits(self) -> Limits:
+        return self._model.limits
+
+    @property
+    def identity(self) -> ModelIdentity:
+        return self._model.identity
+
+
 class Model(ModelDescription, Protocol):
     """A causal language model that holds evaluated contexts as one tree.
 

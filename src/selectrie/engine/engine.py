@@ -215,10 +215,10 @@ class Engine:
         tell(result)
         return result
 
-    def _observe(self, model: Model, observer: Observer | None) -> None:
+    def _observe(self, model: ModelDescription, observer: Observer | None) -> None:
         """Prepare later requests on `model`, and have their tasks watched.
 
-        `model` is the engine's own, perhaps with another vocabulary object.
+        `model` describes the engine's own, perhaps with another vocabulary object.
         """
         self._model, self._model_thread.observer = model, observer
 

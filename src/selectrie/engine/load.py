@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from selectrie.core.files import cache_folder, read_object, write_object
-from selectrie.core.model import Model
+from selectrie.core.model import DescribedModel, Model
 from selectrie.core.types import Precision, SelfCheck
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import VERSION, is_plausible
@@ -108,7 +108,7 @@ def load(
         key = f"{entry.check_key(model, opened, resolved.options)}|check {VERSION}"
         kept = SelfCheckFile(checks)
         engine = Engine(
-            _with_chat_child(model) if is_foreign else model,
+            model,
             check=kept.get(key, model),
             on_check=lambda check: kept.put(key, check),
             max_waiting=max_waiting,
@@ -116,18 +116,18 @@ def load(
     except BaseException:
         model.close()
         raise
+    if is_foreign:
+        _render_in_child(engine, model)
     return engine
 
 
-def _with_chat_child(model: Model) -> Model:
-    """Return the model with its chat template rendered in a child process."""
+def _render_in_child(engine: Engine, model: Model) -> None:
+    """Have the model's chat template rendered in a child process."""
     own = model.vocabulary
-    if own.chat_template is None:
-        return model
-    from selectrie.engine.chat_child import ChatChild
-    from selectrie.engine.tracing.recorded_model import ModelWithVocabulary
+    if own.chat_template is not None:
+        from selectrie.engine.chat_child import ChatChild
 
-    return ModelWithVocabulary(model, replace(own, chat_template=ChatChild(own.chat_template)))
+        engine._observe(DescribedModel(model, replace(own, chat_template=ChatChild(own.chat_template))), None)
 
 
 def _replayed(path: Path, backend: str | None, max_waiting: int | None, options: Mapping[str, Any]) -> Engine:

@@ -103,7 +103,7 @@ class LocalRuntime(Runtime):
         )
 
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
-        return Session(group, model, self.check, self.thread.scheduler.read_rows, self._kept)
+        return Session(group, model, self.check, self.thread.scheduler.read_rows, self._kept, local=self._model)
 
     def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:
         from selectrie.engine.requests.loglikelihood import LoglikelihoodScorer  # as for `generate`

@@ -16,6 +16,7 @@ from selectrie.core.rows import DenseRows
 from selectrie.engine.connect import PathRuntime
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.loglikelihood import Sequences
+from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import ClosedError, IncompatibleOptionsError, OptionError, TraceFileError
 from selectrie.testing import HashModel, PathsOf
 from selectrie.traces import writer
@@ -291,3 +292,13 @@ def test_rows_that_a_server_told_are_recorded_with_their_bounds(tmp_path):
             assert same_answer(engine.select("a cat", CATS), expected)
     [task] = read_trace(tmp_path / "run.trace").tasks
     assert all(len(values.step.rest_max) == values.step.n_rows for values in task.steps)
+
+
+def test_near_ties_are_scored_on_the_model_itself(tmp_path):
+    """A model that copies paths has to be asked itself, and not what describes it while it is recorded."""
+    model = hash_model()
+    with engine_of(model) as engine, selectrie.record(engine, tmp_path / "run.trace"):
+        with task_group(engine._model_thread) as group:
+            session = engine._session(group)
+        assert session.local_model is model
+        assert session.model is not model

@@ -93,6 +93,7 @@ class Session:
             each time.
         baselines: Baselines that are kept from one request to the next; None for none.
         memories: What opens memories for near ties; None for the model itself.
+        local: The model that runs here, if `model` only describes it.
         n_together: Number of rows that searches ask for at once at no further cost;
             None to take it from the sizes of the model's calls.
         max_named: Maximum number of tokens of a row that may be named, where whole rows
@@ -111,6 +112,7 @@ class Session:
     max_named: int | None = None
     max_top: int | None = None
     memories: MemoryOpener | None = None
+    local: Model | None = None
 
     @property
     def is_served(self) -> bool:
@@ -125,7 +127,7 @@ class Session:
         """
         if self.is_served:
             raise InternalError("a model that others serve has no memory of its own")
-        return cast("Model", self.model)
+        return self.local or cast("Model", self.model)
 
     def copy_prompts(self, contexts: Sequence[IntArray]) -> Cost:
         """Let the model have what prompts have in common, in the bits of a memory.

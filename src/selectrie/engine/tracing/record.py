@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from selectrie.core.model import SOLO_SEQUENCES, Extension, Model
+from selectrie.core.model import DescribedModel
 from selectrie.core.rows import Reads, Rows
-from selectrie.core.types import BoolArray, Capacity, IntArray, Limits, ModelIdentity
-from selectrie.core.vocabulary import TIME_ARGUMENT, Vocabulary
+from selectrie.core.types import IntArray, Limits
+from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.decoding.task import Ask, Task
 from selectrie.decoding.trie.prompt_rows import ReadRows
 from selectrie.engine.engine import Engine
@@ -76,13 +76,11 @@ def record(
         raise OptionError("engine", engine, "an engine on a model, not on a trace, that is not being recorded")
     chat_time = time_args(engine.vocabulary).get(TIME_ARGUMENT, "")
     first = list(_first_records(engine, chat_time, full_rows=full_rows, vocabulary=vocabulary))
-    model = cast("Model", engine._model)  # that of a server is described alone, and only this is used of it
+    model = engine._model
     writer = TraceWriter(Path(path), first)
     try:
         journal = Journal(writer.add, chat_time)
-        engine._observe(
-            ModelWithVocabulary(model, journal.kept(model.vocabulary)), Recorder(writer, full_rows=full_rows)
-        )
+        engine._observe(DescribedModel(model, journal.kept(model.vocabulary)), Recorder(writer, full_rows=full_rows))
         yield Recording(writer)
     finally:
         engine._observe(model, None)
@@ -202,52 +200,3 @@ def _path(ask: Ask | None) -> dict[str, Any]:
         "tokens": np.array(ask.tokens, dtype=np.int32),
         "wanted": np.array(ask.wanted, dtype=np.uint8),
     }
-
-
-class ModelWithVocabulary:
-    """The same `Model` with another vocabulary object.
-
-    Requests read texts by it, and call the model as before.
-    """
-
-    def __init__(self, model: Model, vocabulary: Vocabulary) -> None:
-        self.model, self._vocabulary = model, vocabulary
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self._vocabulary
-
-    @property
-    def limits(self) -> Limits:
-        return self.model.limits
-
-    @property
-    def identity(self) -> ModelIdentity:
-        return self.model.identity
-
-    def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
-        return self.model.extend(parents, tokens, wanted, keep)
-
-    def set_batch_multiple(self, value: int) -> None:
-        self.model.set_batch_multiple(value)
-
-    def match_prefix(self, tokens: IntArray) -> tuple[int, int]:
-        return self.model.match_prefix(tokens)
-
-    def release(self, nodes: IntArray, *, forget: bool = False) -> None:
-        self.model.release(nodes, forget=forget)
-
-    def capacity(self) -> Capacity:
-        return self.model.capacity()
-
-    def trim(self, idle_rows: int) -> int:
-        return self.model.trim(idle_rows)
-
-    def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> Model:
-        return self.model.new_context(nodes, sequences, rows)
-
-    def interrupt(self) -> None:
-        self.model.interrupt()
-
-    def close(self) -> None:
-        self.model.close()
