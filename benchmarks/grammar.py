@@ -53,8 +53,8 @@ from selectrie.grammar.grammar import installed_grammar
 from selectrie.grammar.machine.compiling import compiled
 from selectrie.grammar.machine.machine import Machine
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
-from selectrie.grammar.tokens.token_mask import byte_trie
+from selectrie.grammar.token_automaton import GrammarAutomaton
+from selectrie.grammar.token_mask import byte_trie
 from selectrie.options import BeamSearchParams
 from selectrie.core.types import Precision
 from selectrie.core.vocabulary import Vocabulary

@@ -15,7 +15,7 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from selectrie.backends.llama_cpp import LlamaOptions, open_model, size
+from selectrie.backends.llama_cpp import LlamaOptions, context, open_model
 from selectrie.backends.llama_cpp.library import StopFlag, log
 from selectrie.core.files import file_digest
 from selectrie.core.types import ROOT, Precision
@@ -192,15 +192,15 @@ def test_sizes_follow_options_and_budgets(tiny_model, monkeypatch):
         assert (limits.nodes, limits.rows_per_call, limits.sequences) == (1024, 512, 254)
         shape = llama_cpp.llama_model_n_params(model._weights.pointer) // (2 * 2 * 64)
         assert limits.max_idle_rows == shape
-    monkeypatch.setattr(size, "_LOGITS_BUDGET_BYTES", 4 * 512 * 100)
+    monkeypatch.setattr(context, "_LOGITS_BUDGET_BYTES", 4 * 512 * 100)
     with open_model(tiny_model(), ONE_THREAD) as model:
         assert (model.limits.rows_per_call, model.limits.sequences) == (64, 62)
-    monkeypatch.setattr(size, "_free_bytes", lambda: 2 * 700 * (2 * 2 * 32 * 4 + 2 * 64 * 4 * 4))
+    monkeypatch.setattr(context, "_free_bytes", lambda: 2 * 700 * (2 * 2 * 32 * 4 + 2 * 64 * 4 * 4))
     with open_model(tiny_model(), ONE_THREAD) as model:
         assert model.limits.nodes == 700 - 64
     with open_model(tiny_model("f32", shape="recurrent"), ONE_THREAD) as model:
         assert model.limits.sequences == 63
-    monkeypatch.setattr(size, "_STATES_BUDGET_BYTES", 1)
+    monkeypatch.setattr(context, "_STATES_BUDGET_BYTES", 1)
     with open_model(tiny_model("f32", shape="recurrent"), ONE_THREAD) as model:
         assert model.limits.sequences == 7
 

@@ -17,7 +17,7 @@ from selectrie.evaluation.dataset import read_data
 from selectrie.evaluation.runner import check_folder, read_run
 from selectrie.evaluation.tasks import load_task
 from selectrie.options import BeamSearchParams
-from selectrie.options.beam import MAX_PENALTY
+from selectrie.options.sampling import MAX_PENALTY
 from selectrie.template.analysis.template import Template
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -102,3 +103,14 @@ def test_only_untrusted_files_have_a_child(tiny_model, children, untrusted):
         assert llm.tokens(chat, [" a", " b"]) == expected
         assert type(llm.vocabulary.chat_template) is (ChatChild if untrusted else type(chat_template("", {})))
     assert len(children) == untrusted
+
+
+def test_an_untrusted_model_is_called_as_others_are(tiny_model):
+    """Only its vocabulary is another: near ties behind a long prompt, which copy paths, have the same bits."""
+    prompt, found = "word " * 200, []
+    for untrusted in (False, True):
+        with selectrie.load(tiny_model("q8_0"), n_threads=1, n_ctx=1024, untrusted=untrusted) as llm:
+            llm._runtime.check = replace(llm._runtime.check, tolerance=50.0)
+            found.append(llm.select(prompt, [" ab", " cd"]))
+    assert found[1].certificate.n_rescored == 2
+    assert found[0].choices.logp.tobytes() == found[1].choices.logp.tobytes()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from selectrie.core.types import ROOT
 from selectrie.errors import GrammarError, ProtocolError
+from selectrie.grammar import token_mask
 from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.machine.nfa import GrammarLimits
 from selectrie.grammar.readers.gbnf import read_gbnf
@@ -27,9 +28,8 @@ from selectrie.grammar.rules.expressions import (
     Text,
     TokenSet,
 )
-from selectrie.grammar.tokens import token_mask
-from selectrie.grammar.tokens.token_automaton import GrammarAutomaton, PrefixedAutomaton
-from selectrie.grammar.tokens.token_mask import BOUNDARY, BROKEN, byte_trie
+from selectrie.grammar.token_automaton import GrammarAutomaton, PrefixedAutomaton
+from selectrie.grammar.token_mask import BOUNDARY, BROKEN, byte_trie
 from selectrie.testing import make_vocabulary
 from tests.support.machines import compile_rules
 from tests.support.n_examples import n_examples

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
 from selectrie.grammar.readers.gbnf import MAX_DEPTH, read_gbnf
-from selectrie.grammar.readers.symbols import MAX_SYMBOLS
 from selectrie.grammar.rules.expressions import (
     EMPTY,
     Alternatives,
@@ -23,6 +22,7 @@ from selectrie.grammar.rules.expressions import (
     Text,
     TokenSet,
 )
+from selectrie.grammar.rules.source_positions import MAX_SYMBOLS
 from selectrie.grammar.rules.unparse import ANY, NOTHING, canonical_rules, gbnf_names, printed, printed_rules
 from tests.support.n_examples import n_examples
 

@@ -19,7 +19,7 @@ from selectrie.grammar import Grammar, llguidance
 from selectrie.grammar.llguidance import GuidanceAutomaton, read_guidance
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.schema.schema import read_schema
-from selectrie.grammar.tokens.token_automaton import GrammarAutomaton, PrefixedAutomaton
+from selectrie.grammar.token_automaton import GrammarAutomaton, PrefixedAutomaton
 from selectrie.testing import make_vocabulary, spell
 from tests.support.machines import compile_rules
 from tests.support.n_examples import n_examples

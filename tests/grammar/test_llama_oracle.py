@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
+from selectrie.grammar.token_automaton import GrammarAutomaton
 from tests.support.llama_grammar import llama_grammar
 from tests.support.machines import compile_rules
 from tests.support.real_data import REAL_VOCABULARIES, TEST_DATA

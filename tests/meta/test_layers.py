@@ -62,12 +62,11 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS, 1) for room in roo
 INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     "engine": (
         (
-            "queue_stream",
             "scheduler",
             "sources",
         ),
+        ("aio",),
         (
-            "aio",
             "path_driver",
             "precision_check",
             "requests",
@@ -117,8 +116,9 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         (
             "acceptance",
-            "tokens",
+            "token_mask",
         ),
+        ("token_automaton",),
         (
             "enumeration",
             "llguidance",

@@ -112,7 +112,7 @@ CALLED = (
 )
 """Where what endpoints call lies."""
 NOT_OVER_HTTP = {
-    "options/beam.py", "options/spelling.py", "engine/requests/beam_search.py", "engine/requests/spellings.py",
+    "options/sampling.py", "options/selection.py", "engine/requests/beam_search.py", "engine/requests/spellings.py",
     "engine/requests/speculative.py", "engine/tracing/record.py",
     "engine/tracing/replay.py",
 }  # fmt: skip

@@ -334,12 +334,12 @@ class Engine:
             NothingFoundError: If the n texts could not be drawn within the limits of
                 `search`.
         """
-        from selectrie.engine.requests import sample
+        from selectrie.engine.requests import select_grammar
 
         self._runtime.require_whole_rows("`sample`")
         options = SelectRequest(terminator=terminator, search=search, prompting=prompting)
         return self._run(
-            lambda model: sample.prepare_sample(model, prompt, grammar, options, n=n, seed=seed, exact=exact)
+            lambda model: select_grammar.prepare_sample(model, prompt, grammar, options, n=n, seed=seed, exact=exact)
         )
 
     @named_arguments

@@ -18,7 +18,7 @@ from selectrie.core.types import BoolArray, IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.errors import GrammarError, InputFileError, OptionError
 from selectrie.grammar.rules.expressions import RuleSet, TextList, TokenSet
-from selectrie.grammar.tokens.token_automaton import LedAutomaton, WalkedAutomaton
+from selectrie.grammar.token_automaton import LedAutomaton, WalkedAutomaton
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
 
@@ -412,12 +412,12 @@ class Grammar:
                 self._machine("automaton")
             inner = self._automata.get(vocabulary)
             if shares_space:
-                from selectrie.grammar.tokens.token_automaton import LeadingSpaceAutomaton
+                from selectrie.grammar.token_automaton import LeadingSpaceAutomaton
 
                 return SharedAutomaton(LeadingSpaceAutomaton(inner, vocabulary), self._lock)
             if not prefix:
                 return SharedAutomaton(inner, self._lock)
-            from selectrie.grammar.tokens.token_automaton import PrefixedAutomaton
+            from selectrie.grammar.token_automaton import PrefixedAutomaton
 
             return SharedAutomaton(PrefixedAutomaton(inner, vocabulary, prefix), self._lock)
 
@@ -659,7 +659,7 @@ class Grammar:
     def _new_automaton(self, vocabulary: Vocabulary) -> LedAutomaton:
         if not isinstance(self._source, RuleSet | TextList):
             return self._source.automaton(vocabulary)
-        from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
+        from selectrie.grammar.token_automaton import GrammarAutomaton
 
         return GrammarAutomaton(self._machine("automaton"), vocabulary)
 

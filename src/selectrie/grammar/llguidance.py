@@ -19,7 +19,7 @@ from selectrie.errors import GrammarError, ProtocolError
 from selectrie.grammar.acceptance import LEADS, STRIPPED, cut, shown_bytes, shown_characters
 from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.rules.expressions import TokenSet
-from selectrie.grammar.tokens.token_mask import byte_trie
+from selectrie.grammar.token_mask import byte_trie
 
 GuidanceDialect = Literal["auto", "lark", "regex", "serialised"]
 

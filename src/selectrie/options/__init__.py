@@ -8,7 +8,6 @@ be hashed, copied and pickled.
 
 from __future__ import annotations
 
-from selectrie.options.beam import BEAM_TERMINATORS, DEFAULT_BEAM, BeamSearchParams
 from selectrie.options.checks import (
     MAX_TEXTS,
     at_least,
@@ -24,18 +23,30 @@ from selectrie.options.checks import (
     token_ids,
 )
 from selectrie.options.rendering import DEFAULT_RENDERING, RenderParams
-from selectrie.options.sampling import DEFAULT_SAMPLING, DEFAULT_STOPPING, SamplingParams, StopParams
+from selectrie.options.sampling import (
+    BEAM_TERMINATORS,
+    DEFAULT_BEAM,
+    DEFAULT_SAMPLING,
+    DEFAULT_STOPPING,
+    BeamSearchParams,
+    SamplingParams,
+    StopParams,
+)
 from selectrie.options.selection import (
     DEFAULT_PROMPTING,
     DEFAULT_SEARCH,
     GRAMMAR_NODES,
+    MAX_SPELLING_ROWS,
     RULES,
+    SPELLING_EVENTS,
+    SPELLING_ROWS,
     TERMINATORS,
+    TOKENIZATIONS,
     PromptParams,
     ScoringRule,
     SearchParams,
+    SpellingParams,
 )
-from selectrie.options.spelling import MAX_SPELLING_ROWS, SPELLING_EVENTS, SPELLING_ROWS, TOKENIZATIONS, SpellingParams
 
 __all__ = [
     "BEAM_TERMINATORS",

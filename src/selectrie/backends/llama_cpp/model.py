@@ -9,11 +9,10 @@ from typing import final
 import llama_cpp
 import numpy as np
 
-from selectrie.backends.llama_cpp.context import BatchRows, Context, Decoded, Size, on_gpu
+from selectrie.backends.llama_cpp.context import BatchRows, Context, Decoded, Size, fit, is_long, on_gpu, sized
 from selectrie.backends.llama_cpp.library import StopFlag, build, processor, weights_type
 from selectrie.backends.llama_cpp.sequences import AttentionSequences, Sequences
 from selectrie.backends.llama_cpp.sequences_recurrent import RecurrentSequences
-from selectrie.backends.llama_cpp.size import fit, is_long, sized
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_weights
 from selectrie.backends.prefix_tree import (
     CallPlan,

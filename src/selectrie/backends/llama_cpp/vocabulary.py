@@ -19,12 +19,20 @@ from typing import Any
 import llama_cpp
 import numpy as np
 
-from selectrie.backends.byte_alphabet import BYTE_CHARACTERS, is_found, spans_words
 from selectrie.backends.chat.template import chat_template
 from selectrie.backends.llama_cpp.gguf_header import NORMAL, TokenTable, read_texts, require_magic, require_sound
 from selectrie.backends.llama_cpp.library import interrupt_held, log, metadata_of
 from selectrie.core.types import IntArray
-from selectrie.core.vocabulary import ChatTemplate, Tokenize, TokenizerKind, Tokenizing, Vocabulary
+from selectrie.core.vocabulary import (
+    BYTE_CHARACTERS,
+    ChatTemplate,
+    Tokenize,
+    TokenizerKind,
+    Tokenizing,
+    Vocabulary,
+    is_found,
+    spans_words,
+)
 from selectrie.errors import ModelFileError, TextError, UnsupportedModelError
 
 _SIGN_BYTES = "\u2581".encode()

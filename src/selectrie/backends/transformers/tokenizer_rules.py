@@ -14,8 +14,7 @@ from typing import Any
 from tokenizers import Tokenizer, normalizers
 from tokenizers.normalizers import Normalizer
 
-from selectrie.backends.byte_alphabet import BYTE_CHARACTERS, spans_words
-from selectrie.core.vocabulary import TokenizerKind, Tokenizing, Vocabulary
+from selectrie.core.vocabulary import BYTE_CHARACTERS, TokenizerKind, Tokenizing, Vocabulary, spans_words
 from selectrie.errors import UnsupportedModelError
 
 Part = dict[str, Any]

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from selectrie.core.types import Cost
-from selectrie.engine.queue_stream import Outlet, QueueStream
+from selectrie.engine.aio import Outlet, QueueStream
 from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, decide_jointly
 from selectrie.engine.rendering.page_writer import PageWriter, Tell
 from selectrie.engine.rendering.slots import (

@@ -30,7 +30,7 @@ from selectrie.engine.rendering.terminators import (
     required_text,
     whole_length,
 )
-from selectrie.engine.requests import beam_search, generate, sample, select, select_grammar
+from selectrie.engine.requests import beam_search, generate, select, select_grammar
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
 from selectrie.engine.requests.generate import GenerateRequest
 from selectrie.engine.requests.generation_params import GenerationParams
@@ -441,7 +441,7 @@ def _decide_unlisted(session: Session, slot: SelectSlot, context: SlotContext) -
     request = SelectRequest(slot.rule, ending.terminator, search=_fitting(model, slot.search, context))
     if slot.temperature is not None:
         seed = context.seed if slot.seed is None else slot.seed
-        draw = sample.prepare_sample(model, context.prompt, ending.grammar, request, n=1, seed=seed, exact=True)
+        draw = select_grammar.prepare_sample(model, context.prompt, ending.grammar, request, n=1, seed=seed, exact=True)
         samples = ending.of_draws(draw.run(session))
         logprobs = None if slot.logprobs is None else {one.text: one.logp for one in samples}
         return SlotResult(samples[0].text, samples[0].text, samples, logprobs=logprobs)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.sampling.sequence import n_incomplete
-from selectrie.engine.requests.following import beginning_of, followed, without_following
+from selectrie.engine.requests.constrained_prompt import beginning_of, followed, without_following
 from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.results import BeamResult, Completion, Hypothesis, Samples, Selection, Signature

@@ -19,7 +19,7 @@ from selectrie.core.types import Cost
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.sampling.task import Drafter, Sampled, SampleSpec, SampleTask
-from selectrie.engine.queue_stream import Outlet, QueueStream
+from selectrie.engine.aio import Outlet, QueueStream
 from selectrie.engine.requests.constrained_prompt import texts_behind
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, GenerationParams
 from selectrie.engine.requests.session import Session, at_one_time

@@ -39,8 +39,7 @@ from selectrie.core.types import (
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.task import Task
 from selectrie.engine.engine import Engine
-from selectrie.engine.path_driver.job_paths import JobPaths
-from selectrie.engine.path_driver.path_scheduler import PathThread
+from selectrie.engine.path_driver.path_scheduler import JobPaths, PathThread
 from selectrie.engine.requests.canonical_memory import CanonicalMemory
 from selectrie.engine.requests.loglikelihood import PathScorer, ScoresSequences, SequencesTask
 from selectrie.engine.requests.session import Session

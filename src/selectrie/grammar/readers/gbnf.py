@@ -13,7 +13,6 @@ from lark.common import LexerConf
 from lark.lexer import Lexer
 
 from selectrie.errors import GrammarError, Noun, Words, clipped, ways, words
-from selectrie.grammar.readers.symbols import MAX_SYMBOLS, SymbolError, parsed, parser_of, span_of, start_of
 from selectrie.grammar.rules.expressions import (
     EMPTY,
     LAST_CODE_POINT,
@@ -29,7 +28,15 @@ from selectrie.grammar.rules.expressions import (
     TokenSet,
     parts_of,
 )
-from selectrie.grammar.rules.source_positions import Source
+from selectrie.grammar.rules.source_positions import (
+    MAX_SYMBOLS,
+    Source,
+    SymbolError,
+    parsed,
+    parser_of,
+    span_of,
+    start_of,
+)
 from selectrie.grammar.rules.unparse import ANY, MAX_REPEATED
 
 MAX_DEPTH = 100

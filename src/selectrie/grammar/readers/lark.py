@@ -24,7 +24,6 @@ from lark.lexer import Lexer
 from selectrie.errors import GrammarError, clipped
 from selectrie.grammar.readers.regex import MAX_COUNT, SetMaker, case_variants, read_pattern
 from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
-from selectrie.grammar.readers.symbols import MAX_SYMBOLS, SymbolError, parsed, parser_of, span_of, start_of
 from selectrie.grammar.rules.expressions import (
     EMPTY,
     LAST_CODE_POINT,
@@ -36,7 +35,15 @@ from selectrie.grammar.rules.expressions import (
     Span,
     Text,
 )
-from selectrie.grammar.rules.source_positions import Source
+from selectrie.grammar.rules.source_positions import (
+    MAX_SYMBOLS,
+    Source,
+    SymbolError,
+    parsed,
+    parser_of,
+    span_of,
+    start_of,
+)
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable

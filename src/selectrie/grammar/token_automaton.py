@@ -15,7 +15,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import GrammarError, ProtocolError
 from selectrie.grammar.machine.machine import DEAD, Recogniser
 from selectrie.grammar.rules.expressions import TokenSet
-from selectrie.grammar.tokens.token_mask import TrieWalk, byte_trie
+from selectrie.grammar.token_mask import TrieWalk, byte_trie
 
 
 class WalkedAutomaton(Automaton, Protocol):

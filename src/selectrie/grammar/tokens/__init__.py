@@ -1,1 +1,0 @@
-"""Finds the tokens of a vocabulary that a grammar allows next."""
