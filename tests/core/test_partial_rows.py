@@ -1,4 +1,4 @@
-"""`Reads` and `PartialRows`: what was named is read to the bit, and nothing else is."""
+"""`Reads` and `SelectedRows`: what was named is read to the bit, and nothing else is."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class SelectedRows(KnownRows):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tables:
-    """Tables in which `PartialRows` looks up its values.
+    """Tables in which `SelectedRows` looks up its values.
 
     Attributes:
         pairs: int64[m], the pairs of row and token, ascending.

@@ -270,7 +270,7 @@ class Rows(Protocol):
         """Return rows that hold the values of `reads()`, ready to be read.
 
         Rows whose logits are elsewhere compute all of them there and return
-        `PartialRows`. Rows that can be read where they are return themselves, and do
+        `SelectedRows`. Rows that can be read where they are return themselves, and do
         not call `reads`. It can be called more than once.
         """
         ...

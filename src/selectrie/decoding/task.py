@@ -88,7 +88,7 @@ class Task(Protocol[R_co]):
         """Return the `Reads` that the next `tell` needs from its rows.
 
         The driver may hand over rows from which nothing else can be read
-        (`core.partial_rows.PartialRows`).
+        (`core.partial_rows.SelectedRows`).
 
         Raises:
             ProtocolError: If no row is expected.

@@ -299,7 +299,7 @@ def _check_values(step: Step) -> None:
 
 
 def _check_known(step: Step, n_tokens: int) -> None:
-    """Raise `PayloadError` unless partly known rows are what `PartialRow` may hold."""
+    """Raise `PayloadError` unless partly known rows are what `RowBounds` may hold."""
     columns = (step.known_lengths, step.rest_low, step.rest_high, step.rest_max)
     n = len(step.known_lengths)
     require(n in (0, step.n_rows) and all(len(one) == n for one in columns), "bounds and rows do not match")

@@ -255,7 +255,7 @@ class Step:
         whole_rows, whole: Rows that were read whole, and the numbers of `WholeRow`s.
         has_best, best: Whether the most probable token of each row was read, and these.
         known_lengths, known_ids, known_logp: Of rows of which not all is known
-            (`core.path_model.PartialRow`), in place of all values above: how many
+            (`core.path_model.RowBounds`), in place of all values above: how many
             tokens are known, these, and their log-probabilities.
         rest_low, rest_high, rest_max: float64[n_rows], the bounds on what is not known.
         known_reads: 8 bytes for each of these rows, which tell what was read of it
