@@ -67,18 +67,18 @@ MISTAKES = {
     "nesting": ("a.jsonl", b'{"a": ' + b"[" * 200_000, 1, "not JSON"),
     "torn quotes": ("a.csv", b'a,b\n1,2\n3,"4\n5,6\n', 3, "unexpected end of data"),
     "text behind quotes": ("a.csv", b'a,b\n1,"2"3\n', 2, "expected after"),
-    "more columns": ("a.csv", b"a,b\n1,2\n\n1,2,3\n", 4, "3 columns, the header has 2"),
-    "fewer columns": ("a.tsv", b"a\tb\n1\n", 2, "1 columns, the header has 2"),
-    "a column twice": ("a.csv", b"a,a\n1,2\n", 1, "a header of different names"),
-    "a column without name": ("a.csv", b"a,\n1,2\n", 1, "a header of different names"),
-    "an empty first line": ("a.csv", b"\na,b\n", 1, ""),
+    "more columns": ("a.csv", b"a,b\n1,2\n\n1,2,3\n", 4, "3 fields, and the header has 2"),
+    "fewer columns": ("a.tsv", b"a\tb\n1\n", 2, "1 fields, and the header has 2"),
+    "a column twice": ("a.csv", b"a,a\n1,2\n", 1, "two columns are called 'a'"),
+    "a column without name": ("a.csv", b"a,\n1,2\n", 1, "a column has no name"),
+    "an empty first line": ("a.csv", b"\na,b\n", 1, "it names no columns"),
     "old line ends": ("a.csv", b"a,b\r1,2\r", 1, "not CSV"),
     "a huge field": ("a.csv", b'a\n"' + b"x" * 200_000 + b'"\n', 2, "field larger than field limit"),
     "empty": ("a.jsonl", b"", None, "no records"),
     "blank": ("a.jsonl", b"\n \n", None, "no records"),
     "an empty list": ("a.json", b"[]", None, "no records"),
     "an empty text": ("a.json", b"", 1, "not JSON"),
-    "an empty table": ("a.csv", b"", None, "no records"),
+    "an empty table": ("a.csv", b"", None, "it is empty"),
     "only a header": ("a.csv", b"a,b\n", None, "no records"),
     "another kind": ("a.txt", GOOD, None, "its name must end in one of .jsonl"),
     "no Parquet": ("a.parquet", b"PAR1 it says", None, ""),
@@ -145,7 +145,7 @@ def test_a_table_of_columns_is_read_like_lists_of_objects(tmp_path):
         with pytest.raises(InputFileError):
             read(tmp_path, f"{name}.parquet", data)
     parquet.write_table(pa.table([[1], [2]], names=["a", "a"]), path)
-    with pytest.raises(InputFileError, match="the column 'a' occurs twice"):
+    with pytest.raises(InputFileError, match="two columns are called 'a'"):
         read_data(path)
     text = pa.array([b"\xff"], pa.binary()).view(pa.string())
     parquet.write_table(pa.table([text], names=["a"]), path)
@@ -242,13 +242,13 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
     """Records and digest are of the same bytes, or there are none."""
     path = tmp_path / "a.jsonl"
     path.write_bytes(GOOD)
-    digest = dataset._digest
+    digest = dataset.digest_of_bytes
 
     def grown(path):
         with path.open("ab") as file:
             file.write(GOOD)
         return digest(path)
 
-    monkeypatch.setattr(dataset, "_digest", grown)
+    monkeypatch.setattr(dataset, "digest_of_bytes", grown)
     with pytest.raises(InputFileError, match="changed while it was read"):
         read_data(path)

@@ -167,7 +167,7 @@ THIRD_PARTY = {
     "huggingface_hub": frozenset({"engine.sources", "engine.model_list"}),
     "regex": frozenset({"evaluation"}),
     "tomli": frozenset({"runs.data_files"}),
-    "pyarrow": frozenset({"evaluation", "tables.formats"}),
+    "pyarrow": frozenset({"runs.data_files", "tables.formats"}),
     "pandas": frozenset({"evaluation"}),
     "narwhals": frozenset({"decide.columns"}),
     "lm_eval": frozenset({"evaluation.lm_eval_model"}),

@@ -64,7 +64,8 @@ def read_examples(path: str, state: str, labels: Sequence[str], n_each: int) -> 
     at_least("shots", n_each, 1, optional=False)
     from selectrie.decide.questions import balanced
     from selectrie.decide.states import row_states, text_of_state
-    from selectrie.tables.formats import open_table, reading, scan, text_of_cell
+    from selectrie.runs.data_files import reading
+    from selectrie.tables.formats import open_table, scan, text_of_cell
 
     with reading(Path(path)):
         table = open_table(Path(path))

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any
 
-from selectrie.errors import InputFileError, MissingExtraError, OptionError, TemplateError
+from selectrie.errors import InputFileError, OptionError, TemplateError
 from selectrie.evaluation.items import Item
 from selectrie.evaluation.tasks import FieldError, Format, Task, load_task, shipped, value_at, written
 from selectrie.evaluation.work_units import TaskItems
 from selectrie.options import at_least
-from selectrie.runs.data_files import decoded, json_object, kind_of, numbered_lines, parsed_json
+from selectrie.runs.data_files import (
+    DELIMITERS,
+    JSON_SUFFIXES,
+    PARQUET,
+    data_file_status,
+    decoded,
+    delimited_records,
+    digest_of_bytes,
+    json_object,
+    json_objects,
+    kind_of,
+    parquet_file,
+    parsed_json,
+    reading,
+)
 
 MAX_WHOLE_BYTES = 256 << 20
 """Maximum size of a file that is read as a whole (JSON, Parquet)."""
@@ -68,23 +78,13 @@ def read_data(path: Path) -> Data:
             `csv.field_size_limit`.
         MissingExtraError: For Parquet without pyarrow.
     """
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise InputFileError(str(path), f"not a data file: its name must end in one of {', '.join(_READERS)}")
-    if "\0" in str(path):
-        raise InputFileError(repr(str(path)), "a file name cannot hold a null character")
-    try:
-        status = path.stat()
-        if not S_ISREG(status.st_mode):
-            raise InputFileError(str(path), "not a file" if path.is_dir() else "not a plain file; copy it to one")
-        if reader in (_json, _parquet) and status.st_size > MAX_WHOLE_BYTES:
-            raise InputFileError(str(path), f"larger than {MAX_WHOLE_BYTES >> 20} MiB; cut it up, or make it .jsonl")
-        records = tuple(reader(path))
-        digest = _digest(path)
+    status = data_file_status(path, (*JSON_SUFFIXES, ".json", *DELIMITERS, PARQUET), "data file")
+    if path.suffix.lower() in (".json", PARQUET) and status.st_size > MAX_WHOLE_BYTES:
+        raise InputFileError(str(path), f"larger than {MAX_WHOLE_BYTES >> 20} MiB; cut it up, or make it .jsonl")
+    with reading(path):
+        records = tuple(Record(number, fields) for number, fields in _records(path))
+        digest = digest_of_bytes(path)
         later = path.stat()
-    # UnicodeEncodeError: the name has half a character.
-    except (OSError, UnicodeEncodeError) as error:
-        raise InputFileError(str(path), getattr(error, "strerror", None) or str(error)) from error
     if (later.st_size, later.st_mtime_ns, later.st_ino) != (status.st_size, status.st_mtime_ns, status.st_ino):
         raise InputFileError(str(path), "it changed while it was read; try again when it is whole")
     if not records:
@@ -92,80 +92,28 @@ def read_data(path: Path) -> Data:
     return Data(path, records, digest)
 
 
-def _digest(path: Path) -> str:
-    digest = blake2b(digest_size=16)
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    suffix = path.suffix.lower()
+    if suffix in DELIMITERS:
+        rows = delimited_records(path, DELIMITERS[suffix])
+        line, _, header = next(rows)
+        if not all(header):
+            raise InputFileError(str(path), "a column has no name", line=line)
+        for line, _, row in rows:
+            yield line, dict(zip(header, row, strict=True))
+    elif suffix == PARQUET:
+        with parquet_file(path) as file:
+            values = file.read().to_pylist()
+        yield from enumerate(values, start=1)
+    elif suffix == ".json":
+        value = parsed_json(path, decoded(path, path.read_bytes(), 1), None)
+        if not isinstance(value, list):
+            raise InputFileError(str(path), f"expected a list of objects, not {kind_of(value)}")
+        for number, one in enumerate(value, start=1):
+            yield number, json_object(path, one, number)
+    else:
+        yield from ((number, fields) for number, _, fields in json_objects(path))
 
-
-def _json_lines(path: Path) -> Iterator[Record]:
-    for number, text in numbered_lines(path):
-        if text.strip():
-            yield Record(number, json_object(path, parsed_json(path, text.rstrip("\r\n"), number), number))
-
-
-def _json(path: Path) -> Iterator[Record]:
-    data = path.read_bytes()
-    value = parsed_json(path, decoded(path, data, 1), None)
-    if not isinstance(value, list):
-        raise InputFileError(str(path), f"expected a list of objects, not {kind_of(value)}")
-    for number, one in enumerate(value, start=1):
-        yield Record(number, json_object(path, one, number))
-
-
-def _table(path: Path, delimiter: str) -> Iterator[Record]:
-    rows = csv.reader((line for _, line in numbered_lines(path)), delimiter=delimiter, strict=True)
-    line = 1
-    try:
-        header = next(rows, None)
-        if header is None:
-            return
-        if not header or len(set(header)) < len(header) or not all(header):
-            raise InputFileError(str(path), f"expected a header of different names, not {header}", line=1)
-        line = rows.line_num + 1
-        for row in rows:
-            if row and len(row) != len(header):
-                raise InputFileError(str(path), f"{len(row)} columns, the header has {len(header)}", line=line)
-            if row:
-                yield Record(line, dict(zip(header, row, strict=True)))
-            line = rows.line_num + 1
-    except csv.Error as error:
-        raise InputFileError(str(path), f"not CSV: {error}, in the row that begins here", line=line) from None
-
-
-def _parquet(path: Path) -> Iterator[Record]:
-    try:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("a Parquet file", "parquet") from error
-    try:
-        with ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:
-                raise InputFileError(str(path), f"the column {twice!r} occurs twice")
-            rows = file.read().to_pylist()
-    except (
-        ArrowException,
-        ValueError,
-        OverflowError,
-    ) as error:  # ValueError: text that is not UTF-8, or an invalid time.
-        raise InputFileError(str(path), f"not Parquet that can be read: {error}") from None
-    for number, row in enumerate(rows, start=1):
-        yield Record(number, row)
-
-
-_READERS: dict[str, Callable[[Path], Iterator[Record]]] = {
-    ".jsonl": _json_lines,
-    ".ndjson": _json_lines,
-    ".json": _json,
-    ".csv": partial(_table, delimiter=","),
-    ".tsv": partial(_table, delimiter="\t"),
-    ".parquet": _parquet,
-}
 
 GENERIC = "generic"
 """The task of records with context, choices and gold."""

@@ -1,19 +1,145 @@
-"""Reads lines, JSON and TOML of data files strictly."""
+"""Reads data files strictly: lines, JSON, JSON Lines, CSV, Parquet and TOML."""
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Generator, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from os import stat_result
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
-from selectrie.errors import InputFileError
+from selectrie.errors import InputFileError, MissingExtraError
 
 MAX_LINE_BYTES = 16 << 20
 """Maximum size of one record; the longest published ones have some kilobytes."""
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+JSON_SUFFIXES = (".jsonl", ".ndjson")
+PARQUET = ".parquet"
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn errors of the system in the block, about a file, into `InputFileError`."""
+    try:
+        yield
+    except (OSError, UnicodeEncodeError) as error:  # the latter: half a character in the name
+        raise InputFileError(str(path), getattr(error, "strerror", None) or str(error)) from error
+
+
+def data_file_status(path: Path, suffixes: Collection[str], kind: str) -> stat_result:
+    """Return the status of a data file.
+
+    Raises `InputFileError` if its suffix is none of `suffixes`, those of this kind of
+    file, or if it is not a plain file.
+    """
+    if path.suffix.lower() not in suffixes:
+        raise InputFileError(str(path), f"not a {kind}: its name must end in one of {', '.join(suffixes)}")
+    if "\0" in str(path):
+        raise InputFileError(repr(str(path)), "a file name cannot hold a null character")
+    with reading(path):
+        status = path.stat()
+    if not S_ISREG(status.st_mode):
+        reason = "not a file" if path.is_dir() else "not a plain file; it is read several times: copy it to one"
+        raise InputFileError(str(path), reason)
+    return status
+
+
+def digest_of_bytes(path: Path) -> str:
+    """Return the blake2b digest of a file's bytes."""
+    digest = blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def delimited_records(path: Path, delimiter: str) -> Generator[tuple[int, str, list[str]], None, None]:
+    """Yield the header and every row: its first line, its text and its fields.
+
+    Fields are quoted as in RFC 4180. Empty lines are not rows. Raises `InputFileError`
+    for an empty file, two columns of one name and a row of another width.
+    """
+    taken: list[str] = []
+
+    def one_by_one() -> Iterator[str]:
+        for _, line in numbered_lines(path):
+            taken.append(line)
+            yield line
+
+    begins, header = 1, None
+    try:
+        for row in csv.reader(one_by_one(), delimiter=delimiter, strict=True):
+            if header is None:
+                _check_names(path, row, begins)
+                header = row
+            if row and len(row) != len(header):
+                raise InputFileError(str(path), f"{len(row)} fields, and the header has {len(header)}", line=begins)
+            if row:
+                yield begins, "".join(taken), row
+            begins += len(taken)
+            taken.clear()
+    except csv.Error as error:
+        reason = f"not CSV: {error}, in the row that begins here"
+        if "field limit" in str(error):
+            reason += "; raise it with csv.field_size_limit(N)"
+        raise InputFileError(str(path), reason, line=begins) from None
+    if header is None:
+        raise InputFileError(str(path), "it is empty; its first line must name the columns")
+
+
+def _check_names(path: Path, names: list[str], line: int | None) -> None:
+    """Raise `InputFileError` if there are no columns, or two of one name."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if not names or twice is not None:
+        reason = f"two columns are called {twice!r}" if names else "it names no columns"
+        raise InputFileError(str(path), reason, line=line)
+
+
+def json_objects(path: Path, *, finite: bool = True) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield number, text and object of each line of JSON Lines but white ones.
+
+    `finite` is as for `parsed_json`.
+    """
+    for number, line in numbered_lines(path):
+        if line.strip():
+            value = parsed_json(path, line.rstrip("\r\n"), number, finite=finite)
+            yield number, line.strip(), json_object(path, value, number)
+
+
+@contextmanager
+def parquet_file(path: Path) -> Iterator[Any]:
+    """Open a Parquet file, as a `pyarrow.parquet.ParquetFile`.
+
+    Raises `MissingExtraError` without pyarrow, and `InputFileError` for what cannot be
+    read in the block, or two columns of one name.
+    """
+    arrow = pyarrow()
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+            _check_names(path, file.schema_arrow.names, None)
+            yield file
+    # ValueError: text that is not UTF-8, or an invalid time.
+    except (arrow.ArrowException, ValueError, OverflowError) as error:
+        raise InputFileError(str(path), f"not Parquet that can be read: {error}") from None
+
+
+def pyarrow() -> Any:
+    """Return the package; raise `MissingExtraError` without it."""
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("a Parquet file", "parquet") from error
+    return pa
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any, BinaryIO, Protocol
 
 from selectrie.decide.columns import AnswerColumns, Cell, Column
 from selectrie.decide.states import UNIT_ROWS
-from selectrie.errors import InputFileError, MissingExtraError, OptionError
-from selectrie.runs.data_files import json_object, numbered_lines, parsed_json
+from selectrie.errors import OptionError
+from selectrie.runs.data_files import (
+    DELIMITERS,
+    JSON_SUFFIXES,
+    PARQUET,
+    data_file_status,
+    delimited_records,
+    digest_of_bytes,
+    json_objects,
+    parquet_file,
+    pyarrow,
+)
 
 INT64 = range(-(1 << 63), 1 << 63)
 
@@ -169,7 +176,6 @@ def json_of_cell(value: object) -> str:
 
 
 _BOM = b"\xef\xbb\xbf"
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,16 +222,11 @@ class DelimitedTable:
     delimiter: str
 
     def units(self, n_rows: int) -> Iterator[DelimitedRows]:
-        records = self._records()
+        records = delimited_records(self.path, self.delimiter)
         try:
             _, _, header = next(records)
             while block := list(islice(records, n_rows)):
-                texts, fields = tuple(one for _, one, _ in block), tuple(one for _, _, one in block)
-                for line, _, row in block:
-                    if len(row) != len(header):
-                        reason = f"{len(row)} fields, and the header has {len(header)}"
-                        raise InputFileError(str(self.path), reason, line=line)
-                yield DelimitedRows(self.delimiter, header, texts, fields)
+                yield DelimitedRows(self.delimiter, header, tuple(x for _, x, _ in block), tuple(x for *_, x in block))
         finally:
             records.close()  # closes the file
 
@@ -239,48 +240,12 @@ class DelimitedTable:
 
         The text begins with a byte order mark if the file does.
         """
-        records = self._records()
+        records = delimited_records(self.path, self.delimiter)
         _, text, names = next(records)
         records.close()
         with self.path.open("rb") as file:
             has_mark = file.read(len(_BOM)) == _BOM
         return names, "\ufeff" * has_mark + text
-
-    def _records(self) -> Generator[tuple[int, str, list[str]], None, None]:
-        """Yield the header and every row: its first line, its text and its fields."""
-        taken: list[str] = []
-        lines = numbered_lines(self.path)
-
-        def one_by_one() -> Iterator[str]:
-            for _, line in lines:
-                taken.append(line)
-                yield line
-
-        rows = csv.reader(one_by_one(), delimiter=self.delimiter, strict=True)
-        begins, is_header = 1, True
-        try:
-            for row in rows:
-                text = "".join(taken)
-                if is_header:
-                    self._check_header(row, begins)
-                if row:
-                    yield begins, text, row
-                    is_header = False
-                begins += len(taken)
-                taken.clear()
-        except csv.Error as error:
-            reason = f"{error}, in the row that begins here"
-            if "field limit" in str(error):
-                reason += "; raise it with csv.field_size_limit(N)"
-            raise InputFileError(str(self.path), reason, line=begins) from None
-        if is_header:
-            raise InputFileError(str(self.path), "it is empty; its first line must name the columns")
-
-    def _check_header(self, names: list[str], line: int) -> None:
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if not names or twice is not None:
-            reason = "the line is empty" if not names else f"two columns are called {twice!r}"
-            raise InputFileError(str(self.path), f"{reason}; the first line must name the columns", line=line)
 
 
 class DelimitedWriter:
@@ -352,7 +317,6 @@ def _end_of(text: str) -> str:
     return ""
 
 
-JSON_SUFFIXES = (".jsonl", ".ndjson")
 _EXACT = range(-(1 << 53), (1 << 53) + 1)
 """Whole numbers that are floats without a loss."""
 _KINDS = {bool: "bool", float: "float", str: "text"}
@@ -393,9 +357,9 @@ class JsonTable:
     path: Path
 
     def units(self, n_rows: int) -> Iterator[JsonRows]:
-        rows = self._rows()
+        rows = json_objects(self.path, finite=False)
         while block := list(islice(rows, n_rows)):
-            yield JsonRows(tuple(text for text, _ in block), tuple(one for _, one in block))
+            yield JsonRows(tuple(text for _, text, _ in block), tuple(one for *_, one in block))
 
     def columns(self, units: Iterator[Rows]) -> tuple[InputColumn, ...]:
         """Return the keys of all objects, in the order in which they first occur."""
@@ -405,12 +369,6 @@ class JsonTable:
                 for name, value in one.items():
                     kinds.setdefault(name, set()).add(_kind_of(value))
         return tuple(InputColumn(name, _common(seen)) for name, seen in kinds.items())
-
-    def _rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        for number, line in numbered_lines(self.path):
-            text = line.strip()
-            if text:
-                yield text, json_object(self.path, parsed_json(self.path, text, number, finite=False), number)
 
 
 def _kind_of(value: object) -> str:
@@ -465,7 +423,6 @@ class JsonWriter:
             yield "{" + ", ".join(f"{key}: {json_of_cell(value)}" for key, value in pairs) + "}"
 
 
-SUFFIX = ".parquet"
 _BATCH_ROWS = 4096
 _GROUP_ROWS = 1 << 14
 """Rows of a row group of the output."""
@@ -502,9 +459,9 @@ class ParquetTable:
     path: Path
 
     def units(self, n_rows: int) -> Iterator[ArrowRows]:
-        arrow = _pyarrow()
-        digest, at, rest = self._digest(), 0, None
-        with self._opened() as file:
+        arrow = pyarrow()
+        digest, at, rest = digest_of_bytes(self.path), 0, None
+        with parquet_file(self.path) as file:
             for batch in file.iter_batches(batch_size=max(1, _BATCH_ROWS // n_rows) * n_rows):
                 table = arrow.Table.from_batches([batch])
                 rest = table if rest is None else arrow.concat_tables([rest, table])
@@ -518,39 +475,16 @@ class ParquetTable:
     def columns(self, units: Iterator[Rows]) -> tuple[InputColumn, ...]:
         for _ in units:
             pass
-        schema = self.schema()
-        twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
-        if twice is not None:
-            raise InputFileError(str(self.path), f"two columns are called {twice!r}")
-        return tuple(InputColumn(field.name, "arrow", field.type) for field in schema)
+        return tuple(InputColumn(field.name, "arrow", field.type) for field in self.schema())
 
     def schema(self) -> Any:
         """Return the Arrow schema of the file, with its metadata."""
-        with self._opened() as file:
+        with parquet_file(self.path) as file:
             return file.schema_arrow
 
     def _rows(self, digest: str, at: int, batch: Any) -> ArrowRows:
         own = blake2b(f"{digest} {at} {batch.num_rows}".encode(), digest_size=8)
         return ArrowRows(own.hexdigest(), batch)
-
-    def _digest(self) -> str:
-        digest = blake2b(digest_size=16)
-        with self.path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-        return digest.hexdigest()
-
-    @contextmanager
-    def _opened(self) -> Iterator[Any]:
-        arrow = _pyarrow()
-        try:
-            from pyarrow.parquet import ParquetFile
-
-            with ParquetFile(self.path, buffer_size=1 << 20, pre_buffer=False) as file:
-                yield file
-        # ValueError: text that is not UTF-8, or an invalid time.
-        except (arrow.ArrowException, ValueError, OverflowError) as error:
-            raise InputFileError(str(self.path), f"not Parquet that can be read: {error}") from None
 
 
 class ParquetWriter:
@@ -569,7 +503,7 @@ class ParquetWriter:
     def __init__(self, file: BinaryIO, source: object, scan: Scan, added: Sequence[Column]) -> None:
         from pyarrow.parquet import ParquetWriter as Writer
 
-        arrow = _pyarrow()
+        arrow = pyarrow()
         self._arrow, self._scan, self._added = arrow, scan, added
         own = [arrow.field(one.name, one.type or _type_of(arrow, one.kind)) for one in scan.columns]
         new = [arrow.field(one.name, _type_of(arrow, one.kind)) for one in added]
@@ -631,15 +565,7 @@ def _type_of(arrow: Any, kind: str) -> Any:
     return types.get(kind, arrow.string)()
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow as pa
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("a Parquet file", "tables") from error
-    return pa
-
-
-SUFFIXES = (*DELIMITERS, *JSON_SUFFIXES, SUFFIX)
+SUFFIXES = (*DELIMITERS, *JSON_SUFFIXES, PARQUET)
 
 
 def open_table(path: Path) -> Table:
@@ -649,30 +575,14 @@ def open_table(path: Path) -> Table:
         InputFileError: If it is not a plain file, or has another suffix.
         MissingExtraError: For Parquet without pyarrow.
     """
+    data_file_status(path, SUFFIXES, "table")
     suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputFileError(str(path), f"not a table: its name must end in one of {', '.join(SUFFIXES)}")
-    if "\0" in str(path):
-        raise InputFileError(repr(str(path)), "a file name cannot hold a null character")
-    with reading(path):
-        if not S_ISREG(path.stat().st_mode):
-            reason = "not a file" if path.is_dir() else "not a plain file; a table is read several times: copy it"
-            raise InputFileError(str(path), reason)
     if suffix in DELIMITERS:
         return DelimitedTable(path, DELIMITERS[suffix])
-    if suffix == SUFFIX:
-        _check_parquet()
+    if suffix == PARQUET:
+        pyarrow()
         return ParquetTable(path)
     return JsonTable(path)
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn errors of the system in the block, about a file, into `InputFileError`."""
-    try:
-        yield
-    except (OSError, UnicodeEncodeError) as error:  # the latter: half a character in the name
-        raise InputFileError(str(path), getattr(error, "strerror", None) or str(error)) from error
 
 
 def check_output(out: Path, source: Path, scan: Scan | None = None) -> None:
@@ -696,12 +606,12 @@ def check_output(out: Path, source: Path, scan: Scan | None = None) -> None:
         raise OptionError("out", str(out), "a file in a folder that exists")
     if is_same:
         raise OptionError("out", str(out), "another file than the table itself, which is read to the end of the run")
-    if suffix == SUFFIX:
-        _check_parquet()
+    if suffix == PARQUET:
+        pyarrow()
     elif scan is not None:
         binary = [one.name for one in scan.columns if one.type is not None and "binary" in str(one.type)]
         if binary:
-            allowed = f"a file that ends in {SUFFIX}: the column {binary[0]!r} holds bytes, not text"
+            allowed = f"a file that ends in {PARQUET}: the column {binary[0]!r} holds bytes, not text"
             raise OptionError("out", str(out), allowed)
 
 
@@ -710,14 +620,6 @@ def writer_of(file: BinaryIO, out: Path, source: Table, scan: Scan, added: Answe
     suffix = out.suffix.lower()
     if suffix in DELIMITERS:
         return DelimitedWriter(file, DELIMITERS[suffix], source, scan, added.names)
-    if suffix == SUFFIX:
+    if suffix == PARQUET:
         return ParquetWriter(file, source, scan, added.columns)
     return JsonWriter(file, scan, added.names)
-
-
-def _check_parquet() -> None:
-    """Raise `MissingExtraError` if pyarrow is not installed."""
-    from importlib.util import find_spec
-
-    if find_spec("pyarrow") is None:
-        raise MissingExtraError("a Parquet file", "tables")

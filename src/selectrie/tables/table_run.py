@@ -25,6 +25,7 @@ from selectrie.engine.requests.session import time_args
 from selectrie.errors import InputFileError, OptionError, RequestError
 from selectrie.results.advice import LOW_COVERAGE, Advice
 from selectrie.runs.actors import ActorJob, Cluster, work_on
+from selectrie.runs.data_files import reading
 from selectrie.runs.folder import (
     FolderFormat,
     begin,
@@ -41,7 +42,6 @@ from selectrie.tables.formats import (
     TableUnit,
     check_output,
     open_table,
-    reading,
     scan,
     units_of,
     writer_of,
