@@ -14,7 +14,7 @@ from selectrie.core.output import probability
 from selectrie.core.types import Cost
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.results import FORMAT_VERSION, Selection, Signature
-from selectrie.results.advice import LOW_COVERAGE, Advice, advice_fields, expected_tokens
+from selectrie.results.advice import LOW_COVERAGE, Advice, expected_tokens
 from selectrie.results.plain import fields_of, jsonable, no_truth, number, plain, quoted
 
 T = TypeVar("T")
@@ -106,8 +106,7 @@ class AnswerBounds:
                 {"value": jsonable(value), "low": low, "high": high}
                 for value, (low, high) in self.probabilities.items()
             ],
-            "label_mass": list(self.label_mass),
-            **({} if self.score is None else {"score": list(self.score)}),
+            **fields_of(self, "label_mass score?"),
         }
 
 
@@ -180,13 +179,10 @@ class _Trust:
 
     def _trust(self) -> dict[str, object]:
         """Return these fields, ready for JSON, without the selections."""
-        names = ("confidence", "label_mass", "first_token_fits", "margin", "is_tie", "abstained", "spread", "complete")
+        names = "confidence label_mass first_token_fits margin is_tie abstained spread complete order_dependent"
         signature = plain(self.signature) | {"selection": self.signature.selection.to_dict()}
-        usage = {**fields_of(self.usage, "prompts", "input_tokens", "cost")}
-        bounds = {} if self.bounds is None else {"bounds": self.bounds.to_dict()}
-        advice = advice_fields(self.warnings)
-        fields = fields_of(self, *names, "order_dependent")
-        return {**fields, **bounds, **advice, "signature": signature, "usage": usage}
+        usage = fields_of(self.usage, "prompts input_tokens cost")
+        return {**fields_of(self, f"{names} bounds? warnings?"), "signature": signature, "usage": usage}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +214,7 @@ class ChoiceAnswer(_Trust, Generic[T]):
         return {
             "kind": "choice",
             "value": jsonable(self.value),
-            **fields_of(self, "text", "probability"),
+            **fields_of(self, "text probability"),
             "probabilities": _listed(self.probabilities, "probability"),
             **({"probability_high": _listed(self.probability_high, "high")} if self.probability_high else {}),
             **self._trust(),
@@ -255,7 +251,7 @@ class PredicateAnswer(_Trust):
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with kind "predicate"."""
-        own = fields_of(self, "value", "probability", *(["threshold"] if self.threshold != 0.5 else []))
+        own = fields_of(self, "value probability threshold" if self.threshold != 0.5 else "value probability")
         return {"kind": "predicate", **own, **self._trust()}
 
     def __repr__(self) -> str:
@@ -292,7 +288,7 @@ class ScoreAnswer(_Trust):
         ]
         return {
             "kind": "score",
-            **fields_of(self, "score", "level", "value"),
+            **fields_of(self, "score level value"),
             "probabilities": levels,
             **self._trust(),
         }
@@ -369,7 +365,7 @@ class Decision(Mapping[str, Answer]):
         if self.error is not None:
             return {**head, "error": {"code": self.error.code, "message": str(self.error)}}
         answers = {name: answer.to_dict() for name, answer in self.answers.items()}
-        return {**head, "answers": answers, "usage": fields_of(self.usage, "prompts", "input_tokens", "cost")}
+        return {**head, "answers": answers, "usage": fields_of(self.usage, "prompts input_tokens cost")}
 
     def __repr__(self) -> str:
         if self.error is not None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from selectrie.core import numerics
 from selectrie.core.types import BoolArray, FloatArray
 from selectrie.errors import OptionError
 from selectrie.evaluation.items import BaselineNeeds, ChoiceLoglikelihood, ItemRecord
+from selectrie.results.plain import plain
 
 Z_95 = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
@@ -28,18 +28,6 @@ class Interval:
 
     low: float
     high: float
-
-
-def finite_or_none(value: Any) -> Any:
-    """Return a value ready for JSON, with None for numbers that are not finite.
-
-    Lists and mappings are converted too.
-    """
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {name: finite_or_none(one) for name, one in value.items()}
-    return [finite_or_none(one) for one in value] if isinstance(value, tuple | list) else value
 
 
 def standard_error(values: FloatArray) -> float:
@@ -205,9 +193,9 @@ class Estimate:
     high: float
     chance: float | None = None
 
-    def to_dict(self) -> Any:
+    def to_dict(self) -> dict[str, object]:
         """Return the figure ready for JSON; numbers that are not finite become None."""
-        return finite_or_none(asdict(self))
+        return plain(self)
 
 
 def estimate(metric: Metric, records: Records) -> Estimate:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,11 +23,11 @@ from selectrie.evaluation.metrics import (
     bootstrap,
     calibration_table,
     expected_calibration_error,
-    finite_or_none,
     mcnemar,
 )
 from selectrie.results.cells import cell, label, row, table
-from selectrie.results.records import FORMAT_VERSION
+from selectrie.results.plain import fields_of
+from selectrie.results.records import FORMAT_VERSION, result_fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,8 +55,7 @@ class Figures:
 
     def to_dict(self) -> dict[str, object]:
         """Return the figures ready for JSON."""
-        shown = {name: figure.to_dict() for name, figure in self.metrics.items()}
-        return {"n": self.n, "n_failed": self.n_failed, "metrics": shown}
+        return fields_of(self, "n n_failed metrics")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -130,19 +129,12 @@ class TaskResult:
 
     def to_dict(self) -> dict[str, object]:
         """Return the result ready for JSON, without the records."""
+        problems = [fields_of(record, "index id problem") for record in self.records if record.problem is not None]
         return {
-            "task": self.task,
-            "version": self.version,
-            "shots": self.n_shots,
+            **fields_of(self, "task version shots=n_shots"),
             **self.figures.to_dict(),
-            "subsets": {name: figures.to_dict() for name, figures in self.subsets.items()},
-            "calibration": [finite_or_none(asdict(one)) for one in self.calibration],
-            "ece": finite_or_none(self.ece),
-            "problems": [
-                {"index": record.index, "id": record.id, "problem": record.problem}
-                for record in self.records
-                if record.problem is not None
-            ],
+            **fields_of(self, "subsets calibration ece"),
+            "problems": problems,
         }
 
 
@@ -198,14 +190,7 @@ class Evaluation:
 
         The records are left out; `items.jsonl` of a run has them.
         """
-        return {
-            "format": FORMAT_VERSION,
-            "kind": "evaluation",
-            "tasks": [task.to_dict() for task in self.tasks],
-            "rows_evaluated": self.rows_evaluated,
-            "rows_naive": self.rows_naive,
-            "signature": dict(self.signature),
-        }
+        return result_fields(self, "evaluation", "tasks rows_evaluated rows_naive signature")
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a data frame with one line for each item.
@@ -344,9 +329,9 @@ class Comparison:
     gained: tuple[Flip, ...]
     lost: tuple[Flip, ...]
 
-    def to_dict(self) -> Any:
+    def to_dict(self) -> dict[str, object]:
         """Return the comparison ready for JSON, with None for non-finite numbers."""
-        return finite_or_none(asdict(self))
+        return fields_of(self, "task n n_left_out differences gained lost")
 
 
 def compare(first: Evaluation, second: Evaluation) -> tuple[Comparison, ...]:

@@ -11,11 +11,11 @@ import numpy as np
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.options import BeamSearchParams
-from selectrie.results.advice import Advice, Remedy, advice_fields, notes_advice
+from selectrie.results.advice import Advice, Remedy, notes_advice
 from selectrie.results.cells import captioned
 from selectrie.results.html import texts_html
 from selectrie.results.plain import fields_of, listing, plain, text_fields
-from selectrie.results.records import FORMAT_VERSION, Signature, TokenScore
+from selectrie.results.records import Signature, TokenScore, result_fields
 from selectrie.results.trie_view import TrieView, view_of
 
 _REPR_ROWS = 8
@@ -61,11 +61,8 @@ class Hypothesis:
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON; -inf becomes None."""
-        return {
-            **text_fields(self.text, self.data),
-            **fields_of(self, "logp", "logp_path", "logp_end", "score", "n_paths", "complete", "ended_by", "group"),
-            **fields_of(self, "tokens"),
-        }
+        names = "logp logp_path logp_end score n_paths complete ended_by group tokens"
+        return {**text_fields(self.text, self.data), **fields_of(self, names)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,16 +243,14 @@ class BeamResult(Sequence[Hypothesis]):
 
         -inf, inf and NaN become None.
         """
+        names = (
+            "terminator stopped hypotheses incomplete greedy agrees_with_greedy certificate n_dead_ends n_merged"
+            " n_refused n_steps close_steps coverage healed log_heal heal_gap cost signature notes? warnings?"
+        )
         return {
-            "format": FORMAT_VERSION,
-            "kind": "beam",
-            **fields_of(self, "grammar", "grammar_digest"),
+            **result_fields(self, "beam", "grammar grammar_digest"),
             "beam": {**plain(self.beam), "expand": self.beam.expand is not None},
-            **fields_of(self, "terminator", "stopped", "hypotheses", "incomplete", "greedy", "agrees_with_greedy"),
-            **fields_of(self, "certificate", "n_dead_ends", "n_merged", "n_refused", "n_steps", "close_steps"),
-            **fields_of(self, "coverage", "healed", "log_heal", "heal_gap", "cost", "signature"),
-            **({"notes": list(self.notes)} if self.notes else {}),
-            **advice_fields(self.warnings),
+            **fields_of(self, names),
         }
 
     def _repr_html_(self) -> str:
@@ -350,15 +345,11 @@ class Samples(Sequence[Hypothesis]):
 
         -inf becomes None.
         """
-        return {
-            "format": FORMAT_VERSION,
-            "kind": "samples",
-            **fields_of(self, "texts", "exact", "reason", "about", "seed", "max_tokens"),
-            **fields_of(self, "mass", "mass_low", "mass_high", "n_attempts", "close_steps"),
-            **fields_of(self, "healed", "log_heal", "heal_gap", "grammar", "grammar_digest", "cost", "signature"),
-            **({"notes": list(self.notes)} if self.notes else {}),
-            **advice_fields(self.warnings),
-        }
+        names = (
+            "texts exact reason about seed max_tokens mass mass_low mass_high n_attempts close_steps healed"
+            " log_heal heal_gap grammar grammar_digest cost signature notes? warnings?"
+        )
+        return result_fields(self, "samples", names)
 
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks."""

@@ -12,9 +12,9 @@ from typing import Protocol, overload
 
 from selectrie.core.types import Cost, ModelIdentity
 from selectrie.options import SamplingParams, StopParams
-from selectrie.results.advice import Advice, advice_fields, notes_advice
+from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.plain import fields_of, listing, number, plain, text_fields
-from selectrie.results.records import FORMAT_VERSION, TokenScore
+from selectrie.results.records import TokenScore, result_fields
 from selectrie.version import __version__
 
 _OUT_OF_ROOM = ("length", "deadline")
@@ -215,14 +215,9 @@ class Completion:
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON; -inf becomes None."""
-        return {
-            "prompt": self.prompt_index,
-            "index": self.index,
-            **text_fields(self.text, self.data),
-            **fields_of(self, "logp", "healed", "log_heal", "finish", "stop", "ended_by", "seed", "close_steps"),
-            **fields_of(self, "tokens", "alternatives", "n_drafted", "n_accepted", "cost"),
-            **(fields_of(self, "named") if self.named else {}),
-        }
+        head = {**fields_of(self, "prompt=prompt_index index"), **text_fields(self.text, self.data)}
+        names = "logp healed log_heal finish stop ended_by seed close_steps tokens alternatives n_drafted n_accepted"
+        return {**head, **fields_of(self, f"{names} cost named?")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,16 +322,10 @@ class Generation(Sequence[Completion]):
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "generation"."""
         return {
-            "format": FORMAT_VERSION,
-            "kind": "generation",
-            **fields_of(self, "id", "n", "prompt_tokens", "n_drawn"),
+            **result_fields(self, "generation", "id n prompt_tokens n_drawn"),
             "sampling": _jsonable(self.sampling, "logit_bias"),
             "stopping": {**_jsonable(self.stopping, "when"), "when": self.stopping.when is not None},
-            "model": plain(self.identity),
-            **fields_of(self, "tolerance", "version", "cost", "completions"),
-            **({"notes": list(self.notes)} if self.notes else {}),
-            **advice_fields(self.warnings),
-            **({} if self.sampled_by is None else {"sampled_by": self.sampled_by}),
+            **fields_of(self, "model=identity tolerance version cost completions notes? warnings? sampled_by?"),
         }
 
     def to_openai(self, model: str | None = None, *, chat: bool = False) -> dict[str, object]:

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 from selectrie.core.types import Cost, ModelIdentity
 from selectrie.errors import OptionError, clip
 from selectrie.options.checks import ReadOnlyDict
-from selectrie.results.advice import Advice, advice_fields, notes_advice
+from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.html import joint_html
-from selectrie.results.plain import fields_of, jsonable, listing, no_truth, plain, quoted
-from selectrie.results.records import FORMAT_VERSION, Certificate, Signature
+from selectrie.results.plain import fields_of, jsonable, listing, no_truth, quoted
+from selectrie.results.records import Certificate, Signature, result_fields
 from selectrie.results.selection import Selection
 from selectrie.version import __version__
 
@@ -52,12 +52,8 @@ class Assignment:
 
         Values that JSON does not know are converted as by `Page.to_dict`.
         """
-        return {
-            "texts": list(self.texts),
-            "values": [jsonable(value) for value in self.values],
-            **fields_of(self, "text", "logp", "probability"),
-            **({} if self.logp_upper is None else fields_of(self, "logp_upper")),
-        }
+        values = [jsonable(value) for value in self.values]
+        return {"texts": list(self.texts), "values": values, **fields_of(self, "text logp probability logp_upper?")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -192,20 +188,13 @@ class JointSelection:
 
         -inf, inf and NaN become None.
         """
-        marginals = self.marginals
+        names = "terminator healed log_heal heal_gap certificate cost signature n_assignments assignments"
         return {
-            "format": FORMAT_VERSION,
-            "kind": "joint",
-            **fields_of(self, "names", "text", "logp", "probability", "margin", "is_tie", "coverage"),
+            **result_fields(self, "joint", "names text logp probability margin is_tie coverage"),
             "rule": "joint",
-            **fields_of(self, "terminator", "healed", "log_heal", "heal_gap", "certificate", "cost", "signature"),
-            **fields_of(self, "n_assignments", "assignments"),
-            "marginals": None
-            if marginals is None
-            else {name: dict(of_slot) for name, of_slot in zip(self.names, marginals, strict=True)},
-            **({} if self.coverage_high is None else fields_of(self, "coverage_high")),
-            **({"notes": list(self.notes)} if self.notes else {}),
-            **advice_fields(self.warnings),
+            **fields_of(self, names),
+            "marginals": None if self.marginals is None else {name: self.marginal(name) for name in self.names},
+            **fields_of(self, "coverage_high? notes? warnings?"),
         }
 
     def __repr__(self) -> str:
@@ -261,7 +250,7 @@ class TextEvent:
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with kind "text"."""
-        return {"kind": "text", "text": self.text, **({} if self.slot is None else {"slot": self.slot})}
+        return {"kind": "text", **fields_of(self, "text slot?")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,16 +292,8 @@ class SlotEvent:
 
         `record` is converted by its own `to_dict`.
         """
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "path": self.path,
-            "value": jsonable(self.value),
-            "text": self.text,
-            "hidden": self.hidden,
-            "position": self.position,
-            "record": self.record.to_dict(),
-        }
+        head = {**fields_of(self, "kind name path"), "value": jsonable(self.value)}
+        return {**head, **fields_of(self, "text hidden position record")}
 
 
 Event = TextEvent | SlotEvent
@@ -403,16 +384,10 @@ class Page:
         objects to their `repr`.
         """
         return {
-            "format": FORMAT_VERSION,
-            "kind": "page",
-            **fields_of(self, "template", "text"),
+            **result_fields(self, "page", "template text"),
             "values": jsonable(self.values),
             "slots": _slots(self.slots),
-            "seed": self.seed,
-            "model": plain(self.identity),
-            **fields_of(self, "tolerance", "version", "cost"),
-            **({"notes": list(self.notes)} if self.notes else {}),
-            **advice_fields(self.warnings),
+            **fields_of(self, "seed model=identity tolerance version cost notes? warnings?"),
         }
 
     def to_json(self, *, indent: int | None = None) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -62,27 +63,42 @@ def plain(record: Any) -> dict[str, object]:
     return {name: number(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
-def fields_of(record: object, *names: str) -> dict[str, object]:
+def fields_of(record: object, names: str) -> dict[str, object]:
     """Return the fields `names` of a record, ready for JSON.
 
-    Records in these fields are converted by their `to_dict` or field by field. Bytes
-    become text (see `bytes_fields`).
+    The names are separated by spaces. `key=name` calls a field `key`, and `name?`
+    leaves it out if it is None, "" or (). Records in these fields are converted by
+    their `to_dict` or field by field. Bytes become text (see `bytes_fields`).
     """
     made: dict[str, object] = {}
-    for name in names:
+    for key, name, is_optional in _parsed(names):
         value = getattr(record, name)
-        made.update(bytes_fields(name, value) if isinstance(value, bytes) else {name: _converted(value)})
+        if isinstance(value, bytes):
+            made.update(bytes_fields(key, value))
+        elif not (is_optional and (value is None or value in ("", ()))):
+            made[key] = _converted(value)
     return made
 
 
+@lru_cache(256)
+def _parsed(names: str) -> list[tuple[str, str, bool]]:
+    """Return key, name and whether it is optional for each field."""
+    parts = [(*word.removesuffix("?").rpartition("="), word[-1] == "?") for word in names.split()]
+    return [(key or name, name, is_optional) for key, _, name, is_optional in parts]
+
+
 def _converted(value: Any) -> object:
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, float):
         return number(value)
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return [_converted(one) for one in value]
     if hasattr(value, "to_dict"):
         return value.to_dict()
-    return plain(value) if is_dataclass(value) else value
+    if isinstance(value, Mapping):
+        return {name: _converted(one) for name, one in value.items()}
+    return {one.name: _converted(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
 
 
 def no_truth(record: object, what: str) -> TypeError:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from selectrie.core.types import Cost
 from selectrie.options import at_least
-from selectrie.results.advice import Advice, advice_fields, notes_advice
+from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.cells import tokens_table
-from selectrie.results.plain import fields_of, listing
-from selectrie.results.records import FORMAT_VERSION, Signature
+from selectrie.results.plain import listing
+from selectrie.results.records import Signature, result_fields
 
 _REPR_ROWS = 12
 
@@ -112,14 +112,8 @@ class PromptLogprobs:
 
         -inf becomes None too.
         """
-        return {
-            "format": FORMAT_VERSION,
-            "kind": "prompt_logprobs",
-            **fields_of(self, "tokens", "labels", "logp", "is_greedy", "top", "named", "named_ids"),
-            **fields_of(self, "n_rows", "total_logp", "cost", "signature"),
-            **({"notes": list(self.notes)} if self.notes else {}),
-            **advice_fields(self.warnings),
-        }
+        names = "tokens labels logp is_greedy top named named_ids n_rows total_logp cost signature notes? warnings?"
+        return result_fields(self, "prompt_logprobs", names)
 
     def __repr__(self) -> str:
         pairs = zip(self.labels[:_REPR_ROWS], self.logp, strict=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.results.advice import Advice, advice_fields, notes_advice
+from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.cells import captioned, tokens_table
 from selectrie.results.plain import between, bytes_fields, fields_of, listing, number, plain, quoted
 from selectrie.version import __version__
@@ -45,10 +45,8 @@ class Spellings:
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON; infinities and NaN become None."""
-        return {
-            **fields_of(self, "event", "logp_low", "logp_high", "canonical_share", "proved", "reason"),
-            **fields_of(self, "log_heal_low", "log_heal_high", "n_rows"),
-        }
+        names = "event logp_low logp_high canonical_share proved reason log_heal_low log_heal_high n_rows"
+        return fields_of(self, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +74,7 @@ class ChoiceSpellings:
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON; infinities and NaN become None."""
-        names = ("event", "logp_low", "logp_high", "canonical_share", "log_heal_low", "log_heal_high", "n_rows")
-        return fields_of(self, *names)
+        return fields_of(self, "event logp_low logp_high canonical_share log_heal_low log_heal_high n_rows")
 
 
 FORMAT_VERSION = 2
@@ -87,6 +84,12 @@ It is raised when the meaning of a field changes or a field is removed.
 Format 1 had the keys `wanted`, `settled` and `n_settled`, now `top_tokens`, `rescored`
 and `n_rescored`, and the kinds "draws" and "drawn_choice".
 """
+
+
+def result_fields(record: object, kind: str, names: str) -> dict[str, object]:
+    """Return `format`, `kind` and the fields `names` of a result (see `fields_of`)."""
+    return {"format": FORMAT_VERSION, "kind": kind, **fields_of(record, names)}
+
 
 _REPR_ROWS = 12
 
@@ -426,17 +429,9 @@ class TextScore:
 
         -inf, inf and NaN become None.
         """
-        return {
-            "format": FORMAT_VERSION,
-            "kind": "text_score",
-            **fields_of(self, "text", "logp", "is_greedy", "tokens"),
-            **fields_of(self, "healed", "log_heal", "heal_gap", "cost", "signature"),
-            **({} if self.spellings is None else {"spellings": self.spellings.to_dict()}),
-            **({} if self.logp_upper is None else {"logp_upper": number(self.logp_upper)}),
-            **({} if self.logp_lower in (None, self.logp) else {"logp_lower": number(self.logp_lower)}),
-            **({"notes": list(self.notes)} if self.notes else {}),
-            **advice_fields(self.warnings),
-        }
+        lower = "" if self.logp_lower == self.logp else "logp_lower?"
+        names = "text logp is_greedy tokens healed log_heal heal_gap cost signature spellings? logp_upper?"
+        return result_fields(self, "text_score", f"{names} {lower} notes? warnings?")
 
     @property
     def warnings(self) -> tuple[Advice, ...]:

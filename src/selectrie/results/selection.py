@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from selectrie.core.types import ROOT, Cost
-from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, advice_fields, expected_tokens, notes_advice
+from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, expected_tokens, notes_advice
 from selectrie.results.cells import captioned, cell, label, row, table
 from selectrie.results.html import selection_html
-from selectrie.results.plain import between, fields_of, jsonable, listing, no_truth, number, plain, quoted
+from selectrie.results.plain import between, fields_of, jsonable, listing, no_truth, quoted
 from selectrie.results.records import (
-    FORMAT_VERSION,
     Certificate,
     ChoiceScore,
     ChoiceSpellings,
     GrammarFacts,
     Signature,
     TokenScore,
+    result_fields,
 )
 from selectrie.results.table import ChoiceTable
 from selectrie.results.trie_view import TrieView, view_of
@@ -266,20 +266,15 @@ class Selection:
         certificate and signature. -inf, inf and NaN become None. In pieces that are not
         UTF-8, bytes are replaced; "bytes" lists the originals.
         """
+        names = (
+            "text logp score probability margin is_tie coverage top_tokens greedy=greedy_index agrees_with_greedy"
+            " rule terminator healed log_heal heal_gap certificate cost signature coverage_high? grammar?"
+            " spellings? notes? warnings?"
+        )
         return {
-            "format": FORMAT_VERSION,
-            "kind": "selection",
-            "winner": self.index,
+            **result_fields(self, "selection", "winner=index"),
             **({} if self.values is None else {"value": jsonable(self.value)}),
-            **fields_of(self, "text", "logp", "score", "probability", "margin", "is_tie", "coverage", "top_tokens"),
-            "greedy": self.greedy_index,
-            **fields_of(self, "agrees_with_greedy", "rule", "terminator", "healed", "log_heal", "heal_gap"),
-            **fields_of(self, "certificate", "cost", "signature"),
-            **({} if self.coverage_high is None else {"coverage_high": number(self.coverage_high)}),
-            **({} if self.grammar is None else {"grammar": plain(self.grammar)}),
-            **({} if self.spellings is None else {"spellings": self.spellings.to_dict()}),
-            **({"notes": list(self.notes)} if self.notes else {}),
-            **advice_fields(self.warnings),
+            **fields_of(self, names),
             "choices": self.choices.to_dicts(),
         }
 
@@ -366,17 +361,15 @@ class TokenPlan:
         The trie is left out, because the paths contain all of it.
         """
         return {
-            "format": FORMAT_VERSION,
-            "kind": "token_plan",
-            "bos": self.bos,
+            **result_fields(self, "token_plan", "bos"),
             "prompt": _tokens(self.prompt),
             "context": _tokens(self.context),
-            **fields_of(self, "healed", "boundary", "terminator"),
+            **fields_of(self, "healed boundary terminator"),
             "choices": [
                 {"tokens": _tokens(path), "boundary_shift": shift}
                 for path, shift in zip(self.choices, self.boundary_shift, strict=True)
             ],
-            **fields_of(self, "n_trie_nodes", "rows_prompt", "rows_inner", "rows_naive"),
+            **fields_of(self, "n_trie_nodes rows_prompt rows_inner rows_naive"),
         }
 
     def __repr__(self) -> str:
@@ -471,18 +464,8 @@ class SampledChoice:
 
         A field "drawn" has the index, text, probability, temperature, seed and `close`.
         """
-        return {
-            **self.selection.to_dict(),
-            "kind": "sampled_choice",
-            "drawn": {
-                "index": self.index,
-                "text": self.text,
-                "probability": self.probability,
-                "temperature": self.temperature,
-                "seed": self.seed,
-                "close": self.close,
-            },
-        }
+        drawn = fields_of(self, "index text probability temperature seed close")
+        return {**self.selection.to_dict(), "kind": "sampled_choice", "drawn": drawn}
 
     def __repr__(self) -> str:
         head = f"SampledChoice({self.text!r}, p={self.probability:.4g}, temperature={self.temperature:g})"

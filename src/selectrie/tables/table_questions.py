@@ -17,7 +17,7 @@ from selectrie.decide.states import UNIT_ROWS
 from selectrie.decide.templates import digest_of, shipped
 from selectrie.errors import InputFileError, RequestError
 from selectrie.options.checks import at_least, record
-from selectrie.results.plain import jsonable
+from selectrie.results.plain import fields_of, jsonable
 from selectrie.runs.data_files import decoded, parsed_json, parsed_toml
 from selectrie.template.analysis.template import Template
 
@@ -116,10 +116,7 @@ class TableQuestions:
             "state": self.state,
             "questions": data_of_questions(self.questions),
             "params": _data_of_params(self.params),
-            "probabilities": self.probabilities,
-            "prefix": self.prefix,
-            "bare": self.bare,
-            "unit_rows": self.unit_rows,
+            **fields_of(self, "probabilities prefix bare unit_rows"),
         }
 
 
