@@ -1,5 +1,7 @@
 """Makes the cells, rows and tables of HTML for notebooks.
 
+They use no script and no style sheet, and are readable in light and dark notebooks.
+
 A long text is cut at the width of its cell and shown whole in a tooltip, so that the
 bars beside it keep their width.
 """
@@ -74,3 +76,18 @@ def tokens_table(rows: Iterable[tuple[str, float]], caption: str) -> str:
         for text, logp in rows
     ]
     return table(("token", "", "p", "logp"), lines, caption)
+
+
+def texts_html(texts: Sequence[tuple[str, float, bool]], *, caption: str) -> str:
+    """Return a table of texts: text, bar and log-probability.
+
+    The length of a bar is the probability relative to that of the likeliest text.
+    Incomplete texts are grey.
+    """
+    best = max((logp for _, logp, _ in texts), default=0.0)
+    rows = []
+    for text, logp, is_complete in texts:
+        share = math.exp(logp - best) if best > -math.inf else 0.0
+        name = label(repr(text) if is_complete else f"{text!r} …")
+        rows.append(row(name, bar(share), cell(f"{logp:.3f}"), faint=not is_complete))
+    return table(("text", "", "logp"), rows, caption)

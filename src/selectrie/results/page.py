@@ -13,7 +13,7 @@ from selectrie.core.types import Cost, ModelIdentity
 from selectrie.errors import OptionError, clip
 from selectrie.options.checks import ReadOnlyDict
 from selectrie.results.advice import Advice, notes_advice
-from selectrie.results.html import joint_html
+from selectrie.results.cells import bar, cell, label, row, table
 from selectrie.results.plain import fields_of, jsonable, listing, no_truth, quoted
 from selectrie.results.records import Certificate, Signature, result_fields
 from selectrie.results.selection import Selection
@@ -210,12 +210,16 @@ class JointSelection:
         return listing(head, lines, self.n_assignments)
 
     def _repr_html_(self) -> str:
-        """Return a small table with bars, for notebooks."""
+        """Return a small table with bars, for notebooks; the best is bold."""
         shown = self.assignments[:_HTML_ROWS]
-        rows = [(one.texts, one.probability, one.logp) for one in shown]
+        rows = []
+        for rank, one in enumerate(shown):
+            options = (label(repr(text), bold=rank == 0, of=len(self.names)) for text in one.texts)
+            numbers = (cell(f"{one.probability:.4f}"), cell(f"{one.logp:.3f}"))
+            rows.append(row(*options, bar(one.probability, strong=rank == 0), *numbers))
         proved = "proved" if self.certificate.proved else "not proved"
         caption = f"margin {self.margin:.4g} nats · coverage {self.coverage:.3g} · {self.terminator} · {proved}"
-        return joint_html(self.names, rows, hidden=self.n_assignments - len(shown), caption=caption)
+        return table((*self.names, "", "p", "logp"), rows, caption, hidden=self.n_assignments - len(shown))
 
 
 _REPR_SLOTS = 12

@@ -9,8 +9,7 @@ import numpy as np
 
 from selectrie.core.types import ROOT, Cost
 from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, expected_tokens, notes_advice
-from selectrie.results.cells import captioned, cell, label, row, table
-from selectrie.results.html import selection_html
+from selectrie.results.cells import bar, captioned, cell, label, row, table
 from selectrie.results.plain import between, fields_of, jsonable, listing, no_truth, quoted
 from selectrie.results.records import (
     Certificate,
@@ -287,10 +286,14 @@ class Selection:
         return listing(head, lines, len(self.choices))
 
     def _repr_html_(self) -> str:
-        """Return a small table with bars, for notebooks."""
+        """Return a small table with bars, for notebooks.
+
+        The winner is bold; pruned choices are grey.
+        """
         shown = self.top(_HTML_ROWS)
         caption = captioned(self._caption(), self.warnings)
-        return selection_html(shown, winner=self.index, hidden=len(self.choices) - len(shown), caption=caption)
+        rows = [_row(choice, self.index) for choice in shown]
+        return table(("choice", "", "p", "logp", "score"), rows, caption, hidden=len(self.choices) - len(shown))
 
     def margin_words(self, spec: str = ".4g") -> str:
         """Return the margin as text: "0.5 nats", "at least 0.5 nats" or "unknown".
@@ -316,6 +319,17 @@ class Selection:
         if self.greedy_index is not None and not self.agrees_with_greedy:
             greedy = f" · masked greedy picks {quoted(self.choices.texts[self.greedy_index])}"
         return f"margin {self.margin_words()} · coverage {self._coverage()} · {self.rule} · {self.terminator}{greedy}"
+
+
+def _row(choice: ChoiceScore, winner: int) -> str:
+    is_winner = choice.index == winner
+    text = label(repr(choice.text), bold=is_winner)
+    if choice.logp is None or choice.probability is None:
+        return row(text, cell(), cell(), cell(f"≤ {choice.logp_upper:.3f}"), cell(), faint=True)
+    logp = between(choice.logp_lower, choice.logp_upper)
+    p = between(choice.probability_low, choice.probability_high, 4)
+    numbers = (cell(p), cell(logp), cell(f"{choice.score:.3f}"))
+    return row(text, bar(choice.probability, strong=is_winner), *numbers)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
