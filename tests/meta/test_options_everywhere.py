@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from selectrie.decoding.sampling.sampler import Sampler
 from selectrie.engine.engine import Engine
 from selectrie.options import (
     BeamSearchParams,
@@ -34,18 +35,18 @@ STOPPING = [field.name for field in fields(StopParams) if field.name != "when"]
 """A function is no option of a command or a request."""
 
 
-def read_in(*paths: Path) -> set[str]:
-    """Return the names of the attributes that modules read."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in paths]
+def read_in(*trees: ast.AST) -> set[str]:
+    """Return the names of the attributes that code reads."""
     return {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 
 @pytest.mark.parametrize("name", SAMPLING)
 def test_the_sampler_reads_every_option(name):
     """The chain applies it, and stability knows what it does."""
-    stability = SAMPLER / "stability.py"
-    assert name in read_in(*{*SAMPLER.glob("*.py")} - {stability})
-    assert (name in read_in(stability)) is (name not in MOVES_LOGITS)
+    trees = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in SAMPLER.glob("*.py")}
+    stability = [one for one in trees.pop("sampler").body if getattr(one, "name", "") not in {"Draw", "Sampler"}]
+    assert name in read_in(*trees.values(), *ast.parse(inspect.getsource(Sampler)).body)
+    assert (name in read_in(*stability)) is (name not in MOVES_LOGITS)
 
 
 @pytest.mark.parametrize("name", [*SAMPLING, *STOPPING])

@@ -112,13 +112,12 @@ CALLED = (
 )
 """Where what endpoints call lies."""
 NOT_OVER_HTTP = {
-    "options/sampling.py", "options/selection.py", "engine/requests/beam_search.py", "engine/requests/spellings.py",
-    "engine/requests/speculative.py", "engine/tracing/record.py",
-    "engine/tracing/replay.py",
+    "engine/requests/beam_search.py", "engine/requests/spellings.py", "engine/requests/speculative.py",
+    "engine/tracing/record.py", "engine/tracing/replay.py",
 }  # fmt: skip
 """Options and calls that no endpoint has."""
-NOT_SET = {"terminator", "tokenizations", "top", "template_args", "system"}
-"""Options that no endpoint sets, so no error is about them."""
+NOT_SET = {"terminator", "tokenizations", "top", "template_args", "system", "groups", "diversity", "width", "exact"}
+"""Options that no endpoint sets, those of beams among them, so no error is about them."""
 
 
 def options_named() -> Iterator[tuple[str, str]]:
