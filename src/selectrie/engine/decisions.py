@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from typing import TypeAlias
 
 from selectrie.core.model import ModelDescription
 from selectrie.core.types import ROOT, IntArray
@@ -90,8 +90,6 @@ _SEARCH = SearchParams(method="exhaustive")
 _LETTERS = "letters on a model without a chat template, which may answer one letter for all texts; score the texts"
 _FRAMED_FROM = 2
 """Number of the state from which a prompt's frame is worth its making."""
-_SIGNATURES_KEPT = 256
-"""Number of signatures of answers that are kept; tables have few that differ."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +110,10 @@ class DecisionMaker:
     template: Template
     prompting: PromptParams
     _prompts: dict[str, tuple[PromptMaker, ...]] = field(default_factory=dict, init=False)
-    _signatures: dict[tuple[object, ...], DecisionSignature] = field(default_factory=dict, init=False)
+    _digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_digest", digest_of(self.template))
 
     @classmethod
     def of(
@@ -166,7 +167,7 @@ class DecisionMaker:
         that belong to one state are kept instead. `first` is the index of the first
         state in errors; with None, there is one state and errors have no index.
         """
-        prepared: list[tuple[_PreparedQuestion, ...] | RequestError] = []
+        prepared: list[_PreparedState | RequestError] = []
         for index, state in enumerate(states):
             request = None if first is None else first + index
             prepared.append(_prepared_state(self, state, request, keeps=keeps))
@@ -178,10 +179,9 @@ class DecisionMaker:
         Args:
             decisions: Decisions of this maker about some states, without a prior.
         """
-        digest = digest_of(self.template)
         return Calibration(
             tuple(
-                question_calibration(bound_of(ask, self.params, digest, self.model.identity), samples)
+                question_calibration(bound_of(ask, self.params, self._digest, self.model.identity), samples)
                 for name, ask in self.asks.items()
                 if (samples := [probabilities_of(ask.question, one[name]) for one in decisions]) and not ask.has_grammar
             )
@@ -192,8 +192,7 @@ class DecisionMaker:
 
         Questions whose options are the texts of a grammar are left out.
         """
-        asked = [_prepared(self, name, ask, state) for name, ask in self.asks.items()]
-        selects = [prompt.select for one in asked for prompt in one.prompts]
+        selects = [prompt.select for name in self.asks for prompt in _prepared(self, name, state)]
         return [select.encoded.context for select in selects if isinstance(select, PreparedSelect)]
 
     def prompts(self, name: str) -> tuple[PromptMaker, ...]:
@@ -205,20 +204,10 @@ class DecisionMaker:
 
     def signature(self, ask: Ask, first: Selection) -> DecisionSignature:
         """Return what the answer to a question depends on."""
-        own = ask.layout, ask.listed, ask.rule, ask.calibration
-        key = first.signature, ask.kind, own, ask.has_grammar, len(ask.orders)
-        found = self._signatures.get(key)
-        if found is None:
-            if len(self._signatures) == _SIGNATURES_KEPT:
-                self._signatures.clear()
-            found = self._signatures[key] = self._signature(ask, first)
-        return found
-
-    def _signature(self, ask: Ask, first: Selection) -> DecisionSignature:
         params = self.params
         return DecisionSignature(
             template=self.template.name,
-            template_digest=digest_of(self.template),
+            template_digest=self._digest,
             layout=ask.layout,
             scoring=params.scoring,
             rule=ask.rule,
@@ -378,22 +367,10 @@ class PreparedPrompt:
     ending: Ending | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _PreparedQuestion:
-    """A question about one state: its name, what is asked, one prompt an order."""
-
-    name: str
-    ask: Ask
-    prompts: tuple[PreparedPrompt, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _PromptSite:
-    """A prompt with the index of its state and the name of its question."""
-
-    state: int
-    name: str
-    prompt: PreparedPrompt
+_PreparedState: TypeAlias = Mapping[str, tuple[PreparedPrompt, ...]]
+"""The prompts about one state by the name of the question, one for each order."""
+_Site: TypeAlias = tuple[int, str]
+"""The index of a state, and the name of a question about it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -402,13 +379,13 @@ class PreparedDecisions:
 
     Attributes:
         maker: What made the prompts.
-        states: The questions about each state, or its error if that was kept.
+        states: The prompts about each state, or its error if that was kept.
         keeps: Whether errors of a state are kept in its decision.
         first: Index of the first state in errors; None if there is only one.
     """
 
     maker: DecisionMaker
-    states: Sequence[tuple[_PreparedQuestion, ...] | RequestError]
+    states: Sequence[_PreparedState | RequestError]
     keeps: bool
     first: int | None
 
@@ -417,8 +394,8 @@ class PreparedDecisions:
 
         Searches of a grammar have limits of their own and are not counted.
         """
-        asked = [one for state in self.states if not isinstance(state, RequestError) for one in state]
-        selects = [prompt.select for one in asked for prompt in one.prompts]
+        asked = [one for state in self.states if not isinstance(state, RequestError) for one in state.values()]
+        selects = [prompt.select for prompts in asked for prompt in prompts]
         planned = planned_rows(select for select in selects if isinstance(select, PreparedSelect))
         if planned > max_rows:
             raise TooManyRowsError(planned, max_rows)
@@ -449,94 +426,77 @@ class PreparedDecisions:
         With `permutations="auto"` there are several rounds: answers so far say which
         questions are asked in more orders.
         """
-        asked = [(index, question) for index in indices for question in self._questions(index)]
-        made: list[list[Selection]] = [[] for _ in asked]
-        params = self.maker.params
-        pending = [(at, n_orders_wanted(one.ask, (), params)) for at, (_, one) in enumerate(asked)]
-        while pending:
-            new = [(asked[at], slice(len(made[at]), n)) for at, n in pending]
-            places = [
-                _PromptSite(index, one.name, prompt) for (index, one), part in new for prompt in one.prompts[part]
-            ]
-            results = iter(self._selections(session, places))
-            for at, n in pending:
-                made[at] += islice(results, n - len(made[at]))
-            wanted = [(at, n_orders_wanted(asked[at][1].ask, made[at], params)) for at, _ in pending]
-            pending = [(at, n) for at, n in wanted if n > len(made[at])]
-        answers: dict[int, dict[str, Answer]] = {index: {} for index in indices}
-        for (index, one), selections in zip(asked, made, strict=True):
-            answers[index][one.name] = self._answer(one, tuple(selections))
-        return [Decision(answers[index]) for index in indices]
+        asks, params = self.maker.asks, self.maker.params
+        made: dict[_Site, list[Selection]] = {(index, name): [] for index in indices for name in asks}
+        pending = dict.fromkeys(made, 0)
+        while pending := {
+            site: n for site in pending if (n := n_orders_wanted(asks[site[1]], made[site], params)) > len(made[site])
+        }:
+            new = [(site, one) for site, n in pending.items() for one in self._prompts(site)[len(made[site]) : n]]
+            for (site, _), result in zip(new, self._selections(session, new), strict=True):
+                made[site].append(result)
+        return [
+            Decision({name: self._answer((index, name), tuple(made[index, name])) for name in asks})
+            for index in indices
+        ]
 
-    def _selections(self, session: Session, places: Sequence[_PromptSite]) -> list[Selection]:
+    def _selections(self, session: Session, prompts: Sequence[tuple[_Site, PreparedPrompt]]) -> list[Selection]:
         """Return the selection after each prompt.
 
         Those with listed choices run together, then each search of a grammar.
         """
-        made: list[Selection | None] = [None] * len(places)
-        listed = [(at, one.prompt.select) for at, one in enumerate(places)]
-        batch = [(at, select) for at, select in listed if isinstance(select, PreparedSelect)]
+        made: dict[int, Selection] = {}
+        batch = [(at, one.select) for at, (_, one) in enumerate(prompts) if isinstance(one.select, PreparedSelect)]
         try:
-            for (at, _), result in zip(batch, SelectBatch([one for _, one in batch]).run(session), strict=True):
-                made[at] = result
+            results = SelectBatch([one for _, one in batch]).run(session)
+            made |= zip([at for at, _ in batch], results, strict=True)
         except SelectrieError as error:
             if error.request is None and len(batch) != 1:
                 raise
             at, error.request = batch[error.request or 0][0], None
-            with self._errors_of(places[at]):
+            with self._errors_of(prompts[at][0]):
                 raise
-        for at, place in enumerate(places):
-            if isinstance(place.prompt.select, PreparedGrammarSelect):
-                with self._errors_of(place):
-                    result = place.prompt.select.run(session)
-                    made[at] = result if place.prompt.ending is None else place.prompt.ending.of_selection(result)
-        return [one for one in made if one is not None]
+        for at, (site, one) in enumerate(prompts):
+            if isinstance(one.select, PreparedGrammarSelect):
+                with self._errors_of(site):
+                    result = one.select.run(session)
+                    made[at] = result if one.ending is None else one.ending.of_selection(result)
+        return [made[at] for at in range(len(prompts))]
 
-    def _answer(self, one: _PreparedQuestion, selections: tuple[Selection, ...]) -> Answer:
-        vocabulary = self.maker.model.vocabulary
+    def _answer(self, site: _Site, selections: tuple[Selection, ...]) -> Answer:
+        vocabulary, ask = self.maker.model.vocabulary, self.maker.asks[site[1]]
         fits = [first_token_fits(vocabulary, result) for result in selections]
-        n_tokens = sum(n_prompt_tokens(vocabulary, prompt) for prompt in one.prompts[: len(selections)])
+        n_tokens = sum(n_prompt_tokens(vocabulary, prompt) for prompt in self._prompts(site)[: len(selections)])
         cost = sum((result.cost for result in selections[1:]), selections[0].cost)
         usage = DecisionUsage(len(selections), n_tokens, cost)
-        evidence = Evidence(selections, all(fits), self.maker.signature(one.ask, selections[0]), usage)
-        return answer_of(one.ask, evidence, self.maker.params)
+        evidence = Evidence(selections, all(fits), self.maker.signature(ask, selections[0]), usage)
+        return answer_of(ask, evidence, self.maker.params)
 
-    def _questions(self, index: int) -> tuple[_PreparedQuestion, ...]:
-        one = self.states[index]
-        if isinstance(one, RequestError):
+    def _prompts(self, site: _Site) -> tuple[PreparedPrompt, ...]:
+        """Return the prompts of a question about a state, one for each order."""
+        state = self.states[site[0]]
+        if isinstance(state, RequestError):
             raise InternalError("a state that cannot be asked is not evaluated")
-        return one
+        return state[site[1]]
 
     @contextmanager
-    def _errors_of(self, place: _PromptSite) -> Iterator[None]:
-        with _errors_of(None if self.first is None else self.first + place.state, place.name):
+    def _errors_of(self, site: _Site) -> Iterator[None]:
+        index, name = site
+        with _errors_of(None if self.first is None else self.first + index, name):
             yield
-
-
-def prepare_decisions(
-    model: ModelDescription,
-    states: Sequence[State],
-    questions: Mapping[str, Question],
-    params: DecisionParams,
-    *,
-    keeps: bool,
-    first: int | None,
-) -> PreparedDecisions:
-    """Check and tokenize all questions about all states: `DecisionMaker.decisions`."""
-    return DecisionMaker.of(model, questions, params).decisions(states, keeps=keeps, first=first)
 
 
 def _prepared_state(
     maker: DecisionMaker, state: State, request: int | None, *, keeps: bool
-) -> tuple[_PreparedQuestion, ...] | RequestError:
-    """Return the questions about one state, or its error if that is kept.
+) -> _PreparedState | RequestError:
+    """Return the prompts about one state, or its error if that is kept.
 
     `request` is the index of the state in errors.
     """
     try:
         try:
             text = text_of_state(state)
-            return tuple([_prepared(maker, name, ask, text) for name, ask in maker.asks.items()])
+            return {name: _prepared(maker, name, text) for name in maker.asks}
         except SelectrieError:  # entering a context for every state would take longer
             with of_request(request):
                 raise
@@ -546,10 +506,12 @@ def _prepared_state(
         return error
 
 
-def _prepared(maker: DecisionMaker, name: str, ask: Ask, state: str) -> _PreparedQuestion:
+def _prepared(maker: DecisionMaker, name: str, state: str) -> tuple[PreparedPrompt, ...]:
+    """Return the prompts of a question about a state, one for each order."""
     try:
-        return _PreparedQuestion(name, ask, tuple([one.prepared(state) for one in maker.prompts(name)]))
+        return tuple([one.prepared(state) for one in maker.prompts(name)])
     except PromptTooLongError as error:
+        ask = maker.asks[name]
         unlisted = "score the options without listing them (`list_options=False`)"
         remedy = ways(_shorten(ask, state), unlisted if _fits_unlisted(maker, ask, state) else "")
         with _errors_of(None, name):
@@ -617,8 +579,10 @@ def prompts_of(
 ) -> dict[str, tuple[DecisionPrompt, ...]]:
     """Return the prompts of questions about a state; no model call is made."""
     maker, text = DecisionMaker.of(model, questions, params), text_of_state(state)
-    asked = [_prepared(maker, name, ask, text) for name, ask in maker.asks.items()]
-    return {one.name: tuple(_shown(model.vocabulary, one.ask, prompt) for prompt in one.prompts) for one in asked}
+    return {
+        name: tuple(_shown(model.vocabulary, ask, prompt) for prompt in _prepared(maker, name, text))
+        for name, ask in maker.asks.items()
+    }
 
 
 def _shown(vocabulary: Vocabulary, ask: Ask, one: PreparedPrompt) -> DecisionPrompt:

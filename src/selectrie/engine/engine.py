@@ -62,7 +62,7 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     from selectrie.decide.templates import DecisionPrompt
     from selectrie.decoding.sampling.task import Drafter
     from selectrie.engine.decision_scorer import ScoresDecisions
-    from selectrie.engine.decisions import DecisionMaker
+    from selectrie.engine.decisions import DecisionMaker, PreparedDecisions
     from selectrie.engine.rendering.renderer import PageRequest, PageStream
     from selectrie.engine.requests.generate import Prompts, Stream
     from selectrie.engine.requests.loglikelihood import ScoresSequences
@@ -848,14 +848,14 @@ class Engine:
         several, named = list(_iterator(states)), named_questions(questions)
         first = 0 if len(several) > 1 else None
         if isinstance(params, DecisionParams) and params.calibration == "batch":
-            from selectrie.engine import decisions
             from selectrie.engine.decision_scorer import with_fitted_calibration
+            from selectrie.engine.decisions import DecisionMaker
 
             one_of("on_error", on_error, ("raise", "keep"))
             plain, keeps = replace(params, calibration=None), on_error == "keep"
             # Nothing runs if a state is invalid.
             self._prepare_only(
-                lambda model: decisions.prepare_decisions(model, several, named, plain, keeps=keeps, first=first)
+                lambda model: DecisionMaker.of(model, named, plain).decisions(several, keeps=keeps, first=first)
             )
             params = with_fitted_calibration(self, several, named, params)
         return _decisions(self, several, named, params, on_error, first=first)
@@ -1103,15 +1103,15 @@ def _decisions(
     `first` is the index of the first one in errors; None if there is only one.
     """
     from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
-    from selectrie.engine import decisions
+    from selectrie.engine.decisions import DecisionMaker
 
     options = DEFAULT_DECISION if params is None else params
     record("params", options, DecisionParams)
     one_of("on_error", on_error, ("raise", "keep"))
     keeps = on_error == "keep"
 
-    def prepared(model: ModelDescription) -> decisions.PreparedDecisions:
-        made = decisions.prepare_decisions(model, states, questions, options, keeps=keeps, first=first)
+    def prepared(model: ModelDescription) -> PreparedDecisions:
+        made = DecisionMaker.of(model, questions, options).decisions(states, keeps=keeps, first=first)
         if max_rows is not None:
             made.check_rows(max_rows)
         return made
