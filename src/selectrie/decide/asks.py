@@ -483,9 +483,9 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
         winner, margin = probabilities.index(best), margin_of(probabilities)
         is_tie = sum(p >= best * (1 - _ROUNDED) for p in probabilities) > 1
     finished: list[bool] = [True] * len(ask.options) if ask.members else tables[0].finished.tolist()
-    between = _probability_bounds(ask, selections)
+    between = _between(ask, selections)
     least = probabilities[winner]
-    if between is not None:
+    if between is not None and any(one.is_bounded for one in selections):
         least = max(between[winner][0], 1 / len(between))  # the largest of k is at least 1/k
         if are_sums:
             margin, is_tie = _bounded_margin(between, winner)
@@ -495,8 +495,6 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
         trust["order_dependent"] = len(set(_winners(ask, by_order, params))) > 1
     if between is not None:
         trust["bounds"] = _bounds(ask, evidence, between)
-    elif any(one.coverage_high is not None for one in selections):
-        trust["bounds"] = _bounds(ask, evidence, _between(ask, selections))
     if isinstance(ask.question, Predicate):
         p = probabilities[0 if ask.options[0].value else 1]
         return PredicateAnswer(probability=p, threshold=params.threshold, **trust)
@@ -523,22 +521,21 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
     )
 
 
-def _probability_bounds(ask: Ask, selections: Sequence[Selection]) -> list[Bounds] | None:
+def _between(ask: Ask, selections: Sequence[Selection]) -> list[Bounds] | None:
     """Return bounds on the mean probability of each option over the orders.
 
-    None if all rows that it depends on were read in full, and no mean depends on
-    `heal_gap`.
+    None if all rows were read in full, and no number depends on `heal_gap`.
     """
-    if not any(one.is_bounded for one in selections):
+    if not _are_bounds(selections):
         return None
-    return _between(ask, selections)
-
-
-def _between(ask: Ask, selections: Sequence[Selection]) -> list[Bounds]:
-    """Return bounds on the mean probability of each option over the orders."""
     low = mean_of([_sums(ask, one.choices.probability_low) for one in selections])
     high = mean_of([_sums(ask, one.choices.probability_high) for one in selections])
     return list(zip(low, high, strict=True))
+
+
+def _are_bounds(selections: Sequence[Selection]) -> bool:
+    """Return whether some probability or coverage is known by its bounds only."""
+    return any(one.is_bounded or one.coverage_high is not None for one in selections)
 
 
 def _bounded_margin(between: Sequence[Bounds], winner: int) -> tuple[float, bool]:
@@ -574,14 +571,13 @@ def _grammar_answer(ask: Ask, evidence: Evidence, params: DecisionParams) -> Cho
     k = math.inf if searched else len(selection.choices)
     table = selection.choices
     complete = not searched and bool(table.finished.all())
-    between = _probability_bounds(ask, [selection])
-    p = selection.probability if between is None else max(between[selection.index][0], 1 / k)
+    between = _between(ask, [selection])
+    p = selection.probability
+    if between is not None and selection.is_bounded:
+        p = max(between[selection.index][0], 1 / k)
     trust = _trust(evidence, params, confidence_of(p, k))
     if between is not None:
         of_texts = dict(zip(table.texts, between, strict=True))
-        trust["bounds"] = AnswerBounds(of_texts, _mass_bounds([selection]))
-    elif selection.coverage_high is not None:
-        of_texts = dict(zip(table.texts, _between(ask, [selection]), strict=True))
         trust["bounds"] = AnswerBounds(of_texts, _mass_bounds([selection]))
     return ChoiceAnswer(
         value=selection.text,
@@ -602,14 +598,13 @@ def _grammar_answer(ask: Ask, evidence: Evidence, params: DecisionParams) -> Cho
 def _trust(evidence: Evidence, params: DecisionParams, confidence: float) -> dict[str, Any]:
     selections = evidence.selections
     masses = [one.coverage for one in selections]
-    are_bounds = any(one.is_bounded or one.coverage_high is not None for one in selections)
     label_mass = masses[0] if len(masses) == 1 else mean_of([[mass] for mass in masses])[0]
     return {
         "confidence": confidence,
         "label_mass": label_mass,
         "first_token_fits": evidence.first_token_fits,
         "abstained": abstention(
-            confidence, label_mass, params.min_confidence, params.min_label_mass, are_bounds=are_bounds
+            confidence, label_mass, params.min_confidence, params.min_label_mass, are_bounds=_are_bounds(selections)
         ),
         "signature": evidence.signature,
         "selections": selections,
