@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from selectrie.engine.connect import connect
     from selectrie.engine.engine import Engine
     from selectrie.engine.load import load
-    from selectrie.engine.model_list import models
     from selectrie.engine.pool import ModelPool
     from selectrie.engine.rendering.renderer import PageStream
     from selectrie.engine.requests.generate import Stream
     from selectrie.engine.requests.generation_params import GenerationParams
     from selectrie.engine.requests.speculative import EngineDrafter, LookupDrafter
+    from selectrie.engine.sources import models
     from selectrie.engine.tracing.record import record
     from selectrie.errors import SelectrieError
     from selectrie.grammar import Grammar
@@ -161,7 +161,7 @@ _HOME = {
     "TokenPlan": "results",
     "connect": "engine.connect",
     "load": "engine.load",
-    "models": "engine.model_list",
+    "models": "engine.sources",
     "record": "engine.tracing.record",
 }
 

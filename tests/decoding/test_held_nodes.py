@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, Capacity
-from selectrie.decoding.path_tree import HeldNodes
+from selectrie.decoding.search_state import HeldNodes
 
 
 class CountingList(list):

@@ -83,7 +83,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("engine",),
         ("connect", "tracing"),
         ("load",),
-        ("model_list", "pool"),
+        ("pool",),
     ),
     "decoding": (
         (
@@ -91,7 +91,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "scoring",
             "task",
         ),
-        ("open_list", "path_tree"),
+        ("search_state",),
         (
             "beam",
             "sampling",
@@ -164,7 +164,7 @@ THIRD_PARTY = {
     "compression": frozenset({"server.body"}),
     "torchax": frozenset({"backends.xla"}),
     "httpx2": frozenset({"backends.remote"}),
-    "huggingface_hub": frozenset({"engine.sources", "engine.model_list"}),
+    "huggingface_hub": frozenset({"engine.sources"}),
     "regex": frozenset({"evaluation"}),
     "tomli": frozenset({"runs.data_files"}),
     "pyarrow": frozenset({"runs.data_files", "tables.formats"}),

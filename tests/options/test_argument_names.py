@@ -20,7 +20,7 @@ from selectrie import (
     StopParams,
 )
 from selectrie.errors import OptionError, UnknownArgumentError
-from selectrie.options.argument_names import named_arguments
+from selectrie.options.checks import named_arguments
 from tests.support.deciding import fake
 
 RECORDS = {

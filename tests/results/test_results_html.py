@@ -11,7 +11,7 @@ from selectrie import BeamSearchParams, Engine, SearchParams
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.evaluation import Item, evaluate
 from selectrie.grammar import Grammar
-from selectrie.results.cells import texts_html
+from selectrie.results.plain import texts_html
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 
 EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)

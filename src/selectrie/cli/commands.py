@@ -220,11 +220,11 @@ def models(output: ModelsGroup) -> int:
     \b
     selectrie models --json
     """
-    from selectrie.engine import model_list
+    from selectrie.engine import sources
 
-    records = [model_list.embedded_record()]
+    records = [sources.embedded_record()]
     try:
-        records += model_list.hub_records()
+        records += sources.hub_records()
     except MissingExtraError as error:
         write(f"note: {error}", sys.stderr)
     if output.json:

@@ -13,8 +13,7 @@ from typing import Any
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef, words
-from selectrie.options.argument_names import named_fields
-from selectrie.options.checks import Bounds, ReadOnlyDict, at_least, flag, one_of
+from selectrie.options.checks import Bounds, ReadOnlyDict, at_least, flag, named_fields, one_of
 from selectrie.template.analysis.template import Template
 
 N_SAMPLED = 64

@@ -14,7 +14,7 @@ from selectrie.core import numerics
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, Capacity, FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.path_tree import HeldNodes
+from selectrie.decoding.search_state import HeldNodes
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.errors import ProtocolError
 

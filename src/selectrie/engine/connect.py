@@ -12,7 +12,7 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.path_model import REMOTE, PathModel, RowStarter, SupportsCompletion
 from selectrie.core.types import Limits, ModelIdentity, ModelKind, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.path_tree import FILL_ROWS
+from selectrie.decoding.search_state import FILL_ROWS
 from selectrie.engine.engine import Engine
 from selectrie.engine.path_driver.path_scheduler import PathThread
 from selectrie.engine.path_driver.query_reader import ROW_CACHE_BYTES, QueryReader

@@ -48,8 +48,7 @@ from selectrie.options import (
     at_least,
     one_of,
 )
-from selectrie.options.argument_names import named_arguments
-from selectrie.options.checks import record
+from selectrie.options.checks import named_arguments, record
 from selectrie.results.advice import tell
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompts import Prompt, read_prompt

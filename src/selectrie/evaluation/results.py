@@ -25,8 +25,7 @@ from selectrie.evaluation.metrics import (
     expected_calibration_error,
     mcnemar,
 )
-from selectrie.results.cells import cell, label, row, table
-from selectrie.results.plain import fields_of
+from selectrie.results.plain import cell, fields_of, label, row, table
 from selectrie.results.records import FORMAT_VERSION, result_fields
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from selectrie.options.checks import (
     texts,
     token_ids,
 )
-from selectrie.options.rendering import DEFAULT_RENDERING, RenderParams
 from selectrie.options.sampling import (
     BEAM_TERMINATORS,
     DEFAULT_BEAM,
@@ -34,6 +33,7 @@ from selectrie.options.sampling import (
 )
 from selectrie.options.selection import (
     DEFAULT_PROMPTING,
+    DEFAULT_RENDERING,
     DEFAULT_SEARCH,
     GRAMMAR_NODES,
     MAX_SPELLING_ROWS,
@@ -43,6 +43,7 @@ from selectrie.options.selection import (
     TERMINATORS,
     TOKENIZATIONS,
     PromptParams,
+    RenderParams,
     ScoringRule,
     SearchParams,
     SpellingParams,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
-from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import (
     MAX_NUMBER,
     Bounds,
@@ -16,6 +15,7 @@ from selectrie.options.checks import (
     ReadOnlyDict,
     callback,
     check_options,
+    named_fields,
     natural,
     option,
     texts,

@@ -12,8 +12,7 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.options import BeamSearchParams
 from selectrie.results.advice import Advice, Remedy, notes_advice
-from selectrie.results.cells import captioned, texts_html
-from selectrie.results.plain import fields_of, listing, plain, text_fields
+from selectrie.results.plain import captioned, fields_of, listing, plain, text_fields, texts_html
 from selectrie.results.records import Signature, TokenScore, result_fields
 from selectrie.results.trie_view import TrieView, view_of
 

@@ -13,8 +13,7 @@ from selectrie.core.types import Cost, ModelIdentity
 from selectrie.errors import OptionError, clip
 from selectrie.options.checks import ReadOnlyDict
 from selectrie.results.advice import Advice, notes_advice
-from selectrie.results.cells import bar, cell, label, row, table
-from selectrie.results.plain import fields_of, jsonable, listing, no_truth, quoted
+from selectrie.results.plain import bar, cell, fields_of, jsonable, label, listing, no_truth, quoted, row, table
 from selectrie.results.records import Certificate, Signature, result_fields
 from selectrie.results.selection import Selection
 from selectrie.version import __version__

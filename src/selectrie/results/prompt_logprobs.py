@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from selectrie.core.types import Cost
 from selectrie.options import at_least
 from selectrie.results.advice import Advice, notes_advice
-from selectrie.results.cells import tokens_table
-from selectrie.results.plain import listing
+from selectrie.results.plain import listing, tokens_table
 from selectrie.results.records import Signature, result_fields
 
 _REPR_ROWS = 12

@@ -8,8 +8,17 @@ from dataclasses import dataclass
 from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.results.advice import Advice, notes_advice
-from selectrie.results.cells import captioned, tokens_table
-from selectrie.results.plain import between, bytes_fields, fields_of, listing, number, plain, quoted
+from selectrie.results.plain import (
+    between,
+    bytes_fields,
+    captioned,
+    fields_of,
+    listing,
+    number,
+    plain,
+    quoted,
+    tokens_table,
+)
 from selectrie.version import __version__
 
 

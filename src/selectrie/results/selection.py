@@ -9,8 +9,20 @@ import numpy as np
 
 from selectrie.core.types import ROOT, Cost
 from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, expected_tokens, notes_advice
-from selectrie.results.cells import bar, captioned, cell, label, row, table
-from selectrie.results.plain import between, fields_of, jsonable, listing, no_truth, quoted
+from selectrie.results.plain import (
+    bar,
+    between,
+    captioned,
+    cell,
+    fields_of,
+    jsonable,
+    label,
+    listing,
+    no_truth,
+    quoted,
+    row,
+    table,
+)
 from selectrie.results.records import (
     Certificate,
     ChoiceScore,

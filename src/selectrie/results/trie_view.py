@@ -10,8 +10,7 @@ import numpy as np
 
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, FloatArray, IntArray
-from selectrie.results.cells import bar, cell, label, row, table
-from selectrie.results.plain import listing
+from selectrie.results.plain import bar, cell, label, listing, row, table
 
 _REPR_ROWS = 20
 _HTML_ROWS = 100

@@ -17,7 +17,7 @@ from selectrie.core.types import Capacity, Limits, ModelKind
 from selectrie.decoding.automaton.automaton_task import FinishedPath, FinishedPaths, canonical_paths
 from selectrie.decoding.automaton.best_first import AutomatonSearch, AutomatonSpec
 from selectrie.decoding.automaton.exact_sampling import ExactSampleTask
-from selectrie.decoding.open_list import OpenList, RowChildren
+from selectrie.decoding.search_state import OpenList, RowChildren
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.grammar import Grammar
 from selectrie.options import SearchParams

@@ -13,7 +13,6 @@ from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, Capacity, Limits, ModelKind
-from selectrie.decoding.open_list import OpenList, RowChildren
 from selectrie.decoding.scoring import (
     Lengths,
     finalists,
@@ -26,6 +25,7 @@ from selectrie.decoding.scoring import (
     score_choices,
     tolerance_of,
 )
+from selectrie.decoding.search_state import OpenList, RowChildren
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.scheduler.job import Job

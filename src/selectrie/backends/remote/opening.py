@@ -13,10 +13,18 @@ from urllib.parse import quote
 import httpx2
 import numpy as np
 
-from selectrie.backends.remote.completions import OWN_ROUNDING, VLLM_ROUNDING, CompletionsDialect, SglangDialect
-from selectrie.backends.remote.dialect import Dialect, ServedModel, draw, together
-from selectrie.backends.remote.echo import EchoDialect
-from selectrie.backends.remote.llama_server import LlamaServerDialect
+from selectrie.backends.remote.dialects import (
+    OWN_ROUNDING,
+    VLLM_ROUNDING,
+    CompletionsDialect,
+    Dialect,
+    EchoDialect,
+    LlamaServerDialect,
+    ServedModel,
+    SglangDialect,
+    draw,
+    together,
+)
 from selectrie.backends.remote.transport import Answer, Server, Transport
 from selectrie.backends.remote.vocabulary import RemoteTokenizer, read_vocabulary
 from selectrie.core.path_model import Cancellation, PathLimits, RowBounds, RowQuery, ServedText, check_queries

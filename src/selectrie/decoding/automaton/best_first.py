@@ -19,9 +19,17 @@ from selectrie.decoding.automaton.automaton_task import (
     FinishedPaths,
     canonical_paths,
 )
-from selectrie.decoding.open_list import MAX_KEPT, MIN_BOUND, Open, OpenList, RowChildren
-from selectrie.decoding.path_tree import FILL_ROWS, NO_STATE, PathTree
 from selectrie.decoding.scoring.tolerance import ROUNDING
+from selectrie.decoding.search_state import (
+    FILL_ROWS,
+    MAX_KEPT,
+    MIN_BOUND,
+    NO_STATE,
+    Open,
+    OpenList,
+    PathTree,
+    RowChildren,
+)
 from selectrie.decoding.task import Ask
 from selectrie.errors import OptionError
 

@@ -11,7 +11,7 @@ from selectrie.core.automaton import Automaton, allowed_ids, allows, is_any
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.beam.records import BeamSpec, Key, PathView
-from selectrie.decoding.path_tree import PathTree
+from selectrie.decoding.search_state import PathTree
 from selectrie.errors import OptionError
 from selectrie.options import natural
 from selectrie.results import TokenScore

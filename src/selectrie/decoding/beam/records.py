@@ -10,7 +10,7 @@ import numpy as np
 from selectrie.core.types import NO_NODE, FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.healed_bytes import Healed
-from selectrie.decoding.path_tree import PathTree
+from selectrie.decoding.search_state import PathTree
 from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_BEAM, BeamSearchParams, one_of
 

@@ -24,7 +24,7 @@ from selectrie.decoding.beam.records import (
     add_up,
 )
 from selectrie.decoding.healed_bytes import HealedMass
-from selectrie.decoding.path_tree import HeldNodes
+from selectrie.decoding.search_state import HeldNodes
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.errors import ProtocolError
 

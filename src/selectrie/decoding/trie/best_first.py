@@ -9,9 +9,8 @@ import numpy as np
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, FloatArray, IntArray
-from selectrie.decoding.open_list import MIN_BOUND, Open, OpenList, RowChildren
-from selectrie.decoding.path_tree import FILL_ROWS, HeldNodes
 from selectrie.decoding.scoring import Objective, RowNeeds, TrieEvaluation, TrieReader, greedy_child
+from selectrie.decoding.search_state import FILL_ROWS, MIN_BOUND, HeldNodes, Open, OpenList, RowChildren
 from selectrie.decoding.task import NOTHING, Ask, TaskBase
 from selectrie.decoding.trie.exhaustive import DepthFirstOrder, DepthFirstWindows
 from selectrie.decoding.trie.frontier import Frontier, Heal

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options import MAX_TEXTS, at_least, flag, texts, token_ids
-from selectrie.options.argument_names import named_fields
-from selectrie.options.checks import DEADLINE
+from selectrie.options.checks import DEADLINE, named_fields
 
 if TYPE_CHECKING:
     from selectrie.grammar import Grammar

@@ -13,7 +13,7 @@ from selectrie.core.model import CopiesPaths, Model, ModelDescription
 from selectrie.core.path_model import REMOTE
 from selectrie.core.types import Cost, IntArray, SelfCheck
 from selectrie.core.vocabulary import TIME_ARGUMENT, Vocabulary
-from selectrie.decoding.path_tree import FILL_ROWS
+from selectrie.decoding.search_state import FILL_ROWS
 from selectrie.decoding.trie.prompt_rows import ReadRows
 from selectrie.engine.requests.canonical_memory import (
     CHUNK,
