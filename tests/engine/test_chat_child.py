@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
+from types import ModuleType
 
 import pytest
 
@@ -74,6 +76,49 @@ def test_errors_of_a_template_and_of_arguments_are_prompt_errors(children):
     with pytest.raises(PromptError, match="cannot be sent to the chat template's process"):
         child(said, inner=lambda: "x")
     assert child(said) == "Hi"
+    assert len(children) == 1
+
+
+def test_a_process_that_says_anything_else_first_is_not_asked(children, monkeypatch):
+    """Its lines would be taken for answers, and chats would get the texts of others."""
+    start = chat_child.start_child
+    code = "print('hello', flush=True); from selectrie.engine.chat_child import main; main()"
+
+    def noisy(_module, **pipes):
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, **pipes)
+        children.append(process)
+        return process
+
+    child = ChatChild(chat_template("{{ messages[0].content }}", {}))
+    monkeypatch.setattr(chat_child, "start_child", noisy)
+    for text in ("one", "two"):
+        with pytest.raises(PromptError, match="no child process can be started here"):
+            child([{"content": text}])
+    assert all(one.poll() is not None for one in children)
+    monkeypatch.setattr(chat_child, "start_child", start)
+    assert child([{"content": "three"}]) == "three"
+
+
+def test_a_process_that_died_in_between_is_replaced(children):
+    """Whatever ended it, the next chat is not to blame."""
+    child = ChatChild(chat_template("{{ messages[0].content }}", {}))
+    assert child([{"content": "one"}]) == "one"
+    children[0].kill()
+    children[0].wait()
+    assert child([{"content": "two"}]) == "two"
+
+
+def test_what_the_process_cannot_read_is_an_error_of_that_chat(children):
+    """Such as an object of a module that it cannot import."""
+    child, module = ChatChild(chat_template("{{ messages[0].content }}", {})), ModuleType("only_here")
+    module.Inner = type("Inner", (), {"__module__": "only_here"})
+    sys.modules["only_here"] = module
+    try:
+        with pytest.raises(PromptError, match=r"cannot be read in the chat template's process: .*only_here"):
+            child([{"content": "one"}], inner=module.Inner())
+    finally:
+        del sys.modules["only_here"]
+    assert child([{"content": "two"}]) == "two"
     assert len(children) == 1
 
 

@@ -20,7 +20,6 @@ import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import BufferedReader
-from typing import Any
 
 from selectrie.core.tracked_text import TrackedText, joined, spans_of
 from selectrie.core.vocabulary import ChatTemplate
@@ -49,13 +48,13 @@ class ChatChild:
 
     def __call__(self, messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
         try:
-            chat = pickle.dumps((messages, template_args))
+            chat = pickle.dumps(pickle.dumps((messages, template_args)))
         except Exception as error:
             raise PromptError(
                 f"messages and arguments cannot be sent to the chat template's process: {error}"
             ) from error
         with self._turn:
-            if self._child is None:
+            if self._child is None or self._child.poll() is not None:
                 self._start()
             line = self._answer(chat, MAX_S)
         if not line:
@@ -69,13 +68,15 @@ class ChatChild:
 
     def _start(self) -> None:
         """Start a child and give it the template."""
-        line = b""
+        self._drop()
+        template, line = pickle.dumps(self._template), b""
         with suppress(OSError):
             with signals_held():
                 self._child = start_child(_MODULE, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
                 self._end_child = weakref.finalize(self, _end, self._child)
-            line = self._answer(pickle.dumps(self._template), START_S)
+            line = self._answer(template, START_S)
         if line.strip() != START_LINE.encode():
+            self._drop()  # its lines would be taken for answers
             raise PromptError("the model's chat template is not rendered: no child process can be started here")
 
     def _answer(self, request: bytes, limit_s: float) -> bytes:
@@ -96,9 +97,15 @@ class ChatChild:
         finally:
             timer.cancel()
             if not line.endswith(b"\n"):
-                line, self._child = b"", None
-                self._end_child()
+                line = b""
+                self._drop()
         return line
+
+    def _drop(self) -> None:
+        """End the child, if there is one."""
+        if self._child is not None:
+            self._child = None
+            self._end_child()
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -114,13 +121,17 @@ def main() -> None:
     template: ChatTemplate = pickle.load(requests)  # noqa: S301 - written by our own parent process
     _say(START_LINE)
     while requests.peek(1):
-        messages, template_args = pickle.load(requests)  # noqa: S301
+        chat = pickle.load(requests)  # noqa: S301
         _begin_turn(math.ceil(MAX_S) + 1)
-        _say(json.dumps(_rendered(template, messages, template_args)))
+        _say(json.dumps(_rendered(template, chat)))
         _begin_turn(0)
 
 
-def _rendered(template: ChatTemplate, messages: Any, template_args: Mapping[str, object]) -> dict[str, object]:
+def _rendered(template: ChatTemplate, chat: bytes) -> dict[str, object]:
+    try:
+        messages, template_args = pickle.loads(chat)  # noqa: S301
+    except Exception as error:  # noqa: BLE001 - such as a class of the caller's `__main__`
+        return {"error": f"messages and arguments cannot be read in the chat template's process: {error}"}
     try:
         text = template(messages, **template_args)
     except PromptError as error:

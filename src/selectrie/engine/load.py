@@ -113,11 +113,11 @@ def load(
             on_check=lambda check: kept.put(key, check),
             max_waiting=max_waiting,
         )
+        if is_foreign:
+            _render_in_child(engine, model)
     except BaseException:
         model.close()
         raise
-    if is_foreign:
-        _render_in_child(engine, model)
     return engine
 
 

@@ -200,10 +200,12 @@ class Bounds:
 
     def check(self, name: str, value: object) -> None:
         """Raise `OptionError` for any other value."""
+        if self.optional and value is None:
+            return
         if self.remedy:
             number(name, value, min_value=self.min_value, max_value=self.max_value, remedy=self.remedy)
         else:
-            at_least(name, value, int(self.min_value), optional=self.optional)
+            at_least(name, value, int(self.min_value), optional=False)
 
 
 @dataclass(frozen=True, slots=True)

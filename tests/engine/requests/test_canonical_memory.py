@@ -12,6 +12,7 @@ import pytest
 
 import selectrie
 from selectrie import Choice, DecisionParams
+from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.types import ROOT, Cost, Limits, ModelKind
 from selectrie.engine.requests import selection
 from selectrie.engine.requests.canonical_memory import (
@@ -19,6 +20,7 @@ from selectrie.engine.requests.canonical_memory import (
     Claim,
     KeptMemories,
     SettledJoints,
+    _Kept,
     call_ends,
     evaluate_chunks,
 )
@@ -211,6 +213,20 @@ def test_tokens_that_the_model_had_before_are_all_that_is_evaluated_again(quanti
     again = quantised.select(one, near)
     assert again.cost.rows > len(quantised.encode(one))
     assert again.choices.logp.tobytes() == found.choices.logp.tobytes()
+
+
+def test_a_memory_that_was_emptied_for_another_prompt_holds_nothing_of_the_first(tiny_model):
+    """Also if the other prompt's first call was interrupted."""
+    first, other = np.arange(3, 203, dtype=np.int32), np.arange(203, 403, dtype=np.int32)
+    kept = _Kept()
+    with open_model(tiny_model("q8_0"), LlamaOptions(n_ctx=512, n_threads=1)) as model:
+        kept.hold_beginning(model, first, 300)
+        kept.advance(first)
+        kept.advance(first)
+        assert kept.n_common(first) == 64
+        kept.hold_beginning(model, other, 300)
+        assert kept.n_common(first) == 0
+        kept.close()
 
 
 def test_questions_about_one_text_share_the_prompt_that_is_copied(quantised):

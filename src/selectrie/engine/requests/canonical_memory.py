@@ -417,8 +417,9 @@ class _Kept:
             room = min(n_nodes + -n_nodes % _ROOM, max(n_nodes, model.limits.nodes))
             self._solo, self._n_nodes = model.new_context(room, rows=_CALL_ROWS), room
         solo, n = self._solo, self.n_common(context)
-        node, _ = solo.match_prefix(context[:n])
+        node, n = solo.match_prefix(context[:n])
         self._replace(node)
+        self._context = context[:n].copy()  # also if what follows is interrupted
         if not model.limits.copies_paths:
             return Cost()
         source = cast("CopiesPaths", model)
