@@ -23,7 +23,7 @@ from io import BufferedReader
 
 from selectrie.core.tracked_text import TrackedText, joined, spans_of
 from selectrie.core.vocabulary import ChatTemplate
-from selectrie.engine.trial import START_LINE, signals_held, start_child
+from selectrie.engine.trial import START_LINE, say, signals_held, start_child
 from selectrie.errors import PromptError, ways, words
 
 START_S = 60.0
@@ -119,11 +119,11 @@ def main() -> None:
     requests = sys.stdin.buffer
     assert isinstance(requests, BufferedReader)  # noqa: S101 - which typeshed does not say
     template: ChatTemplate = pickle.load(requests)  # noqa: S301 - written by our own parent process
-    _say(START_LINE)
+    say(START_LINE)
     while requests.peek(1):
         chat = pickle.load(requests)  # noqa: S301
         _begin_turn(math.ceil(MAX_S) + 1)
-        _say(json.dumps(_rendered(template, chat)))
+        say(json.dumps(_rendered(template, chat)))
         _begin_turn(0)
 
 
@@ -137,11 +137,6 @@ def _rendered(template: ChatTemplate, chat: bytes) -> dict[str, object]:
     except PromptError as error:
         return {"error": str(error)}
     return {"spans": spans_of(text)} if isinstance(text, TrackedText) else {"text": text}
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def _begin_turn(limit_s: int) -> None:

@@ -201,6 +201,12 @@ def _raise_reported(path: Path, report: str) -> None:
     raise ModelError(reason)
 
 
+def say(line: str) -> None:
+    """Write a line to the parent of a child process."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def report_of(error: errors.SelectrieError) -> dict[str, Any]:
     """Return an error as the JSON object that the child reports."""
     return {

@@ -21,7 +21,7 @@ from selectrie.backends.entry import Backend
 from selectrie.backends.table import backend_named
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT, Precision
-from selectrie.engine.trial import START_LINE, report_of
+from selectrie.engine.trial import START_LINE, report_of, say
 from selectrie.errors import SelectrieError, TextError
 
 _TEXTS = (bytes(range(1, 128)), "é – 中 😀 \u00a0\ufb01\u2460".encode())
@@ -32,18 +32,13 @@ def main() -> None:
     """Open the file, decode two rows, and report the result."""
     name, path, precision, timeout_s = sys.argv[1:]
     _restrain(float(timeout_s))
-    _say(START_LINE)
+    say(START_LINE)
     report: dict[str, object] = {}
     try:
         open_and_decode(backend_named(name), Path(path), Precision(precision))
     except SelectrieError as error:
         report = report_of(error)
-    _say(json.dumps(report))
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    say(json.dumps(report))
 
 
 def open_and_decode(backend: Backend, path: Path, precision: Precision) -> None:

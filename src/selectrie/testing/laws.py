@@ -520,7 +520,6 @@ def _evaluate_alone(model: Model, path: Path) -> FloatArray:
     return logp
 
 
-"""Number of distinct tokens of which paths are made, so that equal ones come again."""
 _N_ALL = 4096
 """Number of tokens up to which whole rows are asked for, in pieces."""
 _SUMMED_NATS = 1e-6

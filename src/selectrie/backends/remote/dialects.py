@@ -177,7 +177,6 @@ async def draw(
     return ServedText(text, n_tokens, finish, time.perf_counter() - began)
 
 
-_PATH = "/v1/completions"
 NAMED_IDS, TOP_IDS = 128, 20
 """How many tokens vLLM takes in `logprob_token_ids`, and in `logprobs` by default."""
 _KEY = re.compile(r"token_id:(0|[1-9][0-9]{0,9})")
@@ -268,7 +267,7 @@ class CompletionsDialect:
             **_NEUTRAL,
             **fields,
         }
-        answer = await self._transport.post(_PATH, body)
+        answer = await self._transport.post(_COMPLETIONS_PATH, body)
         usage = answer.get("usage")
         if usage is not None:
             check_length(usage["prompt_tokens"].whole(), ids, usage["prompt_tokens"])
@@ -438,7 +437,7 @@ class EchoDialect:
         rows = []
         for path, query in zip(paths, queries, strict=True):
             known = {token: values[path + (token,)] for token in query.named.tolist()}  # noqa: RUF005 - unpacking in an index is read as Python 3.11
-            answer = Answer({}, self._transport.server.url + _PATH)
+            answer = Answer({}, self._transport.server.url + _COMPLETIONS_PATH)
             rows.append(partial_row(query, known, [], n_tokens=self._model.n_tokens, rounding=_ROUNDING, answer=answer))
         return rows
 
@@ -484,7 +483,7 @@ class EchoDialect:
             data = data.removeprefix(b" ")
         tokens, rest = vocabulary.encode_spans([(data, True)])
         read = [*tokens.tolist(), *vocabulary.encode_run(rest, after=int(tokens[-1]) if len(tokens) else None)]
-        if begins != (vocabulary.bos is not None) or tuple(read) != own or not _is_echoed_text(data):
+        if begins != (vocabulary.bos is not None) or tuple(read) != own or not _is_text(data):
             shown = data[-60:].decode("utf-8", "backslashreplace")
             reason = "a path whose text has these tokens: this server takes texts alone, and reads this one as others"
             raise OptionError("path", f"…{shown}", reason)
@@ -492,7 +491,7 @@ class EchoDialect:
 
     async def _asked(self, sent: _Sent, fields: Mapping[str, Any]) -> Answer:
         body = {"model": self._model.name, "prompt": sent.prompt, "max_tokens": 1, "temperature": 0, **fields}
-        return await self._transport.post(_PATH, body)
+        return await self._transport.post(_COMPLETIONS_PATH, body)
 
     def _check_spelling(self, token: int, text: str, answer: Answer, *, may_begin: bool) -> None:
         """Raise `ServerError` if a server shows a token as another text than it has."""
@@ -547,14 +546,6 @@ def longest(sequences: set[Tokens]) -> list[Tokens]:
     """Return the sequences with which no other one begins."""
     ordered = sorted(sequences)
     return [one for one, following in zip(ordered, [*ordered[1:], ()], strict=True) if following[: len(one)] != one]
-
-
-def _is_echoed_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 _COMPLETION_PATH = "/completion"

@@ -279,8 +279,7 @@ def format_pattern(name: str) -> str | None:
     return None if pattern is None else f"^(?:{pattern})$"
 
 
-_HOURS_MINUTES = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
-_PYTHON_TIME = rf"{_HOURS_MINUTES}:[0-5][0-9](?:\.[0-9]{{6}})?(?:Z|[+\-]{_HOURS_MINUTES})?"
+_PYTHON_TIME = rf"{_HOUR}:[0-5][0-9](?:\.[0-9]{{6}})?(?:Z|[+\-]{_HOUR})?"
 _COUNT = "(?:0|[1-9][0-9]{0,5})"
 _SECONDS = rf"{_COUNT}(?:\.[0-9]{{1,6}})?S"
 _HOURS = f"T(?:{_COUNT}H(?:{_COUNT}M)?(?:{_SECONDS})?|{_COUNT}M(?:{_SECONDS})?|{_SECONDS})"

@@ -76,7 +76,6 @@ Check = Callable[[str, object], object]
 Raises `OptionError` or `TemplateError`.
 """
 _COUNT = partial(at_least, min_value=1, optional=False)
-_NATURAL = partial(at_least, min_value=0, optional=False)
 _HIDDEN: Mapping[str, Check] = {"hidden": flag}
 _ALONE = MappingProxyType(
     {
@@ -202,7 +201,6 @@ def _prior(name: str, value: object) -> None:
         number(f"{name}[{index}]", weight, min_value=0, remedy="finite weights of at least 0")
 
 
-_COUNT = partial(at_least, min_value=1, optional=False)
 _SAMPLING = numbers_of(SamplingParams)
 _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
     {
