@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import InputFileError, OptionError
-from selectrie.evaluation.dataset import Data, Record, Shots, items_of, read_data
+from selectrie.evaluation.dataset import Data, DataRecord, Shots, items_of, read_data
 from selectrie.evaluation.tasks import STEPS, FieldError, Preparation, load_task, parse_task, value_at
 from tests.support.n_examples import n_examples
 
@@ -26,7 +26,7 @@ def task_of(form, head=""):
 
 def data_of(records, name="data.jsonl"):
     """Records as if they were read, the first one of line 11."""
-    return Data(Path(name), tuple(Record(i, one) for i, one in enumerate(records, start=11)), name)
+    return Data(Path(name), tuple(DataRecord(i, one) for i, one in enumerate(records, start=11)), name)
 
 
 def record(question="q", choices=("a", "b"), gold=0, **more):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import METRICS, named
 from selectrie.evaluation.report import html
-from selectrie.evaluation.report.html import MAX_PROBLEMS, Axis, Row, Words, comparison_page, evaluation_page
+from selectrie.evaluation.report.html import MAX_PROBLEMS, Axis, ChartDescription, Row, comparison_page, evaluation_page
 from selectrie.evaluation.results import Evaluation, TaskResult, compare, comparison_dict
 from tests.support.n_examples import n_examples
 
@@ -252,7 +252,7 @@ def test_a_dot_is_hollow_where_guessing_lies_in_the_interval():
     """And full where it does not, or where there is nothing to guess. The ends belong to the interval."""
     marks = {0.45: "dot hollow", 0.4: "dot hollow", 0.6: "dot hollow", 0.39: "dot", 0.61: "dot", None: "dot"}
     rows = [Row("row", 0.5, 0.4, 0.6, mark) for mark in marks]
-    picture = html.intervals(rows, Words("title", "alternative"))
+    picture = html.intervals(rows, ChartDescription("title", "alternative"))
     assert re.findall(r'<circle [^>]*class="([^"]*)"', picture) == list(marks.values())
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import InputFileError
-from selectrie.evaluation.dataset import Data, Record, Shots, items_of, read_data, task_for
+from selectrie.evaluation.dataset import Data, DataRecord, Shots, items_of, read_data, task_for
 from selectrie.evaluation.tasks import load_task, parse_task, shipped, written
 from selectrie.evaluation.work_units import plan
 from selectrie.testing import make_vocabulary
@@ -214,7 +214,7 @@ WITHOUT_SHOTS = ("truthfulqa_mc1", "truthfulqa_mc2")
 
 def data_of(records, name="data.jsonl"):
     """Records as if they were read."""
-    return Data(Path(name), tuple(Record(i, one) for i, one in enumerate(records, start=1)), name)
+    return Data(Path(name), tuple(DataRecord(i, one) for i, one in enumerate(records, start=1)), name)
 
 
 @cache

@@ -22,11 +22,11 @@ from selectrie.grammar.rules.expressions import (
     Alternatives,
     Characters,
     Concatenation,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
-    Text,
-    TokenSet,
+    TokenTerminal,
 )
 from selectrie.grammar.token_automaton import GrammarAutomaton, PrefixedAutomaton
 from selectrie.grammar.token_mask import BOUNDARY, BROKEN, byte_trie
@@ -50,13 +50,13 @@ FRAGMENTS = (
     b"\xc0",
 )
 
-TERMINALS = (TokenSet(("<bos>",)), TokenSet((3, 5), negated=True))
+TERMINALS = (TokenTerminal(("<bos>",)), TokenTerminal((3, 5), negated=True))
 
 pieces = st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=5).map(b"".join)
 vocabularies = st.lists(pieces, min_size=4, max_size=30).map(make_vocabulary)
 ranges = st.lists(st.sampled_from(CHARACTERS).map(ord).map(lambda c: (c, c + 1)), min_size=1, max_size=3)
 leaves = st.one_of(
-    st.sampled_from(["", "a", '"', "b é", "\u20ac"]).map(lambda text: Text(text.encode())),
+    st.sampled_from(["", "a", '"', "b é", "\u20ac"]).map(lambda text: LiteralText(text.encode())),
     st.builds(lambda found, negated: Characters.of(found, negated=negated), ranges, st.booleans()),
     st.sampled_from(TERMINALS),
 )
@@ -66,12 +66,14 @@ expressions = st.recursive(
         st.lists(inner, max_size=3).map(lambda items: Concatenation(tuple(items))),
         st.lists(inner, min_size=1, max_size=3).map(lambda options: Alternatives(tuple(options))),
         st.builds(Repeat, inner, st.integers(0, 2), st.one_of(st.none(), st.integers(2, 3))),
-        inner.map(lambda item: Alternatives((item, Concatenation((Text(b'"'), Reference("root"), Text(b'"')))))),
+        inner.map(
+            lambda item: Alternatives((item, Concatenation((LiteralText(b'"'), Reference("root"), LiteralText(b'"')))))
+        ),
     ),
     max_leaves=8,
 )
 ANY_TEXT = Repeat(Characters.of([(ord('"'), ord('"'))], negated=True), 0, None)
-STRING = Concatenation((Text(b'"'), ANY_TEXT, Text(b'"')))
+STRING = Concatenation((LiteralText(b'"'), ANY_TEXT, LiteralText(b'"')))
 
 
 def of_rule(expression):
@@ -334,12 +336,12 @@ def test_what_is_kept_stays_within_its_budget():
 
 @given(expressions, vocabularies, pieces)
 @settings(max_examples=n_examples(40))
-@example(Text(b"b"), make_vocabulary([b"a", b"ab", b"b", b"aab", b"aabb"]), b"aa")
+@example(LiteralText(b"b"), make_vocabulary([b"a", b"ab", b"b", b"aab", b"aabb"]), b"aa")
 def test_a_prefix_comes_first_however_tokens_cut_it(expression, vocabulary, prefix):
     """Allowed and reached is what the prefix and then the grammar as one grammar would allow, in every state."""
     assume(not machine_of(expression).token_sets)
     inner = GrammarAutomaton(machine_of(expression), vocabulary)
-    joined = compile_rules(of_rule(Concatenation((Repeat(Text(prefix), 1, 1), expression))))
+    joined = compile_rules(of_rule(Concatenation((Repeat(LiteralText(prefix), 1, 1), expression))))
     prefixed = PrefixedAutomaton(inner, vocabulary, prefix)
     todo = [(prefixed.start(), joined.start)]
     seen = set()
@@ -407,7 +409,7 @@ def test_a_vocabulary_without_text_allows_nothing():
     """No token has bytes: an empty trie, no token, no error."""
     vocabulary = make_vocabulary([])
     assert byte_trie(vocabulary).n_nodes == 1
-    automaton = GrammarAutomaton(compile_rules(of_rule(Text(b"a"))), vocabulary)
+    automaton = GrammarAutomaton(compile_rules(of_rule(LiteralText(b"a"))), vocabulary)
     assert ids_of(automaton.allowed(automaton.start())) == []
     assert byte_trie(vocabulary).find(b"") == ROOT
 

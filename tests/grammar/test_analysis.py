@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar, installed_names
-from selectrie.grammar.analysis import MANY, Ways, report_on
+from selectrie.grammar.analysis import MANY, DerivationCounter, report_on
 from selectrie.grammar.enumeration import Texts
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.rules.expressions import (
     Alternatives,
     Characters,
     Concatenation,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
-    Text,
 )
 from tests.support.n_examples import n_examples
 from tests.support.random_texts import count_derivations
@@ -91,7 +91,7 @@ def test_a_grammar_whose_texts_cannot_be_read_is_reported_with_its_error(monkeyp
 
 def test_undefined_rules_are_all_named():
     """No reader lets them through; rules made by hand may have them."""
-    found = report_on(RuleSet({"root": Concatenation((Reference("x"), Reference("y"), Text(b"a")))}), seed=0)
+    found = report_on(RuleSet({"root": Concatenation((Reference("x"), Reference("y"), LiteralText(b"a")))}), seed=0)
     assert found.undefined == ("x", "y")
     assert found.error is not None
 
@@ -117,7 +117,7 @@ def test_the_shortest_ambiguous_text_is_shown(text, example):
 
 
 leaves = st.sampled_from(
-    [Text(b""), Text(b"a"), Text(b"ab"), Characters.of([(97, 98)]), Reference("x"), Reference("x")]
+    [LiteralText(b""), LiteralText(b"a"), LiteralText(b"ab"), Characters.of([(97, 98)]), Reference("x"), Reference("x")]
 )
 expressions = st.recursive(
     leaves,
@@ -128,7 +128,9 @@ expressions = st.recursive(
     ),
     max_leaves=6,
 )
-flat = st.sampled_from([Text(b"a"), Text(b"b"), Alternatives((Text(b"a"), Text(b"ab"))), Text(b"")])
+flat = st.sampled_from(
+    [LiteralText(b"a"), LiteralText(b"b"), Alternatives((LiteralText(b"a"), LiteralText(b"ab"))), LiteralText(b"")]
+)
 
 
 @settings(max_examples=n_examples(80))
@@ -137,7 +139,7 @@ def test_derivations_are_counted_as_on_paper(root, x, text):
     """0, 1 or more: a chart by recursion says the same where nothing is repeated that may be empty."""
     assume(not any(may_repeat_nothing(part) for part in walk(root)))
     rules = RuleSet({"root": root, "x": x})
-    assert Ways(rules, 100_000).count(text) == min(MANY, count_derivations(rules, text))
+    assert DerivationCounter(rules, 100_000).count(text) == min(MANY, count_derivations(rules, text))
 
 
 def walk(part):
@@ -150,24 +152,27 @@ def walk(part):
 
 def may_repeat_nothing(part) -> bool:
     """Is it a repetition of what may be empty? There the two count differently, on purpose."""
-    return isinstance(part, Repeat) and Ways(RuleSet({"root": part.item, "x": Text(b"")}), 10_000).count("") > 0
+    return (
+        isinstance(part, Repeat)
+        and DerivationCounter(RuleSet({"root": part.item, "x": LiteralText(b"")}), 10_000).count("") > 0
+    )
 
 
 def test_rules_that_lead_to_themselves_have_many_derivations():
     """A cycle of rules without a character in it makes each text in infinitely many ways."""
     rules = read_gbnf('root ::= a | "x"\na ::= root')
-    assert [Ways(rules, 1_000).count(text) for text in ("x", "y")] == [MANY, 0]
+    assert [DerivationCounter(rules, 1_000).count(text) for text in ("x", "y")] == [MANY, 0]
 
 
 def test_counting_derivations_gives_up():
     """Out of work is neither one nor many."""
-    ways = Ways(read_gbnf('root ::= root root | "a"'), 30)
+    ways = DerivationCounter(read_gbnf('root ::= root root | "a"'), 30)
     assert ways.count("a" * 20) == -1
 
 
 def test_a_count_of_repetitions_costs_work():
     """100 rounds are looked at again for each of 100 characters, which is far more than 1 000 steps."""
-    assert Ways(read_gbnf('root ::= "a"{100}'), 1_000).count("a" * 100) == -1
+    assert DerivationCounter(read_gbnf('root ::= "a"{100}'), 1_000).count("a" * 100) == -1
 
 
 @pytest.mark.short("arithmetic", "iso-date", "json", "list")

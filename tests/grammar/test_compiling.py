@@ -30,12 +30,12 @@ from selectrie.grammar.rules.expressions import (
     Alternatives,
     Characters,
     Concatenation,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
     Span,
-    Text,
-    TokenSet,
+    TokenTerminal,
 )
 from tests.grammar.test_machine import alt, grammar, lit, rule_sets, seq
 from tests.support.expression_twin import Twin
@@ -343,7 +343,7 @@ PREFIX_FREE = [
     ),
     (grammar(root=EMPTY), True, True),
     (grammar(root=alt(EMPTY, lit("a"))), True, False),
-    (grammar(root=seq(lit("a"), TokenSet((1,)))), True, False),
+    (grammar(root=seq(lit("a"), TokenTerminal((1,)))), True, False),
 ]
 
 
@@ -375,7 +375,7 @@ def test_the_next_characters_are_those_whose_bytes_live(rules, seed):
 
 def test_a_literal_of_any_bytes():
     """Bytes that are no UTF-8 are read as they are, and begin no character."""
-    machine = compile_rules(grammar(root=alt(Text(b"\xff\x80"), Text(b"\xc3("))))
+    machine = compile_rules(grammar(root=alt(LiteralText(b"\xff\x80"), LiteralText(b"\xc3("))))
     assert machine.can_end(machine.walk(machine.start, b"\xff\x80"))
     assert Characterwise(machine, machine.program.class_of).choices(machine.start) == []
 

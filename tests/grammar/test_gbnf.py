@@ -16,11 +16,11 @@ from selectrie.grammar.rules.expressions import (
     Alternatives,
     Characters,
     Concatenation,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
-    Text,
-    TokenSet,
+    TokenTerminal,
 )
 from selectrie.grammar.rules.source_positions import MAX_SYMBOLS
 from selectrie.grammar.rules.unparse import ANY, NOTHING, canonical_rules, gbnf_names, printed, printed_rules
@@ -36,7 +36,7 @@ def is_read(text: str) -> bool:
     return True
 
 
-A, B = Text(b"a"), Text(b"b")
+A, B = LiteralText(b"a"), LiteralText(b"b")
 
 
 def body(text: str):
@@ -68,10 +68,10 @@ def body(text: str):
         (".", ANY),
         ("...", Concatenation((ANY, ANY, ANY))),
         ("root root", Concatenation((Reference("root"), Reference("root")))),
-        (r'"\n\r\t\\\"\[\]\-"', Text(b'\n\r\t\\"[]-')),
-        (r'"\x41\u00e9\U0001F600"', Text("Aé😀".encode())),
-        ('"# no comment"', Text(b"# no comment")),
-        ('"two\nlines"', Text(b"two\nlines")),
+        (r'"\n\r\t\\\"\[\]\-"', LiteralText(b'\n\r\t\\"[]-')),
+        (r'"\x41\u00e9\U0001F600"', LiteralText("Aé😀".encode())),
+        ('"# no comment"', LiteralText(b"# no comment")),
+        ('"two\nlines"', LiteralText(b"two\nlines")),
         ("[a]", Characters(((97, 97),))),
         ("[a-cx]", Characters(((97, 99), (120, 120)))),
         ("[a-]", Characters(((45, 45), (97, 97)))),
@@ -84,11 +84,11 @@ def body(text: str):
         ("[^^]", Characters(((0, 93), (95, 0xD7FF), (0xE000, 0x10FFFF)))),
         (r"[^\x00-\U0010FFFF]", Characters(())),
         (r"[\uD7FF-\uE000]", Characters(((0xD7FF, 0xD7FF), (0xE000, 0xE000)))),
-        ("<think>", TokenSet(("<think>",))),
-        ("<|im_end|>", TokenSet(("<|im_end|>",))),
-        ("<[1000]>", TokenSet((1000,))),
-        ("!<[7]>*", Repeat(TokenSet((7,), negated=True), 0, None)),
-        ("!<think>", TokenSet(("<think>",), negated=True)),
+        ("<think>", TokenTerminal(("<think>",))),
+        ("<|im_end|>", TokenTerminal(("<|im_end|>",))),
+        ("<[1000]>", TokenTerminal((1000,))),
+        ("!<[7]>*", Repeat(TokenTerminal((7,), negated=True), 0, None)),
+        ("!<think>", TokenTerminal(("<think>",), negated=True)),
     ],
 )
 def test_every_sign_has_its_meaning(text, expected):
@@ -183,7 +183,9 @@ def test_json_is_recognised(text, tmp_path):
 
 def test_counts_may_multiply_to_the_limit():
     """1000 times 1000 copies are a million, and not more."""
-    assert read_gbnf('root ::= ("a"{1000}){1000}').rules["root"] == Repeat(Repeat(Text(b"a"), 1000, 1000), 1000, 1000)
+    assert read_gbnf('root ::= ("a"{1000}){1000}').rules["root"] == Repeat(
+        Repeat(LiteralText(b"a"), 1000, 1000), 1000, 1000
+    )
     with pytest.raises(GrammarError, match="multiply to more than 1000000"):
         read_gbnf('root ::= ("a"{1000}){1001}')
 
@@ -284,14 +286,14 @@ def test_any_text_is_read_or_refused(text):
 codes = st.integers(0, 0x10FFFF) | st.sampled_from(
     [*map(ord, '"[]^-\\ \n\r\t'), 0x7F, 0x80, 0x85, 0xD7FF, 0xE000, 0x10FFFF]
 )
-literals = st.text(st.characters(exclude_categories=["Cs"]), max_size=4).map(lambda text: Text(text.encode()))
+literals = st.text(st.characters(exclude_categories=["Cs"]), max_size=4).map(lambda text: LiteralText(text.encode()))
 classes = st.builds(
     lambda pairs, negated: Characters.of([(min(p), max(p)) for p in pairs], negated=negated),
     st.lists(st.tuples(codes, codes), max_size=4),
     st.booleans(),
 )
-tokens = st.builds(TokenSet, st.sampled_from([("<a>",), (7,), ("<|x|>",)]), st.booleans()) | st.just(
-    TokenSet(("<a>", 3))
+tokens = st.builds(TokenTerminal, st.sampled_from([("<a>",), (7,), ("<|x|>",)]), st.booleans()) | st.just(
+    TokenTerminal(("<a>", 3))
 )
 leaves = literals | classes | tokens | st.sampled_from([Reference("root"), Reference("other_rule"), EMPTY])
 counts = st.tuples(st.integers(0, 3), st.none() | st.integers(0, 3)).map(
@@ -319,8 +321,8 @@ def plain(part):
             part = Alternatives(tuple(map(plain, options))) if options else Characters(())
         case Repeat(item, least, most):
             part = Repeat(plain(item), least, most)
-        case TokenSet((_, _, *_) as names, False):
-            part = Alternatives(tuple(TokenSet((name,)) for name in names))
+        case TokenTerminal((_, _, *_) as names, False):
+            part = Alternatives(tuple(TokenTerminal((name,)) for name in names))
         case Reference(name):
             part = Reference(name.replace("_", "-"))
     return part
@@ -381,11 +383,17 @@ def test_names_are_made_fit_and_stay_apart():
 
 
 @pytest.mark.parametrize(
-    "part", [TokenSet(("<a>", "<b>"), negated=True), TokenSet((), negated=True), TokenSet(("[INST]",)), Text(b"\xff")]
+    "part",
+    [
+        TokenTerminal(("<a>", "<b>"), negated=True),
+        TokenTerminal((), negated=True),
+        TokenTerminal(("[INST]",)),
+        LiteralText(b"\xff"),
+    ],
 )
 def test_what_gbnf_has_no_words_for_is_refused(part):
     """And digests know it all the same, but for bytes that are no text."""
     with pytest.raises(GrammarError, match="GBNF"):
         printed(part, {})
-    if isinstance(part, TokenSet):
+    if isinstance(part, TokenTerminal):
         assert len(set(canonical_rules(RuleSet({"root": part})))) == 2

@@ -22,10 +22,10 @@ from selectrie.grammar.rules.expressions import (
     Alternatives,
     Characters,
     Concatenation,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
-    Text,
 )
 from selectrie.testing import make_vocabulary
 from tests.support.n_examples import n_examples
@@ -37,7 +37,7 @@ LONGEST = 4
 SHORT = [text for n in range(LONGEST + 1) for text in map("".join, product(sorted(ALPHABET), repeat=n))]
 """Every text of up to four of three characters: 121, the shortest first, then by code points."""
 
-literals = st.sampled_from(["", "a", "b", "ab", "€", "a€"]).map(lambda text: Text(text.encode()))
+literals = st.sampled_from(["", "a", "b", "ab", "€", "a€"]).map(lambda text: LiteralText(text.encode()))
 sets = st.sampled_from([[(97, 97)], [(97, 98)], [(98, 98), (0x20AC, 0x20AC)], []]).map(Characters.of)
 leaves = st.one_of(literals, sets, st.sampled_from([Reference("root"), Reference("x"), Reference("x")]))
 counts = st.sampled_from([(0, 1), (0, None), (1, None), (2, 2), (1, 3)])
@@ -66,8 +66,15 @@ def made(rules: RuleSet) -> Grammar:
 
 @settings(max_examples=n_examples(60))
 @given(rule_sets)
-@example(RuleSet({"root": Alternatives((Concatenation((Reference("root"), Text(b"a"))), Text(b"b"))), "x": Text(b"")}))
-@example(RuleSet({"root": Repeat(Repeat(Characters.of([(97, 98)]), 0, 1), 0, None), "x": Text(b"")}))
+@example(
+    RuleSet(
+        {
+            "root": Alternatives((Concatenation((Reference("root"), LiteralText(b"a"))), LiteralText(b"b"))),
+            "x": LiteralText(b""),
+        }
+    )
+)
+@example(RuleSet({"root": Repeat(Repeat(Characters.of([(97, 98)]), 0, 1), 0, None), "x": LiteralText(b"")}))
 def test_texts_are_listed_shortest_first_and_only_they_are_accepted(rules):
     """Of all texts of up to four characters, those that the slow reader accepts, in order, each once; verdicts agree."""
     grammar = made(rules)
@@ -91,7 +98,7 @@ def test_texts_are_listed_shortest_first_and_only_they_are_accepted(rules):
 
 def test_that_law_can_fail():
     """The slow reader tells a grammar from one with another repetition."""
-    one, other = (RuleSet({"root": Repeat(Text(b"a"), least, None)}) for least in (0, 1))
+    one, other = (RuleSet({"root": Repeat(LiteralText(b"a"), least, None)}) for least in (0, 1))
     assert [text for text in SHORT if slowly_accepts(one, text)] != [
         text for text in SHORT if slowly_accepts(other, text)
     ]
@@ -218,7 +225,7 @@ def test_what_cannot_be_compiled_is_not_listed(root):
     assert grammar.listed(10) is None
     with pytest.raises(GrammarError):
         grammar.count()
-    beside = Grammar(RuleSet({"root": Alternatives((root, Text(b"a")))}))
+    beside = Grammar(RuleSet({"root": Alternatives((root, LiteralText(b"a")))}))
     assert beside.listed(10) == (None if isinstance(root, Reference) else ("a",))
 
 

@@ -19,7 +19,7 @@ from json_schemas import accepts, piece_vocabulary, walk
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
 from selectrie.grammar.schema import finite
-from selectrie.grammar.schema.finite import Check
+from selectrie.grammar.schema.finite import SchemaValidator
 from selectrie.grammar.schema.normalize import copy_schema
 from selectrie.grammar.schema.schema import ListedSchema, read_schema
 from tests.support.n_examples import n_examples
@@ -310,7 +310,7 @@ def test_a_value_is_checked_as_jsonschema_checks_it(schema):
     """Every value of these atoms, by a copied schema; a line end behind `$` is no end, as ECMA-262 has it."""
     copy, validator = copy_schema(schema), jsonschema.Draft202012Validator(schema)
     values = [*FLAT, 1.0, -2, "b", "ab", "b\n", [1, 1.0], {"a": 1.0, "b": None}, {"c": None}, {"ca": 1, "b": True}]
-    wrong = [value for value in values if Check(copy).allows(copy.root, value) != validator.is_valid(value)]
+    wrong = [value for value in values if SchemaValidator(copy).allows(copy.root, value) != validator.is_valid(value)]
     assert wrong == (["b\n"] if "pattern" in schema else [])
 
 

@@ -18,23 +18,23 @@ from selectrie.grammar.rules.expressions import (
     Characters,
     Concatenation,
     Expression,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
-    Text,
-    TokenSet,
+    TokenTerminal,
 )
 from tests.support.expression_twin import Twin
 from tests.support.machines import compile_rules
 from tests.support.n_examples import n_examples
 
 NAMES = ("root", "a", "b", "c")
-TERMINALS = (TokenSet(("<think>",)), TokenSet((7,), negated=True))
+TERMINALS = (TokenTerminal(("<think>",)), TokenTerminal((7,), negated=True))
 BYTES = (*b"ab", *"é€".encode(), *"😀".encode())
 
 
-def lit(text: str) -> Text:
-    return Text(text.encode())
+def lit(text: str) -> LiteralText:
+    return LiteralText(text.encode())
 
 
 def seq(*items: Expression | str) -> Concatenation:
@@ -77,11 +77,11 @@ expressions = st.recursive(leaves, _combined, max_leaves=8)
 rule_sets = st.fixed_dictionaries(dict.fromkeys(NAMES, expressions)).map(RuleSet)
 
 
-def read(machine: Machine, symbols: tuple[int | TokenSet, ...]) -> int:
+def read(machine: Machine, symbols: tuple[int | TokenTerminal, ...]) -> int:
     """The configuration after bytes and terminals."""
     configuration = machine.start
     for symbol in symbols:
-        if isinstance(symbol, TokenSet):
+        if isinstance(symbol, TokenTerminal):
             index = machine.token_sets.index(symbol) if symbol in machine.token_sets else None
             configuration = DEAD if index is None else machine.take_terminal(configuration, index)
         else:
@@ -91,12 +91,12 @@ def read(machine: Machine, symbols: tuple[int | TokenSet, ...]) -> int:
     return configuration
 
 
-def verdict(machine: Machine, symbols: tuple[int | TokenSet, ...]) -> str:
+def verdict(machine: Machine, symbols: tuple[int | TokenTerminal, ...]) -> str:
     configuration = read(machine, symbols)
     return "no" if configuration == DEAD else "yes" if machine.can_end(configuration) else "unfinished"
 
 
-def words(twin: Twin, most: int, seed: int) -> list[tuple[tuple[int | TokenSet, ...], str]]:
+def words(twin: Twin, most: int, seed: int) -> list[tuple[tuple[int | TokenTerminal, ...], str]]:
     """Inputs with their verdicts: every living prefix by every symbol, as far as `most` inputs go, some at random."""
     rng, found, open_words = random.Random(seed), [], [()]
     while open_words and len(found) < most:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.readers.regex import MAX_DEPTH, case_variants, category, read_regex
-from selectrie.grammar.rules.expressions import EMPTY, Characters, RuleSet, Text
+from selectrie.grammar.rules.expressions import EMPTY, Characters, LiteralText, RuleSet
 from tests.support.machines import compile_rules
 from tests.support.n_examples import n_examples
 from tests.support.slow_language import accepts
@@ -297,7 +297,7 @@ def test_case_is_ignored_as_python_does():
 def test_text_stays_text():
     """Plain characters in a row are one literal; one rule, `root`, with its place."""
     rules = read_regex("abc")
-    assert dict(rules.rules) == {"root": Text(b"abc")}
+    assert dict(rules.rules) == {"root": LiteralText(b"abc")}
     assert read_regex("").rules["root"] == EMPTY
     assert read_regex("[b-da]").rules["root"] == Characters(((97, 100),))
     assert rules.spans["root"].stop == 3
@@ -329,5 +329,5 @@ def test_a_megabyte_of_anything_ends_in_an_error(pattern):
 
 def test_a_long_literal_is_no_problem():
     """A megabyte of plain characters is one text, and groups may be nested up to the bound."""
-    assert read_regex("a" * MEGABYTE).rules["root"] == Text(b"a" * MEGABYTE)
+    assert read_regex("a" * MEGABYTE).rules["root"] == LiteralText(b"a" * MEGABYTE)
     assert accepts(read_regex("(?:a" * MAX_DEPTH + ")?" * MAX_DEPTH), "a" * 5)

@@ -16,7 +16,7 @@ import numpy as np
 
 import selectrie
 from selectrie import ModelPool
-from selectrie.backends.remote.transport import Answer
+from selectrie.backends.remote.transport import JsonValue
 from selectrie.backends.remote.vocabulary import read_vocabulary, vocabulary_object
 from selectrie.core.vocabulary import Spacing, TokenizerKind, Tokenizing
 from selectrie.errors import ServerError
@@ -30,7 +30,7 @@ URL = "http://127.0.0.1/v1/vocabulary"
 def read(data, own=BYTES):
     """A vocabulary from what was sent; texts are encoded by the one it came from."""
     inside = own.tokenize if own.spacing is None else own.spacing.encode_inside
-    answer = Answer.parse(data if isinstance(data, bytes) else json.dumps(data).encode(), URL)
+    answer = JsonValue.parse(data if isinstance(data, bytes) else json.dumps(data).encode(), URL)
     return read_vocabulary(answer, begin=own.tokenize, inside=inside, normalize=own.normalize or str)
 
 

@@ -15,14 +15,14 @@ from selectrie.grammar.rules.expressions import (
     Characters,
     Concatenation,
     Expression,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
-    Text,
-    TokenSet,
+    TokenTerminal,
 )
 
-Symbol = int | TokenSet
+Symbol = int | TokenTerminal
 """A byte, or a token read as such."""
 
 
@@ -45,11 +45,11 @@ class Twin:
 
     def some(self, part: Expression) -> bool:
         """Is there any text of it?"""
-        if isinstance(part, Text):
+        if isinstance(part, LiteralText):
             return True
         if isinstance(part, Characters):
             return bool(part.ranges)
-        if isinstance(part, TokenSet):
+        if isinstance(part, TokenTerminal):
             return part.negated or bool(part.tokens)
         if isinstance(part, Reference):
             return self.has_text[part.name]
@@ -73,9 +73,9 @@ class Twin:
 
     def read(self, part: Expression, place: int) -> tuple[frozenset[int], bool]:
         """Where its texts that start at a place may end, and whether the input may end within one."""
-        if isinstance(part, Text | Characters):
-            return self.one_of((part.value,) if isinstance(part, Text) else encodings(part), place)
-        if isinstance(part, TokenSet):
+        if isinstance(part, LiteralText | Characters):
+            return self.one_of((part.value,) if isinstance(part, LiteralText) else encodings(part), place)
+        if isinstance(part, TokenTerminal):
             if place == len(self.symbols):
                 return frozenset(), self.some(part)
             return frozenset([place + 1] if self.symbols[place] == part else []), False

@@ -12,10 +12,10 @@ from selectrie.grammar.rules.expressions import (
     Characters,
     Concatenation,
     Expression,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
-    Text,
 )
 
 INFINITE = 10**6
@@ -52,7 +52,7 @@ class RandomTexts:
     def _write(self, expression: Expression, made: list[str], rng: random.Random) -> None:
         short = sum(map(len, made[-self._limit :])) > self._limit
         match expression:
-            case Text():
+            case LiteralText():
                 made.append(expression.value.decode())
             case Characters():
                 made.append(_character(expression, rng))
@@ -104,7 +104,7 @@ class Derivations:
         return self._known[key]
 
     def _found(self, expression: Expression, start: int) -> Mapping[int, int]:
-        if isinstance(expression, Text):
+        if isinstance(expression, LiteralText):
             return {start + len(expression.value): 1} if self._data.startswith(expression.value, start) else {}
         if isinstance(expression, Characters):
             character = self._text[self._index[start]] if start in self._index else None

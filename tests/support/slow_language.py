@@ -7,10 +7,10 @@ from selectrie.grammar.rules.expressions import (
     Characters,
     Concatenation,
     Expression,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
-    Text,
 )
 
 Known = dict[tuple[str, int], set[int]]
@@ -30,7 +30,7 @@ def accepts(rules: RuleSet, text: str) -> bool:
 def ends_of(expression: Expression, text: str, start: int, known: Known) -> set[int]:
     """Where the expression may end that begins at `start`; rules it asks for are put into `known`."""
     match expression:
-        case Text(value):
+        case LiteralText(value):
             literal = value.decode()
             return {start + len(literal)} if text.startswith(literal, start) else set()
         case Characters(ranges):

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from selectrie.grammar.rules.expressions import Alternatives, Characters, Concatenation, Reference, Repeat, Text
+from selectrie.grammar.rules.expressions import Alternatives, Characters, Concatenation, LiteralText, Reference, Repeat
 
 DEAD, UNKNOWN = -1, -2
 
@@ -81,7 +81,7 @@ class SlowMachine:
     def opened(self, part):
         """What a part may be instead; None where it reads something itself."""
         match part:
-            case Text(b"") | Repeat(_, _, 0):
+            case LiteralText(b"") | Repeat(_, _, 0):
                 return [()]
             case Reference(name):
                 return [self.numbers(self.rules.rules[name])]
@@ -136,8 +136,8 @@ class SlowMachine:
 
 def taken(top, byte):
     """The parts that are left after one byte of a part, for each way to read it."""
-    if isinstance(top, Text):
-        return [(Text(top.value[1:]),)] if top.value[0] == byte else []
+    if isinstance(top, LiteralText):
+        return [(LiteralText(top.value[1:]),)] if top.value[0] == byte else []
     if isinstance(top, Characters):
         top = Begun(top, b"")
     if isinstance(top, Begun):

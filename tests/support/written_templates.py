@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from selectrie.template.syntax import ast
-from selectrie.template.syntax.tags import DIALECTS, Dialect
+from selectrie.template.syntax.tags import DIALECTS, TemplateDialect
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t"})
 _ANY, _ALL, _NOT, _COMPARE, _OPERAND = range(5)
@@ -17,7 +17,7 @@ def written(document: ast.Document) -> str:
     return "".join(_pieces(document.body, DIALECTS[document.dialect], ends=True))
 
 
-def _pieces(body: ast.Body, dialect: Dialect, *, ends: bool = False) -> Iterator[str]:
+def _pieces(body: ast.Body, dialect: TemplateDialect, *, ends: bool = False) -> Iterator[str]:
     """The text of a body. ends: does the source end after it?"""
     for left, segment in zip(range(len(body), 0, -1), body, strict=True):
         if isinstance(segment, ast.Literal):

@@ -22,7 +22,17 @@ from selectrie.template.values.scope import (
     text_at,
     truth_at,
 )
-from selectrie.template.values.values import Option, contains, option_of, options_of, order, part, same, text_of, truth
+from selectrie.template.values.values import (
+    SlotOption,
+    contains,
+    option_of,
+    options_of,
+    order,
+    part,
+    same,
+    text_of,
+    truth,
+)
 from tests.support.n_examples import n_examples
 
 DOCUMENT = Document("page.tmpl", "one\ntwo <<x>>\n", ())
@@ -318,7 +328,7 @@ def test_a_default_is_not_made():
 )
 def test_options(value, options):
     """The value of an option keeps its type; pairs, mappings and Enum classes say text and value apart."""
-    assert options_of(value) == tuple(Option(text, inner) for text, inner in options)
+    assert options_of(value) == tuple(SlotOption(text, inner) for text, inner in options)
 
 
 @pytest.mark.parametrize(

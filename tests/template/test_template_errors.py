@@ -4,7 +4,7 @@ import pytest
 
 from selectrie.errors import RequestError, TemplateError
 from selectrie.template.syntax.ast import Refused, Span
-from selectrie.template.syntax.parser import Reader, parse
+from selectrie.template.syntax.parser import ProductionReader, parse
 
 MISTAKES = [
     # blocks
@@ -379,4 +379,4 @@ def test_every_production_has_its_meaning():
     grammar = files("selectrie.template.syntax").joinpath("template.lark").read_text(encoding="utf-8")
     aliases = set(re.findall(r"-> (\w+)", grammar))
     assert len(aliases) > 30
-    assert sorted(alias for alias in aliases if not hasattr(Reader, alias)) == []
+    assert sorted(alias for alias in aliases if not hasattr(ProductionReader, alias)) == []

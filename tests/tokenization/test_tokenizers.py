@@ -22,7 +22,7 @@ from selectrie.engine.requests.constrained_prompt import ConstrainedPrompt, cons
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import NothingFoundError
 from selectrie.options import DEFAULT_PROMPTING
-from selectrie.template.values.values import Option
+from selectrie.template.values.values import SlotOption
 from selectrie.testing.fakes import HashModel
 from selectrie.tokenization.canonical import open_prompt
 from selectrie.tokenization.encoding import PromptText
@@ -411,7 +411,7 @@ def test_a_searched_block_whose_texts_are_altered_is_not_proved(kind, options, c
     string. Where none may, the search is the list, proved."""
     found = []
     with engine_on(made(kind, tmp_path)) as engine:
-        slots = [JointSlot(name, tuple(Option(text, text) for text in options)) for name in "xyz"]
+        slots = [JointSlot(name, tuple(SlotOption(text, text) for text in options)) for name in "xyz"]
         for max_listed in (1, 100):
             request = JointRequest((slots[0], ".", slots[1], slots[2]), max_listed=max_listed)
             with task_group(engine._model_thread) as group:

@@ -27,7 +27,7 @@ def written(payloads=PAYLOADS, *, end=True, n_items=1) -> bytes:
     return file.getvalue()
 
 
-def read(data: bytes) -> tuple[list[bytes], blocks.Tail]:
+def read(data: bytes) -> tuple[list[bytes], blocks.FileTail]:
     """The payloads of a file, and its tail."""
     reader = BlockReader(io.BytesIO(data))
     return [payload for payload, _ in reader], reader.tail
@@ -37,7 +37,7 @@ def read(data: bytes) -> tuple[list[bytes], blocks.Tail]:
 def test_payloads_come_back(payloads, end):
     """Whatever is written is read, and whether the file was ended."""
     data = written(payloads, end=end)
-    assert read(data) == (payloads, blocks.Tail(len(data), 0, is_complete=end))
+    assert read(data) == (payloads, blocks.FileTail(len(data), 0, is_complete=end))
 
 
 def test_a_torn_file_keeps_its_complete_blocks():
@@ -48,7 +48,7 @@ def test_a_torn_file_keeps_its_complete_blocks():
         payloads, tail = read(whole[:cut])
         n_complete = sum(start <= cut for start in starts) - 1
         assert payloads == PAYLOADS[:n_complete]
-        assert tail == blocks.Tail(starts[n_complete], cut - starts[n_complete], is_complete=False)
+        assert tail == blocks.FileTail(starts[n_complete], cut - starts[n_complete], is_complete=False)
 
 
 def test_every_changed_byte_is_noticed():

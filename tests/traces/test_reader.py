@@ -20,10 +20,21 @@ from selectrie.errors import TraceFileError
 from selectrie.traces import reader
 from selectrie.traces.blocks import BlockReader, BlockWriter, is_trace
 from selectrie.traces.reader import read_trace
-from selectrie.traces.records import FORMAT, Begin, Encoding, Header, Note, Step, TokenIds, WholeRow, decode, encode
+from selectrie.traces.records import (
+    FORMAT,
+    Begin,
+    Encoding,
+    Note,
+    ReadStep,
+    TokenIds,
+    TraceHeader,
+    WholeRow,
+    decode,
+    encode,
+)
 from tests.support.traced import ASKED, engine_of, hash_model
 
-HEADER = Header(FORMAT, "{}", "{}", "{}", "null", "{}", 4, "", has_vocabulary=False, full_rows=False)
+HEADER = TraceHeader(FORMAT, "{}", "{}", "{}", "null", "{}", 4, "", has_vocabulary=False, full_rows=False)
 
 
 def ints(*values):
@@ -36,7 +47,7 @@ def flags(*values):
     return np.array(values, dtype=np.uint8)
 
 
-ROW_0 = Step(0, ints(), ints(), flags(), 1, ints(0), ints(3), np.array([0.5]), np.array([0.0], "f4"), np.empty(0))
+ROW_0 = ReadStep(0, ints(), ints(), flags(), 1, ints(0), ints(3), np.array([0.5]), np.array([0.0], "f4"), np.empty(0))
 ASK = replace(ROW_0, parents=ints(0, ~0), tokens=ints(1, 2), wanted=flags(0, 1))
 TOP = {
     "top_rows": ints(0),

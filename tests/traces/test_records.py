@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectrie.traces.records import FIELDS, KINDS, MAX_LINES_BYTES, Note, PayloadError, Step, WholeRow, decode, encode
+from selectrie.traces.records import (
+    FIELDS,
+    KINDS,
+    MAX_LINES_BYTES,
+    Note,
+    PayloadError,
+    ReadStep,
+    WholeRow,
+    decode,
+    encode,
+)
 from tests.support.trace_twin import from_lines, same, to_lines
 
 SCALARS = {
@@ -65,7 +75,7 @@ def payload(*lines, arrays=b""):
 def wide_step(**changed):
     """The line of a step without elements."""
     empty = {"n_rows": 0, "task": 0, "has_best": False}
-    names = [name for name, _ in FIELDS[Step]]
+    names = [name for name, _ in FIELDS[ReadStep]]
     return ["step", *((empty | changed).get(name, 0) for name in names)]
 
 

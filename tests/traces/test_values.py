@@ -14,7 +14,7 @@ from selectrie.core.partial_rows import BoundedRows, SelectedRows
 from selectrie.core.path_model import RowBounds
 from selectrie.core.rows import DenseRows, Reads, TokenSet, TopTokens
 from selectrie.errors import NonFiniteLogitsError, UnreadRowError
-from selectrie.traces.records import NO_SET, Step
+from selectrie.traces.records import NO_SET, ReadStep
 from selectrie.traces.values import AllowedSets, NotRecordedError, StepValues, copied_step, rebuilt, signatures
 
 N_TOKENS, N_ROWS = 9, 3
@@ -57,7 +57,7 @@ def step_of(rows, reads) -> StepValues:
     for name, sets in made.sets.items():
         made.fields[name] = np.array([NO_SET if one is None else len(digests) + at for at, one in enumerate(sets)])
         digests += [b"" if one is None else one.record.digest.tobytes() for one in sets]
-    return StepValues(Step(0, **made.fields), digests, made.whole.__getitem__)
+    return StepValues(ReadStep(0, **made.fields), digests, made.whole.__getitem__)
 
 
 def given_back(rows, reads):

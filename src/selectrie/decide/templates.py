@@ -17,7 +17,7 @@ from selectrie.grammar import Grammar
 from selectrie.options import PromptParams, SearchParams
 from selectrie.template.analysis.static_checks import outside
 from selectrie.template.analysis.template import Template
-from selectrie.template.interpreter import Decide, Hide, Interpreter, Naming, Turn, Write, what_follows
+from selectrie.template.interpreter import Decide, Hide, Interpreter, Naming, TurnStep, Write, what_follows
 from selectrie.template.syntax.ast import Document, Each, GenEach, Include, Slot, Span, bodies_of, error_at
 from selectrie.template.syntax.ast import Path as NamePath
 
@@ -168,7 +168,7 @@ def render(template: Template, values: Mapping[str, object]) -> Page:
             page.written.append(step.text)
             if page.messages and page.role is None and step.text.strip():
                 raise outside(step.document, step.span, is_literal=step.is_literal)
-        elif isinstance(step, Turn):
+        elif isinstance(step, TurnStep):
             _turn(page, step)
         elif isinstance(step, Decide):
             return _answer(page, step, interpreter)
@@ -211,7 +211,7 @@ class StateFrame:
         return Page(state.join(self.around), self.messages(state), self._prefix, self._following)
 
 
-def _turn(page: _Turns, step: Turn) -> None:
+def _turn(page: _Turns, step: TurnStep) -> None:
     text = page.take()
     if step.begins:
         if not page.messages and text.strip():

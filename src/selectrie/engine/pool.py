@@ -30,7 +30,7 @@ from selectrie.errors import (
 from selectrie.options import at_least, flag, number
 from selectrie.results.models import RegisteredModel
 
-Source: TypeAlias = str | os.PathLike[str] | None
+ModelSource: TypeAlias = str | os.PathLike[str] | None
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +58,7 @@ class _Entry:
     """
 
     name: str
-    source: Source
+    source: ModelSource
     backend: str | None = None
     engine: Engine | None = None
     memory_bytes: int | None = None
@@ -93,7 +93,7 @@ class ModelPool:
 
     def __init__(
         self,
-        sources: Mapping[str, Source] | Sequence[Source],
+        sources: Mapping[str, ModelSource] | Sequence[ModelSource],
         *,
         budget_bytes: int | None = None,
         backend: str | Mapping[str, str] | None = None,
@@ -416,7 +416,7 @@ def _ignore() -> None:
     """Do nothing about memory that is there."""
 
 
-def memory_needed(source: Source, backend: str | None, options: Mapping[str, Any]) -> int:
+def memory_needed(source: ModelSource, backend: str | None, options: Mapping[str, Any]) -> int:
     """Return an upper bound on a model's memory in bytes, estimated from its file.
 
     A file of the hub is downloaded first. A server's model takes none here. The
@@ -428,13 +428,13 @@ def memory_needed(source: Source, backend: str | None, options: Mapping[str, Any
     return resolved.backend.memory_needed(resolved.opened, resolved.options)
 
 
-def _is_source(source: object) -> TypeGuard[Source]:
+def _is_source(source: object) -> TypeGuard[ModelSource]:
     if source is None:
         return True
     return isinstance(source, str | os.PathLike) and isinstance(os.fspath(source), str) and bool(os.fspath(source))
 
 
-def _backends(backend: object, sources: Mapping[str, Source]) -> dict[str, str | None]:
+def _backends(backend: object, sources: Mapping[str, ModelSource]) -> dict[str, str | None]:
     """Return the name of each model's back end, None for those of servers.
 
     Raises `OptionError` for what is no back end, and `IncompatibleOptionsError` for one
@@ -454,7 +454,7 @@ def _backends(backend: object, sources: Mapping[str, Source]) -> dict[str, str |
     return known
 
 
-def _named(sources: object) -> dict[str, Source]:
+def _named(sources: object) -> dict[str, ModelSource]:
     """Return the sources by name, or raise `OptionError`."""
     expected = (
         "models by name, or a list of them, each a path, "
@@ -463,7 +463,7 @@ def _named(sources: object) -> dict[str, Source]:
     if isinstance(sources, str | bytes) or not isinstance(sources, Mapping | Sequence) or not sources:
         raise OptionError("sources", sources, expected)
     by_name = isinstance(sources, Mapping)
-    named: dict[str, Source] = {}
+    named: dict[str, ModelSource] = {}
     for key in sources:
         source: object = sources[key] if isinstance(sources, Mapping) else key
         if not _is_source(source):

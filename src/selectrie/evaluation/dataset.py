@@ -38,7 +38,7 @@ MAX_WHOLE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DataRecord:
     """A record of a data file.
 
     Attributes:
@@ -61,7 +61,7 @@ class Data:
     """
 
     path: Path
-    records: tuple[Record, ...]
+    records: tuple[DataRecord, ...]
     digest: str
 
 
@@ -82,7 +82,7 @@ def read_data(path: Path) -> Data:
     if path.suffix.lower() in (".json", PARQUET) and status.st_size > MAX_WHOLE_BYTES:
         raise InputFileError(str(path), f"larger than {MAX_WHOLE_BYTES >> 20} MiB; cut it up, or make it .jsonl")
     with reading(path):
-        records = tuple(Record(number, fields) for number, fields in _records(path))
+        records = tuple(DataRecord(number, fields) for number, fields in _records(path))
         digest = digest_of_bytes(path)
         later = path.stat()
     if (later.st_size, later.st_mtime_ns, later.st_ino) != (status.st_size, status.st_mtime_ns, status.st_ino):
@@ -220,7 +220,7 @@ class _Question:
         group: The value of the field `Task.shots_by`, which examples must share.
     """
 
-    record: Record
+    record: DataRecord
     form: Format
     fields: Mapping[str, Any]
     contexts: tuple[str, ...]
@@ -235,7 +235,7 @@ class _Reader:
     def __init__(self, task: Task, path: Path) -> None:
         self._task, self._path = task, path
 
-    def question(self, record: Record) -> _Question:
+    def question(self, record: DataRecord) -> _Question:
         form = self._task.format_of(record.fields)
         if form is None:
             needs = " or ".join(f"({', '.join(one.needs)})" for one in self._task.formats)
@@ -291,7 +291,7 @@ class _Reader:
             subset=subset,
         )
 
-    def _error(self, record: Record, reason: str) -> InputFileError:
+    def _error(self, record: DataRecord, reason: str) -> InputFileError:
         return InputFileError(str(self._path), reason, line=record.number)
 
 

@@ -19,7 +19,7 @@ from selectrie.runs.data_files import decoded, parsed_toml
 from selectrie.template.analysis.template import Template
 from selectrie.template.interpreter import Interpreter, Write
 
-Step = tuple[str, tuple[str, ...]]
+FieldStep = tuple[str, tuple[str, ...]]
 """Name and arguments."""
 
 
@@ -182,7 +182,7 @@ class Preparation:
     of: str = ""
     text: str | None = None
     join: tuple[str, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[FieldStep, ...] = ()
 
     @staticmethod
     def of_table(file: TaskFile, where: str, format_index: int, table: Any) -> Preparation:
@@ -248,7 +248,7 @@ class Preparation:
         return value, bounded(grown)
 
 
-def _step(table: Any) -> Step:
+def _step(table: Any) -> FieldStep:
     if not isinstance(table, list) or not table or not all(isinstance(one, str) for one in table):
         raise FieldError(f"{table!r}: expected a list of texts that begins with the name of a step")
     step, *arguments = table

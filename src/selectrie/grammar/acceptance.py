@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from selectrie.core.vocabulary import to_bytes
 from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.machine.nfa import joined_runs
-from selectrie.grammar.rules.expressions import SURROGATES, TokenSet
+from selectrie.grammar.rules.expressions import SURROGATES, TokenTerminal
 
 LEADS = ((0x00, 0x80, 0), (0xC2, 0xE0, 1), (0xE0, 0xF0, 2), (0xF0, 0xF5, 3))
 """First byte, end (exclusive) of lead bytes, and the number of bytes that follow.
@@ -29,7 +29,7 @@ class ByteReader(Protocol):
     @property
     def start(self) -> int: ...
     @property
-    def token_sets(self) -> tuple[TokenSet, ...]: ...
+    def token_sets(self) -> tuple[TokenTerminal, ...]: ...
     def step(self, configuration: int, byte: int, /) -> int: ...
     def can_end(self, configuration: int, /) -> bool: ...
     def token_terminals(self, configuration: int, /) -> tuple[int, ...]: ...
@@ -237,6 +237,6 @@ def _character(code: int) -> str:
     return repr(character) if character.isprintable() or character in "\n\r\t" else f"U+{code:04X}"
 
 
-def _token(tokens: TokenSet) -> str:
+def _token(tokens: TokenTerminal) -> str:
     named = " or ".join(f"token {token}" if isinstance(token, int) else token for token in tokens.tokens)
     return f"any token but {named}" if tokens.negated else named

@@ -19,11 +19,11 @@ from selectrie.grammar.rules.expressions import (
     Characters,
     Concatenation,
     Expression,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
-    Text,
-    TokenSet,
+    TokenTerminal,
     parts_of,
 )
 
@@ -39,7 +39,7 @@ The number is at most `MANY`.
 _Key: TypeAlias = tuple[int, int]
 
 
-class Ways:
+class DerivationCounter:
     """Counts the derivations of texts of a rule set without token terminals.
 
     Two derivations differ where another alternative, another split of a sequence or
@@ -73,7 +73,7 @@ class Ways:
 
 
 class _Chart:
-    """The chart of `Ways.count`: one entry for each expression and start position.
+    """The chart of `DerivationCounter.count`: an entry for each expression and start.
 
     An entry holds the `Ends` found so far. Expressions are keyed by identity, because
     hashing large ones is slow. The entry requested last is computed first.
@@ -116,7 +116,7 @@ class _Chart:
         return 1 + len(parts_of(expression)) + (expression.min_count if isinstance(expression, Repeat) else 0)
 
     def _computed(self, expression: Expression, start: int) -> Ends:
-        if isinstance(expression, Text):
+        if isinstance(expression, LiteralText):
             literal = expression.value.decode("utf-8")
             return {start + len(literal): 1} if self._text.startswith(literal, start) else {}
         if isinstance(expression, Characters):
@@ -270,7 +270,9 @@ def report_on(rules: RuleSet, *, seed: int) -> Report:
         unproductive=tuple(name for name in rules.rules if name not in known.productive),
         empty=tuple(name for name in rules.rules if name in known.productive - known.substantial),
         left_recursion=left_recursion(rules.rules, known),
-        has_tokens=any(isinstance(part, TokenSet) for name in used & everywhere for part in walk(rules.rules[name])),
+        has_tokens=any(
+            isinstance(part, TokenTerminal) for name in used & everywhere for part in walk(rules.rules[name])
+        ),
     )
     try:
         program = compiled(rules)
@@ -332,7 +334,7 @@ def ambiguous_text(rules: RuleSet, texts: list[str]) -> str | None:
 
     The search takes at most `AMBIGUITY_WORK` steps.
     """
-    ways = Ways(rules, AMBIGUITY_WORK)
+    ways = DerivationCounter(rules, AMBIGUITY_WORK)
     for text in sorted({text for text in texts if len(text) <= AMBIGUITY_LENGTH}, key=lambda text: (len(text), text)):
         if (n := ways.count(text)) == MANY:
             return text
@@ -400,7 +402,7 @@ def _may_be_empty(expression: Expression, known: Facts) -> bool:
 
     Recurses as deep as the expression is nested, which readers bound.
     """
-    if isinstance(expression, Text):
+    if isinstance(expression, LiteralText):
         return not expression.value
     if isinstance(expression, Reference):
         return expression.name in known.nullable

@@ -18,11 +18,11 @@ from selectrie.grammar.rules.expressions import (
     Characters,
     Concatenation,
     Expression,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
-    Text,
-    TokenSet,
+    TokenTerminal,
 )
 
 MAX_MADE = 2_000_000
@@ -75,7 +75,7 @@ def _has_texts(expression: Expression) -> bool:
     It must have no tokens, no part without texts, and no item repeated 0 times.
     """
     return not any(
-        isinstance(part, TokenSet)
+        isinstance(part, TokenTerminal)
         or (isinstance(part, Characters) and not part.ranges)
         or (isinstance(part, Alternatives) and not part.options)
         or (isinstance(part, Repeat) and part.max_count == 0)
@@ -105,7 +105,7 @@ class _Parts:
         Recurses as deep as the part is nested, which readers bound.
         """
         match part:
-            case Text(value):
+            case LiteralText(value):
                 return {value}
             case Reference(name):
                 return self.of_rule[name]
@@ -123,7 +123,7 @@ class _Parts:
                 return whole
             case Repeat(item, min_count, max_count):
                 return self._repeated(self.texts(item), min_count, max_count)
-            case TokenSet():
+            case TokenTerminal():
                 raise UnknownError
 
     def _repeated(self, item: set[bytes], min_count: int, max_count: int | None) -> set[bytes]:

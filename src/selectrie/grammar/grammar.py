@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, final
 from selectrie.core.types import BoolArray, IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.errors import GrammarError, InputFileError, OptionError
-from selectrie.grammar.rules.expressions import RuleSet, TextList, TokenSet
+from selectrie.grammar.rules.expressions import RuleSet, TextList, TokenTerminal
 from selectrie.grammar.token_automaton import LedAutomaton, WalkedAutomaton
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
@@ -542,7 +542,7 @@ class Grammar:
         return frozenset(byte for byte in range(256) if any(label >> byte & 1 for label in labels))
 
     @property
-    def token_terminals(self) -> tuple[TokenSet, ...]:
+    def token_terminals(self) -> tuple[TokenTerminal, ...]:
         """Return the terminals that match one token by name, whatever its bytes.
 
         A grammar that llguidance reads has none.

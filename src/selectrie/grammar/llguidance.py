@@ -18,7 +18,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import GrammarError, ProtocolError
 from selectrie.grammar.acceptance import LEADS, STRIPPED, cut, shown_bytes, shown_characters
 from selectrie.grammar.machine.machine import DEAD
-from selectrie.grammar.rules.expressions import TokenSet
+from selectrie.grammar.rules.expressions import TokenTerminal
 from selectrie.grammar.token_mask import byte_trie
 
 GuidanceDialect = Literal["auto", "lark", "regex", "serialised"]
@@ -533,7 +533,7 @@ class GuidedBytes:
     a search, because that makes llguidance renew the budget of its lexer.
     """
 
-    token_sets: tuple[TokenSet, ...] = ()
+    token_sets: tuple[TokenTerminal, ...] = ()
 
     def __init__(self, grammar: GuidanceGrammar) -> None:
         self._automaton = grammar.automaton(_byte_vocabulary(), cache_bytes=16 << 20)

@@ -14,7 +14,7 @@ from selectrie.core.types import BoolArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import GrammarError, ProtocolError
 from selectrie.grammar.machine.machine import DEAD, Recogniser
-from selectrie.grammar.rules.expressions import TokenSet
+from selectrie.grammar.rules.expressions import TokenTerminal
 from selectrie.grammar.token_mask import TrieWalk, byte_trie
 
 
@@ -171,7 +171,7 @@ def _short(flags: BoolArray) -> IntArray | BoolArray:
     return np.flatnonzero(flags).astype(np.int32) if np.count_nonzero(flags) * _FEW <= len(flags) else flags
 
 
-def _resolved(tokens: TokenSet, vocabulary: Vocabulary) -> frozenset[int]:
+def _resolved(tokens: TokenTerminal, vocabulary: Vocabulary) -> frozenset[int]:
     """Return the ids of the tokens that a token terminal names."""
     named = frozenset(_id_of(each, vocabulary) for each in tokens.tokens)
     ending = [] if tokens.negated else [token for token in vocabulary.eog.tolist() if token in named]

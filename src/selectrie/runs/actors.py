@@ -79,7 +79,7 @@ class ActorJob(Generic[UnitT]):
             model, build or processor type raises an error, because its
             log-probabilities would have other bits.
         window: Maximum distance between the first unit that is not finished and any
-            unit that an actor has (see `unit_log.Log`). None means no bound.
+            unit that an actor has (see `unit_log.UnitLog`). None means no bound.
         on_actor: Called with each actor when it is made.
     """
 

@@ -19,7 +19,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import assumed
 from selectrie.errors import InputFileError, OptionError
 from selectrie.results import Signature
-from selectrie.runs.unit_log import LineFormat, Log, UnitT, ValuesT
+from selectrie.runs.unit_log import LineFormat, UnitLog, UnitT, ValuesT
 from selectrie.version import __version__
 
 _OF_A_REQUEST = ("rule", "premise", "terminator", "following_bytes", "time")
@@ -110,18 +110,18 @@ def environment(backend: str) -> dict[str, object]:
     }
 
 
-def open_log(out: Path, lines: LineFormat[UnitT, ValuesT], *, window: int | None = None) -> Log[UnitT, ValuesT]:
+def open_log(out: Path, lines: LineFormat[UnitT, ValuesT], *, window: int | None = None) -> UnitLog[UnitT, ValuesT]:
     """Create the folder if there is none, and return its log, locked.
 
     Raises `OptionError` if another process holds the log or the folder cannot be used.
     """
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-    return Log(out / LOG, lines, window=window)
+    return UnitLog(out / LOG, lines, window=window)
 
 
 def begin(
-    out: Path, form: FolderFormat, log: Log[UnitT, ValuesT], described: dict[str, Any], *, other_machine: bool
+    out: Path, form: FolderFormat, log: UnitLog[UnitT, ValuesT], described: dict[str, Any], *, other_machine: bool
 ) -> dict[str, Any]:
     """Write `run.json`, or check that it is of the same run, and return its content.
 

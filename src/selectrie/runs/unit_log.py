@@ -124,7 +124,7 @@ class NumberedUnit(Protocol):
 UnitT = TypeVar("UnitT", bound=NumberedUnit)
 
 
-class Log(Generic[UnitT, ValuesT]):
+class UnitLog(Generic[UnitT, ValuesT]):
     """The log of one run, open for appending and locked. A context manager.
 
     The system releases the lock when the process and the children it forked have ended,
@@ -186,7 +186,7 @@ class Log(Generic[UnitT, ValuesT]):
             expected = f"a folder whose {self._path.name} is not taken away while a run writes it"
             raise OptionError("out", str(self._path.parent), expected)
 
-    def __enter__(self) -> Log[UnitT, ValuesT]:
+    def __enter__(self) -> UnitLog[UnitT, ValuesT]:
         return self
 
     def __exit__(

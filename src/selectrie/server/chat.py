@@ -37,11 +37,11 @@ from selectrie.server.options import ServerOptions
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.wire import (
     BY_TYPE,
+    EncodableText,
     Ignored,
     Items,
     JsonTexts,
     NotOffered,
-    Text,
     UnsupportedError,
     UpTo,
     WireModel,
@@ -72,7 +72,7 @@ class TextPart(WireModel):
 
     type: Literal["text", "input_text", "output_text"]
     """What the part is."""
-    text: Text
+    text: EncodableText
     """The text."""
 
 
@@ -81,7 +81,7 @@ class RefusalPart(WireModel):
 
     type: Literal["refusal"]
     """What the part is."""
-    refusal: Text
+    refusal: EncodableText
     """The text."""
 
 
@@ -117,13 +117,15 @@ class Message(WireModel):
         json_schema_extra={"pattern": f"^{ROLE.pattern}$", "not": {"enum": [*_TOOL_ROLES]}},
     )
     """Who says it: a role that the model's chat template writes, or `developer`."""
-    content: Annotated[Text | Items[Part], BY_TYPE] | None = Field(None, title="a text, null, or a list of parts")
+    content: Annotated[EncodableText | Items[Part], BY_TYPE] | None = Field(
+        None, title="a text, null, or a list of parts"
+    )
     """What is said; parts are joined by line ends."""
-    name: Text | None = None
+    name: EncodableText | None = None
     """A name that a template may write."""
-    reasoning: Text | None = None
+    reasoning: EncodableText | None = None
     """What the assistant thought, which a template may write."""
-    reasoning_content: Text | None = None
+    reasoning_content: EncodableText | None = None
     """The same, as other servers call it."""
     refusal: Annotated[Any, JsonTexts] = None
     """What is said where `content` is null, if it is a text."""

@@ -49,7 +49,7 @@ from selectrie.server.generation import (
 from selectrie.server.http_errors import HttpError, error_of, errors_at
 from selectrie.server.options import ServerOptions
 from selectrie.server.state import ServerState, state_of
-from selectrie.server.wire import BY_TYPE, Items, NotOffered, Text, TokenId, UpTo, check_tokenized, read
+from selectrie.server.wire import BY_TYPE, EncodableText, Items, NotOffered, TokenId, UpTo, check_tokenized, read
 from selectrie.tokenization.encoding import PromptText, least_tokens, spelled_pieces
 from selectrie.tokenization.prompts import SHORTEN_PROMPT, spelled_note
 
@@ -76,7 +76,7 @@ def _form_of(prompt: object) -> str | None:
 
 
 _Ids = Annotated[Items[TokenId], Field(min_length=1, title="a list of token ids that is not empty")]
-_Prompt = Annotated[Text | _Ids, BY_TYPE, Field(title="a text or a list of token ids")]
+_Prompt = Annotated[EncodableText | _Ids, BY_TYPE, Field(title="a text or a list of token ids")]
 _Several = Annotated[Items[_Prompt], Field(min_length=1), UpTo("max_prompts", "prompts in a request")]
 
 
@@ -87,7 +87,7 @@ class CompletionBody(GenerationBody):
     prompt_embeds: Annotated[Any, NotOffered(([],))] = None
     prompt: (
         Annotated[
-            Annotated[Text, Tag("text")] | Annotated[_Ids, Tag("ids")] | Annotated[_Several, Tag("several")],
+            Annotated[EncodableText, Tag("text")] | Annotated[_Ids, Tag("ids")] | Annotated[_Several, Tag("several")],
             Discriminator(_form_of),
         ]
         | None
@@ -349,7 +349,7 @@ Logprob = tuple[int, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TokenEntry:
     """A token with its log-probability and those of others in its place.
 
     Attributes:
@@ -436,7 +436,7 @@ class ChoiceWriter:
             self._echo = self._echo[:-1]  # what is drawn may complete the last character
         self._n_sent = len(self._echo)
         self._places = Places(self._n_sent, spelling.tail, shows_broken=bool(request.body.echo))
-        self._waiting: list[Entry] = []
+        self._waiting: list[TokenEntry] = []
 
     def before(self) -> Choice:
         """Return the choice before anything is drawn: the prompt, if it is echoed.
@@ -465,7 +465,7 @@ class ChoiceWriter:
         for index, one in enumerate(chunk.tokens):
             others = [(other.id, other.logp) for other in chunk.alternatives[index]] if chunk.alternatives else []
             others += zip(self._request.named, chunk.named[index], strict=True) if chunk.named else []
-            self._waiting.append(Entry(one.id, one.logp, others, self._places.add(one.piece)))
+            self._waiting.append(TokenEntry(one.id, one.logp, others, self._places.add(one.piece)))
         ready = self._ready(is_last=chunk.completion is not None)
         if not text and chunk.completion is None and not self._request.body.return_token_ids:
             return None
@@ -487,7 +487,7 @@ class ChoiceWriter:
             }
         return whole
 
-    def _ready(self, *, is_last: bool) -> list[Entry]:
+    def _ready(self, *, is_last: bool) -> list[TokenEntry]:
         """Return the entries that may be sent, and no longer wait."""
         n = len(self._waiting)
         if not is_last:
@@ -495,11 +495,11 @@ class ChoiceWriter:
         ready, self._waiting = self._waiting[:n], self._waiting[n:]
         return [replace(one, place=min(one.place, self._n_sent)) for one in ready]
 
-    def _choice(self, text: str, entries: Iterable[Entry]) -> Choice:
+    def _choice(self, text: str, entries: Iterable[TokenEntry]) -> Choice:
         logprobs = None if self._request.body.logprobs is None else logprobs_of(entries, self._label)
         return {"index": self._index, "text": text, "logprobs": logprobs, "finish_reason": None, "stop_reason": None}
 
-    def _prompt_entries(self) -> list[Entry]:
+    def _prompt_entries(self) -> list[TokenEntry]:
         """Return the entries of the echoed prompt."""
         request, scored = self._request, self._prompt.scored
         if not request.body.echo or request.body.logprobs is None or scored is None:
@@ -508,7 +508,7 @@ class ChoiceWriter:
         for index, (token, place) in enumerate(zip(self._prompt.ids, self._prompt.spelling.offsets, strict=True)):
             others = [*(scored.top[index] or ())[: request.body.logprobs]]
             others += zip(request.named, scored.named[index] or (), strict=False)
-            entries.append(Entry(token, scored.logp[index], others, place))
+            entries.append(TokenEntry(token, scored.logp[index], others, place))
         return entries
 
     def _prompt_logprobs(self, k: int) -> list[dict[str, Any] | None]:
@@ -540,7 +540,7 @@ class ChoiceWriter:
         return entries
 
 
-def logprobs_of(entries: Iterable[Entry], label: Label) -> dict[str, list[Any]]:
+def logprobs_of(entries: Iterable[TokenEntry], label: Label) -> dict[str, list[Any]]:
     """Return OpenAI's lists over tokens.
 
     In `top_logprobs`, where two tokens are shown by one text, the larger value stays.

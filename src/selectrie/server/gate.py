@@ -91,7 +91,7 @@ class Gate:
         exchange = Exchange(id_of(headers.get(b"x-request-id", "")), endpoint if known else "other", meter, client)
         exchange.permits = self._state.permits
         scope[exchanges.KEY], scope[states.KEY] = exchange, self._state
-        answer = _Answer(send, exchange, self._state)
+        answer = _Response(send, exchange, self._state)
         try:
             with collected_warnings() as exchange.notices:
                 self._check_headers(scope, headers)
@@ -152,7 +152,7 @@ class Gate:
             raise too_large(limit)
         return encoding
 
-    async def _work(self, scope: Scope, receive: Receive, answer: _Answer, headers: dict[bytes, str]) -> None:
+    async def _work(self, scope: Scope, receive: Receive, answer: _Response, headers: dict[bytes, str]) -> None:
         """Read the body and answer; stop when the client leaves or time is over."""
         state, exchange = self._state, scope[exchanges.KEY]
         state.n_open += 1
@@ -171,14 +171,14 @@ class Gate:
         finally:
             state.n_open -= 1
 
-    async def _read_and_answered(self, scope: Scope, answer: _Answer, data: list[bytes], share: BodyShare) -> None:
+    async def _read_and_answered(self, scope: Scope, answer: _Response, data: list[bytes], share: BodyShare) -> None:
         """Answer a request; the bytes of its body, if it has one, leave `data`."""
         if data:
             await read_body(data.pop(), scope[exchanges.KEY], self._state.options, share)
         await self._inner(scope, _nothing, answer)
 
     async def _until_gone(
-        self, scope: Scope, receive: Receive, answer: _Answer, answering: Coroutine[Any, Any, None]
+        self, scope: Scope, receive: Receive, answer: _Response, answering: Coroutine[Any, Any, None]
     ) -> None:
         exchange: Exchange = scope[exchanges.KEY]
         left = self._state.options.deadline_s - (perf_counter() - exchange.began_s)
@@ -201,7 +201,7 @@ class Gate:
         exchange.lost = "deadline"
         raise _too_late(exchange, self._state.options.deadline_s)
 
-    async def _fail(self, error: Exception, answer: _Answer) -> None:
+    async def _fail(self, error: Exception, answer: _Response) -> None:
         """Answer with an error, which ends a stream and else leaves the response open.
 
         A reader that does not take the end of its stream does not get it.
@@ -257,7 +257,7 @@ class Gate:
         logger.log(level, json.dumps(line), extra={"line": line})
 
 
-class _Answer:
+class _Response:
     """Sends a response with the headers of its exchange, and keeps its status.
 
     Attributes:

@@ -35,7 +35,7 @@ from selectrie.server.generation import lease_model
 from selectrie.server.http_errors import errors_at
 from selectrie.server.options import ServerOptions
 from selectrie.server.state import state_of
-from selectrie.server.wire import Body, Items, NotOffered, Text, check_tokenized, one_of, read, unknown_fields
+from selectrie.server.wire import Body, EncodableText, Items, NotOffered, check_tokenized, one_of, read, unknown_fields
 
 MAX_TEXTS = 1_000
 """Maximum number of texts of a request to encode them."""
@@ -54,7 +54,7 @@ class _TokenizeBody(Body):
 class TokenizeTextBody(_TokenizeBody):
     """A text to tokenize."""
 
-    prompt: Text = Field(title="a text, or messages in the field 'messages'")
+    prompt: EncodableText = Field(title="a text, or messages in the field 'messages'")
     """The text, in which control tokens are read."""
 
 

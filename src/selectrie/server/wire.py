@@ -231,11 +231,13 @@ def _encodable_in(value: Any) -> Any:
     return value
 
 
-Text = Annotated[str, AfterValidator(_encodable)]
+EncodableText = Annotated[str, AfterValidator(_encodable)]
 """The type of a text that is tokenized."""
 JsonTexts = AfterValidator(_encodable_in)
 """Marks a value of JSON whose texts are tokenized."""
-TextOrJson = Annotated[Text | list[Any] | dict[Any, Any], BY_TYPE, Field(title="a text, or an object or array of JSON")]
+TextOrJson = Annotated[
+    EncodableText | list[Any] | dict[Any, Any], BY_TYPE, Field(title="a text, or an object or array of JSON")
+]
 """The type of instructions and descriptions: text, parts of text, or JSON as text."""
 TokenId = Annotated[int, Field(ge=0, title="a token id (a whole number of at least 0)")]
 

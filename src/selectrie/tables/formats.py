@@ -46,7 +46,7 @@ class InputColumn:
     type: Any = None
 
 
-class Rows(Protocol):
+class TableRows(Protocol):
     """Consecutive rows of a table, as its format holds them."""
 
     def __len__(self) -> int: ...
@@ -69,14 +69,14 @@ class Table(Protocol):
         """Return the path of the file."""
         ...
 
-    def units(self, n_rows: int) -> Iterator[Rows]:
+    def units(self, n_rows: int) -> Iterator[TableRows]:
         """Yield all rows, `n_rows` at a time.
 
         Raises `InputFileError` with file and line for what cannot be read.
         """
         ...
 
-    def columns(self, units: Iterator[Rows]) -> tuple[InputColumn, ...]:
+    def columns(self, units: Iterator[TableRows]) -> tuple[InputColumn, ...]:
         """Return the columns, after reading all of `units`."""
         ...
 
@@ -84,7 +84,7 @@ class Table(Protocol):
 class TableWriter(Protocol):
     """Writes rows with their new cells."""
 
-    def write(self, rows: Rows, cells: Sequence[Sequence[Cell]]) -> None:
+    def write(self, rows: TableRows, cells: Sequence[Sequence[Cell]]) -> None:
         """Write rows, each followed by its cells."""
         ...
 
@@ -127,7 +127,7 @@ class TableUnit:
     """
 
     number: int
-    rows: Rows
+    rows: TableRows
 
 
 def units_of(table: Table, unit_rows: int) -> Iterator[TableUnit]:
@@ -140,7 +140,7 @@ def scan(table: Table, unit_rows: int = UNIT_ROWS) -> Scan:
     """Read a table once; raise `InputFileError` for what cannot be read."""
     digest, n_rows, n_units = blake2b(digest_size=16), 0, 0
 
-    def counted() -> Iterator[Rows]:
+    def counted() -> Iterator[TableRows]:
         nonlocal n_rows, n_units
         for rows in table.units(unit_rows):
             digest.update(rows.digest.encode())
@@ -230,7 +230,7 @@ class DelimitedTable:
         finally:
             records.close()  # closes the file
 
-    def columns(self, units: Iterator[Rows]) -> tuple[InputColumn, ...]:
+    def columns(self, units: Iterator[TableRows]) -> tuple[InputColumn, ...]:
         for _ in units:
             pass
         return tuple(InputColumn(name) for name in self.header()[0])
@@ -275,7 +275,7 @@ class DelimitedWriter:
             self._fields([*scan.names, *added], self._end)
         self._flush()
 
-    def write(self, rows: Rows, cells: Sequence[Sequence[Cell]]) -> None:
+    def write(self, rows: TableRows, cells: Sequence[Sequence[Cell]]) -> None:
         if self._is_copy and isinstance(rows, DelimitedRows):
             for text, added in zip(rows.texts, cells, strict=True):
                 self._copy(text, [text_of_cell(cell) for cell in added])
@@ -361,7 +361,7 @@ class JsonTable:
         while block := list(islice(rows, n_rows)):
             yield JsonRows(tuple(text for _, text, _ in block), tuple(one for *_, one in block))
 
-    def columns(self, units: Iterator[Rows]) -> tuple[InputColumn, ...]:
+    def columns(self, units: Iterator[TableRows]) -> tuple[InputColumn, ...]:
         """Return the keys of all objects, in the order in which they first occur."""
         kinds: dict[str, set[str]] = {}
         for rows in units:
@@ -405,7 +405,7 @@ class JsonWriter:
         self._keys = [json_of_cell(name) for name in scan.names]
         self._added = [json_of_cell(name) for name in added]
 
-    def write(self, rows: Rows, cells: Sequence[Sequence[Cell]]) -> None:
+    def write(self, rows: TableRows, cells: Sequence[Sequence[Cell]]) -> None:
         own = rows.texts if isinstance(rows, JsonRows) else self._objects(rows)
         lines = []
         for text, row in zip(own, cells, strict=True):
@@ -417,7 +417,7 @@ class JsonWriter:
     def close(self) -> None:
         """There is nothing after the last row."""
 
-    def _objects(self, rows: Rows) -> Iterator[str]:
+    def _objects(self, rows: TableRows) -> Iterator[str]:
         for values in rows.values(self._names):
             pairs = zip(self._keys, values, strict=True)
             yield "{" + ", ".join(f"{key}: {json_of_cell(value)}" for key, value in pairs) + "}"
@@ -472,7 +472,7 @@ class ParquetTable:
             if rest is not None and rest.num_rows:
                 yield self._rows(digest, at, rest)
 
-    def columns(self, units: Iterator[Rows]) -> tuple[InputColumn, ...]:
+    def columns(self, units: Iterator[TableRows]) -> tuple[InputColumn, ...]:
         for _ in units:
             pass
         return tuple(InputColumn(field.name, "arrow", field.type) for field in self.schema())
@@ -513,7 +513,7 @@ class ParquetWriter:
         self._held: list[Any] = []
         self._n_held = 0
 
-    def write(self, rows: Rows, cells: Sequence[Sequence[Cell]]) -> None:
+    def write(self, rows: TableRows, cells: Sequence[Sequence[Cell]]) -> None:
         own = self._own(rows)
         new = [self._new(one, [row[at] for row in cells]) for at, one in enumerate(self._added)]
         self._held.append(self._arrow.Table.from_arrays([*own, *new], schema=self._schema))
@@ -530,7 +530,7 @@ class ParquetWriter:
             self._writer.write_table(self._arrow.concat_tables(self._held).combine_chunks(), row_group_size=_GROUP_ROWS)
         self._held, self._n_held = [], 0
 
-    def _own(self, rows: Rows) -> list[Any]:
+    def _own(self, rows: TableRows) -> list[Any]:
         """Return the columns of the input as arrays."""
         if isinstance(rows, ArrowRows):
             return list(rows.batch.columns)

@@ -22,7 +22,7 @@ from selectrie.template.syntax import ast
 from selectrie.template.values.arguments import check_range, role_named, value_at, values_at
 from selectrie.template.values.scope import (
     UNDECIDED,
-    Names,
+    DeclaredNames,
     Scope,
     Undecided,
     evaluate,
@@ -100,7 +100,7 @@ class Continue:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TurnStep:
     """A step: begin or end a turn of a chat."""
 
     role: str
@@ -124,7 +124,7 @@ class Naming:
     begins: bool
 
 
-Step: TypeAlias = Write | Decide | Together | Continue | Turn | Hide | Naming
+Step: TypeAlias = Write | Decide | Together | Continue | TurnStep | Hide | Naming
 
 
 Values: TypeAlias = "dict[str, object]"
@@ -176,7 +176,7 @@ class Loop:
     """
 
     segment: ast.Each | ast.GenEach
-    names: Names
+    names: DeclaredNames
     join: str
     items: Sequence[tuple[object, object]] | None = None
     bounds: tuple[int, int, str | None] = (0, 0, None)
@@ -410,7 +410,7 @@ class Interpreter:
             body = next((body for test, body in segment.branches if truth_at(test, scope, document)), segment.otherwise)
             self._frames.append(Frame(body, document))
         elif isinstance(segment, ast.Role):
-            ends = Turn(self._role(segment, scope, document), begins=False, span=segment.span, document=document)
+            ends = TurnStep(self._role(segment, scope, document), begins=False, span=segment.span, document=document)
             self._frames.append(Frame(segment.body, document, closing=(ends,)))
             return replace(ends, begins=True)
         elif isinstance(segment, ast.Block):
@@ -623,7 +623,7 @@ def _certain(ahead: Interpreter, cut: Cut, *, may_branch: bool) -> Following:
                 written.append(ahead.leading_text(step))
                 break
             else:
-                end = Following("", step.role if isinstance(step, Turn) and not step.begins else None)
+                end = Following("", step.role if isinstance(step, TurnStep) and not step.begins else None)
                 break
     except (Undecided, TemplateError):
         end = Following()  # rendering raises the error if the page gets there

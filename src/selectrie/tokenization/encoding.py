@@ -252,7 +252,7 @@ def encode_after(vocabulary: Vocabulary, prefix: IntArray, text: bytes, *, conti
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tail:
+class PromptTail:
     """The last part of a prompt, which is encoded together with every rest.
 
     A rest is the text after the prompt: a choice, with the delimiter before it and the
@@ -292,7 +292,7 @@ class Tail:
         ]
 
 
-def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]) -> Tail:
+def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]) -> PromptTail:
     """Return a short tail that gives the same tokens, or one with the whole text.
 
     It begins at a position in the text, or at its end, that no token spans. Tokenizers
@@ -322,14 +322,14 @@ def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]
         expected = encoded[: n_put + n_own // 4]
         before = np.concatenate([prefix, own[:cut]])
         spelled = vocabulary.decode(whole[cut:])
-        tail = Tail(before, own[cut:], spelled, inside, begins=False, lead=lead, skip=skip, expected=expected)
+        tail = PromptTail(before, own[cut:], spelled, inside, begins=False, lead=lead, skip=skip, expected=expected)
         [tokens] = tail.encode(vocabulary, [sample])
         if tokens is not None and whole[:cut] + tokens == tokens_of_sample:
             return tail
     if not vocabulary.space_prefix or is_at_start(vocabulary, prefix, continues=prompt.continues):
-        return Tail(prefix, own, vocabulary.begun(text), begin, begins=not text, lead=text, skip=0, expected=[])
+        return PromptTail(prefix, own, vocabulary.begun(text), begin, begins=not text, lead=text, skip=0, expected=[])
     put = separator_of(vocabulary) if puts else b""
-    return Tail(prefix, own, text, inside, begins=False, lead=put + text, skip=0, expected=inside(put))
+    return PromptTail(prefix, own, text, inside, begins=False, lead=put + text, skip=0, expected=inside(put))
 
 
 def _encode_each(vocabulary: Vocabulary, texts: list[bytes], tokenize: Tokenize | None = None) -> list[list[int]]:
@@ -461,8 +461,8 @@ def shortened(vocabulary: Vocabulary, following: bytes) -> bytes:
 
 
 def encode_rests(
-    vocabulary: Vocabulary, prompt: PromptText, tail: Tail, rests: Sequence[bytes]
-) -> tuple[Tail, IntArray, OffsetArray]:
+    vocabulary: Vocabulary, prompt: PromptText, tail: PromptTail, rests: Sequence[bytes]
+) -> tuple[PromptTail, IntArray, OffsetArray]:
     """Return a tail, and the flat tokens and offsets of each rest after its `before`.
 
     A rest that the tail does not fit is encoded with the whole prompt. If that changes
@@ -487,7 +487,9 @@ def encode_rests(
     return tail, *flatten(paths)
 
 
-def is_aligned(vocabulary: Vocabulary, prompt: PromptText, tail: Tail, rests: list[bytes], tokens: IntArray) -> bool:
+def is_aligned(
+    vocabulary: Vocabulary, prompt: PromptText, tail: PromptTail, rests: list[bytes], tokens: IntArray
+) -> bool:
     """Return whether token bytes are those of the text, in the prompt and all rests."""
     if prompt.text and vocabulary.decode(tail.own) != tail.text:
         return False
@@ -546,9 +548,9 @@ def encode_choices(
     not those of the text, paths include all of it.
 
     Equal choices are encoded once. After a long prompt only its tail is encoded again
-    (see `Tail`). If no token of the prompt would be left as context, "heal" becomes
-    "split". Raises `PromptError` if "harness" leaves none, and `OptionError` for an
-    unknown boundary.
+    (see `PromptTail`). If no token of the prompt would be left as context, "heal"
+    becomes "split". Raises `PromptError` if "harness" leaves none, and `OptionError`
+    for an unknown boundary.
     """
     if boundary not in ("heal", "split", "harness"):
         raise OptionError("boundary", boundary, "one of 'heal', 'split', 'harness'")

@@ -23,7 +23,7 @@ _KEY = blake2b(b"selectrie turns", digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChatTurn:
     """One turn of a chat.
 
     Attributes:
@@ -40,7 +40,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turns:
+class ChatTurns:
     """The turns of a chat so far; the last one may be open.
 
     `opened` and `closed` return new records.
@@ -55,14 +55,14 @@ class Turns:
     template: ChatTemplate | None
     args: Mapping[str, Any]
     ends: tuple[str, ...] = ()
-    all: tuple[Turn, ...] = ()
+    all: tuple[ChatTurn, ...] = ()
 
     @property
-    def open(self) -> Turn | None:
+    def open(self) -> ChatTurn | None:
         """Return the open turn, or None."""
         return self.all[-1] if self.all and self.all[-1].said is None else None
 
-    def opened(self, role: str) -> Turns:
+    def opened(self, role: str) -> ChatTurns:
         """Return the turns with one more turn, which is open.
 
         An assistant's turn begins with the template's generation prompt if there is
@@ -84,9 +84,9 @@ class Turns:
             if start and not (before.startswith(start) and not before[len(start) :].strip()):
                 before = start
         self._check_said(role, rendered)
-        return replace(self, all=(*self.all, Turn(role, before, self._between(role, after))))
+        return replace(self, all=(*self.all, ChatTurn(role, before, self._between(role, after))))
 
-    def closed(self, said: str) -> Turns:
+    def closed(self, said: str) -> ChatTurns:
         """Return the turns with the open turn closed; `said` is its content.
 
         Raises `PromptError` if none is open.
@@ -239,8 +239,8 @@ def _mark(index: int) -> str:
     return f"m{_KEY}n{index}m"
 
 
-def turns_of(template: ChatTemplate | None, args: Mapping[str, Any], ends: Sequence[str]) -> Turns:
-    """Return a `Turns` without any turn.
+def turns_of(template: ChatTemplate | None, args: Mapping[str, Any], ends: Sequence[str]) -> ChatTurns:
+    """Return a `ChatTurns` without any turn.
 
     Raises `IncompatibleOptionsError` for the template argument `add_generation_prompt`,
     which a page sets itself.
@@ -248,7 +248,7 @@ def turns_of(template: ChatTemplate | None, args: Mapping[str, Any], ends: Seque
     if "add_generation_prompt" in args:
         remedy = "the page opens its turns itself, so leave it out"
         raise IncompatibleOptionsError("template_args['add_generation_prompt']", "a template", remedy)
-    return Turns(template, dict(args), tuple(ends))
+    return ChatTurns(template, dict(args), tuple(ends))
 
 
 _KEEP_FROM_BYTES = 256
@@ -302,7 +302,7 @@ class Snapshot:
     control: int | None
     keep_from: int
     text: _Text
-    turns: Turns
+    turns: ChatTurns
     opened: _Text | None = None
     continues: bool = False
     is_normalized: bool = False
@@ -466,8 +466,8 @@ class GrowingPrompt:
         """Begin a turn; return the text that the template writes before its content.
 
         That text is then on the page. An assistant's turn begins with the template's
-        generation prompt. Raises `PromptError` as `Turns.opened` does, and if the page
-        already has text outside every turn.
+        generation prompt. Raises `PromptError` as `ChatTurns.opened` does, and if the
+        page already has text outside every turn.
         """
         at = self._at
         if not at.turns.all and at.text.since().strip():

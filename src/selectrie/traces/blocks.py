@@ -74,7 +74,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class FileTail:
     """How a file of blocks ends.
 
     Attributes:
@@ -131,7 +131,7 @@ class BlockReader:
 
     def __init__(self, file: BinaryIO) -> None:
         """Read the magic; raise `BlockError` if there is another beginning."""
-        self._file, self.tail = file, Tail(0, 0, is_complete=False)
+        self._file, self.tail = file, FileTail(0, 0, is_complete=False)
         if file.read(len(MAGIC)) != MAGIC:
             raise BlockError("it does not begin as a trace does")
 
@@ -144,13 +144,13 @@ class BlockReader:
         while True:
             head = self._file.read(_HEAD_BYTES)
             if len(head) < _HEAD_BYTES:
-                self.tail = Tail(at, len(head), is_complete=False)
+                self.tail = FileTail(at, len(head), is_complete=False)
                 return
             method, n_stored, n_payload = _NUMBERS.unpack_from(head)
             _check_numbers(method, n_stored, n_payload, at)
             stored = self._file.read(n_stored)
             if len(stored) < n_stored:
-                self.tail = Tail(at, len(head) + len(stored), is_complete=False)
+                self.tail = FileTail(at, len(head) + len(stored), is_complete=False)
                 return
             digest = _chained(digest, head[: _NUMBERS.size], stored)
             if digest != head[_NUMBERS.size :]:
@@ -163,7 +163,7 @@ class BlockReader:
         at += _HEAD_BYTES
         if self._file.read(1):
             raise BlockError(f"it goes on after its end at byte {at}")
-        self.tail = Tail(at, 0, is_complete=True)
+        self.tail = FileTail(at, 0, is_complete=True)
 
 
 def max_items(n_stored: int) -> int:

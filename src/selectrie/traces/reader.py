@@ -13,23 +13,23 @@ from numpy.typing import NDArray
 from selectrie.core.tracked_text import MIXED
 from selectrie.core.types import IntArray
 from selectrie.errors import TraceFileError
-from selectrie.traces.blocks import BlockError, BlockReader, Tail, opened
+from selectrie.traces.blocks import BlockError, BlockReader, FileTail, opened
 from selectrie.traces.records import (
     FORMAT,
     NO_SET,
     Begin,
-    Context,
     Encoding,
-    Header,
+    MemoryKind,
     Normalized,
     Note,
     PayloadError,
-    Record,
+    ReadStep,
     Rendered,
     Specials,
-    Step,
     TokenIds,
     Tokens,
+    TraceHeader,
+    TraceRecord,
     WholeRow,
     decode,
 )
@@ -53,7 +53,7 @@ class RecordedTask:
         up, token: Parent and token of each local row; -1 for row 0.
     """
 
-    context: Context
+    context: MemoryKind
     kind: str
     prompt: IntArray
     steps: list[StepValues] = field(default_factory=list)
@@ -81,8 +81,8 @@ class Trace:
     """
 
     path: Path
-    header: Header
-    tail: Tail = field(default_factory=lambda: Tail(0, 0, is_complete=False))
+    header: TraceHeader
+    tail: FileTail = field(default_factory=lambda: FileTail(0, 0, is_complete=False))
     tokens: list[Tokens] = field(default_factory=list)
     specials: Specials | None = None
     encodings: dict[bytes, list[int] | str] = field(default_factory=dict)
@@ -109,7 +109,7 @@ def read_trace(path: Path) -> Trace:
             reading: _Reading | None = None
             for record in _records(blocks):
                 if reading is None:
-                    require(isinstance(record, Header), "it has no header")
+                    require(isinstance(record, TraceHeader), "it has no header")
                     reading = _Reading(path, record)  # type: ignore[arg-type]
                 else:
                     reading.take(record)
@@ -123,7 +123,7 @@ def read_trace(path: Path) -> Trace:
         raise TraceFileError(str(path), getattr(error, "strerror", None) or str(error)) from error
 
 
-def _records(blocks: BlockReader) -> Iterator[Record]:
+def _records(blocks: BlockReader) -> Iterator[TraceRecord]:
     n_bytes = 0
     for payload, max_records in blocks:
         n_bytes += len(payload)
@@ -136,17 +136,17 @@ def _records(blocks: BlockReader) -> Iterator[Record]:
 class _Reading:
     """Takes the records of a trace in order."""
 
-    def __init__(self, path: Path, header: Header) -> None:
+    def __init__(self, path: Path, header: TraceHeader) -> None:
         check_header(header)
         self.trace = Trace(path, header)
         self._n_tokens = header.n_tokens
         self._sets: list[bytes] = []
         self._whole: list[WholeRow] = []
 
-    def take(self, record: Record) -> None:
+    def take(self, record: TraceRecord) -> None:
         """Check a record and add it; raise `PayloadError` if it cannot be one."""
         trace = self.trace
-        if isinstance(record, Step):
+        if isinstance(record, ReadStep):
             self._step(record)
         elif isinstance(record, TokenIds):
             require(len(record.digest) == 16, "a set has no digest")
@@ -156,7 +156,7 @@ class _Reading:
             self._whole.append(record)
         elif isinstance(record, Begin):
             check_begin(record.context, record.prompt, self._n_tokens)
-            trace.tasks.append(RecordedTask(Context(record.context), record.kind, record.prompt))
+            trace.tasks.append(RecordedTask(MemoryKind(record.context), record.kind, record.prompt))
         elif isinstance(record, Encoding):
             check_ids(record.ids, self._n_tokens)
             known = trace.inside if record.is_inside else trace.encodings
@@ -166,7 +166,7 @@ class _Reading:
         else:
             self._take_rare(record)
 
-    def _take_rare(self, record: Record) -> None:
+    def _take_rare(self, record: TraceRecord) -> None:
         trace = self.trace
         if isinstance(record, Rendered):
             check_rendered(record)
@@ -180,7 +180,7 @@ class _Reading:
         else:
             raise PayloadError("it has a second header")
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: ReadStep) -> None:
         require(step.task < len(self.trace.tasks), "a record belongs to no task")
         task = self.trace.tasks[step.task]
         first = len(task.up)
@@ -191,7 +191,7 @@ class _Reading:
         task.steps.append(StepValues(step, self._sets, self._whole.__getitem__))
 
 
-def check_header(header: Header) -> None:
+def check_header(header: TraceHeader) -> None:
     """Raise `PayloadError` unless this version can read what follows."""
     if header.format != FORMAT:
         raise PayloadError(f"it has format {header.format}; this version of selectrie reads format {FORMAT}")
@@ -211,8 +211,8 @@ def check_ids(ids: NDArray[np.int32], n_tokens: int) -> None:
 
 def check_begin(context: int, prompt: NDArray[np.int32], n_tokens: int) -> None:
     """Raise `PayloadError` unless a task can begin so."""
-    require(context in tuple(Context), "a task has an unknown context")
-    require(len(prompt) or context == Context.LOGLIKELIHOOD, "a task has no prompt")
+    require(context in tuple(MemoryKind), "a task has an unknown context")
+    require(len(prompt) or context == MemoryKind.LOGLIKELIHOOD, "a task has no prompt")
     check_ids(prompt, n_tokens)
 
 
@@ -239,7 +239,7 @@ def parts(lengths: NDArray[np.int32], data: NDArray[Any]) -> list[NDArray[Any]]:
     return [data[end - length : end] for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
 
 
-def check_step(step: Step, *, n_local: int, n_tokens: int, n_sets: int, n_whole: int) -> None:
+def check_step(step: ReadStep, *, n_local: int, n_tokens: int, n_sets: int, n_whole: int) -> None:
     """Raise `PayloadError` unless a step is whole and refers to what there is.
 
     Args:
@@ -271,7 +271,7 @@ def check_step(step: Step, *, n_local: int, n_tokens: int, n_sets: int, n_whole:
     _check_known(step, n_tokens)
 
 
-def _check_ask(step: Step, n_local: int, n_tokens: int) -> None:
+def _check_ask(step: ReadStep, n_local: int, n_tokens: int) -> None:
     n = len(step.tokens)
     require(len(step.parents) == len(step.wanted) == n, "the columns of an ask do not match")
     require(_within(step.parents, -n, n_local), "a row has no parent")
@@ -287,7 +287,7 @@ def _check_rows(n: int, n_pairs: int, owner: NDArray[np.int32], *others: NDArray
     require(all(_within(rows, 0, n) for rows in (owner, *others)), "a value belongs to no row")
 
 
-def _check_values(step: Step) -> None:
+def _check_values(step: ReadStep) -> None:
     """Raise `PayloadError` unless there is a value for all that was read."""
     has_logits = len(step.normaliser) > 0
     require(not has_logits or len(step.normaliser) == step.n_rows, "rows and normalisers do not match")
@@ -298,7 +298,7 @@ def _check_values(step: Step) -> None:
     require(np.isfinite(step.normaliser).all(), "a value is not finite")
 
 
-def _check_known(step: Step, n_tokens: int) -> None:
+def _check_known(step: ReadStep, n_tokens: int) -> None:
     """Raise `PayloadError` unless partly known rows are what `RowBounds` may hold."""
     columns = (step.known_lengths, step.rest_low, step.rest_high, step.rest_max)
     n = len(step.known_lengths)

@@ -4,8 +4,8 @@ A record has numbers, short texts and one-dimensional arrays, and refers to othe
 their numbers, which begin with 0 for each kind. A record comes after those that it
 refers to. Lists of lists are one array of all elements and one of their lengths.
 
-`Header` is the first record and is there once. The others may be interleaved, since
-tasks run at the same time.
+`TraceHeader` is the first record and is there once. The others may be interleaved,
+since tasks run at the same time.
 
 A payload is a line for each record in JSON, then the arrays of all of them. The line of
 a record is a list: its kind, then its fields in order. In place of an array is its
@@ -45,7 +45,7 @@ NO_SET = -1
 """Number in place of a set where every token is allowed."""
 
 
-class Context(IntEnum):
+class MemoryKind(IntEnum):
     """The memory in which rows were evaluated, which decides their last bits.
 
     Attributes:
@@ -66,7 +66,7 @@ _logits = partial(_EMPTY.__getitem__, "<f4")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Header:
+class TraceHeader:
     """What the trace was recorded from.
 
     Attributes:
@@ -194,7 +194,7 @@ class Begin:
     """A task begins.
 
     Attributes:
-        context: A `Context`.
+        context: A `MemoryKind`.
         kind: Name of the task.
         prompt: Tokens up to row 0; empty for sequences from an empty memory.
     """
@@ -231,7 +231,7 @@ class WholeRow:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class ReadStep:
     """The values that a task read of some rows, with the paths of these.
 
     Attributes:
@@ -298,8 +298,8 @@ class Step:
     known_reads: Bytes = field(default_factory=partial(_EMPTY.__getitem__, "|u1"))
 
 
-Record = Union[  # noqa: UP007 - `X | Y` of classes is no value that older versions of Python can iterate
-    Header,
+TraceRecord = Union[  # noqa: UP007 - `X | Y` of classes is no value that older versions of Python can iterate
+    TraceHeader,
     Tokens,
     Specials,
     Encoding,
@@ -309,11 +309,11 @@ Record = Union[  # noqa: UP007 - `X | Y` of classes is no value that older versi
     Begin,
     TokenIds,
     WholeRow,
-    Step,
+    ReadStep,
 ]
 
 KINDS: dict[str, type[Any]] = {
-    "header": Header,
+    "header": TraceHeader,
     "tokens": Tokens,
     "specials": Specials,
     "encoding": Encoding,
@@ -323,7 +323,7 @@ KINDS: dict[str, type[Any]] = {
     "begin": Begin,
     "set": TokenIds,
     "row": WholeRow,
-    "step": Step,
+    "step": ReadStep,
 }
 """The records by their names in the file."""
 NAMES = {kind: name for name, kind in KINDS.items()}
@@ -367,7 +367,7 @@ All records have at least two fields, so `attrgetter` returns a tuple.
 _to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
-def size_of(record: Record) -> int:
+def size_of(record: TraceRecord) -> int:
     """Return roughly how many bytes a record takes in a payload."""
     _, values_of, kinds = _LAYOUTS[type(record)]
     n_bytes = 4 * len(kinds)
@@ -379,7 +379,7 @@ def size_of(record: Record) -> int:
     return n_bytes
 
 
-def encode(records: Iterable[Record]) -> bytes:
+def encode(records: Iterable[TraceRecord]) -> bytes:
     """Return the payload of some records."""
     lines: list[str] = []
     arrays: list[bytes] = []
@@ -397,7 +397,7 @@ def encode(records: Iterable[Record]) -> bytes:
     return b"".join((len(text).to_bytes(_LENGTH_BYTES, "little"), text, *arrays))
 
 
-def decode(payload: bytes) -> Iterator[Record]:
+def decode(payload: bytes) -> Iterator[TraceRecord]:
     """Yield the records of a payload; raise `PayloadError` if it is not one."""
     n_text = int.from_bytes(payload[:_LENGTH_BYTES], "little")
     if len(payload) < _LENGTH_BYTES or n_text > min(MAX_LINES_BYTES, len(payload) - _LENGTH_BYTES):

@@ -1,4 +1,4 @@
-"""The values of rows that tasks read: from rows to a `Step`, and back.
+"""The values of rows that tasks read: from rows to a `ReadStep`, and back.
 
 The thread that runs tasks copies values (`copied_step`). What can wait is done later by
 the thread that writes the trace, and sets of tokens become records there.
@@ -23,7 +23,7 @@ from selectrie.core.partial_rows import BoundedRows, SelectedRows, merged, pair_
 from selectrie.core.path_model import RowBounds
 from selectrie.core.rows import DenseRows, Reads, Rows
 from selectrie.core.types import BoolArray, FloatArray, IntArray
-from selectrie.traces.records import NO_SET, Step, TokenIds, WholeRow
+from selectrie.traces.records import NO_SET, ReadStep, TokenIds, WholeRow
 
 EVERY_TOKEN = b""
 """Digest of the set of all tokens, as of an allowed set that is None."""
@@ -108,7 +108,7 @@ class CopiedStep:
     """The values that a task is told, in memory of their own, but for its number.
 
     Attributes:
-        fields: The fields of `Step` that are ready.
+        fields: The fields of `ReadStep` that are ready.
         sets: The sets of the others, by the name of the field; None for every token.
         whole: The rows that were read whole.
     """
@@ -131,7 +131,7 @@ class CopiedStep:
 def copied_step(path: dict[str, Any], rows: Rows, reads: Reads, allowed: AllowedSets) -> CopiedStep:
     """Return the values of `rows` that `reads` names.
 
-    `path` has the fields of `Step` that say where the rows are. Raises
+    `path` has the fields of `ReadStep` that say where the rows are. Raises
     `NonFiniteLogitsError` if a row is not finite and anything is read.
     """
     step = CopiedStep({**path, "n_rows": len(rows), **_NOTHING})
@@ -265,7 +265,7 @@ class StepValues:
         whole: Returns the whole row of a number.
     """
 
-    def __init__(self, step: Step, sets: Sequence[bytes], whole: Callable[[int], WholeRow]) -> None:
+    def __init__(self, step: ReadStep, sets: Sequence[bytes], whole: Callable[[int], WholeRow]) -> None:
         self.step, self._sets, self._whole_row = step, sets, whole
 
     @cached_property
@@ -373,11 +373,11 @@ class StepValues:
         return int(self.step.best[row]) if self.step.has_best else None
 
 
-Source = tuple[StepValues, int]
+RowSource = tuple[StepValues, int]
 """A step and the number of a row in it."""
 
 
-def rebuilt(reads: Reads, sources: Sequence[Sequence[Source]], n_tokens: int) -> SelectedRows | BoundedRows:
+def rebuilt(reads: Reads, sources: Sequence[Sequence[RowSource]], n_tokens: int) -> SelectedRows | BoundedRows:
     """Return the values that `reads` names.
 
     Rows of which not all is known come back as they were, with their bounds: as the
@@ -418,7 +418,7 @@ def _bounded(reads: Reads, known: Sequence[Sequence[RowBounds]], n_tokens: int) 
 
 
 class _Rebuilding:
-    def __init__(self, reads: Reads, sources: Sequence[Sequence[Source]]) -> None:
+    def __init__(self, reads: Reads, sources: Sequence[Sequence[RowSource]]) -> None:
         self._reads, self._sources = reads, sources
         self._dense: dict[int, DenseRows] = {}
 

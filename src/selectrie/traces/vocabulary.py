@@ -13,7 +13,7 @@ import numpy as np
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import ChatTemplate, Spacing, Tokenize, TokenizerKind, Tokenizing, Vocabulary
 from selectrie.traces.reader import check_ids, parts, require
-from selectrie.traces.records import PayloadError, Record, Specials, Tokens
+from selectrie.traces.records import PayloadError, Specials, Tokens, TraceRecord
 
 _TOKENS_A_PART = 1 << 14
 _IDS = ("eog", "control", "strips_left", "strips_right", "user_defined")
@@ -47,7 +47,7 @@ class TextFunctions:
     chat_template: ChatTemplate
 
 
-def vocabulary_records(vocabulary: Vocabulary) -> Iterator[Record]:
+def vocabulary_records(vocabulary: Vocabulary) -> Iterator[TraceRecord]:
     """Yield the records of a vocabulary."""
     for first in range(0, vocabulary.n_tokens, _TOKENS_A_PART):
         stop = first + _TOKENS_A_PART

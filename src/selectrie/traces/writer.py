@@ -24,7 +24,7 @@ import numpy as np
 from selectrie.core.files import check_plain
 from selectrie.errors import OptionError
 from selectrie.traces.blocks import MAGIC, BlockWriter
-from selectrie.traces.records import NO_SET, Begin, Record, Step, TokenIds, encode, size_of
+from selectrie.traces.records import NO_SET, Begin, ReadStep, TokenIds, TraceRecord, encode, size_of
 from selectrie.traces.values import CopiedStep
 
 BLOCK_BYTES = 1 << 20
@@ -64,7 +64,7 @@ class TraceWriter:
         OptionError: If the file cannot be written, or another writer has it.
     """
 
-    def __init__(self, path: Path, first: list[Record]) -> None:
+    def __init__(self, path: Path, first: list[TraceRecord]) -> None:
         self.path = path
         self._file = _opened(path)
         self._error: BaseException | None = None
@@ -74,7 +74,7 @@ class TraceWriter:
         self._room = threading.Event()
         self._room.set()
         self._n_put = self._n_done = 0
-        self._waiting: list[Record] = []
+        self._waiting: list[TraceRecord] = []
         self._n_waiting_bytes = 0
         self._n_tasks = self._n_whole = 0
         self._sets: dict[bytes, int] = {}
@@ -88,7 +88,7 @@ class TraceWriter:
         """Return whether something went wrong, so that nothing more is written."""
         return self._error is not None
 
-    def add(self, record: Record) -> None:
+    def add(self, record: TraceRecord) -> None:
         """Add a record that refers to no other."""
         self._put(lambda: self._add(record))
 
@@ -200,7 +200,7 @@ class TraceWriter:
             blocks.write(encode(records), len(records))
             self._file.flush()
 
-    def _add(self, record: Record, n_bytes: int | None = None) -> None:
+    def _add(self, record: TraceRecord, n_bytes: int | None = None) -> None:
         self._waiting.append(record)
         self._n_waiting_bytes += size_of(record) if n_bytes is None else n_bytes
 
@@ -214,7 +214,7 @@ class TraceWriter:
         if copied.whole:
             fields["whole"] = (fields["whole"] + self._n_whole).astype(np.int32)
             self._n_whole += len(copied.whole)
-        self._add(Step(task=task, **fields), copied.nbytes)
+        self._add(ReadStep(task=task, **fields), copied.nbytes)
 
     def _set_number(self, one: TokenIds) -> int:
         digest = one.digest.tobytes()

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("httpx2", reason="needs the extra 'remote'")
 
-from selectrie.backends.remote.transport import Answer
+from selectrie.backends.remote.transport import JsonValue
 from selectrie.core import numerics
 from selectrie.core.path_model import Cancellation, RowQuery
 from selectrie.errors import OptionError, ServerError, UnsupportedModelError
@@ -110,14 +110,14 @@ def test_another_number_of_tokens_was_read(opened, kind, n, said):
 )
 def test_numbers_that_are_log_probabilities(value, logp):
     """Rounding may lift one above 0, and some stand for -inf."""
-    assert Answer(value, "http://fake").logp() == logp
+    assert JsonValue(value, "http://fake").logp() == logp
 
 
 @pytest.mark.parametrize("value", [0.01, 1, math.inf, math.nan, 10**400, True, "0", None])
 def test_numbers_that_are_none(value):
     """They are refused."""
     with pytest.raises(ServerError):
-        Answer(value, "http://fake").logp()
+        JsonValue(value, "http://fake").logp()
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang", "llama-server"])

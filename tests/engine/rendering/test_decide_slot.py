@@ -27,7 +27,7 @@ from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import ChoiceError, NonFiniteLogitsError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
 from selectrie.options import DEFAULT_PROMPTING, BeamSearchParams, SamplingParams, ScoringRule, SearchParams, StopParams
-from selectrie.template.values.values import Option
+from selectrie.template.values.values import SlotOption
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 from selectrie.tokenization.growing_prompt import GrowingPrompt
 from selectrie.tokenization.prompts import read_prompt
@@ -73,7 +73,7 @@ def asked(model, method, *args, **options):
 
 
 def select_of(texts, **more):
-    return SelectSlot("x", tuple(Option(text, text) for text in texts), None, **more)
+    return SelectSlot("x", tuple(SlotOption(text, text) for text in texts), None, **more)
 
 
 def costless(record):
@@ -127,7 +127,7 @@ def test_a_terminator_that_needs_what_is_not_there():
 
 def test_the_value_is_the_option_itself():
     """The page has the text; the value keeps its type, none included."""
-    options = (Option("cat", 4), Option("bat", None), Option("car", ("pair",)))
+    options = (SlotOption("cat", 4), SlotOption("bat", None), SlotOption("car", ("pair",)))
     table = {("a",): {"cat": 0.2, "bat": 0.7}}
     found = filled(TableModel(table), SelectSlot("x", options, None, terminator="none"), place_of("a"))
     assert (found.text, found.value) == ("bat", None)
@@ -416,7 +416,7 @@ def test_a_beam_is_that_of_the_engine():
 
 def test_a_beam_over_options_gives_their_values():
     """The best text's option; what follows is part of the search and of no text."""
-    options = (Option("cat", 1), Option("bat", 2), Option("car", 3))
+    options = (SlotOption("cat", 1), SlotOption("bat", 2), SlotOption("car", 3))
     grammar = Grammar.from_choices(["cat", "bat", "car"])
     slot = BeamSlot("x", grammar, BeamSearchParams(width=8, n=3), options)
     found = filled(HashModel(7), slot, place_of("a", "."))
@@ -429,7 +429,7 @@ def test_a_beam_over_options_gives_their_values():
 
 def test_a_beam_that_finishes_no_option_is_refused():
     """The beginning of an option is none."""
-    options = (Option("cabu", 1), Option("cabs", 2))
+    options = (SlotOption("cabu", 1), SlotOption("cabs", 2))
     slot = BeamSlot("x", Grammar.from_choices(["cabu", "cabs"]), BeamSearchParams(max_tokens=1), options)
     with pytest.raises(NothingFoundError, match="none was finished within 1 tokens; give more `max_tokens`"):
         filled(HashModel(7), slot, place_of("a"))

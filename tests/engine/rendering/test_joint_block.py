@@ -24,7 +24,7 @@ from selectrie.engine.rendering.slots import SlotContext
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import ChoiceError, OptionError, PromptTooLongError, ProtocolError, TextError
 from selectrie.options import DEFAULT_PROMPTING, SearchParams
-from selectrie.template.values.values import Option
+from selectrie.template.values.values import SlotOption
 from selectrie.testing import HashModel, naive_joint
 from selectrie.testing.fakes import make_vocabulary, spell
 from selectrie.testing.oracles import run
@@ -44,7 +44,7 @@ HEAL = 2e-4
 def slot(name, *options):
     """A slot of texts, or of (text, value) pairs."""
     pairs = [(option, option) if isinstance(option, str) else option for option in options]
-    return JointSlot(name, tuple(Option(*pair) for pair in pairs))
+    return JointSlot(name, tuple(SlotOption(*pair) for pair in pairs))
 
 
 def decide(model, request, prompt, *, following="", ends_turn=False):

@@ -16,7 +16,7 @@ from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import NothingFoundError
 from selectrie.options import DEFAULT_PROMPTING
 from selectrie.results import BeamCertificate, Certificate
-from selectrie.template.values.values import Option
+from selectrie.template.values.values import SlotOption
 from selectrie.testing.fakes import HashModel
 from selectrie.tokenization.prompts import read_prompt
 
@@ -79,7 +79,7 @@ def of_beam(engine: Engine, rng: random.Random) -> BeamCertificate:
 
 def of_block(engine: Engine, rng: random.Random) -> Certificate:
     """A joint block, listed or searched."""
-    slots = [JointSlot(name, tuple(Option(text, text) for text in some(rng, 5))) for name in "xyz"]
+    slots = [JointSlot(name, tuple(SlotOption(text, text) for text in some(rng, 5))) for name in "xyz"]
     budget, max_listed = rng.choice((None, 4, 8, 20)), rng.choice((1, 1_000))
     parts = (slots[0], " ", slots[1], " ", slots[2])
     request = JointRequest(parts, k=rng.randrange(1, 3), budget=budget, method="best_first", max_listed=max_listed)

@@ -22,7 +22,7 @@ from selectrie.testing import HashModel, PathsOf
 from selectrie.traces import writer
 from selectrie.traces.blocks import MAGIC
 from selectrie.traces.reader import read_trace
-from selectrie.traces.records import Context
+from selectrie.traces.records import MemoryKind
 from tests.support.traced import ASKED, TIED, engine_of, hash_model, same_answer, same_values
 
 CATS = [" cat", " bat", " car"]
@@ -92,10 +92,10 @@ def test_contexts_are_told_apart(tmp_path):
     trace = read_trace(tmp_path / "run.trace")
     contexts = [(task.context, task.kind) for task in trace.tasks]
     assert contexts == [
-        (Context.MAIN, "ScoreTask"),
-        (Context.CANONICAL, "ScoreTask"),
-        (Context.CANONICAL, "ScoreTask"),
-        (Context.LOGLIKELIHOOD, "Sequences"),
+        (MemoryKind.MAIN, "ScoreTask"),
+        (MemoryKind.CANONICAL, "ScoreTask"),
+        (MemoryKind.CANONICAL, "ScoreTask"),
+        (MemoryKind.LOGLIKELIHOOD, "Sequences"),
     ]
 
 

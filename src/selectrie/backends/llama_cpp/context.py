@@ -15,7 +15,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.backends.llama_cpp.gguf_header import Header, read_header
+from selectrie.backends.llama_cpp.gguf_header import GgufHeader, read_header
 from selectrie.backends.llama_cpp.library import Metadata, StopFlag, cell_item_bytes, cell_type, log
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights
 from selectrie.core.types import BoolArray, IntArray, LogitArray, Precision
@@ -112,7 +112,7 @@ _RC_NO_ROOM, _RC_ABORTED = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ContextSize:
     """The size of a context.
 
     Attributes:
@@ -140,7 +140,9 @@ class Context:
             rows, because hidden cells are read with weight 0, and 0 times NaN is NaN.
     """
 
-    def __init__(self, weights: Weights, options: LlamaOptions, size: Size, stop: StopFlag | None = None) -> None:
+    def __init__(
+        self, weights: Weights, options: LlamaOptions, size: ContextSize, stop: StopFlag | None = None
+    ) -> None:
         """Create the context.
 
         `stop` may be the flag of another context. An interrupt then stops both.
@@ -328,7 +330,7 @@ def _address(pointer: Any) -> int:
     return ctypes.cast(pointer, ctypes.c_void_p).value or 0
 
 
-def create(weights: Weights, options: LlamaOptions, size: Size) -> Any:
+def create(weights: Weights, options: LlamaOptions, size: ContextSize) -> Any:
     """Return a new `llama_context *`.
 
     Raises `ModelError`, which gives llama.cpp's reason, the size, and what to do.
@@ -354,7 +356,7 @@ def on_gpu(weights: Weights, options: LlamaOptions) -> bool:
     return bool(n_layers and llama_cpp.llama_supports_gpu_offload())
 
 
-def _params(weights: Weights, options: LlamaOptions, size: Size) -> Any:
+def _params(weights: Weights, options: LlamaOptions, size: ContextSize) -> Any:
     params = llama_cpp.llama_context_default_params()
     threads = options.n_threads or (1 if weights.n_parameters < _THREADED_PARAMETERS else _cores())
     params.n_threads = params.n_threads_batch = threads
@@ -422,7 +424,7 @@ _CELL_BLOCK = 256
 """llama.cpp rounds a context up to a multiple of this many cells."""
 
 
-def fit(weights: Weights, options: LlamaOptions) -> Size:
+def fit(weights: Weights, options: LlamaOptions) -> ContextSize:
     """Return the size of a model's context.
 
     Depends on the options, the budgets for logits and states, and free memory. Cells
@@ -467,8 +469,8 @@ def usual_nodes(trained: int) -> int:
     return min(trained if trained > 0 else _USUAL_TOKENS, _USUAL_TOKENS)
 
 
-def sized(weights: Metadata, nodes: int, rows: int, sequences: int, *, long_context: bool | None = None) -> Size:
-    """Return the `Size` with these numbers and the cells that they need.
+def sized(weights: Metadata, nodes: int, rows: int, sequences: int, *, long_context: bool | None = None) -> ContextSize:
+    """Return the `ContextSize` with these numbers and the cells that they need.
 
     A model with two sets of RoPE factors (Phi-3 128k) uses the long ones when the
     context exceeds the original one. The added cells must therefore not carry it over
@@ -479,13 +481,13 @@ def sized(weights: Metadata, nodes: int, rows: int, sequences: int, *, long_cont
     if original:
         is_long = nodes > original if long_context is None else long_context
         if not is_long and cells > original:
-            return Size(max(1, original - rows), original, rows, sequences)
+            return ContextSize(max(1, original - rows), original, rows, sequences)
         if is_long:
             cells = max(cells, _rounded(original + 1))
-    return Size(nodes, cells, rows, sequences)
+    return ContextSize(nodes, cells, rows, sequences)
 
 
-def is_long(weights: Weights, size: Size) -> bool:
+def is_long(weights: Weights, size: ContextSize) -> bool:
     """Return whether a context of this size uses the long set of RoPE factors."""
     original = weights.metadata_int("{arch}.rope.scaling.original_context_length")
     return original is not None and 0 < original < size.cells
@@ -500,7 +502,7 @@ def _state_bytes(weights: Weights, options: LlamaOptions) -> int:
 
     They are measured on a context of one sequence after one token.
     """
-    pointer = create(weights, options, Size(_CELL_BLOCK, _CELL_BLOCK, 8, 1))
+    pointer = create(weights, options, ContextSize(_CELL_BLOCK, _CELL_BLOCK, 8, 1))
     try:
         token = (llama_cpp.llama_token * 1)(0)
         with log.of_ours(verbose=options.verbose):
@@ -585,12 +587,12 @@ def memory_needed(path: Path, options: LlamaOptions) -> int:
     return header.n_bytes + contexts * cells * _cell_bytes(header, options) + sequences * state + call
 
 
-def _of(header: Header, key: str) -> int:
+def _of(header: GgufHeader, key: str) -> int:
     """Return the integer `key` of the architecture's metadata; 0 if it is missing."""
     return header.metadata_int("{arch}." + key) or 0
 
 
-def _cell_bytes(header: Header, options: LlamaOptions) -> int:
+def _cell_bytes(header: GgufHeader, options: LlamaOptions) -> int:
     """Return the bytes of one cell's keys and values.
 
     If layers differ, all count as large as the largest.
@@ -602,7 +604,7 @@ def _cell_bytes(header: Header, options: LlamaOptions) -> int:
     return _of(header, "block_count") * (_of(header, "attention.head_count_kv") or heads) * both * item
 
 
-def _score_bytes(header: Header) -> int:
+def _score_bytes(header: GgufHeader) -> int:
     """Return the bytes that one row needs for each cell.
 
     They hold one attention score per head, and the mask. A sliding window needs the
@@ -612,7 +614,7 @@ def _score_bytes(header: Header) -> int:
     return 4 * (_of(header, "attention.head_count") + masks)
 
 
-def _activations(header: Header) -> int:
+def _activations(header: GgufHeader) -> int:
     """Return how many numbers one row needs besides its scores and logits.
 
     They are the widest layer twice (in a state-space layer the three streams of its
@@ -622,7 +624,7 @@ def _activations(header: Header) -> int:
     return inner + 8 * _of(header, "embedding_length")
 
 
-def _state_bytes_of_file(header: Header) -> int:
+def _state_bytes_of_file(header: GgufHeader) -> int:
     """Return the bytes of one sequence's state, 0 for models without one.
 
     Each layer has two f32 vectors (`n_embd_r` and `n_embd_s` of llama-hparams.cpp).

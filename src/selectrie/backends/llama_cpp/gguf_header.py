@@ -48,7 +48,7 @@ _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class GgufHeader:
     """The metadata of a GGUF file.
 
     Attributes:
@@ -72,7 +72,7 @@ class Header:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path) -> GgufHeader:
     """Return the header of a GGUF file.
 
     Takes 0.1 s for a vocabulary of 150 000 tokens.
@@ -87,7 +87,7 @@ def read_header(path: Path) -> Header:
             metadata = read_metadata(data)
         except (struct.error, KeyError, OverflowError) as error:
             raise ModelFileError(str(path), "its header is damaged or cut off; get it again") from error
-    return Header(metadata.values, metadata.lengths, sum(one.stat().st_size for one in parts_of(path)))
+    return GgufHeader(metadata.values, metadata.lengths, sum(one.stat().st_size for one in parts_of(path)))
 
 
 def require_gguf(path: Path) -> None:
@@ -144,13 +144,13 @@ def read_texts(path: Path, key: str) -> list[str]:
 
 
 @dataclass(slots=True)
-class Metadata:
+class GgufMetadata:
     """The part of a GGUF file before the descriptions of its tensors.
 
     Attributes:
         version: Version of the format.
-        values: As in `Header`.
-        lengths: As in `Header`.
+        values: As in `GgufHeader`.
+        lengths: As in `GgufHeader`.
         kinds: Type of each value and, for an array, of its items.
         text_arrays: Offset of each text, and of the end of the last one, by array. A
             text begins with its length.
@@ -201,7 +201,7 @@ class TokenTable:
     special: list[int]
 
 
-def token_table(metadata: Metadata, data: mmap.mmap) -> TokenTable | None:
+def token_table(metadata: GgufMetadata, data: mmap.mmap) -> TokenTable | None:
     """Return the table of tokens; None if there are no texts of tokens."""
     if TOKENS not in metadata.text_arrays:
         return None
@@ -218,14 +218,14 @@ def token_table(metadata: Metadata, data: mmap.mmap) -> TokenTable | None:
     return TokenTable(texts, joined, frozenset(texts), types, [value for value in named if isinstance(value, int)])
 
 
-def read_metadata(data: mmap.mmap) -> Metadata:
+def read_metadata(data: mmap.mmap) -> GgufMetadata:
     """Read all metadata.
 
     Raises `struct.error`, `KeyError` or `OverflowError` if it is damaged.
     """
     version, _, n_pairs = _START.unpack_from(data, 0)
     at = _START.size
-    metadata = Metadata(version)
+    metadata = GgufMetadata(version)
     for _ in range(n_pairs):
         name, at = _text(data, at)
         key = name.decode("utf-8", "replace")
@@ -243,7 +243,7 @@ def read_metadata(data: mmap.mmap) -> Metadata:
     return metadata
 
 
-def _read_array(data: mmap.mmap, at: int, key: str, metadata: Metadata) -> int:
+def _read_array(data: mmap.mmap, at: int, key: str, metadata: GgufMetadata) -> int:
     """Read an array, and return where the next pair begins."""
     (kind,) = _U32.unpack_from(data, at)
     (n,) = _U64.unpack_from(data, at + _U32.size)
@@ -356,7 +356,7 @@ def require_sound(path: Path) -> TokenTable | None:
     return tokens
 
 
-def _faults(metadata: Metadata, tokens: TokenTable | None) -> Iterator[str]:
+def _faults(metadata: GgufMetadata, tokens: TokenTable | None) -> Iterator[str]:
     yield from _of_parts(metadata)
     yield from _of_layers(metadata)
     yield from _of_experts(metadata)
@@ -366,13 +366,13 @@ def _faults(metadata: Metadata, tokens: TokenTable | None) -> Iterator[str]:
     yield from _of_vocabulary(metadata, tokens)
 
 
-def _of_parts(metadata: Metadata) -> Iterator[str]:
+def _of_parts(metadata: GgufMetadata) -> Iterator[str]:
     kind = metadata.kinds.get("split.no", (UINT16, None))
     if kind != (UINT16, None):
         yield "split.no is not a 16-bit integer"
 
 
-def _of_layers(metadata: Metadata) -> Iterator[str]:
+def _of_layers(metadata: GgufMetadata) -> Iterator[str]:
     n = _whole(metadata, "block_count")
     if n is None:
         return
@@ -383,7 +383,7 @@ def _of_layers(metadata: Metadata) -> Iterator[str]:
         yield f"{_name(metadata, 'nextn_predict_layers')} is {ahead} of {n} layers"
 
 
-def _of_experts(metadata: Metadata) -> Iterator[str]:
+def _of_experts(metadata: GgufMetadata) -> Iterator[str]:
     n, groups = _whole(metadata, "expert_count") or 0, _whole(metadata, "expert_group_count") or 0
     used, groups_used = _largest(metadata, "expert_used_count"), _whole(metadata, "expert_group_used_count") or 0
     if metadata.values.get("general.architecture") in _DROPS_ONE_EXPERT and n <= 1:
@@ -399,7 +399,7 @@ def _of_experts(metadata: Metadata) -> Iterator[str]:
         yield f"{groups_used} of {groups} groups of {n} experts are said to be used"
 
 
-def _of_numbers(metadata: Metadata) -> Iterator[str]:
+def _of_numbers(metadata: GgufMetadata) -> Iterator[str]:
     for key, value in metadata.values.items():
         if _EPSILONS.search(key) and isinstance(value, float) and not 0 <= value < math.inf:
             yield f"{key} is {value:g}, expected a number of at least 0"
@@ -408,7 +408,7 @@ def _of_numbers(metadata: Metadata) -> Iterator[str]:
         yield f"{_name(metadata, 'rope.scaling.type')} is {scaling[:40]!r}, expected one of {', '.join(_ROPE_SCALINGS)}"
 
 
-def _of_heads(metadata: Metadata) -> Iterator[str]:
+def _of_heads(metadata: GgufMetadata) -> Iterator[str]:
     heads, rotated = _whole(metadata, "attention.head_count"), _whole(metadata, "rope.dimension_count")
     kv = _whole(metadata, "attention.head_count_kv")
     if heads and kv and heads % kv:
@@ -424,12 +424,12 @@ def _of_heads(metadata: Metadata) -> Iterator[str]:
         yield f"{_name(metadata, 'rope.dimension_count')} is 0, expected an even number from 2 to {width}"
 
 
-def _of_windows(metadata: Metadata) -> Iterator[str]:
+def _of_windows(metadata: GgufMetadata) -> Iterator[str]:
     if _whole(metadata, "attention.sliding_window") and _whole(metadata, "attention.sliding_window_pattern") == 1:
         yield f"{_name(metadata, 'attention.sliding_window_pattern')} is 1, which leaves no layer a window"
 
 
-def _of_vocabulary(metadata: Metadata, tokens: TokenTable | None) -> Iterator[str]:
+def _of_vocabulary(metadata: GgufMetadata, tokens: TokenTable | None) -> Iterator[str]:
     if TOKENS in metadata.kinds and tokens is None:
         yield f"{TOKENS} is not a list of texts"
     if tokens is None:
@@ -447,15 +447,15 @@ def _of_vocabulary(metadata: Metadata, tokens: TokenTable | None) -> Iterator[st
         yield "tokens begin with a line end, but no token is a line end"
 
 
-def _name(metadata: Metadata, key: str) -> str:
+def _name(metadata: GgufMetadata, key: str) -> str:
     return f"{metadata.values.get('general.architecture', '')}.{key}"
 
 
-def _value(metadata: Metadata, key: str) -> object:
+def _value(metadata: GgufMetadata, key: str) -> object:
     return metadata.values.get(_name(metadata, key))
 
 
-def _whole(metadata: Metadata, key: str) -> int | None:
+def _whole(metadata: GgufMetadata, key: str) -> int | None:
     """Return the integer `key` of the architecture's metadata.
 
     None if it is missing or of another type.
@@ -464,7 +464,7 @@ def _whole(metadata: Metadata, key: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _largest(metadata: Metadata, key: str) -> int:
+def _largest(metadata: GgufMetadata, key: str) -> int:
     """Return the integer of `key`, or the largest one of an array; 0 if missing."""
     value = _value(metadata, key)
     if isinstance(value, tuple):

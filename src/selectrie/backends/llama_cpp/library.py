@@ -30,7 +30,7 @@ _FUNCTION = re.compile(r"^\w+: (?:error loading model: )?")
 """Matches the prefix that llama.cpp puts before its messages."""
 
 
-class Log:
+class LlamaLog:
     """llama.cpp's log, which has one callback for the whole process.
 
     While selectrie calls llama.cpp, lines are kept, and shown only if the call is
@@ -123,7 +123,7 @@ def _address(callback: Any) -> int | None:
     return ctypes.cast(callback, ctypes.c_void_p).value
 
 
-log = Log()
+log = LlamaLog()
 """The process-wide callback: llama.cpp's logger is global state of the library."""
 
 

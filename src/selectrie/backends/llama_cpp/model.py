@@ -9,7 +9,7 @@ from typing import final
 import llama_cpp
 import numpy as np
 
-from selectrie.backends.llama_cpp.context import BatchRows, Context, Decoded, Size, fit, is_long, on_gpu, sized
+from selectrie.backends.llama_cpp.context import BatchRows, Context, ContextSize, Decoded, fit, is_long, on_gpu, sized
 from selectrie.backends.llama_cpp.library import StopFlag, build, processor, weights_type
 from selectrie.backends.llama_cpp.sequences import AttentionSequences, Sequences
 from selectrie.backends.llama_cpp.sequences_recurrent import RecurrentSequences
@@ -105,7 +105,9 @@ class LlamaModel:
     they are not restored: they were cached and held by no caller.
     """
 
-    def __init__(self, weights: Weights, options: LlamaOptions, size: Size, stop: StopFlag | None = None) -> None:
+    def __init__(
+        self, weights: Weights, options: LlamaOptions, size: ContextSize, stop: StopFlag | None = None
+    ) -> None:
         """Create a model.
 
         `stop` may be the flag of another model. An interrupt then stops both.

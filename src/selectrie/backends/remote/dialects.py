@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from selectrie.backends.remote.transport import Answer, Transport, refuse_duplicates
+from selectrie.backends.remote.transport import JsonValue, Transport, refuse_duplicates
 from selectrie.core import numerics
 from selectrie.core.path_model import PathLimits, RowBounds, RowQuery, ServedText
 from selectrie.core.vocabulary import Vocabulary
@@ -37,7 +37,7 @@ class ServedModel:
     n_context: int | None = None
 
 
-class Dialect(Protocol):
+class ServerDialect(Protocol):
     """A way in which servers are asked for rows.
 
     All methods but `limits` run on the event loop of the transport.
@@ -81,7 +81,7 @@ def partial_row(
     *,
     n_tokens: int,
     rounding: float,
-    answer: Answer,
+    answer: JsonValue,
 ) -> RowBounds:
     """Return the row that a query asks about.
 
@@ -134,7 +134,7 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         raise
 
 
-def check_length(n_read: int, path: Sequence[int], answer: Answer) -> None:
+def check_length(n_read: int, path: Sequence[int], answer: JsonValue) -> None:
     """Raise `ServerError` if a server read other than the tokens of a path."""
     if n_read == len(path) + 1:
         answer.wrong(
@@ -197,7 +197,7 @@ is in float32.
 """
 
 
-def token_of_key(answer: Answer, n_tokens: int, name: str | None = None) -> int:
+def token_of_key(answer: JsonValue, n_tokens: int, name: str | None = None) -> int:
     """Return the token that is named as "token_id:123".
 
     Args:
@@ -251,13 +251,13 @@ class CompletionsDialect:
         assert answer is not None  # noqa: S101 - one of the two was asked
         return partial_row(query, values, top, n_tokens=self._model.n_tokens, rounding=self._rounding, answer=answer)
 
-    async def _last(self, path: Sequence[int], fields: Mapping[str, Any]) -> tuple[Answer, dict[int, float]]:
+    async def _last(self, path: Sequence[int], fields: Mapping[str, Any]) -> tuple[JsonValue, dict[int, float]]:
         """Return the log-probabilities that are told of the row after a path."""
         lists = await self._asked(path, {"max_tokens": 1, **fields})
         (row,) = lists["top_logprobs"].sequence(1)
         return row, self._values(row)
 
-    async def _asked(self, ids: Sequence[int], fields: Mapping[str, Any]) -> Answer:
+    async def _asked(self, ids: Sequence[int], fields: Mapping[str, Any]) -> JsonValue:
         """Return the lists of log-probabilities of one completion."""
         body = {
             "model": self._model.name,
@@ -274,7 +274,7 @@ class CompletionsDialect:
         (choice,) = answer["choices"].sequence(1)
         return choice["logprobs"]
 
-    def _values(self, row: Answer) -> dict[int, float]:
+    def _values(self, row: JsonValue) -> dict[int, float]:
         return {token_of_key(value, self._model.n_tokens, name): value.logp() for name, value in row.items()}
 
     async def read_again(self, path: Sequence[int], named: Sequence[int]) -> Mapping[int, float]:
@@ -327,7 +327,7 @@ class SglangDialect:
 
     async def _asked(
         self, paths: Sequence[Sequence[int]], named: Sequence[Sequence[int]], *, top: int, start: int = -1
-    ) -> list[Answer]:
+    ) -> list[JsonValue]:
         """Return what is said about each of many paths."""
         body: dict[str, Any] = {
             "input_ids": list(paths),
@@ -345,7 +345,7 @@ class SglangDialect:
             check_length(meta["prompt_tokens"].whole(), path, meta["prompt_tokens"])
         return metas
 
-    def _row(self, query: RowQuery, named: Sequence[int], meta: Answer) -> RowBounds:
+    def _row(self, query: RowQuery, named: Sequence[int], meta: JsonValue) -> RowBounds:
         (first,) = meta["output_token_ids_logprobs"].sequence(1)
         values = self._values(first)
         if sorted(values) != sorted(named):
@@ -358,7 +358,7 @@ class SglangDialect:
             values = {**best, **values}
         return partial_row(query, values, top, n_tokens=self._model.n_tokens, rounding=_ROUNDING, answer=meta)
 
-    def _values(self, entries: Answer) -> dict[int, float]:
+    def _values(self, entries: JsonValue) -> dict[int, float]:
         """Return pairs of a log-probability and an id as values by token."""
         pairs = [entry.sequence()[:2] for entry in entries.sequence()]
         if any(len(pair) < 2 for pair in pairs):
@@ -437,11 +437,11 @@ class EchoDialect:
         rows = []
         for path, query in zip(paths, queries, strict=True):
             known = {token: values[path + (token,)] for token in query.named.tolist()}  # noqa: RUF005 - unpacking in an index is read as Python 3.11
-            answer = Answer({}, self._transport.server.url + _COMPLETIONS_PATH)
+            answer = JsonValue({}, self._transport.server.url + _COMPLETIONS_PATH)
             rows.append(partial_row(query, known, [], n_tokens=self._model.n_tokens, rounding=_ROUNDING, answer=answer))
         return rows
 
-    async def _echoed(self, sequence: Tokens) -> tuple[Tokens, list[Answer]]:
+    async def _echoed(self, sequence: Tokens) -> tuple[Tokens, list[JsonValue]]:
         """Return the values of a sequence, one for each token; the first is null."""
         sent = self._sent(sequence)
         answer = await self._asked(sent, {"echo": True, "logprobs": 1})
@@ -489,11 +489,11 @@ class EchoDialect:
             raise OptionError("path", f"…{shown}", reason)
         return _Sent(data.decode(), int(begins))
 
-    async def _asked(self, sent: _Sent, fields: Mapping[str, Any]) -> Answer:
+    async def _asked(self, sent: _Sent, fields: Mapping[str, Any]) -> JsonValue:
         body = {"model": self._model.name, "prompt": sent.prompt, "max_tokens": 1, "temperature": 0, **fields}
         return await self._transport.post(_COMPLETIONS_PATH, body)
 
-    def _check_spelling(self, token: int, text: str, answer: Answer, *, may_begin: bool) -> None:
+    def _check_spelling(self, token: int, text: str, answer: JsonValue, *, may_begin: bool) -> None:
         """Raise `ServerError` if a server shows a token as another text than it has."""
         piece = self._vocabulary.pieces[token]
         if not piece or text == f"token_id:{token}":
@@ -619,7 +619,7 @@ class LlamaServerDialect:
 
     async def _asked(
         self, path: Sequence[int], n: int, drawn: int | None, *, is_cached: bool = True
-    ) -> tuple[Answer, Values, Values]:
+    ) -> tuple[JsonValue, Values, Values]:
         """Return the n most probable tokens after a path, and what was drawn."""
         n_tokens = self._model.n_tokens
         body = {

@@ -17,15 +17,15 @@ from selectrie.backends.remote.dialects import (
     OWN_ROUNDING,
     VLLM_ROUNDING,
     CompletionsDialect,
-    Dialect,
     EchoDialect,
     LlamaServerDialect,
     ServedModel,
+    ServerDialect,
     SglangDialect,
     draw,
     together,
 )
-from selectrie.backends.remote.transport import Answer, Server, Transport
+from selectrie.backends.remote.transport import JsonValue, Server, Transport
 from selectrie.backends.remote.vocabulary import RemoteTokenizer, read_vocabulary
 from selectrie.core.path_model import Cancellation, PathLimits, RowBounds, RowQuery, ServedText, check_queries
 from selectrie.core.types import IntArray, ModelIdentity
@@ -147,7 +147,7 @@ class _Read:
 
 
 async def measured_tolerance(
-    name: str, dialect: Dialect, vocabulary: Vocabulary, paths: Sequence[Sequence[int]]
+    name: str, dialect: ServerDialect, vocabulary: Vocabulary, paths: Sequence[Sequence[int]]
 ) -> float:
     """Return the tolerance of a server, in nats.
 
@@ -204,12 +204,12 @@ def _named(vocabulary: Vocabulary, path: Sequence[int]) -> list[int]:
     return list(dict.fromkeys([path[-1], n // 3, n // 2, n - 1]))[:_N_NAMED]
 
 
-async def _first(dialect: Dialect, path: Sequence[int], named: Sequence[int]) -> Mapping[int, float]:
+async def _first(dialect: ServerDialect, path: Sequence[int], named: Sequence[int]) -> Mapping[int, float]:
     (row,) = await dialect.rows([RowQuery(np.array(path, dtype=np.int32), np.array(sorted(named), dtype=np.int32))])
     return dict(zip(row.ids.tolist(), row.logp.tolist(), strict=True))
 
 
-async def _why(dialect: Dialect, vocabulary: Vocabulary, compared: Sequence[_Read], largest: float) -> str:
+async def _why(dialect: ServerDialect, vocabulary: Vocabulary, compared: Sequence[_Read], largest: float) -> str:
     """Return what is wrong, as far as readings of neighbouring paths tell."""
     worst = sorted(compared, key=lambda one: -abs(one.first - one.second))[:_N_EXPLAINED]
     start = vocabulary.start
@@ -227,7 +227,7 @@ async def _why(dialect: Dialect, vocabulary: Vocabulary, compared: Sequence[_Rea
     )
 
 
-async def _explains(dialect: Dialect, compared: Sequence[_Read], paths: Sequence[list[int]]) -> bool:
+async def _explains(dialect: ServerDialect, compared: Sequence[_Read], paths: Sequence[list[int]]) -> bool:
     """Return whether one of two readings is, each time, that of another path."""
     is_first = is_second = True
     for one, path in zip(compared, paths, strict=True):
@@ -271,7 +271,7 @@ class Found:
         tolerance: Nats by which the server itself says that its values may move.
     """
 
-    def __init__(self, kind: Kind, name: str, entry: Answer) -> None:
+    def __init__(self, kind: Kind, name: str, entry: JsonValue) -> None:
         self.kind, self.name = kind, name
         self.server = _NAMES.get(kind, "a server with echo")
         meta = entry.get("meta")
@@ -307,7 +307,7 @@ async def find_out(transport: Transport, model: str | None) -> Found:
     return found
 
 
-def _entry(entries: Sequence[Answer], model: str | None) -> Answer:
+def _entry(entries: Sequence[JsonValue], model: str | None) -> JsonValue:
     names = [entry["id"].text() for entry in entries]
     listed = ", ".join(repr(clip(name, 80)) for name in names[:_MAX_NAMES]) + (" …" if len(names) > _MAX_NAMES else "")
     if model is None and len(names) != 1:
@@ -319,7 +319,7 @@ def _entry(entries: Sequence[Answer], model: str | None) -> Answer:
 
 async def _complete(transport: Transport, found: Found) -> None:
     """Ask for what the list of models does not say."""
-    version: Answer | None = None
+    version: JsonValue | None = None
     if found.kind is Kind.OWN:
         info = await transport.get(f"/tokenizer_info?model={quote(found.name, safe='')}", max_bytes=8 << 20)
         assert info is not None  # noqa: S101 - it may not lack
@@ -343,7 +343,7 @@ async def _complete(transport: Transport, found: Found) -> None:
         found.server = f"{found.server} {clip(version.text(), 80)}"
 
 
-def _count(answer: Answer, name: str) -> int | None:
+def _count(answer: JsonValue, name: str) -> int | None:
     value = answer.get(name)
     return None if value is None else value.whole() or None
 
@@ -362,7 +362,7 @@ class RemoteModel:
     def __init__(
         self,
         transport: Transport,
-        dialect: Dialect,
+        dialect: ServerDialect,
         *,
         vocabulary: Vocabulary,
         identity: ModelIdentity,
@@ -512,7 +512,7 @@ def _vocabulary(
     return given
 
 
-def _dialect(transport: Transport, found: Found, vocabulary: Vocabulary) -> Dialect:
+def _dialect(transport: Transport, found: Found, vocabulary: Vocabulary) -> ServerDialect:
     """Return how the server is asked for rows."""
     model = ServedModel(found.name, found.server, vocabulary.n_tokens, found.n_context)
     if found.kind is Kind.SGLANG:
@@ -538,7 +538,7 @@ def _takes_ids(transport: Transport, found: Found, vocabulary: Vocabulary) -> bo
 
 
 def _compare_tokenizers(
-    transport: Transport, found: Found, dialect: Dialect, vocabulary: Vocabulary, texts: Sequence[str]
+    transport: Transport, found: Found, dialect: ServerDialect, vocabulary: Vocabulary, texts: Sequence[str]
 ) -> None:
     """Raise `UnsupportedModelError` if a text has other tokens there than here."""
 

@@ -40,7 +40,7 @@ _ABOVE_ONE = 1e-3
 """A log-probability may be above 0 by this much, by rounding; it is then 0."""
 
 
-class Answer:
+class JsonValue:
     """A value of a JSON answer, with its place in it for errors.
 
     Args:
@@ -53,10 +53,10 @@ class Answer:
         self._value, self._url, self._place = value, url, place
 
     @staticmethod
-    def parse(data: bytes, url: str) -> Answer:
+    def parse(data: bytes, url: str) -> JsonValue:
         """Return a body of JSON. Names that come twice, NaN and inf are errors."""
         try:
-            return Answer(json.loads(data, object_pairs_hook=_object, parse_constant=_no_constant), url)
+            return JsonValue(json.loads(data, object_pairs_hook=_object, parse_constant=_no_constant), url)
         except (ValueError, RecursionError) as error:
             raise ServerError(url, f"its answer is not the JSON that was expected: {_said(error)}") from error
 
@@ -72,33 +72,33 @@ class Answer:
     def _unlike(self, expected: str) -> NoReturn:
         self.wrong(f"is {of_value(self._value)}: expected {expected}")
 
-    def get(self, name: str) -> Answer | None:
+    def get(self, name: str) -> JsonValue | None:
         """Return a field of an object, None if it is missing or null."""
         if not isinstance(self._value, dict):
             self._unlike("an object")
         found = self._value.get(name)
-        return None if found is None else Answer(found, self._url, f"{self._place}.{name}" if self._place else name)
+        return None if found is None else JsonValue(found, self._url, f"{self._place}.{name}" if self._place else name)
 
-    def __getitem__(self, name: str) -> Answer:
+    def __getitem__(self, name: str) -> JsonValue:
         """Return a field of an object that must be there."""
         found = self.get(name)
         if found is None:
             self.wrong(f"has no {name!r}")
         return found
 
-    def items(self) -> list[tuple[str, Answer]]:
+    def items(self) -> list[tuple[str, JsonValue]]:
         """Return the fields of an object."""
         if not isinstance(self._value, dict):
             self._unlike("an object")
-        return [(name, Answer(value, self._url, f"{self._place}[{name!r}]")) for name, value in self._value.items()]
+        return [(name, JsonValue(value, self._url, f"{self._place}[{name!r}]")) for name, value in self._value.items()]
 
-    def sequence(self, n: int | None = None) -> list[Answer]:
+    def sequence(self, n: int | None = None) -> list[JsonValue]:
         """Return the items of a list, which must have `n` of them."""
         if not isinstance(self._value, list):
             self._unlike("a list")
         if n is not None and len(self._value) != n:
             self.wrong(f"has {len(self._value)} items: expected {n}")
-        return [Answer(one, self._url, f"{self._place}[{index}]") for index, one in enumerate(self._value)]
+        return [JsonValue(one, self._url, f"{self._place}[{index}]") for index, one in enumerate(self._value)]
 
     def text(self) -> str:
         """Return a text."""
@@ -157,7 +157,7 @@ class Answer:
         return token
 
 
-def refuse_duplicates(ids: Sequence[int], answer: Answer) -> None:
+def refuse_duplicates(ids: Sequence[int], answer: JsonValue) -> None:
     """Raise `ServerError` if a token comes twice."""
     if len(set(ids)) < len(ids):
         seen: set[int] = set()
@@ -357,11 +357,11 @@ class Transport:
         await asyncio.gather(*others, return_exceptions=True)
         await self._client.aclose()
 
-    async def get(self, path: str, *, max_bytes: int = 1 << 20, may_lack: bool = False) -> Answer | None:
+    async def get(self, path: str, *, max_bytes: int = 1 << 20, may_lack: bool = False) -> JsonValue | None:
         """Return the answer of a GET; None with `may_lack` for an unknown path."""
         return await self._asked("GET", path, None, max_bytes, may_lack=may_lack)
 
-    async def post(self, path: str, body: Mapping[str, Any], *, max_bytes: int = 4 << 20) -> Answer:
+    async def post(self, path: str, body: Mapping[str, Any], *, max_bytes: int = 4 << 20) -> JsonValue:
         """Return the answer of a POST of JSON.
 
         Args:
@@ -375,13 +375,13 @@ class Transport:
         assert found is not None  # noqa: S101 - only what may lack is None
         return found
 
-    async def try_post(self, path: str, body: Mapping[str, Any], *, max_bytes: int = 4 << 20) -> Answer | None:
+    async def try_post(self, path: str, body: Mapping[str, Any], *, max_bytes: int = 4 << 20) -> JsonValue | None:
         """Return the answer of a POST, None where the path is unknown."""
         return await self._asked("POST", path, body, max_bytes, may_lack=True)
 
     async def _asked(
         self, method: str, path: str, body: Mapping[str, Any] | None, max_bytes: int, *, may_lack: bool
-    ) -> Answer | None:
+    ) -> JsonValue | None:
         url = self.server.url + path
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         deadline_s = time.monotonic() + self.server.timeout_s
@@ -390,7 +390,7 @@ class Transport:
             async with self._places:
                 reply = await self._once(method, url, content, max_bytes, deadline_s)
             if isinstance(reply, bytes):
-                return Answer.parse(reply, url)
+                return JsonValue.parse(reply, url)
             if may_lack and reply.status in (404, 405, 501):
                 return None
             pause_s = wait_s if reply.wait_s is None else reply.wait_s

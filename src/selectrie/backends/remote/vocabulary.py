@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from selectrie.backends.chat.template import JinjaTemplate, chat_template
-from selectrie.backends.remote.transport import Answer, Transport
+from selectrie.backends.remote.transport import JsonValue, Transport
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import ChatTemplate, Spacing, Tokenize, TokenizerKind, Tokenizing, Vocabulary
 from selectrie.errors import MissingExtraError, OptionError, TextError
@@ -71,7 +71,7 @@ def _chat_object(template: ChatTemplate | None) -> dict[str, Any] | None:
 
 
 def read_vocabulary(
-    answer: Answer, *, begin: Tokenize, inside: Tokenize, normalize: Callable[[str], str]
+    answer: JsonValue, *, begin: Tokenize, inside: Tokenize, normalize: Callable[[str], str]
 ) -> Vocabulary:
     """Return the vocabulary of an object.
 
@@ -119,7 +119,7 @@ def as_text(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def as_bytes(answer: Answer) -> bytes:
+def as_bytes(answer: JsonValue) -> bytes:
     """Return the bytes of base64."""
     try:
         return base64.b64decode(answer.text().encode("ascii"), validate=True)
@@ -127,7 +127,7 @@ def as_bytes(answer: Answer) -> bytes:
         answer.wrong("is not base64")
 
 
-def _pieces(answer: Answer) -> tuple[bytes, ...]:
+def _pieces(answer: JsonValue) -> tuple[bytes, ...]:
     data, lengths = as_bytes(answer["pieces"]), answer["lengths"].whole_numbers()
     if not lengths or sum(lengths) != len(data):
         answer["lengths"].wrong(f"add up to {sum(lengths)}, the pieces have {len(data)} bytes")
@@ -135,25 +135,25 @@ def _pieces(answer: Answer) -> tuple[bytes, ...]:
     return tuple(data[stop - length : stop] for stop, length in zip(stops, lengths, strict=True))
 
 
-def _optional_token(answer: Answer, name: str, n_tokens: int) -> int | None:
+def _optional_token(answer: JsonValue, name: str, n_tokens: int) -> int | None:
     found = answer.get(name)
     return None if found is None else found.token(n_tokens)
 
 
-def _ids(answer: Answer, n_tokens: int) -> IntArray:
+def _ids(answer: JsonValue, n_tokens: int) -> IntArray:
     ids = answer.whole_numbers()
     if ids and max(ids) >= n_tokens:
         answer.wrong(f"has token {max(ids)}: ids run from 0 to {n_tokens - 1}")
     return np.asarray(ids, dtype=np.int32)
 
 
-def _spacing(answer: Answer | None, inside: Tokenize) -> Spacing | None:
+def _spacing(answer: JsonValue | None, inside: Tokenize) -> Spacing | None:
     if answer is None:
         return None
     return Spacing(inside, after_control=answer["after_control"].flag(), before_space=answer["before_space"].flag())
 
 
-def _tokenizing(answer: Answer) -> Tokenizing:
+def _tokenizing(answer: JsonValue) -> Tokenizing:
     kinds = {kind.value: kind for kind in TokenizerKind}
     name, altered = answer["kind"].text(), answer.get("altered")
     if name not in kinds:
@@ -165,7 +165,7 @@ def _tokenizing(answer: Answer) -> Tokenizing:
     )
 
 
-def _chat(answer: Answer) -> JinjaTemplate:
+def _chat(answer: JsonValue) -> JinjaTemplate:
     tokens: Mapping[str, object] = {name: _spelled(value) for name, value in answer["special_tokens"].items()}
     absent: Iterable[str] = answer["absent"].texts()
     return chat_template(
@@ -173,7 +173,7 @@ def _chat(answer: Answer) -> JinjaTemplate:
     )
 
 
-def _spelled(answer: Answer) -> object:
+def _spelled(answer: JsonValue) -> object:
     """Return the spelling of a special token, or a list of them."""
     return answer.texts() if isinstance(answer.value, list) else answer.text()
 
@@ -257,7 +257,7 @@ class RemoteTokenizer:
                 self._n_bytes -= _size(*self._kept.popitem(last=False))
 
 
-def _one(tokens: Answer, reason: Answer) -> list[int] | str:
+def _one(tokens: JsonValue, reason: JsonValue) -> list[int] | str:
     return reason.text() if tokens.value is None else tokens.whole_numbers()
 
 

@@ -23,7 +23,7 @@ from selectrie.errors import LESS_MEMORY, CapacityError, ModelError, Words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evaluated:
+class CallLogits:
     """The logits of one call.
 
     Attributes:
@@ -87,7 +87,7 @@ class Contexts(Protocol):
 class TorchContexts(Contexts, Protocol):
     """Contexts that a module of torch evaluates, in calls of one program."""
 
-    def evaluate(self, plan: CallPlan, rows: Any, batch_multiple: int) -> Evaluated:
+    def evaluate(self, plan: CallPlan, rows: Any, batch_multiple: int) -> CallLogits:
         """Evaluate a call without changing what is remembered of live nodes."""
 
 
@@ -124,12 +124,12 @@ class CellContexts(NodeCells):
         if prefix is not None:
             prefix.write(self._cache)
 
-    def evaluate(self, plan: CallPlan, rows: CellRows, batch_multiple: int) -> Evaluated:
+    def evaluate(self, plan: CallPlan, rows: CellRows, batch_multiple: int) -> CallLogits:
         """Evaluate a call in free cells."""
         entries = rows.entries
         n = len(entries)
         if not n:
-            return Evaluated(None, {}, 0, 0, 0.0, 0)
+            return CallLogits(None, {}, 0, 0, 0.0, 0)
         padding = -n % batch_multiple
         layout = self.lay_out(plan, rows, n + padding)
         call = TreeCall(
@@ -156,7 +156,7 @@ class CellContexts(NodeCells):
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - begin
         row_of = {entries[i]: row for row, i in enumerate(wanted)}
-        return Evaluated(logits[: len(wanted)], row_of, n, padding, seconds, 1)
+        return CallLogits(logits[: len(wanted)], row_of, n, padding, seconds, 1)
 
     def close(self) -> None:
         """Free the cells."""
@@ -215,7 +215,7 @@ class StateContexts(NodeStates[Any]):
             self._drop_state(node)
         self._tree.drop(drops)
 
-    def evaluate(self, plan: CallPlan, rows: StateRows, _batch_multiple: int) -> Evaluated:
+    def evaluate(self, plan: CallPlan, rows: StateRows, _batch_multiple: int) -> CallLogits:
         """Evaluate the runs, each from a copy of its state."""
         n_rows = sum(len(run.entries) for run in rows.runs)
         call = ModuleCall(self._stop)
@@ -233,7 +233,7 @@ class StateContexts(NodeStates[Any]):
             if run.keeps:
                 rows.states[i] = state
         seconds = time.perf_counter() - begin
-        return Evaluated(torch.cat(logits) if logits else None, row_of, n_rows, 0, seconds, len(logits))
+        return CallLogits(torch.cat(logits) if logits else None, row_of, n_rows, 0, seconds, len(logits))
 
     def _parts(self, run: Run) -> Iterator[list[int]]:
         """Yield the entries that are evaluated together: the whole run, or one each."""

@@ -25,9 +25,9 @@ from selectrie.backends.prefix_tree import (
 )
 from selectrie.backends.transformers.attention import EXACT_BATCH_MULTIPLE
 from selectrie.backends.transformers.cells import (
+    CallLogits,
     CellContexts,
     Contexts,
-    Evaluated,
     StateContexts,
     TorchContexts,
     sequences_for,
@@ -92,7 +92,7 @@ class ModuleModel(ABC):
         self._release = weakref.finalize(self, prepared.release)
 
     @abstractmethod
-    def _evaluate(self, plan: CallPlan, rows: Any) -> Evaluated:
+    def _evaluate(self, plan: CallPlan, rows: Any) -> CallLogits:
         """Evaluate a call; `rows` is what `Contexts.plan_rows` has returned."""
 
     @property
@@ -192,7 +192,7 @@ def larger_context(nodes: int, max_positions: int | None) -> str:
     return ways(operator="load with a larger `n_ctx`")
 
 
-def _rows(evaluated: Evaluated, plan: CallPlan, wanted: BoolArray, n_vocabulary: int) -> Rows:
+def _rows(evaluated: CallLogits, plan: CallPlan, wanted: BoolArray, n_vocabulary: int) -> Rows:
     """Return the rows of the wanted elements of a call."""
     if evaluated.logits is None:
         return DenseRows(np.empty((0, n_vocabulary), dtype=np.float32))
@@ -207,7 +207,7 @@ _MAX_LOGIT_BYTES = 384 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Size:
+class _ModelLimits:
     """The limits of a model.
 
     Attributes:
@@ -222,7 +222,7 @@ class _Size:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _SharedModule:
     """The parts that all models on one module share.
 
     Attributes:
@@ -285,7 +285,7 @@ def open_module(
             digest = f"{digest}+prefix-{prefix.digest}"
             if vocabulary.bos is not None and begins_with(prefix, prepared, vocabulary.bos):
                 vocabulary = replace(vocabulary, bos=None)  # it stands there already
-        source = _Source(prepared, vocabulary, options, digest, threading.Event(), prefix)
+        source = _SharedModule(prepared, vocabulary, options, digest, threading.Event(), prefix)
         size = _fit(source)
         if prefix is not None:
             probe_behind(prepared, prefix)
@@ -306,17 +306,17 @@ def _require_fit(prepared: PreparedModule, options: TransformersOptions) -> None
         raise OptionError("device", options.device, Words(f"{device}, where this module is", PythonOnly(", or None")))
 
 
-def _fit(source: _Source) -> _Size:
+def _fit(source: _SharedModule) -> _ModelLimits:
     prepared = source.prepared
     nodes, rows = nodes_and_rows(source.options, prepared.config, prepared.n_vocabulary, prepared.max_positions)
     if source.prefix is not None:
         _require_room(source, nodes)
         nodes -= source.n_prefix
     sequences = sequences_for(prepared, nodes) if prepared.route is Route.STATES else nodes
-    return _Size(nodes, rows, sequences)
+    return _ModelLimits(nodes, rows, sequences)
 
 
-def _require_room(source: _Source, nodes: int) -> None:
+def _require_room(source: _SharedModule, nodes: int) -> None:
     """Raise `OptionError` if too few of `nodes` tokens are left behind the prefix."""
     n_prefix, bound = source.n_prefix, source.prepared.max_positions
     is_bound = bound is not None and bound <= nodes
@@ -354,7 +354,7 @@ def _trained_positions(config: Any) -> int | None:
 class TransformersModel(ModuleModel):
     """A model that evaluates trees of contexts by a Transformers module."""
 
-    def __init__(self, source: _Source, size: _Size, *, solo: bool) -> None:
+    def __init__(self, source: _SharedModule, size: _ModelLimits, *, solo: bool) -> None:
         self._source, self._size = source, size
         self._is_exact = is_exact = source.options.precision is Precision.EXACT
         prepared, tree = source.prepared, PrefixTree(source.vocabulary.n_tokens)
@@ -430,14 +430,14 @@ class TransformersModel(ModuleModel):
     def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> TransformersModel:
         self._require_open()
         rows = context_rows(nodes, rows, max_rows=self._size.rows, multiple=self._batch_multiple)
-        size = _Size(max(nodes, 8), rows, min(self._size.sequences, sequences))
+        size = _ModelLimits(max(nodes, 8), rows, min(self._size.sequences, sequences))
         model = TransformersModel(self._source, size, solo=True)
         model._batch_multiple = self._batch_multiple
         return model
 
     # How it is done
 
-    def _evaluate(self, plan: CallPlan, rows: Any) -> Evaluated:
+    def _evaluate(self, plan: CallPlan, rows: Any) -> CallLogits:
         with full_precision() if self._is_exact else nullcontext(), threads(self._source.options.n_threads):
             return self._torch_contexts.evaluate(plan, rows, self._batch_multiple)
 

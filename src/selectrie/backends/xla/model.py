@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from selectrie.backends.node_store import CellLayout, CellRows, NodeCells
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
-from selectrie.backends.transformers.cells import Evaluated
+from selectrie.backends.transformers.cells import CallLogits
 from selectrie.backends.transformers.model import ModuleModel, larger_context, processor_name
 from selectrie.backends.transformers.module import PreparedModule
 from selectrie.backends.xla.options import XlaOptions
@@ -50,7 +50,7 @@ class PoolCells(NodeCells):
         self._is_spoiled = np.zeros(n_cells, dtype=np.bool_)
         self._pool: Pool | None = programs.new_pool(n_cells)
 
-    def evaluate(self, plan: CallPlan, rows: CellRows, bodies: BatchSizes, heads: BatchSizes) -> Evaluated:
+    def evaluate(self, plan: CallPlan, rows: CellRows, bodies: BatchSizes, heads: BatchSizes) -> CallLogits:
         """Evaluate a call in free cells, by as many programs as the sizes say.
 
         Raises:
@@ -60,7 +60,7 @@ class PoolCells(NodeCells):
         entries = rows.entries
         n = len(entries)
         if not n:
-            return Evaluated(None, {}, 0, 0, 0.0, 0)
+            return CallLogits(None, {}, 0, 0, 0.0, 0)
         layout = self.lay_out(plan, rows, n)
         wanted = [i for i, e in enumerate(entries) if plan.wanted[e]]
         sizes = bodies.programs(n)
@@ -80,7 +80,7 @@ class PoolCells(NodeCells):
             logits[np.any(layout.visible[wanted] & self._is_spoiled, axis=1)] = np.nan
         seconds = time.perf_counter() - begin
         row_of = {entries[i]: row for row, i in enumerate(wanted)}
-        return Evaluated(logits, row_of, n, start - n, seconds, len(sizes))
+        return CallLogits(logits, row_of, n, start - n, seconds, len(sizes))
 
     def seconds_of_body(self, size: int, n_runs: int) -> float:
         """Compile a body, and return its seconds, measured as by `least_seconds`."""
@@ -147,7 +147,7 @@ _SHORT_PART = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
+class PoolLengths:
     """The two lengths of pools, to which contexts are rounded up.
 
     Attributes:
@@ -159,13 +159,13 @@ class Lengths:
     short: int
 
     @staticmethod
-    def of(nodes: int, rows: int) -> Lengths:
+    def of(nodes: int, rows: int) -> PoolLengths:
         """Return the lengths for a model of this many nodes, and rows of a call.
 
         A context of `nodes + rows` nodes fits into the long one.
         """
         long = cells_needed(nodes + rows, rows)
-        return Lengths(long, min(long, cells_needed(-(-long // _SHORT_PART), 0)))
+        return PoolLengths(long, min(long, cells_needed(-(-long // _SHORT_PART), 0)))
 
     def fitting(self, n_cells: int) -> int:
         """Return the length of a pool of at least `n_cells` cells.
@@ -176,7 +176,7 @@ class Lengths:
 
 
 @dataclass(slots=True)
-class Source:
+class SharedModule:
     """What the models of one module share.
 
     Attributes:
@@ -198,7 +198,7 @@ class Source:
     options: XlaOptions
     digest: str
     device: Any
-    lengths: Lengths
+    lengths: PoolLengths
     bodies: BatchSizes
     heads: BatchSizes
     stop: threading.Event
@@ -227,7 +227,7 @@ class Source:
 class XlaModel(ModuleModel):
     """A model that evaluates trees of contexts by compiled programs."""
 
-    def __init__(self, source: Source, *, nodes: int, rows: int, n_cells: int) -> None:
+    def __init__(self, source: SharedModule, *, nodes: int, rows: int, n_cells: int) -> None:
         tree = PrefixTree(source.vocabulary.n_tokens)
         self._source = source
         self._cells = PoolCells(tree, source.programs, nodes=nodes, n_cells=n_cells, stop=source.stop)
@@ -252,7 +252,7 @@ class XlaModel(ModuleModel):
         return self._source.identity
 
     @property
-    def source(self) -> Source:
+    def source(self) -> SharedModule:
         """Return what this model shares with its contexts."""
         return self._source
 
@@ -285,7 +285,7 @@ class XlaModel(ModuleModel):
         n_cells = self._source.lengths.fitting(cells_needed(nodes, rows))
         return XlaModel(self._source, nodes=nodes, rows=rows, n_cells=n_cells)
 
-    def _evaluate(self, plan: CallPlan, rows: Any) -> Evaluated:
+    def _evaluate(self, plan: CallPlan, rows: Any) -> CallLogits:
         return self._cells.evaluate(plan, rows, self._source.bodies, self._source.heads)
 
 

@@ -34,7 +34,7 @@ from selectrie.backends.transformers.module import (
 from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.probe import probe, probe_model
 from selectrie.backends.transformers.weights import memory_needs, open_source, quiet, read_config
-from selectrie.backends.xla.model import Lengths, Source, XlaModel
+from selectrie.backends.xla.model import PoolLengths, SharedModule, XlaModel
 from selectrie.backends.xla.options import XlaOptions
 from selectrie.backends.xla.programs import N_RUNS, Compiling, Programs
 from selectrie.core.files import cache_folder, read_object, write_object
@@ -111,10 +111,10 @@ def open_module(
             for_transformers(options), prepared.config, prepared.n_vocabulary, prepared.max_positions
         )
         rows = max(options.buckets)
-        lengths = Lengths.of(nodes, rows)
+        lengths = PoolLengths.of(nodes, rows)
         programs = Programs(prepared, n_hidden=2 * rows, device=device, compiling=_shown(verbose=options.verbose))
         untimed = BatchSizes.fixed(dict.fromkeys(options.buckets, 1.0))
-        source = Source(
+        source = SharedModule(
             prepared, programs, vocabulary, options, digest, device, lengths, untimed, untimed, threading.Event()
         )
         model = XlaModel(source, nodes=nodes, rows=rows, n_cells=lengths.long)
@@ -150,7 +150,7 @@ def memory_needed(folder: Path, options: XlaOptions) -> int:
     """
     rows = max(options.buckets)
     needs = memory_needs(
-        folder, for_transformers(options), rows=rows, cells_of=lambda nodes, rows: Lengths.of(nodes, rows).long
+        folder, for_transformers(options), rows=rows, cells_of=lambda nodes, rows: PoolLengths.of(nodes, rows).long
     )
     heads = int(getattr(read_config(read_checkpoint(folder)).get_text_config(), "num_attention_heads", None) or 1)
     return needs.total + 2 * 4 * heads * rows * needs.n_cells
@@ -210,7 +210,7 @@ def _drop_weights(module: nn.Module) -> None:
 # How long programs take
 
 
-def _time_programs(source: Source, model: XlaModel) -> None:
+def _time_programs(source: SharedModule, model: XlaModel) -> None:
     """Compile the programs of the long pools, and set how long each takes."""
     path = cache_folder() / "xla_seconds.json"
     identity, buckets = source.identity, source.options.buckets

@@ -27,7 +27,7 @@ from selectrie.errors import OptionError
 from selectrie.options import SearchParams, at_least, one_of
 from selectrie.results import Certificate, Selection
 from selectrie.results.page import Assignment, JointSelection
-from selectrie.template.values.values import Option
+from selectrie.template.values.values import SlotOption
 from selectrie.tokenization.products import TextAlternatives, spellings
 
 MAX_LISTED = 20_000
@@ -49,7 +49,7 @@ class JointSlot:
     """A slot of a joint block. It has at least one option, and their texts differ."""
 
     name: str
-    options: Sequence[Option]
+    options: Sequence[SlotOption]
 
     def __post_init__(self) -> None:
         if not len(self.options):

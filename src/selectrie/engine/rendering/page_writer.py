@@ -14,7 +14,7 @@ from selectrie.options import RenderParams
 from selectrie.results import Event, SlotEvent, TextEvent
 from selectrie.template.analysis.static_checks import outside
 from selectrie.template.analysis.template import Template
-from selectrie.template.interpreter import Decide, Hide, Together, Turn, Write
+from selectrie.template.interpreter import Decide, Hide, Together, TurnStep, Write
 from selectrie.template.syntax.ast import Role, Span, error_at, walk_through, where
 from selectrie.tokenization.growing_prompt import GrowingPrompt, Snapshot
 
@@ -149,7 +149,7 @@ class PageWriter:
         if self._tell is not None:
             self._tell(TextEvent(text, slot))
 
-    def turn(self, step: Turn) -> None:
+    def turn(self, step: TurnStep) -> None:
         """Append the text with which the chat template begins or ends a turn."""
         if not self._is_chat:
             self._named = [min(at, len(self._written)) for at in self._named]
@@ -183,7 +183,7 @@ class PageWriter:
         written = [*self._written, *(write.text for write in self._early or ())]
         return "".join(written[self._named.pop() :])
 
-    def _put(self, text: str, step: Write | Decide | Together | Turn) -> None:
+    def _put(self, text: str, step: Write | Decide | Together | TurnStep) -> None:
         """Append text to the page and check its size."""
         self._n_bytes += len(to_bytes(text, "text of the page"))
         if self._n_bytes > MAX_PAGE_BYTES:
@@ -207,7 +207,7 @@ class PageWriter:
         self._unwritten.clear()
 
 
-def _span(step: Write | Decide | Together | Turn) -> Span:
+def _span(step: Write | Decide | Together | TurnStep) -> Span:
     if isinstance(step, Decide):
         return step.slot.span
     return step.joint.span if isinstance(step, Together) else step.span

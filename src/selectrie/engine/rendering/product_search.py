@@ -157,14 +157,14 @@ def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], con
     Only canonical paths count, so each path found must be checked.
     """
     from selectrie.grammar import Grammar
-    from selectrie.grammar.rules.expressions import Alternatives, RuleSet, Text
+    from selectrie.grammar.rules.expressions import Alternatives, LiteralText, RuleSet
     from selectrie.grammar.rules.expressions import Concatenation as InOrder
 
     items = [
-        Text(part) if isinstance(part, bytes) else Alternatives(tuple(Text(option) for option in part))
+        LiteralText(part) if isinstance(part, bytes) else Alternatives(tuple(LiteralText(option) for option in part))
         for part in parts
     ]
-    grammar = Grammar(RuleSet({"root": InOrder((*items, Text(context.tail)))}), name="joint")
+    grammar = Grammar(RuleSet({"root": InOrder((*items, LiteralText(context.tail)))}), name="joint")
 
     def own(tokens: Sequence[int]) -> Sequence[int]:
         paths = context.paths_of(vocabulary, [context.text_of(vocabulary.decode(tokens))])

@@ -46,7 +46,7 @@ from selectrie.template.interpreter import (
     Interpreter,
     Step,
     Together,
-    Turn,
+    TurnStep,
     Write,
     what_comes,
     what_follows,
@@ -131,7 +131,7 @@ class _PageRenderer:
             self._decide_together(step)
         elif isinstance(step, Continue):
             self._interpreter.go_on(more=self._goes_on(step))
-        elif isinstance(step, Turn):
+        elif isinstance(step, TurnStep):
             self._writer.turn(step)
         elif isinstance(step, Hide):
             self._writer.hide(step)

@@ -63,7 +63,7 @@ from selectrie.template.values.arguments import (
     weights_of,
 )
 from selectrie.template.values.scope import Scope
-from selectrie.template.values.values import Option, options_of, plain
+from selectrie.template.values.values import SlotOption, options_of, plain
 from selectrie.tokenization.canonical import encode_inside, reopen
 from selectrie.tokenization.encoding import PromptText
 
@@ -94,7 +94,7 @@ class SelectSlot:
     """
 
     name: str
-    options: tuple[Option, ...] | None
+    options: tuple[SlotOption, ...] | None
     grammar: Grammar | None
     rule: ScoringRule = _JOINT
     terminator: str | None = None
@@ -157,7 +157,7 @@ class BeamSlot:
     name: str
     grammar: Grammar
     beam: BeamSearchParams
-    options: tuple[Option, ...] | None = None
+    options: tuple[SlotOption, ...] | None = None
     terminator: str | None = None
     hidden: bool = False
 
@@ -178,7 +178,7 @@ class SlotArguments:
         check_form(slot, document)
         values = values_at(slot, scope, document, template)
         self._spans = {name: one.span for name, one in slot.arguments}
-        self.options: tuple[Option, ...] | None = None
+        self.options: tuple[SlotOption, ...] | None = None
         if slot.choices is not None:
             self.options = choices_at(slot, scope, document)
         elif "options" in values:
@@ -217,7 +217,7 @@ class SlotArguments:
         with self.reporting("grammar"):
             return self.template.read_grammar(value)
 
-    def space(self) -> tuple[tuple[Option, ...] | None, Grammar | None]:
+    def space(self) -> tuple[tuple[SlotOption, ...] | None, Grammar | None]:
         """Return the options or the grammar of the slot; the other one is None."""
         grammar = self.grammar()
         if self.options is None and grammar is None:
@@ -248,7 +248,7 @@ def _select(arguments: SlotArguments, _max_tokens: int) -> SelectSlot:
     if grammar is not None:
         texts = listed(grammar)
         if texts is not None:
-            options, grammar = tuple(Option(one, one) for one in texts), None
+            options, grammar = tuple(SlotOption(one, one) for one in texts), None
     rule, temperature, logprobs = (
         rule_of(arguments.get("rule", "joint")),
         arguments.get("temperature"),
@@ -295,7 +295,7 @@ def _check_unlisted(arguments: SlotArguments, rule: ScoringRule) -> None:
         raise refused("rule", rule.name, allowed)
 
 
-def _prior(arguments: SlotArguments, options: tuple[Option, ...] | None) -> tuple[float, ...] | None:
+def _prior(arguments: SlotArguments, options: tuple[SlotOption, ...] | None) -> tuple[float, ...] | None:
     """Return the argument `prior=` as weights in the order of the options, or None."""
     prior = arguments.get("prior")
     if prior is None or options is None:
@@ -536,7 +536,7 @@ def _logprobs(slot: SelectSlot, selection: Selection) -> dict[str, float] | None
     return {one: logp for one, logp in pairs if not np.isnan(logp)}
 
 
-def _value_of(options: tuple[Option, ...] | None, text: str) -> object:
+def _value_of(options: tuple[SlotOption, ...] | None, text: str) -> object:
     """Return the value of the option with this text; `text` if there is none."""
     return next((option.value for option in options or () if option.text == text), text)
 

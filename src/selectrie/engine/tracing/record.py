@@ -28,7 +28,7 @@ from selectrie.engine.scheduler.task_group import task_group
 from selectrie.engine.tracing.texts import Journal
 from selectrie.errors import IncompatibleOptionsError, NonFiniteLogitsError, OptionError, OptionRef, words
 from selectrie.options import flag
-from selectrie.traces.records import FORMAT, Begin, Context, Header, Note, Record
+from selectrie.traces.records import FORMAT, Begin, MemoryKind, Note, TraceHeader, TraceRecord
 from selectrie.traces.values import AllowedSets, copied_step
 from selectrie.traces.vocabulary import vocabulary_records
 from selectrie.traces.writer import TraceWriter
@@ -103,13 +103,13 @@ class Recording:
         self._writer.add(Note(name, text))
 
 
-def _first_records(engine: Engine, chat_time: str, *, full_rows: bool, vocabulary: bool) -> Iterator[Record]:
+def _first_records(engine: Engine, chat_time: str, *, full_rows: bool, vocabulary: bool) -> Iterator[TraceRecord]:
     own = engine.vocabulary
     with task_group(engine._model_thread) as group:
         session = engine._session(group)
     check, searches = session.check, {"n_together": session.n_together, "max_named": session.max_named}
     versions = {"selectrie": __version__, "numpy": np.__version__, "python": platform.python_version()}
-    yield Header(
+    yield TraceHeader(
         format=FORMAT,
         versions=json.dumps({**versions, **({"chat_time": chat_time} if chat_time else {})}),
         identity=json.dumps(asdict(engine.identity)),
@@ -154,11 +154,11 @@ class Recorder:
             raise IncompatibleOptionsError("generate", "recording a trace", remedy)
         name = type(task).__name__
         self._check(name, task.reads())
-        context = Context.CANONICAL if is_canonical else Context.MAIN
+        context = MemoryKind.CANONICAL if is_canonical else MemoryKind.MAIN
         return self._told(context, name, np.array(task.prompt, dtype=np.int32))
 
     def begin_sequences(self) -> Told:
-        return self._told(Context.LOGLIKELIHOOD, "Sequences", _NO_IDS)
+        return self._told(MemoryKind.LOGLIKELIHOOD, "Sequences", _NO_IDS)
 
     def _check(self, name: str, reads: Reads) -> None:
         """Raise `IncompatibleOptionsError` if whole rows are read and may not be."""
@@ -171,7 +171,7 @@ class Recorder:
                 ),
             )
 
-    def _told(self, context: Context, name: str, prompt: IntArray) -> Told:
+    def _told(self, context: MemoryKind, name: str, prompt: IntArray) -> Told:
         writer, is_broken = self._writer, False
         task = writer.begin(Begin(context, name, prompt))
 
@@ -192,7 +192,7 @@ class Recorder:
 
 
 def _path(ask: Ask | None) -> dict[str, Any]:
-    """Return the fields of a `Step` that say where the rows of an ask are."""
+    """Return the fields of a `ReadStep` that say where the rows of an ask are."""
     if ask is None:
         return _ROW_0
     return {

@@ -58,8 +58,8 @@ from selectrie.errors import (
     words,
 )
 from selectrie.traces.reader import RecordedTask, Trace, read_trace
-from selectrie.traces.records import Context
-from selectrie.traces.values import NotRecordedError, Source, rebuilt, signatures
+from selectrie.traces.records import MemoryKind
+from selectrie.traces.values import NotRecordedError, RowSource, rebuilt, signatures
 
 if TYPE_CHECKING:
     from selectrie.engine.decision_scorer import ScoresDecisions
@@ -132,7 +132,7 @@ class ReplayRuntime(Runtime):
 
         def reader_of(job: Job) -> TraceReader:
             if job not in readers:
-                context = Context.LOGLIKELIHOOD if isinstance(job.task, SequencesTask) else Context.MAIN
+                context = MemoryKind.LOGLIKELIHOOD if isinstance(job.task, SequencesTask) else MemoryKind.MAIN
                 readers[job] = TraceReader(rows, model, job.task, context)
             return readers[job]
 
@@ -179,7 +179,7 @@ class _ReplayedMemory:
         return Cost()
 
     def work(self, task: Task[R]) -> tuple[R, Cost]:
-        reader = TraceReader(self._rows, self._model, task, Context.CANONICAL)
+        reader = TraceReader(self._rows, self._model, task, MemoryKind.CANONICAL)
         rows, cost = JobPaths(np.ascontiguousarray(task.prompt, dtype=np.int32)), Cost()
         paths = rows.of_prompt()
         while True:
@@ -205,11 +205,11 @@ class TraceReader:
         context: The memory of its rows.
     """
 
-    def __init__(self, rows: RecordedRows, model: ModelDescription, task: Task[Any], context: Context) -> None:
+    def __init__(self, rows: RecordedRows, model: ModelDescription, task: Task[Any], context: MemoryKind) -> None:
         self._rows, self._model, self._task = rows, model, task
         self._contexts = [context]
-        if context is not Context.CANONICAL:
-            self._contexts = [Context.LOGLIKELIHOOD, Context.MAIN]
+        if context is not MemoryKind.CANONICAL:
+            self._contexts = [MemoryKind.LOGLIKELIHOOD, MemoryKind.MAIN]
             self._contexts.sort(key=lambda one: one is not context)
         self._ranks: dict[int, int] | None = None
 
@@ -308,7 +308,7 @@ class RecordedRows:
 
         self._turns: dict[object, Iterator[int]] = {}
 
-    def like(self, context: Context, task: Task[Any], reads: Reads) -> dict[int, int]:
+    def like(self, context: MemoryKind, task: Task[Any], reads: Reads) -> dict[int, int]:
         """Return the ranks of the tasks that began as a task does, by their numbers.
 
         They take turns in the order in which they were recorded, and then begin again.
@@ -318,7 +318,7 @@ class RecordedRows:
         turn = next(self._turns.setdefault(key, count())) if several else 0
         return {number: (at - turn) % len(several) for at, number in enumerate(several)}
 
-    def sources(self, key: bytes, signature: Callable[[], bytes], ranks: Mapping[int, int]) -> list[Source]:
+    def sources(self, key: bytes, signature: Callable[[], bytes], ranks: Mapping[int, int]) -> list[RowSource]:
         """Return where a row was recorded, by the key of its path.
 
         Where the same values of it were read several times, a reading of one of the
@@ -345,15 +345,15 @@ class RecordedRows:
         return found
 
     @cached_property
-    def _by_path(self) -> dict[bytes, list[Source]]:
-        found: dict[bytes, list[Source]] = {}
+    def _by_path(self) -> dict[bytes, list[RowSource]]:
+        found: dict[bytes, list[RowSource]] = {}
         for task in self.trace.tasks:
             for key, source in _keyed_rows(task):
                 found.setdefault(key, []).append(source)
         return found
 
 
-def _keyed_rows(task: RecordedTask) -> Iterator[tuple[bytes, Source]]:
+def _keyed_rows(task: RecordedTask) -> Iterator[tuple[bytes, RowSource]]:
     """Yield the key of the path and the values of each row that a task was told."""
     states = [_state(task.context, len(task.prompt))]
     states[0].update(_bytes(task.prompt))
@@ -367,17 +367,17 @@ def _keyed_rows(task: RecordedTask) -> Iterator[tuple[bytes, Source]]:
             yield states[row].digest(), (values, index)
 
 
-def _state(context: Context, n_context: int) -> Any:
+def _state(context: MemoryKind, n_context: int) -> Any:
     """Return the state of a path's digest at its beginning.
 
     A row that was scored for a near tie depends on where its context ends.
     """
     state = blake2b(digest_size=_DIGEST_BYTES)
-    state.update(b"%d %d " % (context, n_context if context is Context.CANONICAL else 0))
+    state.update(b"%d %d " % (context, n_context if context is MemoryKind.CANONICAL else 0))
     return state
 
 
-def _path_key(context: Context, n_context: int, path: IntArray) -> bytes:
+def _path_key(context: MemoryKind, n_context: int, path: IntArray) -> bytes:
     state = _state(context, n_context)
     state.update(_bytes(path))
     digest: bytes = state.digest()

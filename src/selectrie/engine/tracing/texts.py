@@ -18,7 +18,7 @@ from selectrie.core.tracked_text import TrackedText, spans_of
 from selectrie.core.vocabulary import ChatTemplate, Tokenize, Vocabulary
 from selectrie.errors import MissingTextError, OptionError, PromptError, TextError, TraceFileError
 from selectrie.traces.reader import Trace
-from selectrie.traces.records import Encoding, Normalized, PayloadError, Record, Rendered
+from selectrie.traces.records import Encoding, Normalized, PayloadError, Rendered, TraceRecord
 from selectrie.traces.vocabulary import TextFunctions, vocabulary_of
 
 _SHORT = 32
@@ -35,7 +35,7 @@ class Journal:
         chat_time: The time that the chat template is told in all requests.
     """
 
-    def __init__(self, add: Callable[[Record], None], chat_time: str) -> None:
+    def __init__(self, add: Callable[[TraceRecord], None], chat_time: str) -> None:
         self._add, self._chat_time = add, chat_time
         self._seen: set[bytes] = set()
 

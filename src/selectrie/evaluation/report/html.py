@@ -75,7 +75,7 @@ def printable(text: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ChartDescription:
     """The description of a chart, for readers who cannot see it.
 
     Attributes:
@@ -184,7 +184,7 @@ def _hint(words: str) -> str:
     return tag("title", shown(words))
 
 
-def _chart(words: Words, width: float, height: float, parts: Iterable[str]) -> str:
+def _chart(words: ChartDescription, width: float, height: float, parts: Iterable[str]) -> str:
     inside = f"<title>{shown(words.title)}</title><desc>{shown(words.alternative)}</desc>{''.join(parts)}"
     alternative = f"{words.title}. {words.alternative}"
     box = f"0 0 {width:g} {height:g}"
@@ -198,7 +198,9 @@ def _chart(words: Words, width: float, height: float, parts: Iterable[str]) -> s
     )
 
 
-def intervals(rows: Sequence[Row], words: Words, axis_of: Callable[[float, float], Axis] = share_axis) -> str:
+def intervals(
+    rows: Sequence[Row], words: ChartDescription, axis_of: Callable[[float, float], Axis] = share_axis
+) -> str:
     """Return an SVG chart with a dot and whiskers for each row, one below the other.
 
     A row may have a mark; the dot is hollow if the mark lies between the whiskers.
@@ -253,7 +255,7 @@ class Point:
     n: int
 
 
-def reliability(points: Sequence[Point], words: Words) -> str:
+def reliability(points: Sequence[Point], words: ChartDescription) -> str:
     """Return an SVG chart of accuracy over confidence.
 
     The diagonal is where both are equal. Dots grow with the number of items, which is
@@ -297,7 +299,7 @@ class Pile:
     wrong: int
 
 
-def histogram(piles: Sequence[Pile], words: Words, label: str) -> str:
+def histogram(piles: Sequence[Pile], words: ChartDescription, label: str) -> str:
     """Return an SVG histogram of right items, with wrong items stacked on them."""
     low, high = (piles[0].low, piles[-1].high) if piles else (0.0, 1.0)
     max_count = max((pile.right + pile.wrong for pile in piles), default=1) or 1
@@ -436,8 +438,8 @@ def _task_rows(task: TaskResult, *, named: bool) -> Iterator[Row]:
             yield _row(f"{task.task} {name}" if named else name, figure)
 
 
-def _row_words(title: str, rows: Sequence[Row]) -> Words:
-    return Words(title, "; ".join(f"{row.label} {row.note}" + _random_note(row) for row in rows))
+def _row_words(title: str, rows: Sequence[Row]) -> ChartDescription:
+    return ChartDescription(title, "; ".join(f"{row.label} {row.note}" + _random_note(row) for row in rows))
 
 
 def _random_note(row: Row) -> str:
@@ -485,7 +487,7 @@ def _reliability(task: TaskResult) -> list[Block]:
     rows = [
         (f"{100 * p.x:.1f} %", p.n, f"{100 * p.y:.1f} %", f"{100 * p.low:.1f} – {100 * p.high:.1f}") for p in points
     ]
-    words = Words(
+    words = ChartDescription(
         f"Reliability of {task.task}",
         f"Expected calibration error {task.ece:.3f}. "
         + "; ".join(f"{row[1]} items of confidence {row[0]}: right {row[2]}" for row in rows),
@@ -506,7 +508,7 @@ def _margins(task: TaskResult) -> list[Block]:
     right = np.array([metrics.predicted(record) in record.gold for record in sets])
     piles, beyond = _piles(margins, right)
     alternative = "; ".join(f"{p.low:.3g} to {p.high:.3g} nats: {p.right} right, {p.wrong} wrong" for p in piles)
-    words = Words(f"Margins of {task.task}", f"Median {float(np.median(margins)):.3g} nats. {alternative}")
+    words = ChartDescription(f"Margins of {task.task}", f"Median {float(np.median(margins)):.3g} nats. {alternative}")
     end = f"; {count(beyond, 'item')} beyond the right end are counted in the last column." if beyond else "."
     caption = f"Median {float(np.median(margins)):.3g} nats{end}"
     picture = histogram(piles, words, "nats between the two most probable choices")

@@ -28,14 +28,14 @@ from selectrie.grammar.rules.expressions import (
     Characters,
     Concatenation,
     Expression,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
-    Text,
-    TokenSet,
+    TokenTerminal,
     parts_of,
 )
-from selectrie.grammar.rules.source_positions import Source
+from selectrie.grammar.rules.source_positions import GrammarSource
 
 Node = TypeVar("Node", bound=Hashable)
 
@@ -145,11 +145,11 @@ def facts(rules: Mapping[str, Expression], root: str) -> Facts:
 
 
 def _needs_for_a_text(part: Expression) -> int:
-    if isinstance(part, Text):
+    if isinstance(part, LiteralText):
         return 0
     if isinstance(part, Characters):
         return 0 if part.ranges else NEVER
-    if isinstance(part, TokenSet):
+    if isinstance(part, TokenTerminal):
         return 0 if part.negated or part.tokens else NEVER
     if isinstance(part, Repeat):
         return 0 if part.min_count == 0 or part.max_count == 0 else 1
@@ -157,13 +157,13 @@ def _needs_for_a_text(part: Expression) -> int:
 
 
 def _needs_for_empty(part: Expression) -> int:
-    if isinstance(part, Text):
+    if isinstance(part, LiteralText):
         return NEVER if part.value else 0
-    return NEVER if isinstance(part, Characters | TokenSet) else _needs_for_a_text(part)
+    return NEVER if isinstance(part, Characters | TokenTerminal) else _needs_for_a_text(part)
 
 
 def _needs_for_another(part: Expression) -> int:
-    if isinstance(part, Text):
+    if isinstance(part, LiteralText):
         return 0 if part.value else NEVER
     if isinstance(part, Concatenation | Repeat):
         return NEVER if isinstance(part, Repeat) and part.max_count == 0 else 1
@@ -265,7 +265,7 @@ def located(reason: str, rules: RuleSet, start: int | None = None) -> GrammarErr
         start = rules.spans[rules.root].start
     if start is None or not rules.text:
         return GrammarError(reason)
-    return Source(rules.text).refused(start, reason)
+    return GrammarSource(rules.text).refused(start, reason)
 
 
 def _check_names(rules: RuleSet, known: Facts) -> None:
@@ -304,7 +304,7 @@ class _Compiler:
     inlined: dict[int, RuleAutomaton] = field(default_factory=dict)
     sets: dict[Characters, Resolved] = field(default_factory=dict)
     sets_met: dict[int, Resolved] = field(default_factory=dict)
-    token_sets: dict[TokenSet, int] = field(default_factory=dict)
+    token_sets: dict[TokenTerminal, int] = field(default_factory=dict)
     n_uses: dict[str, int] = field(default_factory=dict)
     n_states: int = 0
     n_copied: int = 0
@@ -341,7 +341,7 @@ class _Compiler:
         self.n_states += len(automaton.edges)
         return automaton
 
-    def _resolve(self, part: Characters | TokenSet | Reference) -> Resolved:
+    def _resolve(self, part: Characters | TokenTerminal | Reference) -> Resolved:
         if isinstance(part, Characters):
             if id(part) not in self.sets_met:  # by identity first: a set may have thousands of ranges to hash
                 if part not in self.sets:

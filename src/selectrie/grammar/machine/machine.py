@@ -17,7 +17,7 @@ from selectrie.core.types import IntArray
 from selectrie.errors import GrammarError
 from selectrie.grammar.machine.nfa import DEFAULT_LIMITS, GrammarLimits
 from selectrie.grammar.machine.program import Plans, Program
-from selectrie.grammar.rules.expressions import TokenSet
+from selectrie.grammar.rules.expressions import TokenTerminal
 
 
 class Recogniser(Protocol):
@@ -29,7 +29,7 @@ class Recogniser(Protocol):
     @property
     def start(self) -> int: ...
     @property
-    def token_sets(self) -> tuple[TokenSet, ...]: ...
+    def token_sets(self) -> tuple[TokenTerminal, ...]: ...
     @property
     def class_of(self) -> NDArray[np.uint8]: ...
     @property
@@ -204,7 +204,7 @@ class Machine:
     """Reads bytes and token terminals according to a compiled grammar.
 
     A token terminal matches one token of the vocabulary by name, whatever its bytes
-    (`TokenSet`).
+    (`TokenTerminal`).
 
     Not thread-safe. Configurations are numbered from 0 and stay valid for the machine's
     life. Every configuration except `DEAD` leads to an accepted text. Any method raises
@@ -213,7 +213,7 @@ class Machine:
 
     def __init__(self, program: Program, limits: GrammarLimits = DEFAULT_LIMITS) -> None:
         self.program = program
-        self.token_sets: tuple[TokenSet, ...] = program.token_sets
+        self.token_sets: tuple[TokenTerminal, ...] = program.token_sets
         self.n_classes = program.n_classes
         self.class_of: NDArray[np.uint8] = np.array(program.class_of, np.uint8)
         self._limits = limits
@@ -485,7 +485,7 @@ class ListMachine:
         texts: Distinct texts in ascending order.
     """
 
-    token_sets: tuple[TokenSet, ...] = ()
+    token_sets: tuple[TokenTerminal, ...] = ()
 
     def __init__(self, texts: Sequence[bytes], limits: GrammarLimits = DEFAULT_LIMITS) -> None:
         self._texts, self._limits = texts, limits

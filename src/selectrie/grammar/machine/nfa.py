@@ -16,10 +16,10 @@ from selectrie.grammar.rules.expressions import (
     Characters,
     Concatenation,
     Expression,
+    LiteralText,
     Reference,
     Repeat,
-    Text,
-    TokenSet,
+    TokenTerminal,
 )
 
 
@@ -209,7 +209,7 @@ class RuleAutomaton:
 
 
 Resolved: TypeAlias = "RuleAutomaton | tuple[Label, bool] | None"
-Resolve: TypeAlias = Callable[["Characters | TokenSet | Reference"], Resolved]
+Resolve: TypeAlias = Callable[["Characters | TokenTerminal | Reference"], Resolved]
 """What a leaf becomes.
 
 An automaton is copied in. A label comes with whether it may also be skipped. None means
@@ -251,14 +251,14 @@ class Nfa:
         work: list[tuple[Expression, int, int]] = [(expression, 0, 1)]
         while work:
             part, start, stop = work.pop()
-            if isinstance(part, Text):
+            if isinstance(part, LiteralText):
                 self._text(part.value, start, stop)
             elif isinstance(part, Concatenation):
                 self._sequence(part, start, stop, work)
             elif isinstance(part, Alternatives):
-                texts = sorted({option.value for option in part.options if isinstance(option, Text)})
+                texts = sorted({option.value for option in part.options if isinstance(option, LiteralText)})
                 self._texts(texts, start, stop)
-                work += [(option, start, stop) for option in part.options if not isinstance(option, Text)]
+                work += [(option, start, stop) for option in part.options if not isinstance(option, LiteralText)]
                 self.has_dead_ends |= not part.options
             elif isinstance(part, Repeat):
                 self._repeat(part, start, stop, work)

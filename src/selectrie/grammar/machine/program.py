@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from selectrie.grammar.machine.nfa import FIRST_TERMINAL, RuleAutomaton, called
-from selectrie.grammar.rules.expressions import TokenSet
+from selectrie.grammar.rules.expressions import TokenTerminal
 
 NO_RETURN = -1
 
@@ -34,12 +34,14 @@ class Program:
     calls: list[tuple[tuple[int, int], ...]]
     tokens: list[tuple[tuple[int, int], ...]]
     final: list[bool]
-    token_sets: tuple[TokenSet, ...]
+    token_sets: tuple[TokenTerminal, ...]
     class_of: tuple[int, ...]
     n_classes: int
 
 
-def linked(rules: Mapping[int, tuple[RuleAutomaton, bool]], root: int, token_sets: tuple[TokenSet, ...]) -> Program:
+def linked(
+    rules: Mapping[int, tuple[RuleAutomaton, bool]], root: int, token_sets: tuple[TokenTerminal, ...]
+) -> Program:
     """Link rules into a program with consecutive state numbers.
 
     Args:

@@ -20,17 +20,17 @@ from selectrie.grammar.rules.expressions import (
     Characters,
     Concatenation,
     Expression,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
     Span,
-    Text,
-    TokenSet,
+    TokenTerminal,
     parts_of,
 )
 from selectrie.grammar.rules.source_positions import (
     MAX_SYMBOLS,
-    Source,
+    GrammarSource,
     SymbolError,
     parsed,
     parser_of,
@@ -72,7 +72,7 @@ _BROKEN = {
 }
 
 
-class Scanner(Lexer):
+class GbnfScanner(Lexer):
     """Scans the terminals of the grammar file with one regular expression.
 
     Line ends are yielded only where they end a rule.
@@ -114,11 +114,11 @@ class Scanner(Lexer):
             yield Token(kind, match[0], start)
 
 
-def literal_of(token: Token) -> Text:
+def literal_of(token: Token) -> LiteralText:
     """Return the text of a literal `"…"`."""
     text = "".join(chr(code) for code, _ in _characters(token, 1)) if "\\" in token else token[1:-1]
     try:
-        return Text(text.encode("utf-8"))
+        return LiteralText(text.encode("utf-8"))
     except UnicodeEncodeError as error:
         raise _surrogate(start_of(token), ord(text[error.start])) from None
 
@@ -200,13 +200,13 @@ def _number(digits: str, offset: int) -> int:
     return int(digits)
 
 
-def token_of(token: Token) -> TokenSet:
+def token_of(token: Token) -> TokenTerminal:
     """Return the token set of `<[id]>` or `<spelling>`, negated after `!`."""
     negated = token.startswith("!")
     spelling = token[negated:]
     if not spelling.startswith("<["):
-        return TokenSet((spelling,), negated)
-    return TokenSet((_number(spelling[2:-2], start_of(token)),), negated)
+        return TokenTerminal((spelling,), negated)
+    return TokenTerminal((_number(spelling[2:-2], start_of(token)),), negated)
 
 
 MAX_COPIES = 1_000_000
@@ -222,13 +222,15 @@ def read_gbnf(text: str, *, root: str = "root") -> RuleSet:
     there. Also raises it for a rule that is used but not defined, for more than
     `MAX_SYMBOLS` symbols, and for nesting beyond `MAX_DEPTH`.
     """
-    source = Source(text)
+    source = GrammarSource(text)
     if "\0" in text:
         raise source.refused(text.index("\0"), r"the grammar has a NUL character; write \x00 in quotes or a class")
     if text.lstrip().startswith("{"):
         other = words("{} reads a JSON Schema (in a file, by the ending .json)", Noun("Grammar.from_json_schema"))
         raise source.refused(text.index("{"), Words("this looks like JSON; ", ways(other)))
-    definitions: list[tuple[Token, Expression]] = parsed(parser_of("gbnf.lark", Scanner, _Builder), source, _expected)
+    definitions: list[tuple[Token, Expression]] = parsed(
+        parser_of("gbnf.lark", GbnfScanner, _Builder), source, _expected
+    )
     rules: dict[str, Expression] = {}
     spans: dict[str, Span] = {}
     for symbol, expression in definitions:
@@ -264,7 +266,7 @@ class _Builder(Transformer[Token, Any]):
     def reference(self, children: list[Token]) -> Reference:
         return Reference(str(children[0]), span_of(children[0]))
 
-    def literal(self, children: list[Token]) -> Text:
+    def literal(self, children: list[Token]) -> LiteralText:
         return literal_of(children[0])
 
     def character_class(self, children: list[Token]) -> Characters:
@@ -273,7 +275,7 @@ class _Builder(Transformer[Token, Any]):
     def any_character(self, _children: list[Token]) -> Characters:
         return ANY
 
-    def token(self, children: list[Token]) -> TokenSet:
+    def token(self, children: list[Token]) -> TokenTerminal:
         return token_of(children[0])
 
     def repeated(self, children: list[Any]) -> Repeat:
@@ -281,7 +283,7 @@ class _Builder(Transformer[Token, Any]):
         return Repeat(children[0], min_count, max_count)
 
 
-def _check(source: Source, rules: dict[str, Expression], span: Span, expression: Expression) -> None:
+def _check(source: GrammarSource, rules: dict[str, Expression], span: Span, expression: Expression) -> None:
     """Raise an error for undefined references, deep nesting or multiplying counts."""
     pending = [(expression, 0, 1)]
     while pending:

@@ -30,14 +30,14 @@ from selectrie.grammar.rules.expressions import (
     SURROGATES,
     Characters,
     Expression,
+    LiteralText,
     Reference,
     RuleSet,
     Span,
-    Text,
 )
 from selectrie.grammar.rules.source_positions import (
     MAX_SYMBOLS,
-    Source,
+    GrammarSource,
     SymbolError,
     parsed,
     parser_of,
@@ -95,7 +95,7 @@ _VALUE = frozenset({"RULE", "TERMINAL", "STRING", "REGEXP", "_LPAR"})
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DefinitionNode:
     """A node of the syntax tree of a definition.
 
     Attributes:
@@ -110,7 +110,7 @@ class Node:
     """
 
     kind: str
-    parts: tuple[Node, ...] = ()
+    parts: tuple[DefinitionNode, ...] = ()
     word: str = ""
     last: str = ""
     offset: int = field(default=0, compare=False)
@@ -136,22 +136,22 @@ class Statement:
     kind: str
     span: Span
     name: str = ""
-    body: Node = Node("sequence")
+    body: DefinitionNode = DefinitionNode("sequence")
     names: tuple[tuple[str, str], ...] = ()
     path: tuple[str, ...] = ()
     relative: bool = False
 
 
-def read_statements(source: Source) -> list[Statement]:
+def read_statements(source: GrammarSource) -> list[Statement]:
     """Return the statements of a grammar text, in order.
 
     Raises `GrammarError` with the position and what was expected there.
     """
-    statements: list[Statement] = parsed(parser_of("lark.lark", Scanner, _Builder), source, _expected)
+    statements: list[Statement] = parsed(parser_of("lark.lark", LarkScanner, _Builder), source, _expected)
     return statements
 
 
-class Scanner(Lexer):
+class LarkScanner(Lexer):
     """Splits a Lark grammar into symbols.
 
     A line end is yielded only where it ends a statement: not before `|` and not at the
@@ -196,18 +196,22 @@ class _Builder(Transformer[Token, Any]):
     def start(self, children: list[Statement]) -> list[Statement]:
         return children
 
-    def expansions(self, children: list[Node]) -> Node:
-        return children[0] if len(children) == 1 else Node("alternatives", tuple(children), offset=children[0].offset)
+    def expansions(self, children: list[DefinitionNode]) -> DefinitionNode:
+        return (
+            children[0]
+            if len(children) == 1
+            else DefinitionNode("alternatives", tuple(children), offset=children[0].offset)
+        )
 
-    def expansion(self, children: list[Node]) -> Node:
+    def expansion(self, children: list[DefinitionNode]) -> DefinitionNode:
         if len(children) == 1:
             return children[0]
-        return Node("sequence", tuple(children), offset=children[0].offset if children else 0)
+        return DefinitionNode("sequence", tuple(children), offset=children[0].offset if children else 0)
 
-    def alias(self, children: list[Any]) -> Node:
-        return Node("alias", (children[0],), str(children[1]), offset=start_of(children[1]))
+    def alias(self, children: list[Any]) -> DefinitionNode:
+        return DefinitionNode("alias", (children[0],), str(children[1]), offset=start_of(children[1]))
 
-    def repeated(self, children: list[Any]) -> Node:
+    def repeated(self, children: list[Any]) -> DefinitionNode:
         item, count = children[0], children[1]
         if count.type == "OP":
             min_count, max_count = int(count == "+"), (1 if count == "?" else None)
@@ -218,22 +222,22 @@ class _Builder(Transformer[Token, Any]):
                     start_of(count),
                     f"the counts {count} to {children[-1]} are not a range; write the lower one first",
                 )
-        return Node("repeated", (item,), offset=item.offset, min_count=min_count, max_count=max_count)
+        return DefinitionNode("repeated", (item,), offset=item.offset, min_count=min_count, max_count=max_count)
 
-    def optional(self, children: list[Node]) -> Node:
-        return Node("repeated", (children[0],), offset=children[0].offset, max_count=1)
+    def optional(self, children: list[DefinitionNode]) -> DefinitionNode:
+        return DefinitionNode("repeated", (children[0],), offset=children[0].offset, max_count=1)
 
-    def name(self, children: list[Token]) -> Node:
-        return Node("name", word=str(children[0]), offset=start_of(children[0]))
+    def name(self, children: list[Token]) -> DefinitionNode:
+        return DefinitionNode("name", word=str(children[0]), offset=start_of(children[0]))
 
-    def literal(self, children: list[Token]) -> Node:
-        return Node("literal", word=str(children[0]), offset=start_of(children[0]))
+    def literal(self, children: list[Token]) -> DefinitionNode:
+        return DefinitionNode("literal", word=str(children[0]), offset=start_of(children[0]))
 
-    def range(self, children: list[Token]) -> Node:
-        return Node("range", word=str(children[0]), last=str(children[1]), offset=start_of(children[0]))
+    def range(self, children: list[Token]) -> DefinitionNode:
+        return DefinitionNode("range", word=str(children[0]), last=str(children[1]), offset=start_of(children[0]))
 
-    def usage(self, children: list[Any]) -> Node:
-        return Node("usage", tuple(children[1:]), str(children[0]), offset=start_of(children[0]))
+    def usage(self, children: list[Any]) -> DefinitionNode:
+        return DefinitionNode("usage", tuple(children[1:]), str(children[0]), offset=start_of(children[0]))
 
     def parameters(self, children: list[Token]) -> tuple[tuple[str, str], ...]:
         return tuple((str(name), str(name)) for name in children)
@@ -250,7 +254,7 @@ class _Builder(Transformer[Token, Any]):
     def extend(self, children: list[Statement]) -> Statement:
         return replace(children[0], kind="extend")
 
-    def ignore(self, children: list[Node]) -> Statement:
+    def ignore(self, children: list[DefinitionNode]) -> Statement:
         return Statement("ignore", Span(children[0].offset, children[0].offset), body=children[0])
 
     def declare(self, children: list[Token]) -> Statement:
@@ -306,7 +310,7 @@ _OURS = "lark_exact.lark"
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class NameScope:
     """Maps the names in one grammar text to global names.
 
     Explicitly imported names get their alias; other names get a prefix.
@@ -319,7 +323,7 @@ class Scope:
 
     prefix: str = ""
     aliases: Mapping[str, str] = field(default_factory=dict)
-    outer: Scope | None = None
+    outer: NameScope | None = None
 
     def whole(self, name: str) -> str:
         """Return the global name of a name in the text."""
@@ -333,9 +337,9 @@ class Scope:
 class Body:
     """The body of a definition, with its source and the scope of the names in it."""
 
-    node: Node
-    source: Source
-    scope: Scope
+    node: DefinitionNode
+    source: GrammarSource
+    scope: NameScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +356,7 @@ class Definition:
     is_terminal: bool
     bodies: tuple[Body, ...]
     parameters: tuple[str, ...]
-    source: Source
+    source: GrammarSource
     span: Span
 
 
@@ -370,11 +374,13 @@ class Definitions:
     ignored: list[str] = field(default_factory=list)
     n_files: int = 0
 
-    def load(self, source: Source) -> None:
+    def load(self, source: GrammarSource) -> None:
         """Add the definitions of a top-level text, after those of its imports."""
-        self._load(source, Scope(), self.folder, ())
+        self._load(source, NameScope(), self.folder, ())
 
-    def _load(self, source: Source, scope: Scope, folder: Traversable | None, within: tuple[str, ...]) -> None:
+    def _load(
+        self, source: GrammarSource, scope: NameScope, folder: Traversable | None, within: tuple[str, ...]
+    ) -> None:
         statements = read_statements(source)
         imports: dict[tuple[str, ...], list[Statement]] = {}
         for statement in statements:
@@ -385,7 +391,7 @@ class Definitions:
         for statement in statements:
             self._take(statement, source, scope)
 
-    def _take(self, statement: Statement, source: Source, scope: Scope) -> None:
+    def _take(self, statement: Statement, source: GrammarSource, scope: NameScope) -> None:
         match statement.kind:
             case "rule" | "terminal":
                 self._define(self._definition(statement, source, scope))
@@ -409,7 +415,7 @@ class Definitions:
                 self.ignored.append(name)
                 self._define(replace(self._definition(statement, source, scope), name=name, is_terminal=True))
 
-    def _definition(self, statement: Statement, source: Source, scope: Scope) -> Definition:
+    def _definition(self, statement: Statement, source: GrammarSource, scope: NameScope) -> Definition:
         parameters = tuple(name for name, _ in statement.names)
         if len(set(parameters)) < len(parameters):
             raise source.refused(
@@ -433,7 +439,12 @@ class Definitions:
         return self.by_name[definition.name]
 
     def _import(
-        self, group: list[Statement], source: Source, scope: Scope, folder: Traversable | None, within: tuple[str, ...]
+        self,
+        group: list[Statement],
+        source: GrammarSource,
+        scope: NameScope,
+        folder: Traversable | None,
+        within: tuple[str, ...],
     ) -> None:
         first = group[0]
         for other in group:
@@ -452,22 +463,22 @@ class Definitions:
         if name in within or self.n_files > MAX_FILES:
             why = "imports itself" if name in within else f"is one of more than {MAX_FILES} files"
             raise source.refused(first.span.start, f"{name} {why}; remove this import")
-        inner = Scope("__".join(first.path), aliases, scope)
-        self._load(Source(text, name), inner, inner_folder, (*within, name))
+        inner = NameScope("__".join(first.path), aliases, scope)
+        self._load(GrammarSource(text, name), inner, inner_folder, (*within, name))
         if name == "lark:common.lark":
             self._load_ours(inner)
         missing = [name for name in aliases if inner.whole(name) not in self.by_name]
         if missing:
             raise source.refused(first.span.start, f"{name} does not define {clipped(missing[0])}; correct the name")
 
-    def _load_ours(self, scope: Scope) -> None:
-        source = Source(files("selectrie.grammar.readers").joinpath(_OURS).read_text(encoding="utf-8"), _OURS)
+    def _load_ours(self, scope: NameScope) -> None:
+        source = GrammarSource(files("selectrie.grammar.readers").joinpath(_OURS).read_text(encoding="utf-8"), _OURS)
         for statement in read_statements(source):
             definition = self._definition(statement, source, scope)
             self.by_name[definition.name] = definition
 
     def _file(
-        self, statement: Statement, source: Source, folder: Traversable | None
+        self, statement: Statement, source: GrammarSource, folder: Traversable | None
     ) -> tuple[str, Traversable | None, str]:
         """Return the text of an imported file, its folder, and its name in messages."""
         *folders, last = statement.path
@@ -517,7 +528,7 @@ def read_lark(text: str, *, folder: Path | None = None, start: str = "start") ->
         start: The start rule.
     """
     definitions = Definitions(folder)
-    definitions.load(Source(text))
+    definitions.load(GrammarSource(text))
     return _Converter(definitions, text).converted(start)
 
 
@@ -536,7 +547,7 @@ class _Context:
     allows_ignored: bool = False
 
     @property
-    def source(self) -> Source:
+    def source(self) -> GrammarSource:
         """Return the text that contains the node."""
         return self.body.source
 
@@ -594,7 +605,7 @@ class _Converter:
             self._waiting.append((definition.name, definition, ()))
         return Reference(definition.name, span)
 
-    def _expression(self, node: Node, context: _Context) -> Expression:
+    def _expression(self, node: DefinitionNode, context: _Context) -> Expression:
         """Convert a node.
 
         Recurses as deep as brackets are nested, which the scanner bounds.
@@ -613,7 +624,7 @@ class _Converter:
                 return self._of_template(node, context)
         return self._with_ignored(_of_literal(node, context.source, self._sets), context)
 
-    def _around(self, item: Expression, node: Node, context: _Context) -> Expression:
+    def _around(self, item: Expression, node: DefinitionNode, context: _Context) -> Expression:
         """Convert a node that has an alias or a repetition around `item`."""
         if node.kind == "repeated":
             if max(node.min_count, node.max_count or 0) > MAX_COUNT:
@@ -629,7 +640,7 @@ class _Converter:
         """Return a terminal followed by ignored text, if that is allowed here."""
         return sequence([terminal, Reference(IGNORED)]) if context.allows_ignored and terminal != EMPTY else terminal
 
-    def _of_name(self, node: Node, context: _Context) -> Expression:
+    def _of_name(self, node: DefinitionNode, context: _Context) -> Expression:
         value = context.values.get(node.word)
         if value is not None:
             return value
@@ -643,14 +654,14 @@ class _Converter:
         reference = self._name(definition, Span(node.offset, node.offset + len(node.word)) if own else None)
         return self._with_ignored(reference, context) if definition.is_terminal else reference
 
-    def _known(self, node: Node, context: _Context) -> Definition:
+    def _known(self, node: DefinitionNode, context: _Context) -> Definition:
         definition = self._definitions.get(context.body.scope.whole(node.word))
         if definition is None:
             reason = f"{clipped(node.word)} is not defined; define it, or correct the name"
             raise context.source.refused(node.offset, reason)
         return definition
 
-    def _definition(self, node: Node, context: _Context) -> Definition:
+    def _definition(self, node: DefinitionNode, context: _Context) -> Definition:
         definition = self._known(node, context)
         if not definition.bodies:
             reason = f"{clipped(node.word)} is only declared, which is not supported; define it"
@@ -661,7 +672,7 @@ class _Converter:
             )
         return definition
 
-    def _of_template(self, node: Node, context: _Context) -> Expression:
+    def _of_template(self, node: DefinitionNode, context: _Context) -> Expression:
         """Return a reference to an instance of a template.
 
         Each distinct use becomes one rule. Arguments become rules too, so passing them
@@ -711,7 +722,7 @@ class _Converter:
             raise definition.source.refused(definition.span.start, reason) from None
 
 
-def _of_literal(node: Node, source: Source, sets: SetMaker) -> Expression:
+def _of_literal(node: DefinitionNode, source: GrammarSource, sets: SetMaker) -> Expression:
     """Return the expression of a string, a range or a regular expression."""
     if node.kind == "range":
         ends = _string(node.word, node.offset, source), _string(node.last, node.offset, source)
@@ -731,17 +742,17 @@ def _of_literal(node: Node, source: Source, sets: SetMaker) -> Expression:
         return read_pattern(source, Span(node.offset + 1, node.offset + stop), flags, lazy_as_greedy=False, sets=sets)
     text = _string(node.word, node.offset, source)
     if not node.word.endswith("i"):
-        return Text(text.encode())
+        return LiteralText(text.encode())
     return sequence([_any_case(character) for character in text])
 
 
 @lru_cache(maxsize=4096)
 def _any_case(character: str) -> Expression:
     codes = case_variants(ord(character), ascii_only=False)
-    return Text(character.encode()) if len(codes) == 1 else Characters.of([(code, code) for code in codes])
+    return LiteralText(character.encode()) if len(codes) == 1 else Characters.of([(code, code) for code in codes])
 
 
-def _string(word: str, offset: int, source: Source) -> str:
+def _string(word: str, offset: int, source: GrammarSource) -> str:
     """Return the characters of a string literal.
 
     As in lark, a backslash before any other character is a literal backslash.

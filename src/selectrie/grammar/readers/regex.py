@@ -13,8 +13,16 @@ from functools import cache
 from selectrie.errors import GrammarError, clipped
 from selectrie.grammar.readers import shapes
 from selectrie.grammar.readers.shapes import NOTHING, alternatives, empty_part, first_characters, repeat, sequence
-from selectrie.grammar.rules.expressions import LAST_CODE_POINT, SURROGATES, Characters, Expression, RuleSet, Span, Text
-from selectrie.grammar.rules.source_positions import Source
+from selectrie.grammar.rules.expressions import (
+    LAST_CODE_POINT,
+    SURROGATES,
+    Characters,
+    Expression,
+    LiteralText,
+    RuleSet,
+    Span,
+)
+from selectrie.grammar.rules.source_positions import GrammarSource
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -162,7 +170,7 @@ _MAX_OCTAL = 0o377
 class EscapeReader:
     """Reads escapes and sets at offsets of a text, up to `stop`."""
 
-    def __init__(self, source: Source, stop: int) -> None:
+    def __init__(self, source: GrammarSource, stop: int) -> None:
         self._source, self._stop = source.text, stop
         self._refused = source.refused
 
@@ -293,7 +301,7 @@ class Held:
 
 
 @dataclass(slots=True)
-class Frame:
+class OpenGroup:
     """An open group of a pattern.
 
     Attributes:
@@ -339,20 +347,20 @@ class Watch:
         self._refuse = refuse
         self._left = MAX_WORK
 
-    def hold(self, frame: Frame, item: Expression, held: Held, *, is_fixed: bool) -> None:
+    def hold(self, frame: OpenGroup, item: Expression, held: Held, *, is_fixed: bool) -> None:
         """Record a count, to check later that none of its characters can follow.
 
         That condition is enough for counts of single characters. Other counts raise an
         error, except lazy ones with a fixed number.
         """
-        is_one = isinstance(item, Characters) or (isinstance(item, Text) and len(item.value.decode()) == 1)
+        is_one = isinstance(item, Characters) or (isinstance(item, LiteralText) and len(item.value.decode()) == 1)
         if not is_one and not (held.lazy and is_fixed):
             reason = f"a {held.what} count is supported only for single characters that cannot follow it{REMEDY}"
             raise self._refuse(held.offset, reason)
         if not is_fixed:
             frame.held.append(held)
 
-    def check(self, frame: Frame, item: Expression) -> None:
+    def check(self, frame: OpenGroup, item: Expression) -> None:
         """Raise an error if the item may begin with a character of a held count."""
         if not frame.held:
             return
@@ -408,11 +416,11 @@ def read_regex(pattern: str) -> RuleSet:
     their position.
     """
     span = Span(0, len(pattern))
-    return RuleSet({"root": read_pattern(Source(pattern), span)}, "root", pattern, {"root": span})
+    return RuleSet({"root": read_pattern(GrammarSource(pattern), span)}, "root", pattern, {"root": span})
 
 
 def read_pattern(
-    source: Source, span: Span, flags: str = "", *, lazy_as_greedy: bool = True, sets: SetMaker | None = None
+    source: GrammarSource, span: Span, flags: str = "", *, lazy_as_greedy: bool = True, sets: SetMaker | None = None
 ) -> Expression:
     """Return the expression of the pattern in `span` of a text.
 
@@ -437,12 +445,12 @@ class _Reader:
     """Reads a pattern in one pass; open groups are kept in a list of frames."""
 
     def __init__(
-        self, source: Source, span: Span, flags: frozenset[str], sets: SetMaker, *, lazy_as_greedy: bool
+        self, source: GrammarSource, span: Span, flags: frozenset[str], sets: SetMaker, *, lazy_as_greedy: bool
     ) -> None:
         self._sets = sets
         self._source, self._offset, self._stop = source.text, span.start, span.stop
         self._refused, self._lazy_as_greedy = source.refused, lazy_as_greedy
-        self._frames = [Frame(flags, -1)]
+        self._frames = [OpenGroup(flags, -1)]
         self._names: set[str] = set()
         self._n_items = 0
         self._escapes = EscapeReader(source, span.stop)
@@ -518,11 +526,13 @@ class _Reader:
             raise self._refused(offset, reason) from None
         flags = self._frames[-1].flags
         if "i" not in flags:
-            self._add(Text(value), offset, Last.RUN)
+            self._add(LiteralText(value), offset, Last.RUN)
             return
         for character in text:
             codes = case_variants(ord(character), ascii_only="a" in flags)
-            same = Text(character.encode()) if len(codes) == 1 else Characters.of([(code, code) for code in codes])
+            same = (
+                LiteralText(character.encode()) if len(codes) == 1 else Characters.of([(code, code) for code in codes])
+            )
             self._add(same, offset)
 
     def _escape(self, offset: int) -> None:
@@ -575,9 +585,9 @@ class _Reader:
         suffix = self._source[self._offset : min(self._offset + 1, self._stop)]
         self._offset += suffix in ("?", "+")
         item = frame.items.pop()
-        if frame.last is Last.RUN and isinstance(item, Text) and len(text := item.value.decode()) > 1:
-            frame.items.append(Text(text[:-1].encode()))
-            item = Text(text[-1].encode())
+        if frame.last is Last.RUN and isinstance(item, LiteralText) and len(text := item.value.decode()) > 1:
+            frame.items.append(LiteralText(text[:-1].encode()))
+            item = LiteralText(text[-1].encode())
             frame.last_offset = offset - 1
         inside = [held for held in frame.held if held.offset >= frame.last_offset]
         if max_count != 1 and inside:
@@ -632,7 +642,7 @@ class _Reader:
             raise self._refused(offset, self._why_not(offset))
         if len(self._frames) > MAX_DEPTH:
             raise self._refused(offset, f"groups are nested more than {MAX_DEPTH} levels deep")
-        self._frames.append(Frame(flags, offset))
+        self._frames.append(OpenGroup(flags, offset))
 
     def _name(self, name: str, offset: int) -> None:
         if not name.isidentifier() or name in self._names:

@@ -12,10 +12,10 @@ from selectrie.grammar.rules.expressions import (
     Characters,
     Concatenation,
     Expression,
+    LiteralText,
     Reference,
     Repeat,
     Span,
-    Text,
     parts_of,
 )
 
@@ -36,15 +36,15 @@ def sequence(items: Iterable[Expression]) -> Expression:
     for item in items:
         if item == NOTHING:
             return NOTHING
-        if isinstance(item, Text):
+        if isinstance(item, LiteralText):
             texts.append(item.value)
             continue
         if any(texts):
-            kept.append(Text(b"".join(texts)))
+            kept.append(LiteralText(b"".join(texts)))
         texts = []
         kept += item.items if isinstance(item, Concatenation) else [item]
     if any(texts):
-        kept.append(Text(b"".join(texts)))
+        kept.append(LiteralText(b"".join(texts)))
     return EMPTY if not kept else kept[0] if len(kept) == 1 else Concatenation(tuple(kept))
 
 
@@ -75,7 +75,7 @@ def empty_part(expression: Expression) -> Expression:
     match expression:
         case Reference():
             return expression
-        case Text(value):
+        case LiteralText(value):
             return NOTHING if value else EMPTY
         case Concatenation(items):
             return sequence(map(empty_part, items))
@@ -91,7 +91,7 @@ def full_part(expression: Expression) -> Expression:
     match expression:
         case Reference():
             return NOTHING
-        case Text(value):
+        case LiteralText(value):
             return expression if value else NOTHING
         case Concatenation(items):
             return alternatives(_first_full(items))
@@ -110,7 +110,7 @@ def long_part(expression: Expression) -> Expression:
     The expression must have no anchors.
     """
     match expression:
-        case Text(value):
+        case LiteralText(value):
             return NOTHING if value in {b"", _LINE_FEED} else expression
         case Characters(ranges):
             rest = [*((a, min(b, 9)) for a, b in ranges if a < 10), *((max(a, 11), b) for a, b in ranges if b > 10)]
@@ -139,7 +139,7 @@ def _long_repeat(item: Expression, min_count: int, max_count: int | None) -> Exp
 def is_line_feed(expression: Expression) -> bool:
     """Return whether an expression matches the text of one line feed."""
     match expression:
-        case Text(value):
+        case LiteralText(value):
             return value == _LINE_FEED
         case Characters(ranges):
             return any(first <= _LINE_FEED_CODE <= last for first, last in ranges)
@@ -159,7 +159,7 @@ def first_characters(expression: Expression) -> Characters:
     waiting = [expression]
     while waiting:
         match waiting.pop():
-            case Text(value):
+            case LiteralText(value):
                 ranges += [(ord(character), ord(character)) for character in value.decode()[:1]]
             case Characters(more):
                 ranges += more
@@ -395,7 +395,7 @@ class _Pass:
             if empty_part(here) != NOTHING:
                 grown.setdefault(beyond, []).append(tail)
             if beyond is _Beyond.NOTHING and is_line_feed(here):
-                grown.setdefault(_Beyond.LINE_FEED, []).append(sequence([Text(b"\n"), tail]))
+                grown.setdefault(_Beyond.LINE_FEED, []).append(sequence([LiteralText(b"\n"), tail]))
             rest = long_part(here) if beyond is _Beyond.NOTHING else full_part(here)
             if rest != NOTHING:
                 grown.setdefault(_Beyond.MORE, []).append(sequence([rest, tail]))
@@ -437,9 +437,9 @@ class _Pass:
         options.append(sequence([before, long_part(here)]))
         if more != 0:
             again = self._repeated_from_right(item, rounds, more, _Beyond.LINE_FEED)
-            options.append(sequence([again, Text(b"\n")]))
+            options.append(sequence([again, LiteralText(b"\n")]))
         elif rounds == 0:
-            options.append(Text(b"\n"))
+            options.append(LiteralText(b"\n"))
         return alternatives(options)
 
     def _plain(self, empty: Expression) -> Expression:

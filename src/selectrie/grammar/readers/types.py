@@ -34,8 +34,8 @@ from selectrie.grammar.rules.expressions import (
     Alternatives,
     Characters,
     Expression,
+    LiteralText,
     RuleSet,
-    Text,
     TextList,
 )
 
@@ -497,9 +497,9 @@ _PATTERNS: dict[Any, str] = {
 """Numbers are as JSON writes them (RFC 8259, section 6): no leading zero, no plus."""
 _PLAIN: dict[Any, Expression] = {
     str: repeat(Characters.of([(0, LAST_CODE_POINT)]), 0, None),
-    bool: Alternatives((Text(b"true"), Text(b"false"))),
-    None: Text(b"null"),
-    type(None): Text(b"null"),
+    bool: Alternatives((LiteralText(b"true"), LiteralText(b"false"))),
+    None: LiteralText(b"null"),
+    type(None): LiteralText(b"null"),
 }
 
 
@@ -545,7 +545,7 @@ def rules_of_type(type: Any) -> RuleSet | TextList | Mapping[str, Any]:  # noqa:
         options.append(expression)
     whole = alternatives(options)
     parts = whole.options if isinstance(whole, Alternatives) else (whole,)
-    texts = [part.value.decode() for part in parts if isinstance(part, Text)]
+    texts = [part.value.decode() for part in parts if isinstance(part, LiteralText)]
     if parts and len(texts) == len(parts):
         return TextList(tuple(dict.fromkeys(texts)))
     return RuleSet(MappingProxyType({"root": whole}))
@@ -566,7 +566,7 @@ def _plain(part: Any) -> Expression | None:
     double = next((text for text, n in Counter(texts).items() if n > 1), None)
     if double is not None:
         raise GrammarError(f"{shown(part)} has several values with the text {clipped(double)}; keep one of them")
-    return alternatives([Text(_encoded(text, f"a value of {shown(part)}")) for text in texts])
+    return alternatives([LiteralText(_encoded(text, f"a value of {shown(part)}")) for text in texts])
 
 
 def _encoded(text: str, what: str) -> bytes:

@@ -25,7 +25,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class LiteralText:
     """Matches a literal text, given as UTF-8 bytes; b"" is the empty string."""
 
     value: bytes
@@ -52,7 +52,7 @@ class Characters:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenSet:
+class TokenTerminal:
     """Matches one token of the vocabulary, whatever its bytes.
 
     Attributes:
@@ -100,9 +100,9 @@ class Repeat:
     max_count: int | None
 
 
-Expression: TypeAlias = Text | Characters | TokenSet | Reference | Concatenation | Alternatives | Repeat
+Expression: TypeAlias = LiteralText | Characters | TokenTerminal | Reference | Concatenation | Alternatives | Repeat
 
-EMPTY = Text(b"")
+EMPTY = LiteralText(b"")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +171,7 @@ def rules_with(rules: RuleSet, following: bytes) -> RuleSet:
     root = f"{rules.root}-followed"
     while root in rules.rules:
         root += "-"
-    whole = Concatenation((Reference(rules.root), Text(following)))
+    whole = Concatenation((Reference(rules.root), LiteralText(following)))
     return RuleSet(MappingProxyType({root: whole, **rules.rules}), root, rules.text, rules.spans)
 
 
@@ -212,7 +212,7 @@ class TextList:
     @cached_property
     def rules(self) -> RuleSet:
         """Return the list as one rule."""
-        options = tuple(Text(to_bytes(text, "text")) for text in self.texts)
+        options = tuple(LiteralText(to_bytes(text, "text")) for text in self.texts)
         whole = options[0] if len(options) == 1 else Alternatives(options)
         return RuleSet(MappingProxyType({"root": whole}))
 

@@ -16,7 +16,7 @@ from selectrie.grammar.rules.expressions import Span
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class GrammarSource:
     """A grammar text and its name in messages, which is "" for the top-level text."""
 
     text: str
@@ -59,7 +59,7 @@ def parser_of(name: str, scanner: type[Lexer], builder: type[Transformer[Token, 
     return Lark(grammar, parser="lalr", lexer=scanner, transformer=builder())
 
 
-def parsed(parser: Lark, source: Source, expected: Callable[[UnexpectedToken], tuple[list[str], str]]) -> Any:
+def parsed(parser: Lark, source: GrammarSource, expected: Callable[[UnexpectedToken], tuple[list[str], str]]) -> Any:
     """Parse a text and return the result of the parser.
 
     Raises `GrammarError` with the position, the symbol found and those expected.

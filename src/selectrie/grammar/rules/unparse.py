@@ -13,11 +13,11 @@ from selectrie.grammar.rules.expressions import (
     Characters,
     Concatenation,
     Expression,
+    LiteralText,
     Reference,
     Repeat,
     RuleSet,
-    Text,
-    TokenSet,
+    TokenTerminal,
 )
 
 MAX_REPEATED = 2_000
@@ -114,7 +114,7 @@ def _level_of(part: Expression) -> int:
     """Return the tightest precedence level at which a part needs no parentheses."""
     if isinstance(part, Alternatives) and part.options:
         return _ALTERNATIVES
-    if isinstance(part, TokenSet) and len(part.tokens) > 1 and not part.negated:
+    if isinstance(part, TokenTerminal) and len(part.tokens) > 1 and not part.negated:
         return _ALTERNATIVES
     if isinstance(part, Concatenation) and part.items:
         return _SEQUENCE
@@ -149,13 +149,13 @@ def _times(part: Repeat) -> str:
 
 
 def _symbol(part: Expression, names: Mapping[str, str], *, total: bool) -> str:
-    if isinstance(part, Text):
+    if isinstance(part, LiteralText):
         return '"' + "".join(map(_in_text, _characters(part.value))) + '"'
     if isinstance(part, Characters):
         return _printed_class(part)
     if isinstance(part, Reference):
         return names.get(part.name, part.name)
-    if isinstance(part, TokenSet):
+    if isinstance(part, TokenTerminal):
         return _tokens(part, total=total)
     return NOTHING if isinstance(part, Alternatives) else '""'
 
@@ -203,7 +203,7 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02X}" if code < 0x100 else f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
 
 
-def _tokens(part: TokenSet, *, total: bool) -> str:
+def _tokens(part: TokenTerminal, *, total: bool) -> str:
     """Return a token set in GBNF: one token, a negated one, or alternatives."""
     spelled = [f"<[{token}]>" if isinstance(token, int) else token for token in part.tokens]
     if not part.negated:

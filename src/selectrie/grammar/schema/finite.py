@@ -27,7 +27,7 @@ class UnknownKeywordError(Exception):
     """Raised for an unsupported keyword, whose meaning is not known."""
 
 
-class Check:
+class SchemaValidator:
     """Decides whether values are valid against a normalized schema.
 
     The schema's numbers are those of JSON, and its patterns have been rewritten.
@@ -214,7 +214,7 @@ class _Reader:
     def __init__(self, copy: SchemaCopy) -> None:
         self._definitions = copy.definitions
         self._known: dict[str, _Values | None] = {}
-        self._check = Check(copy)
+        self._check = SchemaValidator(copy)
         self._n_listed = 0
 
     def values(self, schema: Schema, depth: int) -> _Values:

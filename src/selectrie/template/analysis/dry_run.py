@@ -22,7 +22,7 @@ from selectrie.template.syntax.ast import error_at, visit_method
 from selectrie.template.values.arguments import known_values
 from selectrie.template.values.scope import (
     UNDECIDED,
-    Names,
+    DeclaredNames,
     Scope,
     Undecided,
     evaluate,
@@ -100,7 +100,7 @@ class _DryRun:
     room: int
     sources: Sources | None = None
     is_sure: bool = True
-    names: dict[int, Names] = field(default_factory=dict)
+    names: dict[int, DeclaredNames] = field(default_factory=dict)
 
     def body(self, body: ast.Body, scope: Scope, document: ast.Document) -> int:
         return sum([self.segment(segment, scope, document) for segment in body])
@@ -257,7 +257,7 @@ class _DryRun:
         for name in names.sets:
             scope.assign(name, UNDECIDED)
 
-    def names_of(self, segment: ast.Segment) -> Names:
+    def names_of(self, segment: ast.Segment) -> DeclaredNames:
         if id(segment) not in self.names:
             self.names[id(segment)] = names_in((segment,), self.documents)
         return self.names[id(segment)]

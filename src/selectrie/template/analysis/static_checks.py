@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from selectrie.errors import TemplateError, clip
 from selectrie.template.syntax import ast
 from selectrie.template.syntax.ast import error_at, expressions_of, paths_in, visit_method, where
-from selectrie.template.syntax.tags import DIALECTS, HANDLEBARS, RESERVED, SELECTRIE, TAGS, Dialect
+from selectrie.template.syntax.tags import DIALECTS, HANDLEBARS, RESERVED, SELECTRIE, TAGS, TemplateDialect
 from selectrie.template.values.arguments import check_constants, check_form, constant_name
 from selectrie.template.values.sources import Sources
 from selectrie.template.values.values import shown
@@ -456,7 +456,7 @@ def foreign_notes(document: ast.Document) -> tuple[str, ...]:
     )
 
 
-def _tags(source: str, dialect: Dialect) -> Iterator[re.Match[str]]:
+def _tags(source: str, dialect: TemplateDialect) -> Iterator[re.Match[str]]:
     """Yield matches of text that looks like a tag of a dialect.
 
     That is a slot, the beginning of a block, or the output of a value (group `name`).

@@ -1,9 +1,9 @@
 """Splits a source into the terminals of the grammar file, and reads single ones.
 
 Terminals are the text between tags, and the tokens of a tag. The patterns are in the
-grammar file. `Scanner` adds what a pattern cannot express: a word directly after the
-beginning of a tag may name the tag, a `[` directly after a value is an index, and
-nesting of brackets is limited. Text beside a tag with `~` is trimmed (`Literals`).
+grammar file. `TemplateScanner` adds what a pattern cannot express: a word directly
+after the beginning of a tag may name the tag, a `[` directly after a value is an index,
+and nesting of brackets is limited. Text beside a tag with `~` is trimmed (`Literals`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Tag:
     runaway: Token | None = None
 
 
-class Scanner(Lexer):
+class TemplateScanner(Lexer):
     """Splits a source into tokens; raises `Refused` where no token matches."""
 
     __future_interface__ = 0

@@ -1,8 +1,8 @@
 """Parses the source text of a template to a `Document`.
 
-Lark reports the parts of one tag at a time to the `Reader`, which makes its segment. A
-`Builder` receives the texts and tags in order and checks which tags are allowed where.
-It keeps open blocks on a stack, so nesting takes no recursion.
+Lark reports the parts of one tag at a time to the `ProductionReader`, which makes its
+segment. A `DocumentBuilder` receives the texts and tags in order and checks which tags
+are allowed where. It keeps open blocks on a stack, so nesting takes no recursion.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from selectrie.template.syntax.lexer import (
     OPENINGS,
     Edges,
     Literals,
-    Scanner,
+    TemplateScanner,
     checked_name,
     edges_of,
     slot_name,
@@ -36,7 +36,7 @@ from selectrie.template.syntax.lexer import (
     text_of,
 )
 from selectrie.template.syntax.syntax_errors import BrokenTag, refusal
-from selectrie.template.syntax.tags import DIALECTS, TAGS, Dialect
+from selectrie.template.syntax.tags import DIALECTS, TAGS, TemplateDialect
 
 _WORDS = {"TRUE": True, "FALSE": False, "NONE": None}
 AT_NAMES = ("@index", "@first", "@last", "@key")
@@ -83,7 +83,7 @@ def _read(source: str, dialect: str) -> ast.Body:
         )
         if opening is None:
             raise Refused(offset, f"{clipped(str(error.token))} is not allowed here") from None
-        symbols = Scanner(_parser(dialect).lexer_conf).symbols_before(source, opening, offset)
+        symbols = TemplateScanner(_parser(dialect).lexer_conf).symbols_before(source, opening, offset)
         raise refusal(BrokenTag(source, DIALECTS[dialect], symbols, error.token, error.accepts)) from None
 
 
@@ -94,16 +94,19 @@ def _parser(name: str) -> Lark:
     text = files("selectrie.template.syntax").joinpath("template.lark").read_text(encoding="utf-8")
     first = re.escape(dialect.opens[0])
     grammar = Pattern(text).substitute(open=first * 2, close=re.escape(dialect.closes[0]) * 2, first=first)
-    return Lark(grammar, parser="lalr", lexer=Scanner, transformer=Reader(dialect), keep_all_tokens=True)
+    return Lark(
+        grammar, parser="lalr", lexer=TemplateScanner, transformer=ProductionReader(dialect), keep_all_tokens=True
+    )
 
 
-class Reader(Transformer[Token, Any]):
+class ProductionReader(Transformer[Token, Any]):
     """Handles the productions of the grammar file, one in each method.
 
-    Tags are added to a `Builder`, which the left-recursive rule `pieces` passes on.
+    Tags are added to a `DocumentBuilder`, which the left-recursive rule `pieces` passes
+    on.
     """
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: TemplateDialect) -> None:
         super().__init__()
         self._dialect = dialect
 
@@ -112,8 +115,8 @@ class Reader(Transformer[Token, Any]):
     def start(self, children: list[Any]) -> Any:
         return children[0].finish()
 
-    def nothing(self, _children: list[Any]) -> Builder:
-        return Builder(self._dialect)
+    def nothing(self, _children: list[Any]) -> DocumentBuilder:
+        return DocumentBuilder(self._dialect)
 
     def text(self, children: list[Any]) -> Any:
         builder, token = children
@@ -227,7 +230,9 @@ class Reader(Transformer[Token, Any]):
         builder, opening, kind, items, _, variable, named, closing = children
         return self._each(builder, kind, edges_of(opening, closing), (items, str(variable), named))
 
-    def _each(self, builder: Builder, kind: Token, edges: Edges, parts: tuple[ast.Expression, str, Named]) -> Any:
+    def _each(
+        self, builder: DocumentBuilder, kind: Token, edges: Edges, parts: tuple[ast.Expression, str, Named]
+    ) -> Any:
         items, variable, named = parts
         arguments = self._arguments(kind, named)
         return builder.opened(
@@ -271,7 +276,7 @@ class Reader(Transformer[Token, Any]):
             raise Refused(path.span.start, f"expected a name in quotes; write role {clipped(path.name)}")
         return self._role(builder, kind, edges_of(opening, closing), path)
 
-    def _role(self, builder: Builder, kind: Token, edges: Edges, role: str | ast.Expression) -> Any:
+    def _role(self, builder: DocumentBuilder, kind: Token, edges: Edges, role: str | ast.Expression) -> Any:
         return builder.opened(Opening(str(kind), edges, lambda bodies, span: ast.Role(role, bodies[0], span=span)))
 
     def middle(self, children: list[Any]) -> Any:
@@ -508,7 +513,7 @@ class Opening:
 
 
 @dataclass(slots=True)
-class _Frame:
+class _OpenBlock:
     """An open block.
 
     Attributes:
@@ -526,19 +531,19 @@ class _Frame:
     last: bool = False
 
 
-class Builder:
+class DocumentBuilder:
     """Builds the segments of one source while it is being read.
 
     Every method that adds something returns the builder itself.
     """
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: TemplateDialect) -> None:
         self._tag = dialect.tag
         self._bottom: list[ast.Segment] = []
-        self._frames: list[_Frame] = []
+        self._frames: list[_OpenBlock] = []
         self._literals = Literals()
 
-    def text(self, text: str, span: ast.Span, *, plain: bool) -> Builder:
+    def text(self, text: str, span: ast.Span, *, plain: bool) -> DocumentBuilder:
         """Add text between tags.
 
         `plain` says whether it is literally in the source, so that a tag may trim it.
@@ -546,7 +551,7 @@ class Builder:
         self._literals.add(text, span, plain=plain)
         return self
 
-    def raw(self, text: str, edges: Edges) -> Builder:
+    def raw(self, text: str, edges: Edges) -> DocumentBuilder:
         """Add the text of a raw block, which no other tag trims."""
         self._literals.meet(edges)
         self._literals.add(text, edges.span, plain=False)
@@ -554,7 +559,7 @@ class Builder:
             self._literals.meet(Edges(edges.stop, edges.stop, trims_right=True))
         return self
 
-    def leaf(self, segment: ast.Segment, edges: Edges) -> Builder:
+    def leaf(self, segment: ast.Segment, edges: Edges) -> DocumentBuilder:
         """Add a segment without a body.
 
         Comments among the choices of a select are left out.
@@ -567,19 +572,19 @@ class Builder:
         self._body.append(segment)
         return self
 
-    def opened(self, opening: Opening) -> Builder:
+    def opened(self, opening: Opening) -> DocumentBuilder:
         """Begin a block."""
         self._admit(opening.kind, opening.edges)
         if len(self._frames) >= MAX_DEPTH:
             reason = f"blocks are nested more than {MAX_DEPTH} deep; move the inner ones into a file and include it"
             raise Refused(opening.edges.start, reason)
         self._end_literal(opening.edges)
-        self._frames.append(_Frame(opening))
+        self._frames.append(_OpenBlock(opening))
         if opening.condition is not None:
             self._frames[-1].conditions.append(opening.condition)
         return self
 
-    def parted(self, word: str, edges: Edges, condition: ast.Expression | None = None) -> Builder:
+    def parted(self, word: str, edges: Edges, condition: ast.Expression | None = None) -> DocumentBuilder:
         """Begin the next body of a block at `or`, `else` or `elif`."""
         frame = self._frames[-1] if self._frames else None
         kinds = _PARTED[word]
@@ -599,7 +604,7 @@ class Builder:
             frame.conditions.append(condition)
         return self
 
-    def closed(self, name: str, edges: Edges) -> Builder:
+    def closed(self, name: str, edges: Edges) -> DocumentBuilder:
         """End the innermost block at its end tag."""
         frame = self._matching(name, edges)
         self._end_literal(edges)
@@ -655,7 +660,7 @@ class Builder:
     def _flush(self) -> None:
         self._body.extend(self._literals.take())
 
-    def _matching(self, name: str, edges: Edges) -> _Frame:
+    def _matching(self, name: str, edges: Edges) -> _OpenBlock:
         """Remove and return the open block that an end tag closes."""
         tag = self._tag("/" + clip(name, 40))
         if not self._frames:
@@ -691,7 +696,7 @@ class Builder:
                     raise Refused(edges.start, reason, frame.opening.edges.span)
 
 
-def _branches(frame: _Frame, span: ast.Span) -> ast.If:
+def _branches(frame: _OpenBlock, span: ast.Span) -> ast.If:
     """Return the segment of an `if`, with its conditions, bodies and `else`."""
     otherwise = frame.bodies.pop() if frame.last else ()
     return ast.If(tuple(zip(frame.conditions, frame.bodies, strict=True)), otherwise, span=span)

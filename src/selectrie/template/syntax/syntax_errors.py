@@ -16,7 +16,7 @@ from lark import Token
 from selectrie.errors import clip, clipped
 from selectrie.template.syntax.ast import Refused
 from selectrie.template.syntax.lexer import runaway
-from selectrie.template.syntax.tags import MIDDLE, NO_CALLS, TAGS, Dialect
+from selectrie.template.syntax.tags import MIDDLE, NO_CALLS, TAGS, TemplateDialect
 
 _VALUES = frozenset({"STRING", "NUMBER", "NAME", "THIS", "AT_NAME", "LIST", "LPAR", "TRUE", "FALSE", "NONE"})
 _OPERATORS = frozenset({"COMPARISON", "IN", "AND", "OR"})
@@ -79,7 +79,7 @@ class BrokenTag:
     """
 
     source: str
-    dialect: Dialect
+    dialect: TemplateDialect
     symbols: list[Token]
     token: Token
     accepted: AbstractSet[str]

@@ -132,7 +132,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class TemplateDialect:
     """A dialect of the template language.
 
     Attributes:
@@ -168,12 +168,12 @@ class Dialect:
         return f"write \\{self.opens} for the characters {self.opens}"
 
 
-SELECTRIE = Dialect("selectrie", "<<", ">>")
+SELECTRIE = TemplateDialect("selectrie", "<<", ">>")
 
 
 _LISTS = "collect values with geneach"
 
-HANDLEBARS = Dialect(
+HANDLEBARS = TemplateDialect(
     "handlebars",
     "{{",
     "}}",
@@ -226,4 +226,6 @@ HANDLEBARS = Dialect(
         }
     ),
 )
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({dialect.name: dialect for dialect in (SELECTRIE, HANDLEBARS)})
+DIALECTS: Mapping[str, TemplateDialect] = MappingProxyType(
+    {dialect.name: dialect for dialect in (SELECTRIE, HANDLEBARS)}
+)

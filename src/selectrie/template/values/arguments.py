@@ -56,7 +56,7 @@ from selectrie.template.values.sources import try_grammar
 from selectrie.template.values.values import (
     MAX_OPTIONS,
     MAX_TURNS,
-    Option,
+    SlotOption,
     is_list,
     items_of,
     option_of,
@@ -70,13 +70,13 @@ UNLISTED_TERMINATORS = (*BEAM_TERMINATORS, "text")
 """Possible ends of a text of a grammar that is searched."""
 _KEYS = "its keys are the texts of the options"
 _KINDS = (str, int, float, Mapping, EnumMeta, ScoringRule, NoneType)
-Check = Callable[[str, object], object]
+ArgumentCheck = Callable[[str, object], object]
 """Checks a name and its value, which is not None.
 
 Raises `OptionError` or `TemplateError`.
 """
 _COUNT = partial(at_least, min_value=1, optional=False)
-_HIDDEN: Mapping[str, Check] = {"hidden": flag}
+_HIDDEN: Mapping[str, ArgumentCheck] = {"hidden": flag}
 _ALONE = MappingProxyType(
     {
         "k": "set it on the joint itself",
@@ -202,7 +202,7 @@ def _prior(name: str, value: object) -> None:
 
 
 _SAMPLING = numbers_of(SamplingParams)
-_CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
+_CHECKS: Mapping[str, Mapping[str, ArgumentCheck]] = MappingProxyType(
     {
         "select": {
             "options": _options,
@@ -258,7 +258,7 @@ def kind_of_tag(segment: Segment) -> str:
     return kinds.get(type(segment), "")
 
 
-def weights_of(prior: object, options: tuple[Option, ...]) -> tuple[float, ...]:
+def weights_of(prior: object, options: tuple[SlotOption, ...]) -> tuple[float, ...]:
     """Return the weights of a checked prior in the order of the options.
 
     Raises `TemplateError` (without a position) if they do not match the options, or are
@@ -425,13 +425,13 @@ def role_named(value: object) -> str:
     return text_of(name)
 
 
-def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[Option, ...] | None:
+def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[SlotOption, ...] | None:
     """Return the options of a slot in block form.
 
     Returns None if a choice depends on an undecided slot. Raises `TemplateError` if two
     choices have the same text.
     """
-    options: dict[str, Option] = {}
+    options: dict[str, SlotOption] = {}
     is_known = True
     for body in slot.choices or ():
         try:
@@ -446,7 +446,7 @@ def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[Option, ..
     return tuple(options.values()) if is_known else None
 
 
-def _choice(body: Body, scope: Scope, document: Document) -> Option:
+def _choice(body: Body, scope: Scope, document: Document) -> SlotOption:
     """Return one choice of a slot in block form as an option.
 
     A choice that is a single value keeps its type; text and values together are a text.
@@ -462,7 +462,7 @@ def _choice(body: Body, scope: Scope, document: Document) -> Option:
         if isinstance(part, Literal | Output)
     )
     whole = "".join(texts)
-    return Option(whole, whole)
+    return SlotOption(whole, whole)
 
 
 def _check_parts(expression: Expression, document: Document) -> None:

@@ -309,7 +309,7 @@ def items_at(expression: Expression, scope: Scope, document: Document) -> list[t
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class DeclaredNames:
     """The names that a part of a template declares.
 
     Each name occurs once, in page order. Names that begin with `this` belong to a
@@ -331,7 +331,7 @@ class Names:
         return tuple(dict.fromkeys((*self.slots, *self.texts)))
 
 
-def names_in(body: Body, documents: Mapping[str, Document]) -> Names:
+def names_in(body: Body, documents: Mapping[str, Document]) -> DeclaredNames:
     """Return the names that a body declares, including blocks and included files.
 
     `documents` maps paths to the included files.
@@ -348,7 +348,7 @@ def names_in(body: Body, documents: Mapping[str, Document]) -> Names:
             texts[segment.name] = None
         elif isinstance(segment, Set):
             sets[segment.name] = None
-    return Names(_of_page(slots), _of_page(texts), tuple(sets))
+    return DeclaredNames(_of_page(slots), _of_page(texts), tuple(sets))
 
 
 def logprobs_names(slot: Slot) -> tuple[str, ...]:

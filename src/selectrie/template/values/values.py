@@ -35,7 +35,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class SlotOption:
     """An option of a slot.
 
     Attributes:
@@ -317,7 +317,7 @@ def _check_size(value: object, limit: int, what: str, of: str) -> None:
         raise TemplateError(f"{len(value)} {what} are too many: {of} takes at most {limit}")
 
 
-def option_of(value: object) -> Option:
+def option_of(value: object) -> SlotOption:
     """Return a value as an option.
 
     The value is a text, a number, a bool or an Enum member, or a pair of a text and a
@@ -325,12 +325,12 @@ def option_of(value: object) -> Option:
     """
     if is_list(value):
         if len(value) == 2 and isinstance(value[0], str):
-            return Option(text_of(value[0]), value[1])
+            return SlotOption(text_of(value[0]), value[1])
         raise TemplateError(f"{shown(value)} is not an option; a pair is a text and its value: (text, value)")
-    return Option(text_of(value), value)
+    return SlotOption(text_of(value), value)
 
 
-def options_of(value: object) -> tuple[Option, ...]:
+def options_of(value: object) -> tuple[SlotOption, ...]:
     """Return the options of a list, of an Enum class, or of a mapping, in their order.
 
     The options of an Enum class are its members; a mapping maps texts to values. Raises
@@ -348,7 +348,7 @@ def options_of(value: object) -> tuple[Option, ...]:
         members, hint = PythonOnly(", or an Enum class"), PythonOnly(_make_list(value))
         expected = "options must be a list or a mapping from texts to values"
         raise TemplateError(Words(expected, members, f", not {shown(value)}", hint))
-    options: list[Option] = []
+    options: list[SlotOption] = []
     indices: dict[str, int] = {}
     for index, one in enumerate(listed):
         try:
