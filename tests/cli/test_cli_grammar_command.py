@@ -179,7 +179,9 @@ def test_what_looks_like_a_file_is_one(tmp_path: Path, monkeypatch: pytest.Monke
     assert [open_grammar(name).name for name in ("json", "move")] == ["json", "move"]
     assert "No such file" in run("check", "json.gbnf").stderr
     assert "No such file" in run("check", "x/json").stderr
-    assert "mine: unknown file extension; a grammar file ends in .gbnf, .lark or .json" in run("check", "mine").stderr
+    assert (
+        "mine: unknown file extension; a grammar file ends in one of .gbnf, .lark, .json" in run("check", "mine").stderr
+    )
     assert ".: Is a directory" in run("check", ".").stderr
 
 

@@ -359,7 +359,7 @@ def test_files_are_read_by_their_ending(tmp_path: Path):
         GrammarError, match=r"line 3, column 2: .*one.GBNF: the rule 'oops' is not defined; .*\n   oops\n   \^"
     ):
         Grammar.from_file(path)
-    with pytest.raises(InputFileError, match=r"ends in .gbnf, .lark or .json"):
+    with pytest.raises(InputFileError, match=r"ends in one of .gbnf, .lark, .json"):
         Grammar.from_file(Path(__file__))
     with pytest.raises(InputFileError, match="No such file"):
         Grammar.from_file(tmp_path / "none.gbnf")

@@ -95,7 +95,8 @@ def test_a_shared_model_with_another_pre_tokenizer_is_unknown():
     """What a `Llama` says of the tokenizer beside its file stands in no metadata."""
     import llama_cpp
 
-    from selectrie.backends.llama_cpp.weights import LlamaOptions, open_weights
+    from selectrie.backends.llama_cpp.options import LlamaOptions
+    from selectrie.backends.llama_cpp.weights import open_weights
     from selectrie.engine.sources import embedded_file
 
     kinds = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs
 from selectrie.cli.arguments import command, long_flag, tell
-from selectrie.cli.groups import ConstraintGroup, Json
+from selectrie.cli.groups import GRAMMAR_FILES, NOTATION_FLAGS, ConstraintGroup, Json
 from selectrie.cli.show import show_json
 from selectrie.core.output import write
 from selectrie.errors import OptionError
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 
 NOT_ACCEPTED = 1
 UNSOUND = 2
-_ENDINGS = (".gbnf", ".lark", ".json")
 
 grammar_app = typer.Typer(
     name="grammar",
     no_args_is_help=True,
     rich_markup_mode=None,
     help="Grammars: check one, try texts on it, list its texts.\n\n"
-    "A GRAMMAR is a file (.gbnf, .lark, .json for a JSON Schema) or the name of one that comes with selectrie.",
+    f"A GRAMMAR is a file ({GRAMMAR_FILES}) or the name of one that comes with selectrie.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -102,7 +101,7 @@ def open_grammar(source: str) -> Grammar:
     `source` is a file if it looks like the name of one (`_is_file`).
     """
     from selectrie.grammar import Grammar
-    from selectrie.grammar.grammar import installed_names
+    from selectrie.grammar.grammar import ENDINGS, installed_names
 
     if "::=" in source:
         raise OptionError(
@@ -113,7 +112,7 @@ def open_grammar(source: str) -> Grammar:
     if source not in installed_names():
         names = ", ".join(installed_names())
         raise OptionError(
-            "grammar", source, f"a file (.gbnf, .lark, .json), or the name of an installed grammar: {names}"
+            "grammar", source, f"a file ({', '.join(ENDINGS)}), or the name of an installed grammar: {names}"
         )
     return Grammar.load(source)
 
@@ -124,10 +123,10 @@ def _is_file(source: str) -> bool:
     A name without ending and folder names an installed grammar, even if a file has the
     same name.
     """
-    from selectrie.grammar.grammar import installed_names
+    from selectrie.grammar.grammar import ENDINGS, installed_names
 
     path = Path(source)
-    is_named_so = path.suffix.lower() in _ENDINGS or len(path.parts) != 1
+    is_named_so = path.suffix.lower() in ENDINGS or len(path.parts) != 1
     return is_named_so or (source not in installed_names() and os.path.exists(source))  # noqa: PTH110 - no error for any name
 
 
@@ -245,27 +244,23 @@ def _write_json(values: dict[str, object]) -> None:
     show_json({"format": FORMAT_VERSION, **values})
 
 
-_GRAMMAR_OPTIONS = ("grammar", "json_schema", "regex", "lark")
-
-
 def read_constraint(group: ConstraintGroup) -> Grammar | None:
     """Return the grammar that the options name, or None if they name none."""
-    names = [name for name in _GRAMMAR_OPTIONS if getattr(group, name) is not None]
+    known = [field.name for field in fields(ConstraintGroup)]
+    names = [name for name in known if getattr(group, name) is not None]
     if not names:
         return None
     if len(names) > 1:
-        raise OptionError(
-            "grammar", ", ".join(map(long_flag, names)), "only one of --grammar, --json-schema, --regex and --lark"
-        )
+        flags = [long_flag(name) for name in known]
+        allowed = f"only one of {', '.join(flags[:-1])} and {flags[-1]}"
+        raise OptionError("grammar", ", ".join(map(long_flag, names)), allowed)
     from selectrie.grammar import Grammar
 
     if group.grammar is not None:
         return open_grammar(group.grammar)
     if group.regex is not None:
         return Grammar.from_regex(group.regex)
-    if group.json_schema is not None:
-        return Grammar.from_file(group.json_schema, ending=".json")
-    return Grammar.from_file(str(group.lark), ending=".lark")
+    return Grammar.from_file(getattr(group, names[0]), ending=NOTATION_FLAGS[names[0]])
 
 
 _LABEL_CELLS = 11

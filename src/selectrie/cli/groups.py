@@ -99,7 +99,7 @@ class ModelGroup:
     ] = "exact"
     n_ctx: Annotated[
         int | None,
-        Option("--n-ctx", metavar="N", help="Tokens held at once. [default: training context, at most 8192]"),
+        Option("--n-ctx", metavar="N", help="Tokens held at once. [default: training context, less if long]"),
     ] = None
     n_batch: Annotated[
         int | None, Option("--n-batch", metavar="N", help="At most N rows in a model call. [default: 512]")
@@ -433,6 +433,11 @@ class OnlyChoicesGroup(ChoicesGroup):
     """
 
 
+GRAMMAR_FILES = ".gbnf, .lark, .json for a JSON Schema"
+NOTATION_FLAGS = {"json_schema": ".json", "lark": ".lark"}
+"""Flags that read any file as one notation, and the ending of that notation's files."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConstraintGroup:
     """Grammar (at most one of them).
@@ -442,7 +447,7 @@ class ConstraintGroup:
 
     grammar: Annotated[
         str | None,
-        Option(metavar="FILE|NAME", help="A .gbnf, .lark or .json (JSON Schema) file, or an installed name."),
+        Option(metavar="FILE|NAME", help=f"A file ({GRAMMAR_FILES}), or an installed name."),
     ] = None
     json_schema: Annotated[str | None, Option(metavar="FILE", help="JSON texts that a JSON Schema allows.")] = None
     regex: Annotated[str | None, Option(metavar="PATTERN", help="Texts that the pattern matches as a whole.")] = None

@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs
 from selectrie.cli.arguments import NOTED, Groups, collect, flag_of, flags_of, hints_of, report
-from selectrie.cli.groups import Json, ModelGroup, TraceGroup
+from selectrie.cli.groups import NOTATION_FLAGS, Json, ModelGroup, TraceGroup
 from selectrie.core.output import visible, write
 from selectrie.errors import SelectrieError, TraceFileError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NOTE = "command"
 """The name of the note that holds the command."""
-_ELSEWHERE = frozenset({"grammar", "json_schema", "lark", "draft", "file", "table", "out", "labels", "ray"})
+_ELSEWHERE = frozenset({"grammar", *NOTATION_FLAGS, "draft", "file", "table", "out", "labels", "ray"})
 """Options that name files which a trace does not hold, or that write some."""
 _OF_RECORDING = frozenset({"trace", "full_rows"})
 _TEMPLATES = ("auto", "chat", "base")

@@ -210,14 +210,14 @@ class CopiesPaths(Model, Protocol):
     """
 
     def copy_path(self, source: CopiesPaths, tokens: IntArray) -> None:
-        """Copy what `source` holds of the path `tokens`, and this model does not.
+        """Copy the nodes of the path `tokens` that `source` holds and this model lacks.
 
         Nothing is evaluated. Raises `CapacityError` if it does not fit.
         """
         ...
 
     def copied_part(self, tokens: IntArray) -> tuple[int, int]:
-        """Return between which lengths of a path its nodes were copied, and are held.
+        """Return the (start, end) depths of the held part of a path that was copied.
 
         It is the last such part; (0, 0) if there is none. Nodes above it were evaluated
         here, because another path had them already.

@@ -420,7 +420,7 @@ def merged(rows: Sequence[RowBounds], n_tokens: int, tolerance: float = 0.0) -> 
 
 
 def _without(row: RowBounds, ids: IntArray, logp: FloatArray, margin: float) -> Bounds:
-    """Return bounds on the log of the rest of a row without `ids` that it has not."""
+    """Return bounds on the log mass of tokens neither in `row.ids` nor in `ids`."""
     more = numerics.logsumexp(logp[~np.isin(ids, row.ids)])
     if more == -np.inf:
         return row.log_rest

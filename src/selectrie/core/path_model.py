@@ -24,7 +24,7 @@ REMOTE = "remote"
 
 @dataclass(frozen=True, slots=True)
 class PathLimits:
-    """What may be asked of a `PathModel`.
+    """The limits of the queries that a `PathModel` accepts.
 
     Attributes:
         named_ids: Maximum number of named tokens of a query.
@@ -58,7 +58,7 @@ class RowQuery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowBounds:
-    """What is known of the row after a path.
+    """Some log-probabilities of the row after a path, and bounds on all others.
 
     Attributes:
         ids: int32[n], distinct tokens, ascending.

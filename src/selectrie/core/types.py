@@ -131,7 +131,7 @@ class BatchSizes:
         return sum(self.programs(n_rows))
 
     def least_padded(self, min_rows: int, max_rows: int) -> int:
-        """Return the number of rows between two bounds that wastes the fewest rows.
+        """Return the row count from `min_rows` to `max_rows` with the least padding.
 
         Ties go to the smaller number. Rows up to `padded(min_rows)` take no longer
         than `min_rows` do, so the answer is that number, or `max_rows` if that is
@@ -146,7 +146,7 @@ def _is_count(value: object) -> bool:
 
 @lru_cache(maxsize=64)
 def _cheapest_programs(buckets: tuple[tuple[int, float], ...], n_rows: int) -> tuple[int, ...]:
-    """Return the largest program of the cheapest sets, for each number of rows.
+    """Return, for each number of rows, the largest program of its cheapest set.
 
     A cheapest set for n rows is this program and a cheapest set for the rows that it
     leaves over, whose programs are no larger.

@@ -46,7 +46,7 @@ from selectrie.decide.templates import (
     render,
     shipped,
 )
-from selectrie.engine.rendering.terminators import Ending, ending_of
+from selectrie.engine.rendering.slot_ends import Ending, ending_of
 from selectrie.engine.requests import select_grammar, selection
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
 from selectrie.engine.requests.select import SelectBatch

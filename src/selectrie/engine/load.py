@@ -34,8 +34,8 @@ def load(
 
     The options are those of the back end that opens the source. llama.cpp has:
 
-    - n_ctx: Tokens held at once. The default is the training context, at most 8192, and
-      less if memory is short.
+    - n_ctx: Tokens held at once. The default is the training context, or less
+      where that is long or memory is short.
     - n_batch: Maximum rows in a call (512).
     - n_threads: The default is one per core, and one for models below 20 M weights.
     - n_gpu_layers: Layers on the GPU (0); -1 for all.

@@ -36,7 +36,7 @@ A unit that is interrupted is lost, and each evaluates what its items share agai
 """
 
 _Pair = tuple[IntArray, IntArray]
-"""Context and what counts, each int32[]."""
+"""The tokens of a context, and the scored tokens after it, each int32[]."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,18 +331,17 @@ class Grammar:
         path = Path(path)
         ending = ending or path.suffix.lower()
         is_file = os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises for a name that is too long
-        text = _read(path) if ending in _ENDINGS or not is_file else ""
+        text = _read(path) if ending in ENDINGS or not is_file else ""
         try:
-            if ending == ".gbnf":
-                return cls.from_gbnf(text, name=path.name)
             if ending == ".lark":
                 return cls.from_lark(text, folder=path.parent, name=path.name)
-            if ending == ".json":
-                return cls.from_json_schema(text, name=path.name)
+            if ending in ENDINGS:
+                grammar: Grammar = getattr(cls, ENDINGS[ending])(text, name=path.name)
+                return grammar
         except GrammarError as error:
             reason = f"{path}: {error.reason}"
             raise GrammarError(reason, line=error.line, column=error.column, excerpt=error.excerpt) from error
-        raise InputFileError(str(path), "unknown file extension; a grammar file ends in .gbnf, .lark or .json")
+        raise InputFileError(str(path), f"unknown file extension; a grammar file ends in one of {', '.join(ENDINGS)}")
 
     @classmethod
     def load(cls, name: str) -> Grammar:
@@ -664,7 +663,8 @@ class Grammar:
         return GrammarAutomaton(self._machine("automaton"), vocabulary)
 
 
-_ENDINGS = (".gbnf", ".lark", ".json")
+ENDINGS = {".gbnf": "from_gbnf", ".lark": "from_lark", ".json": "from_json_schema"}
+"""The methods of `Grammar` that read files with these endings."""
 
 
 def _check_source(text: object, ending: str) -> None:

@@ -53,7 +53,7 @@ _ADVICE = {
     "do_sample": ("sampling", "SamplingParams.GREEDY"),
     "choices": ("questions", "Choice(…)"),
 }
-"""The argument, and its value, of what is no single option here."""
+"""Maps unknown arguments to the argument to give instead, and its value."""
 _OF_CALLS = ("n", "prompt", "seed", "prompting", "rendering", "sampling", "search", "stopping")
 """Arguments that belong to no record of options."""
 
@@ -279,7 +279,7 @@ def numbers_of(record: Any) -> dict[str, OptionField]:
 
 
 def check_options(options: Any) -> None:
-    """Raise `OptionError` for an option of a record that it may not be."""
+    """Raise `OptionError` for the first option of a record with an invalid value."""
     record: Any = type(options)
     for one in options_of(record).values():
         one.allowed.check(one.name, getattr(options, one.name))

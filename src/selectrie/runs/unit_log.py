@@ -107,7 +107,7 @@ def _digest(body: str) -> str:
 
 
 SYNC_S = 1.0
-"""Seconds after the log was put on the disk within which further lines are not."""
+"""Seconds after an fsync of the log during which added lines cause no other one."""
 _LONGEST_LINE = 64 << 20
 """Maximum line length in bytes; no unit needs more."""
 

@@ -263,7 +263,7 @@ class _Response:
     Attributes:
         is_streaming: Whether a stream of events has begun and not ended.
         is_whole: Whether the client was still there when all was sent.
-        leaving: What is done when the client has left, or None.
+        leaving: A future that is done once the client has left, or None.
     """
 
     def __init__(self, send: Send, exchange: Exchange, state: ServerState) -> None:

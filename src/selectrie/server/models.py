@@ -86,7 +86,7 @@ class Models:
         return {name: engine for name, engine in self._loaded.items() if not engine.closed}
 
     def set_source(self, source: Engine | ModelPool | None) -> None:
-        """Give the engine or the pool that was loaded meanwhile."""
+        """Set the engine or pool that answers requests; None if none is loaded yet."""
         self._pool = source if isinstance(source, ModelPool) else None
         self._engine = source if isinstance(source, Engine) else None
 

@@ -320,7 +320,7 @@ def members_of(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> list[Ma
 
 
 def branches(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the members of a union that are none themselves."""
+    """Yield the members of a union, with nested unions expanded."""
     for one in members_of(schema, schemas):
         yield from [one] if one is schema else branches(one, schemas)
 

@@ -453,7 +453,7 @@ class _Rebuilding:
         return result
 
     def _by_step(self) -> list[tuple[StepValues, dict[int, int]]]:
-        """Return each step with the rows that it is a source of: row → row in it."""
+        """Return each source step, with a dict from rows here to rows of the step."""
         found: dict[int, tuple[StepValues, dict[int, int]]] = {}
         for row, several in enumerate(self._sources):
             for step, own in several:

@@ -35,7 +35,7 @@ MAX_WAITING_BYTES = 256 << 20
 """A thread that records rows waits while more than this is not written yet."""
 
 _ALIVE_S = 1.0
-"""A thread that waits looks this often whether the writer's is still there."""
+"""Seconds between checks by a waiting thread that the writer's thread is alive."""
 
 
 class Numbered:

@@ -18,8 +18,8 @@ from selectrie.core.types import Cost, Limits, ModelKind
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.rendering import slots as slot_module
+from selectrie.engine.rendering.slot_ends import Ending, default_stop, ending_of
 from selectrie.engine.rendering.slots import BeamSlot, GenSlot, SelectSlot, SlotContext, decide_slot
-from selectrie.engine.rendering.terminators import Ending, default_stop, ending_of
 from selectrie.engine.requests.constrained_prompt import beginning_of
 from selectrie.engine.requests.generate import GenerationParams
 from selectrie.engine.requests.session import Session

@@ -12,7 +12,7 @@ import selectrie
 from selectrie import RenderParams, Template
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
-from selectrie.engine.rendering.terminators import string_body, whole_length
+from selectrie.engine.rendering.slot_ends import string_body, whole_length
 from selectrie.errors import TemplateError
 from selectrie.results import TextEvent
 from selectrie.testing import HashModel, TableModel, make_vocabulary

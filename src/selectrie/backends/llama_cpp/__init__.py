@@ -10,7 +10,7 @@ from selectrie.backends.llama_cpp.context import memory_needed
 from selectrie.backends.llama_cpp.gguf_header import part_names, parts_of, require_gguf
 from selectrie.backends.llama_cpp.library import build
 from selectrie.backends.llama_cpp.model import EXACT_BATCH_MULTIPLE, LlamaModel, open_model
-from selectrie.backends.llama_cpp.weights import LlamaOptions
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.core.files import file_digest
 
 __all__ = [

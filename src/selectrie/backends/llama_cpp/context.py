@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from selectrie.backends.llama_cpp.gguf_header import GgufHeader, read_header
 from selectrie.backends.llama_cpp.library import Metadata, StopFlag, cell_item_bytes, cell_type, log
-from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights
+from selectrie.backends.llama_cpp.options import USUAL_TOKENS, LlamaOptions
+from selectrie.backends.llama_cpp.weights import Weights
 from selectrie.core.types import BoolArray, IntArray, LogitArray, Precision
 from selectrie.errors import (
     LESS_MEMORY,
@@ -419,7 +420,6 @@ MAX_SEQUENCES = 256
 _LOGITS_BUDGET_BYTES = 384 << 20
 _STATES_BUDGET_BYTES = 512 << 20
 _MIN_STATES = 8
-_USUAL_TOKENS = 8192
 _CELL_BLOCK = 256
 """llama.cpp rounds a context up to a multiple of this many cells."""
 
@@ -466,7 +466,7 @@ def usual_nodes(trained: int) -> int:
     Args:
         trained: The training context in tokens; 0 if unknown.
     """
-    return min(trained if trained > 0 else _USUAL_TOKENS, _USUAL_TOKENS)
+    return min(trained if trained > 0 else USUAL_TOKENS, USUAL_TOKENS)
 
 
 def sized(weights: Metadata, nodes: int, rows: int, sequences: int, *, long_context: bool | None = None) -> ContextSize:
@@ -520,7 +520,7 @@ def _cells_that_fit(weights: Weights, options: LlamaOptions, rows: int) -> int:
     """
     free = _free_bytes()
     if free is None:
-        return _USUAL_TOKENS * 2
+        return USUAL_TOKENS * 2
     model = weights.pointer
     heads = llama_cpp.llama_model_n_head(model)
     width = llama_cpp.llama_model_n_embd(model) // max(1, heads)

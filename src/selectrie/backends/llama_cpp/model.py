@@ -11,9 +11,10 @@ import numpy as np
 
 from selectrie.backends.llama_cpp.context import BatchRows, Context, ContextSize, Decoded, fit, is_long, on_gpu, sized
 from selectrie.backends.llama_cpp.library import StopFlag, build, processor, weights_type
+from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.backends.llama_cpp.sequences import AttentionSequences, Sequences
 from selectrie.backends.llama_cpp.sequences_recurrent import RecurrentSequences
-from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_weights
+from selectrie.backends.llama_cpp.weights import Weights, open_weights
 from selectrie.backends.prefix_tree import (
     CallPlan,
     PrefixTree,

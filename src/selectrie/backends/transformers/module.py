@@ -82,7 +82,7 @@ _BOUNDED_ROPE = ("dynamic", "longrope")
 
 
 def max_positions_of(config: Any) -> int | None:
-    """Return up to how many positions a row depends on its path alone, or None."""
+    """Return the maximum length of paths whose rows depend on them alone, or None."""
     bounds = []
     rope = getattr(config, "rope_parameters", None)
     if not rope:

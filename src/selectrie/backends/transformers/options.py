@@ -24,7 +24,7 @@ class TransformersOptions:
 
     Attributes:
         n_ctx: Maximum number of tokens held at once. None: as many as the model has
-            positions, at most 8192.
+            positions, but not more than 8192.
         n_batch: Maximum number of rows of a call. It is lowered if the logits of the
             rows would take more than 384 MiB.
         n_threads: Number of torch's threads while the model runs on the CPU. None: the

@@ -19,6 +19,7 @@ from selectrie.core.types import Cost
 from selectrie.engine.aio import Outlet, QueueStream
 from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, decide_jointly
 from selectrie.engine.rendering.page_writer import PageWriter, Tell
+from selectrie.engine.rendering.slot_ends import default_stops
 from selectrie.engine.rendering.slots import (
     AnySlot,
     GenSlot,
@@ -29,7 +30,6 @@ from selectrie.engine.rendering.slots import (
     decide_slot,
     slot_of,
 )
-from selectrie.engine.rendering.terminators import default_stops
 from selectrie.engine.requests import select
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session

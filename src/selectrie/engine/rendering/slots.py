@@ -22,7 +22,7 @@ from selectrie.core.types import FloatArray, IntArray, OffsetArray
 from selectrie.decoding import scoring
 from selectrie.decoding.sampling.sampler import Band, is_close
 from selectrie.decoding.sampling.task import SampleTask
-from selectrie.engine.rendering.terminators import (
+from selectrie.engine.rendering.slot_ends import (
     Ending,
     default_stops,
     ending_of,

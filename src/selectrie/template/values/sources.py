@@ -13,6 +13,7 @@ from threading import Lock
 
 from selectrie.errors import GrammarError, InputFileError, OptionError, TemplateError
 from selectrie.grammar import Grammar, installed_names
+from selectrie.grammar.grammar import ENDINGS
 from selectrie.template.values.values import did_you_mean, shown
 
 MAX_PATTERNS = 64
@@ -25,7 +26,6 @@ The pattern used last is kept in any case.
 MAX_FILE_BYTES = 1 << 20
 """Maximum size of one file."""
 HANDLEBARS_ENDINGS = (".hbs", ".handlebars")
-GRAMMAR_ENDINGS = (".gbnf", ".lark", ".json")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -141,9 +141,9 @@ class Sources:
     def _grammar(self, name: str) -> Grammar:
         if name in installed_names():
             return Grammar.load(name)
-        if not name.lower().endswith(GRAMMAR_ENDINGS):
+        if not name.lower().endswith(tuple(ENDINGS)):
             known = did_you_mean(name, installed_names()) or f"; installed are {', '.join(installed_names())}"
-            endings = ", ".join(GRAMMAR_ENDINGS)
+            endings = ", ".join(ENDINGS)
             raise TemplateError(
                 f"no grammar is called {shown(name)}: it is not a file name ({endings}) and not installed{known}"
             )
