@@ -18,11 +18,11 @@ from selectrie.decoding.automaton.exact_sampling import ExactSampleTask
 from selectrie.decoding.beam.search import BeamSpec, BeamTask
 from selectrie.decoding.sampling.drafts import GuessTask
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
-from selectrie.decoding.scoring import plain_objective, row_needs
+from selectrie.decoding.scoring import RowNeeds, plain_objective, row_needs
 from selectrie.decoding.spelling import SpellingSearch
 from selectrie.decoding.trie.best_first import BestFirst
-from selectrie.decoding.trie.exhaustive import ScoreTask
-from selectrie.decoding.trie.prompt_rows import PromptReads, PromptRowsTask, ReadRows, ScoredNodes, path_keys
+from selectrie.decoding.trie.exhaustive import ScoreTask, scoring_nodes
+from selectrie.decoding.trie.prompt_rows import PromptReads, PromptValues, ReadRows, path_keys
 from selectrie.errors import ProtocolError, SelectrieError, UnreadRowError
 from selectrie.options import BeamSearchParams, SamplingParams, SearchParams, StopParams
 from selectrie.testing import HashModel
@@ -70,10 +70,16 @@ def score_task(rng):
 def prompt_rows(rng):
     paths = [[rng.randrange(2, 7) for _ in range(rng.randrange(1, 7))] for _ in range(rng.randrange(1, 12))]
     trie = TokenTrie.from_sequences(paths)
-    scored = ScoredNodes.of(trie, np.array([rng.randrange(1, len(path) + 1) for path in paths]))
+    wanted = scoring_nodes(trie, np.array([rng.randrange(1, len(path) + 1) for path in paths]))
     named = tuple(rng.randrange(26) for _ in range(rng.choice([0, 0, 1, 4])))
     reads = PromptReads(rng.choice([0, 1, 3, 26]), named, 26, ReadRows())
-    return PromptRowsTask(PROMPT, trie, scored.wanted, path_keys(trie), reads)
+    values = PromptValues(trie, path_keys(trie), reads)
+
+    class WithValues(ScoreTask):
+        def _result(self):
+            return super()._result(), values.of_node
+
+    return WithValues(PROMPT, trie, RowNeeds.of_edges(wanted), max_rows=values.max_rows, values=values)
 
 
 def trie_search(rng):

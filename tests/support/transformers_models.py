@@ -10,8 +10,8 @@ import numpy as np
 from selectrie.backends.transformers import TransformersModel, TransformersOptions, open_module
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT
-from selectrie.decoding.task import extend_in_rounds
 from selectrie.testing import numbered_vocabulary
+from selectrie.testing.oracles import extend_in_rounds
 
 N_TOKENS, WIDTH, WINDOW = 151, 32, 7
 

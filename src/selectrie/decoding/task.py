@@ -14,11 +14,9 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from selectrie.core.model import Model, rounds
 from selectrie.core.rows import Reads, Rows
-from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray
+from selectrie.core.types import BoolArray, Capacity, IntArray
 from selectrie.errors import ProtocolError
 
 R_co = TypeVar("R_co", covariant=True)
@@ -60,8 +58,8 @@ class Task(Protocol[R_co]):
     """One piece of work that asks for nodes and receives their rows.
 
     Attributes:
-        prompt: int32[T], T >= 1, tokens of the shared context; local row 0 is its last
-            node.
+        prompt: int32[T], tokens of the shared context; local row 0 is its last node. If
+            it is empty, local row 0 is the empty context, which has no row.
         floor: The least capacity that the task can work with, the prompt not counted:
             its longest path, one branch, one row.
     """
@@ -98,8 +96,8 @@ class Task(Protocol[R_co]):
     def tell(self, rows: Rows) -> None:
         """Receive one row for each wanted node of the last ask, in order.
 
-        The first call comes before any ask and delivers row 0 alone. `rows` is valid
-        only during the call.
+        The first call comes before any ask and delivers row 0 alone, if it has one.
+        `rows` is valid only during the call.
 
         Raises:
             ProtocolError: If the number of rows is wrong; nothing has changed then.
@@ -120,12 +118,12 @@ class TaskBase(ABC, Generic[PendingT, R]):
     it passes a record of type `PendingT`, whose length is the number of wanted rows.
 
     Args:
-        first: The record that `_reads` and `_read` get together with row 0.
+        first: The record that `_reads` and `_read` get together with row 0; None if
+            row 0 is the empty context.
     """
 
-    def __init__(self, prompt: IntArray, floor: Capacity, first: PendingT) -> None:
-        self._prompt, self._floor = prompt, floor
-        self._pending: PendingT | None = first
+    def __init__(self, prompt: IntArray, floor: Capacity, first: PendingT | None) -> None:
+        self._prompt, self._floor, self._pending = prompt, floor, first
         self._n_evaluated = 0
         self._is_finished = False
 
@@ -198,64 +196,6 @@ def check_count(rows: Rows, expected: int) -> None:
     """Raise `ProtocolError` unless there are `expected` rows."""
     if len(rows) != expected:
         raise ProtocolError(f"`tell` got {len(rows)} rows, expected {expected}")
-
-
-def extend_in_rounds(
-    model: Model, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray
-) -> tuple[IntArray, Rows]:
-    """Evaluate a call of `Model.extend`, in several rounds for a recurrent-state model.
-
-    `model.rounds` splits the call; nodes that carry later rounds are kept for them. If
-    a round fails, the nodes of earlier rounds are released.
-
-    Returns:
-        The nodes and copies of the wanted rows, both in the order of the call.
-    """
-    in_round = rounds(parents, keep) if model.limits.kind.is_recurrent else np.zeros(len(parents), dtype=np.int32)
-    if not in_round.any():
-        extension = model.extend(parents, tokens, wanted, keep)
-        return extension.nodes, extension.rows
-    carries = _carriers(parents, keep, in_round)
-    nodes = np.full(len(parents), NO_NODE, dtype=np.int32)
-    parts, order = [], []
-    try:
-        for turn in range(int(in_round.max()) + 1):
-            elements = np.flatnonzero(in_round == turn)
-            up = _within_round(parents, elements, nodes)
-            extension = model.extend(up, tokens[elements], wanted[elements], carries[elements])
-            nodes[elements] = extension.nodes
-            parts.append(extension.rows.copy())
-            order.append(elements[wanted[elements]])
-    except BaseException:
-        model.release(nodes[nodes != NO_NODE], forget=True)
-        raise
-    return nodes, parts[0].stacked(parts[1:]).take(np.argsort(np.concatenate(order)))
-
-
-def _carriers(parents: IntArray, keep: BoolArray, in_round: IntArray) -> BoolArray:
-    """Return bool[B], the elements whose nodes must be kept.
-
-    An element is kept if the caller asks for it, or if it is the parent of an element
-    of a later round.
-    """
-    inside = np.flatnonzero(parents < 0)
-    result: BoolArray = keep.copy()
-    result[~parents[inside[in_round[inside] != in_round[~parents[inside]]]]] = True
-    return result
-
-
-def _within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArray) -> IntArray:
-    """Return the parents of some elements of a call, as int32[].
-
-    A parent is its node if that was evaluated in an earlier round, else `~k` for the
-    k-th of these elements.
-    """
-    up: IntArray = parents[elements].copy()
-    inside = np.flatnonzero(up < 0)
-    targets = ~up[inside]
-    known = nodes[targets]
-    up[inside] = np.where(known != NO_NODE, known, ~np.searchsorted(elements, targets).astype(np.int32))
-    return up
 
 
 def check_capacity(capacity: Capacity, floor: Capacity) -> None:

@@ -18,7 +18,6 @@ from selectrie.engine.path_driver.path_scheduler import PathThread
 from selectrie.engine.path_driver.query_reader import ROW_CACHE_BYTES, QueryReader
 from selectrie.engine.requests import served_generate
 from selectrie.engine.requests.generate import GenerateRequest, Prompts
-from selectrie.engine.requests.loglikelihood import PathScorer, ScoresSequences
 from selectrie.engine.requests.served_generate import ServedTask
 from selectrie.engine.requests.session import Prepared, Session
 from selectrie.engine.runtimes import Runtime
@@ -102,10 +101,6 @@ class PathRuntime(Runtime):
             max_named=self._max_named,
             max_top=self._max_top,
         )
-
-    def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:
-        del check
-        return PathScorer(self.thread, self.model, nodes, keep=keep)
 
     def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
         from selectrie.engine.decision_scorer import PathDecisionScorer  # imported on first use, as only tables need it

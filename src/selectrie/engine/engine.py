@@ -64,7 +64,7 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     from selectrie.engine.decisions import DecisionMaker, PreparedDecisions
     from selectrie.engine.rendering.renderer import PageRequest, PageStream
     from selectrie.engine.requests.generate import Prompts, Stream
-    from selectrie.engine.requests.loglikelihood import ScoresSequences
+    from selectrie.engine.requests.loglikelihood import SequenceScorer
     from selectrie.grammar import Grammar
     from selectrie.results import (
         BeamResult,
@@ -533,7 +533,7 @@ class Engine:
 
         return self._prepare_only(lambda model: spelled(model.vocabulary, model.vocabulary.check_tokens(tokens)))
 
-    def loglikelihood_scorer(self, nodes: int) -> ScoresSequences:
+    def loglikelihood_scorer(self, nodes: int) -> SequenceScorer:
         """Return a scorer of the log-likelihoods of many token sequences.
 
         It evaluates one unit of sequences at a time, from an empty memory of its own
@@ -546,7 +546,7 @@ class Engine:
             CapacityError: If the model has no room for `nodes` tokens.
         """
         at_least("nodes", nodes, 1, optional=False)
-        return self._runtime.sequences_scorer(self.self_check, nodes, keep=self)
+        return self._runtime.sequences_scorer(nodes, keep=self)
 
     def _decision_scorer(self, maker: DecisionMaker) -> ScoresDecisions:
         check = self.self_check

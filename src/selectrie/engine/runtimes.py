@@ -12,13 +12,14 @@ from selectrie.engine.precision_check import assumed, batch_multiple, measure
 from selectrie.engine.requests.canonical_memory import KeptMemories
 from selectrie.engine.requests.session import Prepared, Session
 from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
-from selectrie.engine.scheduler.task_group import TaskGroup
+from selectrie.engine.scheduler.task_group import MemoriesApart, MemoryApart, TaskGroup, task_group
+from selectrie.errors import CapacityError
 
 if TYPE_CHECKING:
     from selectrie.engine.decision_scorer import ScoresDecisions
     from selectrie.engine.decisions import DecisionMaker
     from selectrie.engine.requests.generate import GenerateRequest, Prompts
-    from selectrie.engine.requests.loglikelihood import ScoresSequences
+    from selectrie.engine.requests.loglikelihood import SequenceScorer
     from selectrie.results import Generation
 
 
@@ -42,9 +43,16 @@ class Runtime(ABC):
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
         """Return the `Session` of a task group; `model` describes the model to it."""
 
-    @abstractmethod
-    def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:
-        """Return a scorer of sequences of at most `nodes` tokens."""
+    def sequences_scorer(self, nodes: int, *, keep: object) -> SequenceScorer:
+        """Return a scorer of sequences of at most `nodes` tokens.
+
+        Raises `CapacityError` if the model has no room for so many.
+        """
+        from selectrie.engine.requests.loglikelihood import SequenceScorer  # as for `generate`
+
+        if nodes > self.model.limits.nodes:
+            raise CapacityError("nodes", required=nodes, available=self.model.limits.nodes)
+        return SequenceScorer(self.model, lambda: task_group(self.thread), keep=keep)
 
     @abstractmethod
     def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
@@ -105,11 +113,14 @@ class LocalRuntime(Runtime):
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
         return Session(group, model, self.check, self.thread.scheduler.read_rows, self._kept, local=self._model)
 
-    def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:
-        from selectrie.engine.requests.loglikelihood import LoglikelihoodScorer  # as for `generate`
+    def sequences_scorer(self, nodes: int, *, keep: object) -> SequenceScorer:
+        from selectrie.engine.requests.loglikelihood import SequenceScorer  # as for `generate`
 
-        del check
-        return LoglikelihoodScorer(self.thread, self._model, nodes, keep=keep)
+        model, limits = self._model, self._model.limits
+        memories = MemoriesApart(
+            self.thread, lambda: MemoryApart(model.new_context(nodes + limits.rows_per_call, limits.sequences))
+        )
+        return SequenceScorer(model, memories.group, memories.close, keep=keep)
 
     def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
         from selectrie.engine.decision_scorer import DecisionScorer  # imported on first use, as only tables need it

@@ -11,7 +11,7 @@ from typing import Any
 from selectrie.core.vocabulary import to_bytes
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
-from selectrie.engine.requests.loglikelihood import LogLikelihoods, ScoresSequences, Sequences
+from selectrie.engine.requests.loglikelihood import LogLikelihoods, Sequences, SequenceScorer
 from selectrie.errors import OptionError
 from selectrie.evaluation.items import Item, ItemRecord
 from selectrie.evaluation.metrics import Metric, named
@@ -309,7 +309,7 @@ class ScorerActor:
 
     def __init__(self, source: str | None, options: Mapping[str, Any], longest: int) -> None:
         self._engine = load(source, **options)
-        self._scorer: ScoresSequences = self._engine.loglikelihood_scorer(longest)
+        self._scorer: SequenceScorer = self._engine.loglikelihood_scorer(longest)
 
     def signature(self) -> dict[str, object]:
         """Return the facts that the model's log-probabilities depend on."""

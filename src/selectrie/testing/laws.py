@@ -14,7 +14,6 @@ from selectrie.core.model import Extension, Model, chain
 from selectrie.core.path_model import Cancellation, PathModel, RowBounds, RowQuery
 from selectrie.core.rows import Reads, Rows, TokenSet, TopTokens
 from selectrie.core.types import ROOT, BoolArray, FloatArray, IntArray
-from selectrie.decoding.task import extend_in_rounds
 from selectrie.errors import (
     CancelledError,
     CapacityError,
@@ -27,6 +26,7 @@ from selectrie.errors import (
     SelectrieError,
     TokenRangeError,
 )
+from selectrie.testing.oracles import extend_in_rounds
 
 Path = tuple[int, ...]
 

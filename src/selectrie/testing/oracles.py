@@ -9,11 +9,12 @@ from math import exp, fsum, inf, log
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from selectrie.core.model import Model, chain
+from selectrie.core.model import Model, chain, rounds
 from selectrie.core.rows import DenseRows, Reads, Rows
-from selectrie.core.types import NO_NODE, ROOT, Capacity, IntArray
-from selectrie.decoding.task import Task, extend_in_rounds
+from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, IntArray
+from selectrie.decoding.task import Task
 from selectrie.errors import ProtocolError
 from selectrie.testing.fakes import FakeModel
 
@@ -33,7 +34,8 @@ def run(task: Task[R], model: Model) -> R:
     held, rows = _prefill(task.prompt, model)
     local = held[-1:]  # node of each local row
     try:
-        task.tell(rows.fetch(task.reads))
+        if len(task.prompt):
+            task.tell(rows.fetch(task.reads))
         while (ask := task.ask(capacity)) is not None:
             _give_back(ask.release, local, model)
             nodes, rows = extend_in_rounds(model, _to_nodes(ask.parents, local), ask.tokens, ask.wanted, ask.keep)
@@ -43,6 +45,64 @@ def run(task: Task[R], model: Model) -> R:
         return task.result()
     finally:
         model.release(np.array([*held[:-1], *(node for node in local if node != NO_NODE)], dtype=np.int32), forget=True)
+
+
+def extend_in_rounds(
+    model: Model, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray
+) -> tuple[IntArray, Rows]:
+    """Evaluate a call of `Model.extend`, in several rounds for a recurrent-state model.
+
+    `model.rounds` splits the call; nodes that carry later rounds are kept for them. If
+    a round fails, the nodes of earlier rounds are released.
+
+    Returns:
+        The nodes and copies of the wanted rows, both in the order of the call.
+    """
+    in_round = rounds(parents, keep) if model.limits.kind.is_recurrent else np.zeros(len(parents), dtype=np.int32)
+    if not in_round.any():
+        extension = model.extend(parents, tokens, wanted, keep)
+        return extension.nodes, extension.rows
+    carries = _carriers(parents, keep, in_round)
+    nodes = np.full(len(parents), NO_NODE, dtype=np.int32)
+    parts, order = [], []
+    try:
+        for turn in range(int(in_round.max()) + 1):
+            elements = np.flatnonzero(in_round == turn)
+            up = _within_round(parents, elements, nodes)
+            extension = model.extend(up, tokens[elements], wanted[elements], carries[elements])
+            nodes[elements] = extension.nodes
+            parts.append(extension.rows.copy())
+            order.append(elements[wanted[elements]])
+    except BaseException:
+        model.release(nodes[nodes != NO_NODE], forget=True)
+        raise
+    return nodes, parts[0].stacked(parts[1:]).take(np.argsort(np.concatenate(order)))
+
+
+def _carriers(parents: IntArray, keep: BoolArray, in_round: IntArray) -> BoolArray:
+    """Return bool[B], the elements whose nodes must be kept.
+
+    An element is kept if the caller asks for it, or if it is the parent of an element
+    of a later round.
+    """
+    inside = np.flatnonzero(parents < 0)
+    result: BoolArray = keep.copy()
+    result[~parents[inside[in_round[inside] != in_round[~parents[inside]]]]] = True
+    return result
+
+
+def _within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArray) -> IntArray:
+    """Return the parents of some elements of a call, as int32[].
+
+    A parent is its node if that was evaluated in an earlier round, else `~k` for the
+    k-th of these elements.
+    """
+    up: IntArray = parents[elements].copy()
+    inside = np.flatnonzero(up < 0)
+    targets = ~up[inside]
+    known = nodes[targets]
+    up[inside] = np.where(known != NO_NODE, known, ~np.searchsorted(elements, targets).astype(np.int32))
+    return up
 
 
 def _give_back(rows: IntArray, local: list[int], model: Model) -> None:
@@ -74,8 +134,6 @@ def _prefill(prompt: IntArray, model: Model) -> tuple[list[int], Rows]:
     Returns the nodes held, of which the last is the end of the prompt, and the row of
     that node.
     """
-    if len(prompt) == 0:
-        raise ProtocolError("a task needs a prompt of at least one token")
     node, depth = model.match_prefix(prompt[:-1])
     held = [node]
     rows_per_call = model.limits.rows_per_call

@@ -17,11 +17,11 @@ import torch
 from selectrie.backends.transformers import TransformersOptions, open_module
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT
-from selectrie.decoding.task import extend_in_rounds
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck, assumed
 from selectrie.errors import DecodeError, NonFiniteLogitsError
 from selectrie.testing import numbered_vocabulary
+from selectrie.testing.oracles import extend_in_rounds
 from tests.support.arrays import every, ints
 from tests.support.measured import self_check
 from tests.support.transformers_models import N_TOKENS, fail_next, make_module, opened, plain_logp

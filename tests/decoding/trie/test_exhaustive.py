@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_TOKEN, Capacity, Limits, ModelKind
-from selectrie.decoding.scoring import path_scores, row_needs
+from selectrie.decoding.scoring import RowNeeds, path_scores, row_needs
 from selectrie.decoding.scoring.evaluation import TrieReader
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.errors import NonFiniteLogitsError, ProtocolError
@@ -114,6 +114,19 @@ def test_windows_are_as_large_as_the_room():
         driver = Driver(HashModel(1), [capacity])
         driver.run(task)
         assert driver.sizes == sizes
+
+
+def test_the_row_of_the_empty_context_cannot_be_needed():
+    """A task without a prompt scores what follows first tokens, and not these; the others are refused."""
+    trie = TokenTrie.from_sequences([(2, 3, 4), (5, 6)])
+    after_first = np.array([False, *(trie.depth[1:] == 1)])
+    evaluation = run(ScoreTask(PROMPT[:0], trie, RowNeeds.of_edges(after_first)), HashModel(3))
+    alone = DenseRows(np.array([HashModel(3).row((token,)) for token in (2, 5)]))
+    assert evaluation.edge_logp[trie.depth == 2].tolist() == [alone.logp(0, 3), alone.logp(1, 6)]
+    assert evaluation.best_token[trie.depth == 1].tolist() == alone.best().tolist()
+    assert np.isnan(evaluation.edge_logp[trie.depth == 1]).all()
+    with pytest.raises(ProtocolError, match="the row of the empty context"):
+        ScoreTask(PROMPT[:0], trie, row_needs(trie, "none"))
 
 
 def test_the_mass_of_observed_tokens_is_read():

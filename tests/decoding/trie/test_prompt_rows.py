@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity, ModelKind, SelfCheck
+from selectrie.decoding.scoring import RowNeeds
 from selectrie.decoding.trie import prompt_rows
-from selectrie.decoding.trie.prompt_rows import PromptReads, PromptRowsTask, ReadRows, RowValues, ScoredNodes, path_keys
+from selectrie.decoding.trie.exhaustive import ScoreTask, scoring_nodes
+from selectrie.decoding.trie.prompt_rows import PromptReads, PromptValues, ReadRows, RowValues, path_keys
 from selectrie.engine.engine import Engine
 from selectrie.testing import FakeModel, HashModel, numbered_vocabulary
 from selectrie.testing.fakes import WIDE
@@ -35,10 +38,19 @@ capacities = st.builds(Capacity, rows=st.integers(1, 6), nodes=st.integers(7, 30
 
 
 def task_of(given_paths, *, top=0, named=(), n_vocabulary=SIZE, known=None):
+    """The task, and the values that it finds and reads."""
     trie = TokenTrie.from_sequences([path for path, _ in given_paths])
-    scored = ScoredNodes.of(trie, np.array([n for _, n in given_paths]))
+    wanted = scoring_nodes(trie, np.array([n for _, n in given_paths]))
     reads = PromptReads(top, tuple(named), n_vocabulary, ReadRows() if known is None else known)
-    return PromptRowsTask(PROMPT, trie, scored.wanted, path_keys(trie), reads)
+    values = PromptValues(trie, path_keys(trie), reads)
+    return ScoreTask(PROMPT, trie, RowNeeds.of_edges(wanted), max_rows=values.max_rows, values=values), values
+
+
+def values_of(run_task, *given, **how):
+    """The values of every node, after the task was run."""
+    task, values = task_of(*given, **how)
+    run_task(task)
+    return values.of_node
 
 
 @given(
@@ -49,9 +61,9 @@ def task_of(given_paths, *, top=0, named=(), n_vocabulary=SIZE, known=None):
 )
 def test_values_are_those_of_each_prefix_in_any_capacity(given_paths, rooms, top, named):
     """Node by node; what no scored token hangs from is neither asked for nor read."""
-    model, task = HashModel(2), task_of(given_paths, top=top, named=named)
+    model = HashModel(2)
     driver = Driver(model, rooms)
-    rows = driver.run(task)
+    rows = values_of(driver.run, given_paths, top=top, named=named)
     trie = TokenTrie.from_sequences([path for path, _ in given_paths])
     wanted = {tuple(path[:i]) for path, n in given_paths for i in range(len(path) - n, len(path))}
     paths = {tuple(trie.path(node).tolist()): node for node in range(len(trie))}
@@ -73,7 +85,7 @@ def test_values_are_those_of_each_prefix_in_any_capacity(given_paths, rooms, top
 @pytest.mark.parametrize(("n_vocabulary", "rows"), [(26, 512), (32_000, 512), (152_000, 110), (10**9, 1)])
 def test_the_logits_of_one_ask_are_bounded(n_vocabulary, rows):
     """64 MiB of them: at 152k tokens 110 rows, where a whole call of 512 would be 311 MB."""
-    task = task_of([([2] * 700, 700)], n_vocabulary=n_vocabulary)
+    task, _ = task_of([([2] * 700, 700)], n_vocabulary=n_vocabulary)
     task.tell(DenseRows(HashModel(1).row(PROMPT.tolist())[None]))
     assert len(task.ask(Capacity(512, 4096, 16)).tokens) == rows
 
@@ -108,7 +120,7 @@ def test_a_task_runs_alone_on_every_kind_of_memory():
     """The short driver of `testing` agrees with itself on attention and on states."""
     given_paths = [([2, 3, 4, 5], 2), ([2, 3, 6], 3), ([2, 5, 5, 5], 1)]
     results = [
-        run(task_of(given_paths, top=2, named=[3]), HashModel(5, limits=replace(WIDE, kind=kind)))
+        values_of(partial(run, model=HashModel(5, limits=replace(WIDE, kind=kind))), given_paths, top=2, named=[3])
         for kind in (ModelKind.ATTENTION, ModelKind.RECURRENT)
     ]
     assert plain(results[0]) == plain(results[1])
@@ -117,13 +129,13 @@ def test_a_task_runs_alone_on_every_kind_of_memory():
 def test_what_another_task_has_read_is_not_read_again():
     """Two tasks with one cache, one after the other: the second asks for no row that the first has read."""
     known, model = ReadRows(), HashModel(5)
-    first = Driver(model, [Capacity(2, 30, 8)]).run(task_of([([2, 3, 4, 5], 4)], top=2, known=known))
+    first = values_of(Driver(model, [Capacity(2, 30, 8)]).run, [([2, 3, 4, 5], 4)], top=2, known=known)
     driver = Driver(model, [Capacity(2, 30, 8)])
-    second = driver.run(task_of([([2, 3, 4, 5], 3), ([2, 3, 6], 1)], top=1, known=known))
+    second = values_of(driver.run, [([2, 3, 4, 5], 3), ([2, 3, 6], 1)], top=1, known=known)
     assert set(driver.told) == {tuple(PROMPT.tolist()), (*PROMPT.tolist(), 2, 3)}  # row 0 comes in any case
     assert [second[node] is first[node] for node in (1, 3)] == [True, True]
     assert plain(second[2]) == plain(
-        Driver(model, [Capacity(9, 30, 8)]).run(task_of([([2, 3, 4], 1), ([2, 3, 6], 1)], top=1))[2]
+        values_of(Driver(model, [Capacity(9, 30, 8)]).run, [([2, 3, 4], 1), ([2, 3, 6], 1)], top=1)[2]
     )
 
 

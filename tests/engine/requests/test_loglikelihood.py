@@ -7,6 +7,7 @@ import signal
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +20,9 @@ from selectrie.core.numerics import logsumexp
 from selectrie.core.types import BatchSizes, CallCost, ModelKind, SelfCheck
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
-from selectrie.engine.requests.loglikelihood import Sequences, _Pace, loglikelihoods
+from selectrie.engine.requests.loglikelihood import Sequences, SequenceScorer, _Pace
+from selectrie.engine.scheduler.model_thread import ModelThread
+from selectrie.engine.scheduler.task_group import MemoriesApart, MemoryApart
 from selectrie.errors import CapacityError, ClosedError, OptionError, TokenRangeError
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE, hashed_logits
@@ -37,6 +40,16 @@ forking = replace(narrow, kind=ModelKind.RECURRENT, sequences=4)
 def pairs_of(given_sequences):
     """Sequences as pairs of context and what counts."""
     return [(tokens[:first], tokens[first:]) for tokens, first in given_sequences]
+
+
+def loglikelihoods(model, sequences):
+    """Those of sequences in the memory of the model itself, of which nothing is held afterwards."""
+    thread = ModelThread(model)
+    with closing(thread):
+        memories = MemoriesApart(thread, lambda: MemoryApart(model))
+        found = SequenceScorer(model, memories.group).loglikelihoods(sequences)
+        assert model.capacity().nodes == model.limits.nodes
+        return found
 
 
 def alone(seed, tokens, first):
@@ -58,7 +71,6 @@ def test_sharing_changes_no_log_likelihood(limits, given_sequences, seed):
     expected = [alone(seed, tokens, first) for tokens, first in given_sequences]
     assert np.allclose(found.logp, [logp for logp, _ in expected], rtol=0, atol=1e-5)
     assert found.is_greedy.tolist() == [greedy for _, greedy in expected]
-    assert model.capacity().nodes == limits.nodes
 
 
 @given(given_sequences=many)
@@ -87,9 +99,9 @@ def test_calls_fill_memory_up_to_a_block(batch_multiple, idle_rows, carried, aft
     """By what stands above the call's first node and the nodes after it."""
     limits = like_llama(batch_multiple, idle_rows)
     depth = np.array([0, carried + 1, *(cells + 1 for cells in after), *[carried + 1] * (400 - len(after))])
-    assert _Pace(limits, depth).capacity_at(1).rows == rows
+    assert _Pace(limits, depth).max_rows(1) == rows
     for other in (replace(limits, kind=ModelKind.RECURRENT), replace(limits, call_cost=CallCost())):
-        assert _Pace(other, depth).capacity_at(1).rows == limits.rows_per_call
+        assert _Pace(other, depth).max_rows(1) == limits.rows_per_call
 
 
 def like_llama(batch_multiple, idle_rows, rows_per_call=512):
@@ -128,7 +140,7 @@ def test_the_calls_of_llama_are_what_they_were(batch_multiple, idle_rows, n_mult
     pace = _Pace(like_llama(batch_multiple, idle_rows, max_rows), np.array(depth))
     for at in range(len(depth) + 1):
         expected = former_rows(batch_multiple, idle_rows, max_rows, carried, at)
-        assert pace.capacity_at(at).rows == expected
+        assert pace.max_rows(at) == expected
 
 
 @pytest.mark.parametrize("batch_multiple", [1, 8])
@@ -159,7 +171,7 @@ def test_what_cannot_be_measured_is_refused():
     model = HashModel(0, limits=narrow)
     with pytest.raises(CapacityError):
         loglikelihoods(model, Sequences.of([([0], [1] * 9)]))
-    assert model.capacity().nodes == narrow.nodes
+    assert not model.calls
 
 
 def test_a_measurer_is_closed_once_and_for_all():
@@ -210,7 +222,6 @@ def test_a_long_path_needs_one_state_in_a_forking_model():
     assert np.array_equal(
         loglikelihoods(model, Sequences.of(pairs)).logp, loglikelihoods(HashModel(1), Sequences.of(pairs)).logp
     )
-    assert model.capacity().nodes == limits.nodes
 
 
 def unit(n=30, length=40, seed=3):
@@ -272,7 +283,7 @@ def test_an_interrupted_unit_leaves_nothing_behind():
     model = Told(3, limits=replace(WIDE, rows_per_call=16))
     with Engine(model) as llm, llm.loglikelihood_scorer(64) as scorer:
         alone = scorer.loglikelihoods(unit())
-        freed = weakref.ref(model.solos.pop())
+        solo = model.solos.pop()
         left = [3]
 
         def interrupt():
@@ -283,7 +294,7 @@ def test_an_interrupted_unit_leaves_nothing_behind():
         model.tell = interrupt
         with pytest.raises(KeyboardInterrupt):
             scorer.loglikelihoods(unit())
-        assert freed() is None
+        assert solo._is_closed
         assert np.array_equal(scorer.loglikelihoods(unit()).logp, alone.logp)
 
 

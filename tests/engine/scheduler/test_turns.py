@@ -17,7 +17,7 @@ from selectrie.decoding.task import Ask
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.scheduler import Job, Load, Scheduler
 from selectrie.engine.scheduler.task_group import TaskGroup
-from selectrie.errors import DecodeInterrupted, ProtocolError, QueueFullError
+from selectrie.errors import DecodeInterrupted, QueueFullError
 from selectrie.options import StopParams
 from selectrie.testing import HashModel, make_vocabulary
 from selectrie.testing.fakes import WIDE
@@ -186,14 +186,16 @@ def test_what_is_reserved_is_kept_up_to_date(kind, takes_turns, monkeypatch) -> 
     assert n_compared > 30
 
 
-def test_a_task_without_a_prompt_fails_at_once() -> None:
-    """It has no row to begin with; the model's thread does not look for one for ever."""
-    scheduler = Scheduler(HashModel(1))
+def test_a_task_without_a_prompt_begins_in_the_empty_context() -> None:
+    """It is told no row before its first ask, which hangs from the root; and nothing stays cached."""
+    model = HashModel(1)
+    scheduler = Scheduler(model)
     job = Job(Wide([]))
     scheduler.submit(job)
-    assert scheduler.idle
-    with pytest.raises(ProtocolError, match="at least one token"):
-        job.future.result(0)
+    while not scheduler.idle:
+        scheduler.step()
+    assert job.future.result(0) == [int(model.row((token,)).argmax()) for token in range(20)]
+    assert not model.capacity().nodes_cached
 
 
 # Places
@@ -260,7 +262,7 @@ def test_places_come_back_however_a_task_ends() -> None:
         except BaseException as error:  # noqa: BLE001 - whatever it is
             outcomes[name] = type(error).__name__
         assert len(model_thread._free_slots) == 1, name
-    assert outcomes == {"failed": "SystemExit", "too large": "CapacityError", "no prompt": "ProtocolError"}
+    assert outcomes == {"failed": "SystemExit", "too large": "CapacityError"}
     model_thread._free_slots.clear()
     with pytest.raises(QueueFullError):
         model_thread.submit(Wide([1, 2], 5))

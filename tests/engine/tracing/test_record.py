@@ -95,7 +95,7 @@ def test_contexts_are_told_apart(tmp_path):
         (MemoryKind.MAIN, "ScoreTask"),
         (MemoryKind.CANONICAL, "ScoreTask"),
         (MemoryKind.CANONICAL, "ScoreTask"),
-        (MemoryKind.LOGLIKELIHOOD, "Sequences"),
+        (MemoryKind.LOGLIKELIHOOD, "ScoreTask"),
     ]
 
 

@@ -83,14 +83,17 @@ class RowNeeds:
     """The rows of a trie of N nodes, and the numbers in them, that scoring needs.
 
     Attributes:
-        row: bool[N], nodes whose row is needed, closed under ancestors. The root is
-            always among them; its row comes with the prompt.
+        row: bool[N], nodes whose row is needed. The root's row comes with the prompt,
+            needed or not. `row_needs` marks it, and the ancestors of marked nodes.
         eog: bool[N], nodes where the mass of `eog_ids` is read.
         rest: bool[N], nodes where the mass of all tokens that are not children is read.
         observe: Pairs (node, distinct ids) in the caller's order. The summed
             probability of the ids after the node is read too, for healing.
         eog_ids: int32[], all end-of-generation ids.
         best: bool[N], nodes where the most probable token is read; None for no node.
+        has_best: Whether the most probable token of every row is read. It must be
+            certain then, unlike that of `best`.
+        top: Number of tokens of row 0 that are read to show what the model preferred.
     """
 
     row: BoolArray
@@ -99,6 +102,18 @@ class RowNeeds:
     observe: tuple[tuple[int, IntArray], ...]
     eog_ids: IntArray
     best: BoolArray | None = None
+    has_best: bool = False
+    top: int = TOP_TOKENS
+
+    @staticmethod
+    def of_edges(rows: BoolArray) -> RowNeeds:
+        """Return what is needed to know how probable given texts are.
+
+        The edges below the nodes of `rows`, bool[N], are read, and what was the most
+        probable token in their place. The other nodes only lead to these.
+        """
+        nowhere = np.zeros_like(rows)
+        return RowNeeds(rows, nowhere, nowhere, (), NO_IDS, has_best=True, top=0)
 
     @property
     def n_rows(self) -> int:
@@ -319,7 +334,7 @@ class TrieReader:
             ids.append(np.tile(needs.eog_ids, len(reading.eog)))
         tops = [TopTokens(index, 1) for index in reading.best]
         if self._reads_top(nodes):
-            tops.append(TopTokens(0, TOP_TOKENS))
+            tops.append(TopTokens(0, needs.top))
         return Reads(
             len(nodes),
             np.concatenate(owners),
@@ -331,11 +346,12 @@ class TrieReader:
             ),
             rests=tuple(TokenSet(index, trie.token[trie.children(int(nodes[index]))]) for index in reading.rests),
             tops=tuple(tops),
+            best=needs.has_best,
         )
 
     def _reads_top(self, nodes: IntArray) -> bool:
         """Return whether the first of `nodes` is the root and was not read yet."""
-        return len(nodes) > 0 and bool(nodes[0] == ROOT) and not self.evaluated[ROOT]
+        return self.needs.top > 0 and len(nodes) > 0 and bool(nodes[0] == ROOT) and not self.evaluated[ROOT]
 
     def read(self, nodes: IntArray, rows: Rows) -> None:
         """Read the rows of `nodes`, in order, each node once.
@@ -359,8 +375,10 @@ class TrieReader:
             self._observe(nodes, rows)
         for index in reading.best:
             self.best_token[nodes[index]] = _most_probable(rows, index)
+        if self.needs.has_best:
+            self.best_token[nodes] = rows.best()
         if self._reads_top(nodes):
-            self._top_ids, self._top_logp = rows.top(0, TOP_TOKENS)
+            self._top_ids, self._top_logp = rows.top(0, self.needs.top)
         self.evaluated[nodes] = True
         self.n_evaluated += len(nodes)
 

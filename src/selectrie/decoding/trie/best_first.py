@@ -88,13 +88,10 @@ class DepthFirstFallback:
             matters: bool[N], the nodes that the search may still need.
         """
         wanted = matters & self._needs.row & ~self._reader.evaluated
-        before = np.concatenate(([0], np.cumsum(wanted)))
-        numbers = np.arange(len(wanted))
-        marked = before[numbers + self._trie.n_nodes_below + 1] > before[numbers]
         if self._windows is None:
             self._leaving = np.concatenate([self._leaving, self._live.drop_all()])
         self.end()
-        self._windows = DepthFirstWindows(DepthFirstOrder(self._trie, marked, wanted), self._live.next_local)
+        self._windows = DepthFirstWindows(DepthFirstOrder(self._trie, wanted), self._live.next_local)
         self._laid_out_at = self._reader.n_evaluated
 
     def end(self) -> None:

@@ -1,30 +1,63 @@
-"""Evaluates every needed row of a trie once, in depth-first windows."""
+"""Scores given texts: evaluates each needed row of a trie once, in depth-first windows.
+
+`ScoreTask` is the one task for this. The trie holds choices below a prompt, whole texts
+whose log-likelihoods are summed, or prompts of which the values of each row are shown.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray
+from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray, OffsetArray
 from selectrie.decoding.scoring import Readings, RowNeeds, TrieEvaluation, TrieReader
 from selectrie.decoding.task import Ask, TaskBase
+from selectrie.decoding.trie.prompt_rows import PromptValues
+from selectrie.errors import ProtocolError
+
+
+def scoring_nodes(trie: TokenTrie, n_scored: OffsetArray) -> BoolArray:
+    """Return the nodes whose rows score the last tokens of C sequences, as bool[N].
+
+    `n_scored` is int64[C], the number of tokens of each sequence that are scored, each
+    at most all of them. There is one step in Python for each depth, whatever the number
+    of sequences.
+    """
+    wanted = np.zeros(len(trie), dtype=np.bool_)
+    node, left = trie.path_node[trie.path_of], n_scored
+    while len(node):
+        going = left > 0
+        node, left = trie.parent[node[going]], left[going] - 1
+        wanted[node] = True
+    return wanted
+
+
+def leading_to(trie: TokenTrie, wanted: BoolArray) -> BoolArray:
+    """Return bool[N], the wanted nodes and all their ancestors but the root."""
+    before = np.concatenate(([0], np.cumsum(wanted)))
+    numbers = np.arange(len(trie))
+    marked: BoolArray = before[numbers + trie.n_nodes_below + 1] > before[numbers]
+    marked[ROOT] = False
+    return marked
 
 
 class DepthFirstOrder:
-    """The marked nodes of a trie in depth-first order; tasks may share it.
+    """The wanted nodes of a trie and their ancestors in depth-first order.
+
+    Tasks may share it.
 
     Args:
-        marked: bool[N], nodes to ask for, closed under ancestors. The root, which is
-            local row 0, is not asked for.
-        wanted: bool[N], marked nodes whose rows are wanted; the other marked nodes only
-            lead to them.
+        wanted: bool[N], nodes whose rows are wanted. Their ancestors only lead to them.
+            The root, which is local row 0, is not asked for.
     """
 
-    def __init__(self, trie: TokenTrie, marked: BoolArray, wanted: BoolArray) -> None:
-        marked = marked.copy()
+    def __init__(self, trie: TokenTrie, wanted: BoolArray) -> None:
+        marked = leading_to(trie, wanted)
         marked[ROOT] = True
         # Entry 0 is the root. A node's position here is 1 + its number in the asks.
         self.nodes: IntArray = np.flatnonzero(marked).astype(np.int32)
@@ -155,9 +188,14 @@ class ScorePlan:
         return int(self._trie.depth.max())
 
     @cached_property
+    def n_branches(self) -> int:
+        """Return the largest number of nodes of one path that several go on from."""
+        return int(self._trie.accumulate((np.diff(self._trie.child_start) > 1).astype(np.float64)).max())
+
+    @cached_property
     def order(self) -> DepthFirstOrder:
         """Return the nodes to evaluate in their order."""
-        return DepthFirstOrder(self._trie, self._needs.row, self._needs.row)
+        return DepthFirstOrder(self._trie, self._needs.row)
 
     @cached_property
     def readings(self) -> Readings:
@@ -166,33 +204,86 @@ class ScorePlan:
 
 
 class ScoreTask(TaskBase[IntArray, TrieEvaluation]):
-    """Evaluates all needed nodes of a trie below a prompt.
+    """Evaluates the needed rows of a trie below a prompt.
 
     The result holds the numbers read from their rows. In any capacity not below the
-    floor, the task evaluates `needs.n_rows` - 1 rows below the prompt and no node
-    twice.
+    floor, the task evaluates each needed row below the prompt once, and so each node
+    that only leads to one.
 
     Args:
-        prompt: int32[T], the prompt.
+        prompt: int32[T], the prompt. It is empty where the root of the trie is the
+            empty context, whose row no model tells.
         trie: The trie.
         needs: The rows to evaluate.
         plan: What tasks of this trie with these needs share; None to make it.
+        max_rows: For tries of long texts: returns the maximum number of rows of the ask
+            that begins with a node, given by its number in `DepthFirstOrder.nodes`. In
+            a recurrent-state model such texts are asked for as runs.
+        values: What is read of rows besides, and found where other tasks have read it.
+            Rows of which all is known are not evaluated.
     """
 
-    def __init__(self, prompt: IntArray, trie: TokenTrie, needs: RowNeeds, plan: ScorePlan | None = None) -> None:
+    asks_runs = True
+    """Whether asks are long runs of rows, which take one state each (with `states`)."""
+
+    def __init__(
+        self,
+        prompt: IntArray,
+        trie: TokenTrie,
+        needs: RowNeeds,
+        plan: ScorePlan | None = None,
+        *,
+        max_rows: Callable[[int], int] | None = None,
+        values: PromptValues | None = None,
+    ) -> None:
+        if needs.row[ROOT] and not len(prompt):
+            raise ProtocolError("the row of the empty context is needed, and no model tells it")
         plan = ScorePlan(trie, needs) if plan is None else plan
+        self._max_rows, self._values = max_rows, values
         self._reader = TrieReader(trie, needs, plan.readings)
         self._windows = DepthFirstWindows(plan.order)
-        super().__init__(prompt, self._windows.floor, np.array([ROOT], dtype=np.int32))
+        self.states = None if max_rows is None else plan.n_branches + 2
+        """The maximum number of states that the task needs at once; None for one a row.
+
+        They are those of the nodes of one path that several go on from, of its end and
+        of the run that is evaluated.
+        """
+        super().__init__(prompt, self._windows.floor, np.array([ROOT], dtype=np.int32) if len(prompt) else None)
 
     def _plan(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
-        return self._windows.next_window(capacity)
+        if self._max_rows is None:
+            return self._windows.next_window(capacity)
+        step = self._windows.next_window(replace(capacity, rows=min(capacity.rows, self._max_rows(self._windows.at))))
+        if step is None:
+            return None
+        ask, nodes = step
+        wanted = ask.wanted
+        if self._values is not None:
+            is_known = self._values.find(nodes)
+            wanted = wanted.copy()
+            wanted[wanted] = ~is_known
+            nodes = nodes[~is_known]
+        return replace(ask, wanted=wanted, spent=self._windows.spent), nodes
+
+    def _is_unread(self, nodes: IntArray) -> bool:
+        """Return whether nothing is read of the rows of `nodes`.
+
+        The prompt's row comes also where it is not needed.
+        """
+        return not len(nodes) or not self._reader.needs.row[nodes[0]]
 
     def _reads(self, nodes: IntArray) -> Reads:
-        return self._reader.reads(nodes)
+        if self._is_unread(nodes):
+            return Reads(len(nodes))
+        reads = self._reader.reads(nodes)
+        return reads if self._values is None else self._values.reads(reads)
 
     def _read(self, nodes: IntArray, rows: Rows) -> None:
+        if self._is_unread(nodes):
+            return
         self._reader.read(nodes, rows)
+        if self._values is not None:
+            self._values.read(nodes, rows, self._reader)
 
     def _result(self) -> TrieEvaluation:
         return self._reader.evaluation()

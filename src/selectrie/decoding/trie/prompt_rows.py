@@ -1,4 +1,4 @@
-"""Reads what the model makes of given texts: the token of every edge of a trie."""
+"""Values of the rows of given texts, which requests find that read the same texts."""
 
 from __future__ import annotations
 
@@ -13,53 +13,8 @@ import numpy as np
 
 from selectrie.core.rows import Reads, Rows, TopTokens
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray, OffsetArray
-from selectrie.decoding.scoring import TrieReader, row_needs
-from selectrie.decoding.task import Ask, TaskBase
-from selectrie.decoding.trie.exhaustive import DepthFirstOrder, DepthFirstWindows
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ScoredNodes:
-    """The nodes of a trie of N nodes at which tokens of C sequences are scored.
-
-    Attributes:
-        end: int32[C], node of each sequence's last token.
-        n_scored: int64[C], number of last tokens of each sequence that are scored.
-        wanted: bool[N], nodes whose row scores a token.
-        marked: bool[N], wanted nodes and all their ancestors but the root.
-    """
-
-    end: IntArray
-    n_scored: OffsetArray
-    wanted: BoolArray
-    marked: BoolArray
-
-    @staticmethod
-    def of(trie: TokenTrie, n_scored: OffsetArray) -> ScoredNodes:
-        """Return the nodes that score the last `n_scored` tokens of each sequence.
-
-        `n_scored` is int64[C], each at most the number of tokens of the sequence. There
-        is one step in Python for each depth, whatever the number of sequences.
-        """
-        end: IntArray = trie.path_node[trie.path_of]
-        wanted = np.zeros(len(trie), dtype=np.bool_)
-        node, left = end.copy(), n_scored.copy()
-        while len(node):
-            going = left > 0
-            node, left = trie.parent[node[going]], left[going] - 1
-            wanted[node] = True
-        return ScoredNodes(end, n_scored, wanted, leading_to(trie, wanted))
-
-
-def leading_to(trie: TokenTrie, wanted: BoolArray) -> BoolArray:
-    """Return bool[N], the wanted nodes and all their ancestors but the root."""
-    before = np.concatenate(([0], np.cumsum(wanted)))
-    numbers = np.arange(len(trie))
-    marked: BoolArray = before[numbers + trie.n_nodes_below + 1] > before[numbers]
-    marked[ROOT] = False
-    return marked
-
+from selectrie.core.types import ROOT, BoolArray, IntArray
+from selectrie.decoding.scoring import TrieReader
 
 READ_ROWS_BYTES = 32 << 20
 """Bytes of values kept for later requests, about 40 000 rows with few values each."""
@@ -197,111 +152,63 @@ class PromptReads:
         return values if values is not None and values.has((*tokens, *self.named), self.top) else None
 
 
-class PromptRowsTask(TaskBase[IntArray, dict[int, RowValues]]):
-    """Evaluates the rows of a trie that predict its edges, and reads them.
+class PromptValues:
+    """The values of the wanted rows of a trie, those that other tasks read included.
 
-    In any capacity not below the floor, each wanted row is evaluated once, and so is
-    each node that only leads to one. A row whose values another task has read in the
-    meantime is not evaluated. Of a row the task keeps the values that were asked for
-    and nothing else.
-
-    The result has the values of each wanted node.
+    Of a row it keeps the values that are asked for and nothing else.
 
     Args:
-        prompt: int32[T], T >= 1, the tokens before the trie.
-        trie: The trie of the rest of all sequences.
-        wanted: bool[N], nodes whose rows are read; each has children.
+        trie: The trie of texts below a prompt.
         keys: Key of the path to each node (`path_keys`), the prompt included.
         reads: The values to read of each row.
+
+    Attributes:
+        of_node: The values by node.
     """
 
-    def __init__(
-        self, prompt: IntArray, trie: TokenTrie, wanted: BoolArray, keys: Sequence[bytes], reads: PromptReads
-    ) -> None:
+    def __init__(self, trie: TokenTrie, keys: Sequence[bytes], reads: PromptReads) -> None:
         self._trie, self._keys, self._of_row = trie, keys, reads
         self._named = np.array(reads.named, dtype=np.int32)
-        self._reads_root = bool(wanted[ROOT])
-        self._reader = TrieReader(trie, row_needs(trie, "none"))
-        self._windows = DepthFirstWindows(DepthFirstOrder(trie, leading_to(trie, wanted), wanted))
-        self._max_rows = max(1, WANTED_BYTES // (4 * reads.n_vocabulary))
-        self._values: dict[int, RowValues] = {}
-        is_branch = np.diff(trie.child_start) > 1
-        self._n_branches = int(trie.accumulate(is_branch.astype(np.float64)).max())
-        super().__init__(prompt, self._windows.floor, np.array([ROOT], dtype=np.int32))
+        self.of_node: dict[int, RowValues] = {}
 
-    @property
-    def states(self) -> int:
-        """Return the maximum number of states that the task needs at once.
+    def max_rows(self, _first: int) -> int:
+        """Return the maximum number of rows of an ask."""
+        return max(1, WANTED_BYTES // (4 * self._of_row.n_vocabulary))
 
-        They are those of the nodes of one path that several go on from, of its end and
-        of the run that is evaluated.
-        """
-        return self._n_branches + 2
-
-    @property
-    def asks_runs(self) -> bool:
-        """Return True: texts are long runs, which take one state each."""
-        return True
-
-    def _plan(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
-        step = self._windows.next_window(replace(capacity, rows=min(capacity.rows, self._max_rows)))
-        if step is None:
-            return None
-        ask, nodes = step
-        is_known = np.array([self._find(node) for node in nodes.tolist()], dtype=np.bool_)
-        wanted = ask.wanted.copy()
-        wanted[wanted] = ~is_known
-        return replace(ask, wanted=wanted, spent=self._windows.spent), nodes[~is_known]
+    def find(self, nodes: IntArray) -> BoolArray:
+        """Return whether the values of each node are known, and take these over."""
+        return np.array([self._find(node) for node in nodes.tolist()], dtype=np.bool_)
 
     def _find(self, node: int) -> bool:
-        """Return whether the values of a node are known; take them over if they are."""
         tokens = self._trie.token[self._trie.children(node)].tolist()
         values = self._of_row.known_values(self._keys[node], tokens)
         if values is None:
             return False
-        self._values[node] = values
+        self.of_node[node] = values
         return True
 
-    def _is_unread(self, nodes: IntArray) -> bool:
-        """Return whether nothing is read of the rows of `nodes`.
-
-        The prompt's row comes also where it is not wanted.
-        """
-        return not len(nodes) or (nodes[0] == ROOT and not self._reads_root)
-
-    def _reads(self, nodes: IntArray) -> Reads:
-        n = len(nodes)
-        if self._is_unread(nodes):
-            return Reads(n)
-        children, owner = self._reader.children(nodes)
-        return Reads(
-            n,
-            np.concatenate([owner, np.repeat(np.arange(n), len(self._named))]),
-            np.concatenate([self._trie.token[children], np.tile(self._named, n)]),
-            tops=tuple(TopTokens(i, self._of_row.top) for i in range(n if self._of_row.top else 0)),
-            best=True,
+    def reads(self, reads: Reads) -> Reads:
+        """Return the `Reads` of rows with the values that are read besides."""
+        n, named, top = reads.n_rows, self._named, self._of_row.top
+        return replace(
+            reads,
+            owner=np.concatenate([reads.owner, np.repeat(np.arange(n), len(named))]),
+            ids=np.concatenate([reads.ids, np.tile(named, n)]),
+            tops=tuple(TopTokens(i, top) for i in range(n if top else 0)),
         )
 
-    def _read(self, nodes: IntArray, rows: Rows) -> None:
-        if self._is_unread(nodes):
-            return
-        rows.check()  # before anything changes
-        children, owner = self._reader.children(nodes)
-        tokens = self._trie.token[children]
-        logp = np.minimum(rows.logp(owner, tokens), 0.0).tolist()
+    def read(self, nodes: IntArray, rows: Rows, reader: TrieReader) -> None:
+        """Take the values of the rows of `nodes`, which `reader` has read."""
         of_named = np.minimum(rows.logp(np.arange(len(nodes))[:, None], self._named[None, :]), 0.0).tolist()
-        by_token = [dict(zip(self._of_row.named, values, strict=True)) for values in of_named]
-        for index, token, value in zip(owner.tolist(), tokens.tolist(), logp, strict=True):
-            by_token[index][token] = value
         n_top = self._of_row.top
-        for index, (node, best) in enumerate(zip(nodes.tolist(), rows.best().tolist(), strict=True)):
+        for index, node in enumerate(nodes.tolist()):
+            children = self._trie.children(node)
+            logp = dict(zip(self._of_row.named, of_named[index], strict=True))
+            logp.update(zip(self._trie.token[children].tolist(), reader.edge_logp[children].tolist(), strict=True))
             top: tuple[tuple[int, float], ...] = ()
             if n_top:
                 ids, best_logp = rows.top(index, n_top)
                 top = tuple(zip(ids.tolist(), np.minimum(best_logp, 0.0).tolist(), strict=True))
-            values = RowValues(best, by_token[index], n_top, top)
-            self._values[node] = values
+            values = RowValues(int(reader.best_token[node]), logp, n_top, top)
+            self.of_node[node] = values
             self._of_row.known.put(self._keys[node], values)
-
-    def _result(self) -> dict[int, RowValues]:
-        return self._values

@@ -138,13 +138,10 @@ class PathScheduler:
     def submit(self, job: Job) -> None:
         """Queue a job, or fail it at once.
 
-        A job that does not fit fails with `CapacityError`, and one with an empty prompt
-        with `ProtocolError`.
+        A job that does not fit fails with `CapacityError`.
         """
         required, available = len(job.prompt) + job.floor.nodes, self._limits.nodes
-        if not len(job.prompt):
-            job.answer(None, ProtocolError("a task needs a prompt of at least one token"))
-        elif required > available:
+        if required > available:
             job.answer(None, CapacityError("nodes", required=required, available=available))
         else:
             job.order = self._n_submitted
@@ -182,7 +179,10 @@ class PathScheduler:
             self._waiting.pop(0)
             progress = self._active[job] = _Progress(job.prompt)
             job.admit()
-            self._start(job, progress.paths.of_prompt())
+            if job.has_prompt_row:
+                self._go_on(job)
+            else:
+                self._start(job, progress.paths.of_prompt())
 
     def _start(self, job: Job, paths: Sequence[IntArray]) -> None:
         """Begin to read the rows that a job is told next."""
@@ -208,6 +208,14 @@ class PathScheduler:
             job.has_prompt_row = True
             if job.on_step is not None:
                 job.on_step()
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._end(job, error=error)
+            return
+        self._go_on(job)
+
+    def _go_on(self, job: Job) -> None:
+        """Start what a job asks for next, or end it."""
+        try:
             paths = self._asked(job)
             if paths is None:
                 self._end(job, result=job.task.result())

@@ -9,26 +9,20 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol
 
 import numpy as np
 
-from selectrie.core.model import Model, ModelDescription
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.model import ModelDescription
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import ROOT, BoolArray, Capacity, FloatArray, IntArray, Limits, OffsetArray
-from selectrie.decoding.scoring import TrieReader, row_needs
-from selectrie.decoding.task import Ask, TaskBase, extend_in_rounds
-from selectrie.decoding.trie.exhaustive import DepthFirstOrder, DepthFirstWindows
-from selectrie.decoding.trie.prompt_rows import ScoredNodes
-from selectrie.engine.scheduler.job import Told
-from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
-from selectrie.engine.scheduler.task_group import task_group
-from selectrie.errors import CapacityError, ClosedError, ForkedError, OptionError
+from selectrie.core.types import BoolArray, FloatArray, IntArray, Limits, OffsetArray
+from selectrie.decoding.scoring import RowNeeds, TrieEvaluation
+from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask, scoring_nodes
+from selectrie.engine.scheduler.task_group import TaskGroup
+from selectrie.errors import ClosedError, OptionError
 
 Tokens = Sequence[int] | IntArray
 
@@ -118,102 +112,6 @@ class LogLikelihoods:
         return LogLikelihoods(np.empty(0), np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64), 0, 0)
 
 
-def loglikelihoods(model: Model, sequences: Sequences) -> LogLikelihoods:
-    """Return the log-likelihoods of sequences, evaluated on an empty model.
-
-    The model is left empty. A row is evaluated for each distinct prefix that leads to a
-    token that counts. Logits are computed only for rows that score a token.
-
-    Raises:
-        CapacityError: If a sequence does not fit.
-        TokenRangeError: If a token is not in the vocabulary.
-        NonFiniteLogitsError: If the model computes logits that are not finite.
-        ModelError: If the model fails in another way.
-    """
-    evaluation = _Evaluation(model, sequences)
-    try:
-        while evaluation.step():
-            pass
-    finally:
-        evaluation.leave()
-    return evaluation.result()
-
-
-class _Evaluation:
-    """The evaluation of one unit of sequences on an empty model, call by call."""
-
-    def __init__(self, model: Model, sequences: Sequences, observer: Told | None = None) -> None:
-        """Prepare the evaluation without a model call.
-
-        `observer` is told what is evaluated and read. Raises the errors of
-        `loglikelihoods` for invalid sequences.
-        """
-        model.vocabulary.check_tokens(sequences.tokens)
-        self._model, self._sequences, self._observer = model, sequences, observer
-        trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
-        self._scored = ScoredNodes.of(trie, sequences.n_scored)
-        longest = int(trie.depth.max(initial=0))
-        if longest - 1 > model.limits.nodes:
-            raise CapacityError("nodes", required=longest - 1, available=model.limits.nodes)
-        self._edges = _EdgeReader(trie)
-        self._windows = DepthFirstWindows(DepthFirstOrder(trie, self._scored.marked, self._scored.wanted))
-        self._pace = _Pace(model.limits, trie.depth[self._windows.nodes])
-        n = int(np.count_nonzero(self._scored.marked))
-        # Node of each local row; row 0 is the empty context.
-        self._nodes: IntArray = np.zeros(n + 1, dtype=np.int32)
-        self._next: tuple[Ask, IntArray] | None = None
-        self._rows_evaluated = 0
-
-    def step(self) -> bool:
-        """Make the next model call; return False if none is left.
-
-        If a call fails, the next step makes it again.
-        """
-        model, nodes, windows = self._model, self._nodes, self._windows
-        if self._next is None:
-            capacity = self._pace.capacity_at(windows.at)
-            self._next = windows.next_window(capacity)
-            if self._next is None:
-                return False
-            _forget(model, nodes, self._next[0].release)
-        ask, scored = self._next
-        parents = np.where(ask.parents >= 0, nodes[np.maximum(ask.parents, 0)], ask.parents).astype(np.int32)
-        made, rows = extend_in_rounds(model, parents, ask.tokens, ask.wanted, ask.keep)
-        nodes[windows.next_local - len(made) : windows.next_local] = made
-        if model.limits.kind.is_recurrent:  # only the end of a long path needs a state
-            _forget(model, nodes, windows.spent)
-        rows = rows.fetch(lambda: self._edges.reads(scored))
-        if self._observer is not None:
-            self._observer(ask, self._edges.reads(scored), rows)
-        self._edges.read(scored, rows)
-        self._rows_evaluated += len(made)
-        self._next = None
-        return True
-
-    def leave(self) -> None:
-        """Release the nodes that are still held."""
-        self._model.release(self._nodes[self._nodes > 0], forget=True)
-        self._nodes[:] = 0
-
-    def result(self) -> LogLikelihoods:
-        """Return the result, once no step is left."""
-        logp, is_greedy = self._edges.along(self._scored)
-        return LogLikelihoods(
-            logp=logp,
-            is_greedy=is_greedy,
-            n_scored=self._sequences.n_scored,
-            rows_evaluated=self._rows_evaluated,
-            rows_naive=self._sequences.rows_naive,
-        )
-
-
-def _forget(model: Model, nodes: IntArray, local: IntArray) -> None:
-    """Release the nodes of local rows that were not released before."""
-    held = nodes[local]
-    model.release(held[held > 0], forget=True)
-    nodes[local] = 0
-
-
 class _Pace:
     """Decides how many rows the next call takes.
 
@@ -240,14 +138,11 @@ class _Pace:
         self._limits = limits
         self._carried = depth - 1
 
-    def capacity_at(self, at: int) -> Capacity:
-        """Return the capacity of a call that begins with node `at`.
+    def max_rows(self, at: int) -> int:
+        """Return the maximum number of rows of a call that begins with node `at`.
 
         The memory then holds the path above that node and nothing else.
         """
-        return Capacity(self._rows(at), self._limits.nodes, self._limits.sequences)
-
-    def _rows(self, at: int) -> int:
         limits, cost = self._limits, self._limits.call_cost
         block, multiple = cost.cells_per_read, limits.batch_sizes.multiple
         if limits.kind.is_recurrent or block == 1 or at == len(self._carried):
@@ -259,197 +154,33 @@ class _Pace:
         return int(left[0]) + cost.min_short_rows if len(left) else rows
 
 
-class _EdgeReader:
-    """Reads the log-probabilities of a trie's edges from rows.
+class SequenceScorer:
+    """Computes log-likelihoods of sequences. Made by `Engine.loglikelihood_scorer`.
 
-    Attributes:
-        edge_logp: float64[N], log-probability of each edge; NaN where the parent's row
-            was not read.
-        greedy: bool[N], whether the edge's token was the most probable one after its
-            parent; False where the parent's row was not read.
-    """
-
-    def __init__(self, trie: TokenTrie) -> None:
-        self._trie, self._reader = trie, TrieReader(trie, row_needs(trie, "none"))
-        self.edge_logp: FloatArray = np.full(len(trie), np.nan)
-        self.greedy: BoolArray = np.zeros(len(trie), dtype=np.bool_)
-
-    def reads(self, nodes: IntArray) -> Reads:
-        """Return the `Reads` that `read` needs from the rows of `nodes`."""
-        children, owner = self._reader.children(nodes)
-        return Reads(len(nodes), owner, self._trie.token[children], best=True)
-
-    def read(self, nodes: IntArray, rows: Rows) -> None:
-        """Read the rows of `nodes`, in order."""
-        if not len(nodes):
-            return
-        children, owner = self._reader.children(nodes)
-        tokens = self._trie.token[children]
-        self.edge_logp[children] = np.minimum(rows.logp(owner, tokens), 0.0)
-        self.greedy[children] = rows.best()[owner] == tokens
-
-    def along(self, scored: ScoredNodes) -> tuple[FloatArray, BoolArray]:
-        """Return the sum over each sequence's scored edges and whether all were greedy.
-
-        The shapes are float64[C] and bool[C]. Edges are added from the last to the
-        first.
-        """
-        logp = np.zeros(len(scored.end))
-        is_greedy = np.ones(len(scored.end), dtype=np.bool_)
-        going = np.flatnonzero(scored.n_scored > 0)
-        node, left = scored.end[going], scored.n_scored[going]
-        while len(going):
-            logp[going] += self.edge_logp[node]
-            is_greedy[going] &= self.greedy[node]
-            stay = left > 1
-            going, node, left = going[stay], self._trie.parent[node[stay]], left[stay] - 1
-        return logp, is_greedy
-
-
-class ScoresSequences(Protocol):
-    """Computes log-likelihoods of sequences, and is a context manager.
-
-    Made by `Engine.loglikelihood_scorer`.
-    """
-
-    def __enter__(self) -> ScoresSequences: ...  # noqa: PYI034 - Self is not in typing before Python 3.11
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def loglikelihoods(self, sequences: Sequences) -> LogLikelihoods:
-        """Return the log-likelihoods of sequences, as the function of this name does.
-
-        Raises its errors, and `ClosedError` if the scorer or the engine was closed.
-        """
-        ...
-
-    def close(self) -> None:
-        """Free the memory. May be called twice, and after the engine was closed."""
-        ...
-
-
-class LoglikelihoodScorer:
-    """Computes log-likelihoods of sequences on the model's thread.
-
-    Made by `Engine.loglikelihood_scorer`; a context manager. Any thread may call
-    `loglikelihoods`, and calls at the same time have separate memories. Other work of
-    the engine gets a turn after every model call, which changes no bit.
+    It is a context manager. Any thread may call `loglikelihoods`. On a model that runs
+    here, each call has an empty memory of its own. Where rows are read by their path,
+    it shares requests with all other tasks.
 
     Args:
-        owner: The thread of the model.
-        model: The model.
-        nodes: Number of tokens of the longest sequence.
+        model: What describes the model.
+        group: Opens the group of the task of a unit.
+        close: Frees what groups leave behind.
         keep: An object kept alive as long as the scorer.
     """
 
-    def __init__(self, owner: ModelThread, model: Model, nodes: int, *, keep: object = None) -> None:
-        """Create a scorer without memory; `keep` lives as long as the scorer."""
-        self._model_thread, self._model, self._nodes, self._kept = owner, model, nodes, keep
-        self._solos: list[Model] = []  # those not in use
-        self._is_closed = False
-
-    def __enter__(self) -> LoglikelihoodScorer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    def __init__(
+        self,
+        model: ModelDescription,
+        group: Callable[[], AbstractContextManager[TaskGroup]],
+        close: Callable[[], None] = lambda: None,
+        *,
+        keep: object = None,
     ) -> None:
-        self.close()
-
-    def loglikelihoods(self, sequences: Sequences) -> LogLikelihoods:
-        """Return the log-likelihoods of sequences, as the function of this name does.
-
-        Ctrl-C stops it in the middle of a decode. If the call fails, its memory is
-        freed, and the next call gets a new one.
-        """
-        if self._is_closed:
-            raise ClosedError("the scorer")
-        with task_group(self._model_thread) as group:
-            solo = group.call(self._take)
-            observer = None if group.observer is None else group.observer.begin_sequences()
-            evaluation = _Evaluation(solo, sequences, observer)
-            while group.call(evaluation.step):
-                pass
-            group.call(evaluation.leave)
-            self._solos.append(solo)
-            if self._is_closed:  # by another thread in the meantime
-                self.close()
-            return evaluation.result()
-
-    def _take(self) -> Model:
-        """Return an empty context of the model: a spare one, or else a new one."""
-        with suppress(IndexError):
-            return self._solos.pop()
-        limits = self._model.limits
-        return self._model.new_context(self._nodes + limits.rows_per_call, limits.sequences)
-
-    def close(self) -> None:
-        """Free the memory. May be called twice, and after the engine was closed."""
-        self._is_closed = True
-        with suppress(ClosedError, ForkedError):  # the rest is freed by garbage collection
-            while self._solos:
-                self._model_thread.call(self._solos.pop().close)
-
-
-class SequencesTask(TaskBase[IntArray, tuple[FloatArray, BoolArray]]):
-    """Reads the rows that score tokens of sequences which begin with the same tokens.
-
-    The result has the sum over each sequence's tokens that count, float64[C], and
-    whether all of these were greedy, bool[C].
-
-    Args:
-        prompt: int32[T], T >= 1, the tokens with which all sequences begin.
-        trie: The rests of the sequences.
-        n_scored: int64[C], the number of last tokens of each rest that count.
-    """
-
-    def __init__(self, prompt: IntArray, trie: TokenTrie, n_scored: OffsetArray) -> None:
-        self._scored, self._edges = ScoredNodes.of(trie, n_scored), _EdgeReader(trie)
-        self._windows = DepthFirstWindows(DepthFirstOrder(trie, self._scored.marked, self._scored.wanted))
-        super().__init__(prompt, self._windows.floor, np.array([ROOT], dtype=np.int32))
-
-    def _plan(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
-        return self._windows.next_window(capacity)
-
-    def _is_unread(self, nodes: IntArray) -> bool:
-        """Return whether the row of the prompt comes, and scores nothing."""
-        return not len(nodes) or (nodes[0] == ROOT and not self._scored.wanted[ROOT])
-
-    def _reads(self, nodes: IntArray) -> Reads:
-        return Reads(len(nodes)) if self._is_unread(nodes) else self._edges.reads(nodes)
-
-    def _read(self, nodes: IntArray, rows: Rows) -> None:
-        if not self._is_unread(nodes):
-            rows.check()
-            self._edges.read(nodes, rows)
-
-    def _result(self) -> tuple[FloatArray, BoolArray]:
-        return self._edges.along(self._scored)
-
-
-class PathScorer:
-    """Computes log-likelihoods of sequences whose rows are read by their path.
-
-    Args:
-        thread: The thread that runs tasks.
-        model: The model as requests see it.
-        nodes: Number of tokens of the longest sequence.
-        keep: An object kept alive as long as the scorer.
-
-    Raises:
-        CapacityError: If a path of the model cannot be as long.
-    """
-
-    def __init__(self, thread: JobThread[Any], model: ModelDescription, nodes: int, *, keep: object = None) -> None:
         """Create a scorer; `keep` lives as long as the scorer."""
-        if nodes > model.limits.nodes:
-            raise CapacityError("nodes", required=nodes, available=model.limits.nodes)
-        self._thread, self._model, self._kept = thread, model, keep
+        self._model, self._group, self._close, self._kept = model, group, close, keep
         self._is_closed = False
 
-    def __enter__(self) -> PathScorer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
+    def __enter__(self) -> SequenceScorer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
         return self
 
     def __exit__(
@@ -458,37 +189,51 @@ class PathScorer:
         self.close()
 
     def loglikelihoods(self, sequences: Sequences) -> LogLikelihoods:
-        """See `ScoresSequences`. Ctrl-C ends the requests that are under way."""
+        """Return the log-likelihoods of sequences.
+
+        A row is evaluated for each distinct prefix that leads to a token that counts.
+        Logits are computed only for rows that score a token. Ctrl-C stops it in the
+        middle of a decode. If the call fails, its memory is freed, and the next call
+        gets a new one.
+
+        Raises:
+            CapacityError: If a sequence does not fit.
+            TokenRangeError: If a token is not in the vocabulary.
+            NonFiniteLogitsError: If the model computes logits that are not finite.
+            ModelError: If the model fails in another way.
+            ClosedError: If the scorer or the engine was closed.
+        """
         if self._is_closed:
             raise ClosedError("the scorer")
         self._model.vocabulary.check_tokens(sequences.tokens)
-        paths, n_scored = np.split(sequences.tokens, sequences.offsets[1:-1]), sequences.n_scored
-        logp, is_greedy = np.zeros(len(sequences)), np.ones(len(sequences), dtype=np.bool_)
-        by_first: dict[int, list[int]] = {}
-        for index in np.flatnonzero(n_scored).tolist():
-            by_first.setdefault(int(paths[index][0]), []).append(index)
-        n_rows = 0
-        with task_group(self._thread) as group:
-            with group.together():
-                handles = [
-                    (
-                        members,
-                        group.begin(_task([paths[index] for index in members], n_scored[members])),
-                    )
-                    for members in by_first.values()
-                ]
-            for members, handle in handles:
-                logp[members], is_greedy[members] = handle.result()
-                n_rows += handle.cost.rows
-        return LogLikelihoods(logp, is_greedy, n_scored, n_rows, sequences.rows_naive)
+        trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
+        needs = RowNeeds.of_edges(scoring_nodes(trie, sequences.n_scored))
+        plan = ScorePlan(trie, needs)
+        pace = _Pace(self._model.limits, plan.order.depth)
+        with self._group() as group:
+            handle = group.begin(ScoreTask(sequences.tokens[:0], trie, needs, plan, max_rows=pace.max_rows))
+            logp, is_greedy = _along(trie, handle.result(), sequences.n_scored)
+        n_rows = handle.cost.rows - handle.cost.rows_repeated
+        return LogLikelihoods(logp, is_greedy, sequences.n_scored, n_rows, sequences.rows_naive)
 
     def close(self) -> None:
-        """Refuse further sequences. May be called twice."""
+        """Free the memory. May be called twice, and after the engine was closed."""
         self._is_closed = True
+        self._close()
 
 
-def _task(paths: Sequence[IntArray], n_scored: OffsetArray) -> SequencesTask:
-    """Return the task of sequences with the same first token."""
-    rests = [path[1:] for path in paths]
-    trie = TokenTrie.from_flat(np.concatenate(rests), np.cumsum([0, *map(len, rests)], dtype=np.int64))
-    return SequencesTask(paths[0][:1], trie, n_scored)
+def _along(trie: TokenTrie, evaluation: TrieEvaluation, n_scored: OffsetArray) -> tuple[FloatArray, BoolArray]:
+    """Return the sum over each sequence's scored edges and whether all were greedy.
+
+    The shapes are float64[C] and bool[C]. Edges are added from the last to the first.
+    """
+    logp, is_greedy = np.zeros(len(n_scored)), np.ones(len(n_scored), dtype=np.bool_)
+    going = np.flatnonzero(n_scored > 0)
+    node, left = trie.path_node[trie.path_of][going], n_scored[going]
+    while len(going):
+        parent = trie.parent[node]
+        logp[going] += evaluation.edge_logp[node]
+        is_greedy[going] &= evaluation.best_token[parent] == trie.token[node]
+        stay = left > 1
+        going, node, left = going[stay], parent[stay], left[stay] - 1
+    return logp, is_greedy

@@ -17,14 +17,9 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Cost, IntArray, Limits, OffsetArray
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.trie.prompt_rows import (
-    PromptReads,
-    PromptRowsTask,
-    RowValues,
-    ScoredNodes,
-    leading_to,
-    path_keys,
-)
+from selectrie.decoding.scoring import RowNeeds, TrieEvaluation
+from selectrie.decoding.trie.exhaustive import ScoreTask, leading_to, scoring_nodes
+from selectrie.decoding.trie.prompt_rows import PromptReads, PromptValues, RowValues, path_keys
 from selectrie.engine.requests.session import Session, at_one_time
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError, OptionRef, of_request, words
@@ -71,13 +66,13 @@ class _Group:
     Attributes:
         members: Indices of the prompts among all of the request.
         trie: The trie of the prompts. The root, the empty context, has one child.
-        scored: The nodes of the trie whose rows are read.
+        wanted: bool[N], the nodes of the trie whose rows are read.
         keys: Key of the path to each node (`path_keys`).
     """
 
     members: tuple[int, ...]
     trie: TokenTrie
-    scored: ScoredNodes
+    wanted: BoolArray
     keys: list[bytes]
 
     @staticmethod
@@ -90,11 +85,11 @@ class _Group:
         offsets: OffsetArray = np.cumsum([0, *(len(one) for one in tokens)], dtype=np.int64)
         trie = TokenTrie.from_flat(np.concatenate(tokens), offsets)
         n_scored = np.array([len(one) - first for one in tokens], dtype=np.int64)
-        return _Group(tuple(members), trie, ScoredNodes.of(trie, n_scored), path_keys(trie))
+        return _Group(tuple(members), trie, scoring_nodes(trie, n_scored), path_keys(trie))
 
     def path(self, member: int) -> list[int]:
         """Return the node of each token of a prompt."""
-        nodes, node = [], int(self.scored.end[member])
+        nodes, node = [], int(self.trie.path_node[self.trie.path_of[member]])
         while node:
             nodes.append(node)
             node = int(self.trie.parent[node])
@@ -102,22 +97,24 @@ class _Group:
 
     def begin(self, session: Session, reads: PromptReads) -> _Reading:
         """Begin to evaluate the rows whose values are not known, if there are any."""
-        trie, known, wanted = self.trie, {}, self.scored.wanted.copy()
+        trie, known, wanted = self.trie, {}, self.wanted.copy()
         for node in np.flatnonzero(wanted).tolist():
-            values = reads.known_values(self.keys[node], trie.token[trie.children(node)].tolist())
-            if values is not None:
-                known[node] = values
+            found = reads.known_values(self.keys[node], trie.token[trie.children(node)].tolist())
+            if found is not None:
+                known[node] = found
                 wanted[node] = False
         if not wanted.any():
-            return _Reading(known, ROOT, wanted, None)
+            return _Reading(known, ROOT, wanted)
         start = _last_shared(trie, wanted)
         stop = start + int(trie.n_nodes_below[start]) + 1
         context, rests = trie.path(start), [one[trie.depth[start] :] for one in self._paths_below(start)]
         offsets: OffsetArray = np.cumsum([0, *(len(rest) for rest in rests)], dtype=np.int64)
         # Nodes are numbered depth-first, so those below a node keep their order.
         below = TokenTrie.from_flat(np.concatenate(rests), offsets)
-        task = PromptRowsTask(context, below, wanted[start:stop], self.keys[start:stop], reads)
-        return _Reading(known, start, wanted, session.group.begin(task))
+        values = PromptValues(below, self.keys[start:stop], reads)
+        needs = RowNeeds.of_edges(wanted[start:stop])
+        task = ScoreTask(context, below, needs, max_rows=values.max_rows, values=values)
+        return _Reading(known, start, wanted, values, session.group.begin(task))
 
     def _paths_below(self, node: int) -> list[IntArray]:
         """Return the tokens of the paths that go through a node."""
@@ -134,19 +131,22 @@ class _Reading:
         known: The values of nodes that were known before.
         start: The node that is row 0 of the task.
         wanted: bool[N], the nodes whose rows the task reads.
-        handle: The task's handle; None if all values were known.
+        read: What the task reads, by its own nodes; None if all values were known.
+        handle: The task's handle, or None likewise.
     """
 
     known: dict[int, RowValues]
     start: int
     wanted: BoolArray
-    handle: Handle[dict[int, RowValues]] | None
+    read: PromptValues | None = None
+    handle: Handle[TrieEvaluation] | None = None
 
     def values(self) -> dict[int, RowValues]:
         """Return the values of every wanted node; wait for the task to end."""
-        if self.handle is None:
+        if self.handle is None or self.read is None:
             return self.known
-        return self.known | {self.start + node: values for node, values in self.handle.result().items()}
+        self.handle.result()
+        return self.known | {self.start + node: values for node, values in self.read.of_node.items()}
 
     @property
     def cost(self) -> Cost:

@@ -91,13 +91,6 @@ class Observer(Protocol):
         """
         ...
 
-    def begin_sequences(self) -> Told:
-        """Return what watches the evaluation of token sequences in an empty memory.
-
-        Its asks hang from the empty context, local row 0, which has no row.
-        """
-        ...
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchPart:
@@ -224,7 +217,8 @@ class Job:
             another client.
         n_passed: Number of jobs that were admitted before it although it was first.
         order: Number of the job in the order of submission.
-        has_prompt_row: Whether the task has received the row of its prompt's end.
+        has_prompt_row: Whether the task has received the row of its prompt's end. The
+            empty prompt has none to wait for.
         cursor, depth: Node up to which the prompt is evaluated, and its number of
             tokens.
         narrow: Whether the runs of a recurrent-state model go one by one, since several
@@ -252,8 +246,9 @@ class Job:
         self.rows_before = self.rows_owed = self.n_passed = 0
         self.future: Outcome[Any] = Outcome()
         self.cost = Cost()
-        self.cancelled = self.answered = self.expired = self.has_prompt_row = self.narrow = False
+        self.cancelled = self.answered = self.expired = self.narrow = False
         self.prompt: IntArray = np.ascontiguousarray(task.prompt, dtype=np.int32)
+        self.has_prompt_row = not len(self.prompt)
         self.key = self.prompt.tobytes()
         self.floor = task.floor
         # `isinstance` with these protocols takes ten times as long.

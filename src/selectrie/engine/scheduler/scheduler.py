@@ -162,12 +162,8 @@ class Scheduler:
     def submit(self, job: Job) -> None:
         """Queue a job, or fail it at once.
 
-        A job that does not fit even alone fails with `CapacityError`, and one with an
-        empty prompt with `ProtocolError`.
+        A job that does not fit even alone fails with `CapacityError`.
         """
-        if not len(job.prompt):
-            job.answer(None, ProtocolError("a task needs a prompt of at least one token"))
-            return
         limits, floor = self.model.limits, job.floor
         for what, required, available in (
             ("nodes", len(job.prompt) + floor.nodes, limits.nodes),

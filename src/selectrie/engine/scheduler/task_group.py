@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -17,13 +17,14 @@ from selectrie.engine.scheduler.model_thread import Handle, JobThread
 from selectrie.engine.scheduler.outcome import Outcome
 from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.engine.scheduler.turns import Turn
-from selectrie.errors import CancelledError, OptionError
+from selectrie.errors import CancelledError, ClosedError, ForkedError, OptionError
 
 _MAX_HANDLES = 256
 """Number of handles that a group keeps before it drops those that are done."""
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+MemoryT = TypeVar("MemoryT", bound="MemoryApart")
 
 
 class Counting(Task[R_co], Protocol[R_co]):
@@ -458,3 +459,62 @@ class MemoryApart:
     def close(self) -> None:
         """Free the memory."""
         self.model.close()
+
+
+class MemoriesApart(Generic[MemoryT]):
+    """Second memories of a model, one for each group that is under way.
+
+    Any thread may ask for groups. Other work of the model gets a turn after every call
+    of a group's tasks, which changes no bit of them.
+
+    Args:
+        thread: The thread of the model.
+        open_memory: Makes a memory, on this thread.
+    """
+
+    def __init__(self, thread: JobThread[Any], open_memory: Callable[[], MemoryT]) -> None:
+        self._thread, self._open = thread, open_memory
+        self._spare: list[MemoryT] = []
+        self._is_closed = False
+
+    @contextmanager
+    def group(self) -> Iterator[TaskGroup]:
+        """Yield a group of tasks in a memory, as `task_group` does.
+
+        Afterwards everything but what is held is dropped. If the block fails, its
+        memory is freed.
+        """
+        with self.lent() as (_, group):
+            yield group
+
+    @contextmanager
+    def lent(self) -> Iterator[tuple[MemoryT, TaskGroup]]:
+        """Yield a memory and a group of tasks in it, as `group` does."""
+        with task_group(self._thread) as outer:
+            memory = outer.call(self._take)
+            try:
+                group = TaskGroup(RunnerApart(outer, memory.scheduler))
+                try:
+                    yield memory, group
+                finally:
+                    group.leave()
+                outer.call(memory.clear)
+            except BaseException:
+                with suppress(ClosedError, ForkedError):
+                    self._thread.call(memory.close)
+                raise
+            self._spare.append(memory)
+            if self._is_closed:  # by another thread in the meantime
+                self.close()
+
+    def _take(self) -> MemoryT:
+        with suppress(IndexError):
+            return self._spare.pop()
+        return self._open()
+
+    def close(self) -> None:
+        """Free the memories. May be called twice, and after the engine was closed."""
+        self._is_closed = True
+        with suppress(ClosedError, ForkedError):  # the rest is freed by garbage collection
+            while self._spare:
+                self._thread.call(self._spare.pop().close)

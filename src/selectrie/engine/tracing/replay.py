@@ -41,7 +41,6 @@ from selectrie.decoding.task import Task
 from selectrie.engine.engine import Engine
 from selectrie.engine.path_driver.path_scheduler import JobPaths, PathThread
 from selectrie.engine.requests.canonical_memory import CanonicalMemory
-from selectrie.engine.requests.loglikelihood import PathScorer, ScoresSequences, SequencesTask
 from selectrie.engine.requests.session import Session
 from selectrie.engine.runtimes import Runtime
 from selectrie.engine.scheduler.job import Job
@@ -132,7 +131,7 @@ class ReplayRuntime(Runtime):
 
         def reader_of(job: Job) -> TraceReader:
             if job not in readers:
-                context = MemoryKind.LOGLIKELIHOOD if isinstance(job.task, SequencesTask) else MemoryKind.MAIN
+                context = MemoryKind.MAIN if len(job.prompt) else MemoryKind.LOGLIKELIHOOD
                 readers[job] = TraceReader(rows, model, job.task, context)
             return readers[job]
 
@@ -144,10 +143,6 @@ class ReplayRuntime(Runtime):
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
         n_together, max_named = self._searches["n_together"], self._searches["max_named"]
         return Session(group, model, self.check, memories=self, n_together=n_together, max_named=max_named)
-
-    def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:
-        del check
-        return PathScorer(self.thread, self.model, nodes, keep=keep)
 
     def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
         from selectrie.engine.decision_scorer import PathDecisionScorer  # as in LocalRuntime
