@@ -124,8 +124,10 @@ def test_prompts_as_long_as_the_memory_are_decided_beside_what_is_held():
 def test_a_failure_frees_the_memory_and_the_next_unit_gets_a_new_one(monkeypatch):
     """A failing decode ends the unit with its error."""
     with fake() as llm, llm.decision_scorer(QUESTIONS) as scorer:
+        memories, new_context = [], llm._model.new_context
+        monkeypatch.setattr(llm._model, "new_context", lambda *how: memories.append(new_context(*how)) or memories[-1])
         expected = bits(scorer.decisions(STATES))
-        model = scorer._memories[0].model
+        [model] = memories
 
         def failing(*_args, **_kwargs):
             raise DecodeError("made to fail")
@@ -134,8 +136,9 @@ def test_a_failure_frees_the_memory_and_the_next_unit_gets_a_new_one(monkeypatch
             patch.setattr(model, "extend", failing)
             with pytest.raises(DecodeError, match="made to fail"):
                 scorer.decisions(STATES)
-        assert scorer._memories == []
+        assert model._is_closed
         assert bits(scorer.decisions(STATES)) == expected
+        assert len(memories) == 2
 
 
 def test_ctrl_c_ends_a_unit_and_the_next_one_is_whole():

@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from selectrie.core.model import ModelDescription
 from selectrie.core.path_model import REMOTE, PathModel, RowStarter, SupportsCompletion
@@ -27,10 +26,6 @@ from selectrie.engine.sources import download_tokenizer, is_hub_source
 from selectrie.errors import MissingExtraError, OptionError, WholeRowsError, ways
 from selectrie.options import at_least, number
 from selectrie.results import Generation
-
-if TYPE_CHECKING:
-    from selectrie.engine.decision_scorer import ScoresDecisions
-    from selectrie.engine.decisions import DecisionMaker
 
 _ACTIVE_EACH = 2
 """Tasks that are under way for each query that may be, so that none is waited for."""
@@ -101,12 +96,6 @@ class PathRuntime(Runtime):
             max_named=self._max_named,
             max_top=self._max_top,
         )
-
-    def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
-        from selectrie.engine.decision_scorer import PathDecisionScorer  # imported on first use, as only tables need it
-
-        del check
-        return PathDecisionScorer(self.thread, self.session, maker, keep=keep)
 
     def prepare_generate(
         self, model: ModelDescription, prompts: Prompts, request: GenerateRequest

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol
 
-from selectrie.core.model import Model, ModelDescription
+from selectrie.core.model import Model
 from selectrie.core.types import IntArray, SelfCheck
 from selectrie.decide.answers import Decision
 from selectrie.decide.asks import is_calibrated
@@ -21,9 +21,9 @@ from selectrie.engine.decisions import DecisionMaker
 from selectrie.engine.requests.canonical_memory import KeptMemories, evaluate_apart, n_common
 from selectrie.engine.requests.select import KeptBaselines
 from selectrie.engine.requests.session import Session
-from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
-from selectrie.engine.scheduler.task_group import MemoryApart, RunnerApart, TaskGroup, task_group
-from selectrie.errors import ClosedError, ForkedError, OptionError, RequestError
+from selectrie.engine.scheduler.model_thread import ModelThread
+from selectrie.engine.scheduler.task_group import MemoriesApart, MemoryApart, TaskGroup
+from selectrie.errors import ClosedError, OptionError, RequestError
 from selectrie.options.checks import at_least
 from selectrie.results.advice import warn
 
@@ -31,68 +31,29 @@ _NODES_HELD, _BRANCHES_HELD = 2, 4
 """The shared beginnings take at most one in so many nodes, and in so many branches."""
 
 
-class ScoresDecisions(Protocol):
-    """Decides about units of states, and is a context manager.
-
-    Made by `Engine.decision_scorer`.
-    """
-
-    def __enter__(self) -> ScoresDecisions: ...  # noqa: PYI034 - Self is not in typing before Python 3.11
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def decisions(self, states: Sequence[State]) -> list[Decision]:
-        """Return the decision on each state of a unit, in order.
-
-        The decision on a state that cannot be asked holds its error. Ctrl-C stops the
-        call.
-
-        Raises:
-            ModelError: If the model fails.
-            ClosedError: If the scorer or the engine was closed.
-        """
-        ...
-
-    def close(self) -> None:
-        """Free what it holds. May be called twice, and after the engine was closed."""
-        ...
-
-
 class DecisionScorer:
     """Decides about units of states. Made by `Engine.decision_scorer`.
 
-    It is a context manager that frees its memory. Any thread may call `decisions`, and
-    calls at the same time have separate memories. Other work of the engine gets a turn
-    after every model call, which changes no bit.
-
-    The beginnings that the prompts of all states share are evaluated once for each
-    memory, and held: with questions first, the question and its list of options. A unit
-    begins with all its prompts queued. Afterwards everything but the shared beginnings
-    is dropped.
+    It is a context manager. Any thread may call `decisions`. On a model that runs here,
+    calls at the same time have separate memories (`memories_of`).
 
     Args:
-        owner: The thread of the model.
-        model: The model.
-        check: The model's self-check, if it has one.
         maker: Makes the prompts of the questions.
+        session: Opens the session of a unit.
+        close: Frees what sessions leave behind.
         keep: An object kept alive as long as the scorer.
     """
 
     def __init__(
         self,
-        owner: ModelThread,
-        model: Model,
-        check: SelfCheck | None,
         maker: DecisionMaker,
+        session: Callable[[], AbstractContextManager[Session]],
+        close: Callable[[], None] = lambda: None,
         *,
         keep: object = None,
     ) -> None:
-        """Create a scorer without memory; `keep` lives as long as the scorer."""
-        self._model_thread, self._model, self._check = owner, model, check
-        self._maker, self._shared, self._kept = maker, _shared_paths(model, maker), keep
-        self._memories: list[_Memory] = []  # those not in use
+        """Create a scorer; `keep` lives as long as the scorer."""
+        self._maker, self._session, self._close, self._kept = maker, session, close, keep
         self._is_closed = False
 
     def __enter__(self) -> DecisionScorer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
@@ -116,95 +77,41 @@ class DecisionScorer:
         """
         if self._is_closed:
             raise ClosedError("the scorer")
-        with task_group(self._model_thread) as outer:
-            prepared = self._maker.decisions(states, keeps=True, first=0)
-            memory = outer.call(self._take)
-            try:
-                group = TaskGroup(RunnerApart(outer, memory.scheduler))
-                try:
-                    made = prepared.run(memory.session(group, self._check))
-                finally:
-                    group.leave()
-                outer.call(memory.clear)
-            except BaseException:
-                with suppress(ClosedError, ForkedError):
-                    self._model_thread.call(memory.close)
-                raise
-            self._memories.append(memory)
-            if self._is_closed:  # by another thread in the meantime
-                self.close()
-            return made
-
-    def _take(self) -> _Memory:
-        """Return a memory that holds the shared beginnings: a spare or a new one."""
-        with suppress(IndexError):
-            return self._memories.pop()
-        limits = self._model.limits
-        held = sum(map(len, self._shared))  # the rest of the memory is as large as the model's own
-        model = self._model.new_context(limits.nodes + held, limits.sequences)
-        try:
-            for path in self._shared:
-                evaluate_apart(model, path)
-            model.trim(0)
-        except BaseException:
-            model.close()
-            raise
-        return _Memory(model, KeptMemories(len(self._shared) + 1))
+        with self._session() as session:
+            return self._maker.decisions(states, keeps=True, first=0).run(session)
 
     def close(self) -> None:
-        """Free the memory. May be called twice, and after the engine was closed."""
+        """Free what it holds. May be called twice, and after the engine was closed."""
         self._is_closed = True
-        with suppress(ClosedError, ForkedError):  # the rest is freed by garbage collection
-            while self._memories:
-                self._model_thread.call(self._memories.pop().close)
+        self._close()
 
 
-class PathDecisionScorer:
-    """Decides about units of states on a model whose rows are read by their path.
+def memories_of(thread: ModelThread, model: Model, maker: DecisionMaker) -> MemoriesApart[DecisionMemory]:
+    """Return memories for units of states.
 
-    Args:
-        thread: The thread that runs tasks.
-        session: Returns the session of a task group, given what describes the model.
-        maker: Makes the prompts of the questions.
-        keep: An object kept alive as long as the scorer.
+    The beginnings that the prompts of all states share are evaluated once for each
+    memory, and held: with questions first, the question and its list of options. A unit
+    begins with all its prompts queued. Afterwards everything but the shared beginnings
+    is dropped.
     """
+    shared, limits = _shared_paths(model, maker), model.limits
 
-    def __init__(
-        self,
-        thread: JobThread[Any],
-        session: Callable[[TaskGroup, ModelDescription], Session],
-        maker: DecisionMaker,
-        *,
-        keep: object = None,
-    ) -> None:
-        """Create a scorer; `keep` lives as long as the scorer."""
-        self._thread, self._session, self._maker, self._kept = thread, session, maker, keep
-        self._baselines = KeptBaselines(lambda: None)
-        self._is_closed = False
+    def opened() -> DecisionMemory:
+        held = sum(map(len, shared))  # the rest of the memory is as large as the model's own
+        solo = model.new_context(limits.nodes + held, limits.sequences)
+        try:
+            for path in shared:
+                evaluate_apart(solo, path)
+            solo.trim(0)
+        except BaseException:
+            solo.close()
+            raise
+        return DecisionMemory(solo, KeptMemories(len(shared) + 1))
 
-    def __enter__(self) -> PathDecisionScorer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def decisions(self, states: Sequence[State]) -> list[Decision]:
-        """See `ScoresDecisions`."""
-        if self._is_closed:
-            raise ClosedError("the scorer")
-        with task_group(self._thread) as group:
-            prepared = self._maker.decisions(states, keeps=True, first=0)
-            session = self._session(group, self._maker.model)
-            return prepared.run(replace(session, baselines=self._baselines))
-
-    def close(self) -> None:
-        """Refuse further states. May be called twice."""
-        self._is_closed = True
+    return MemoriesApart(thread, opened)
 
 
-class _Memory(MemoryApart):
+class DecisionMemory(MemoryApart):
     """The memory of a unit, and those of its near ties.
 
     The baselines of the rule are kept too, so each is evaluated once for all units.
@@ -268,7 +175,7 @@ class UnitDecider(CalibrationFitter, Protocol):
 
     def decision_scorer(
         self, questions: Mapping[str, Question], *, params: DecisionParams | None = None
-    ) -> ScoresDecisions: ...
+    ) -> DecisionScorer: ...
 
 
 def decided_table(

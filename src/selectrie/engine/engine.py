@@ -60,7 +60,7 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     from selectrie.decide.states import State
     from selectrie.decide.templates import DecisionPrompt
     from selectrie.decoding.sampling.task import Drafter
-    from selectrie.engine.decision_scorer import ScoresDecisions
+    from selectrie.engine.decision_scorer import DecisionScorer
     from selectrie.engine.decisions import DecisionMaker, PreparedDecisions
     from selectrie.engine.rendering.renderer import PageRequest, PageStream
     from selectrie.engine.requests.generate import Prompts, Stream
@@ -548,7 +548,7 @@ class Engine:
         at_least("nodes", nodes, 1, optional=False)
         return self._runtime.sequences_scorer(nodes, keep=self)
 
-    def _decision_scorer(self, maker: DecisionMaker) -> ScoresDecisions:
+    def _decision_scorer(self, maker: DecisionMaker) -> DecisionScorer:
         check = self.self_check
         if check is not None and check.n_rows:  # a process that goes on with a run may not know what was measured
             check = assumed(self.identity, self.limits)
@@ -948,7 +948,7 @@ class Engine:
     @named_arguments
     def decision_scorer(
         self, questions: Mapping[str, Question], *, params: DecisionParams | None = None
-    ) -> ScoresDecisions:
+    ) -> DecisionScorer:
         """Return a scorer that decides about units of states, as a table has them.
 
         A unit is decided in a memory of its own, so its bits do not depend on earlier

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from selectrie.core.model import Model, ModelDescription
@@ -16,7 +18,7 @@ from selectrie.engine.scheduler.task_group import MemoriesApart, MemoryApart, Ta
 from selectrie.errors import CapacityError
 
 if TYPE_CHECKING:
-    from selectrie.engine.decision_scorer import ScoresDecisions
+    from selectrie.engine.decision_scorer import DecisionScorer
     from selectrie.engine.decisions import DecisionMaker
     from selectrie.engine.requests.generate import GenerateRequest, Prompts
     from selectrie.engine.requests.loglikelihood import SequenceScorer
@@ -54,9 +56,22 @@ class Runtime(ABC):
             raise CapacityError("nodes", required=nodes, available=self.model.limits.nodes)
         return SequenceScorer(self.model, lambda: task_group(self.thread), keep=keep)
 
-    @abstractmethod
-    def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
-        """Return a scorer that decides about units of states."""
+    def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> DecisionScorer:
+        """Return a scorer that decides about units of states.
+
+        `check` is the self-check by which near ties are known, where these are scored.
+        """
+        from selectrie.engine.decision_scorer import DecisionScorer  # imported on first use, as only tables need it
+        from selectrie.engine.requests.select import KeptBaselines
+
+        baselines = KeptBaselines(lambda: None)
+
+        @contextmanager
+        def session() -> Iterator[Session]:
+            with task_group(self.thread) as group:
+                yield replace(self.session(group, maker.model), check=check, baselines=baselines)
+
+        return DecisionScorer(maker, session, keep=keep)
 
     @abstractmethod
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:
@@ -122,10 +137,17 @@ class LocalRuntime(Runtime):
         )
         return SequenceScorer(model, memories.group, memories.close, keep=keep)
 
-    def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
-        from selectrie.engine.decision_scorer import DecisionScorer  # imported on first use, as only tables need it
+    def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> DecisionScorer:
+        from selectrie.engine.decision_scorer import DecisionScorer, memories_of  # as above
 
-        return DecisionScorer(self.thread, self._model, check, maker, keep=keep)
+        memories = memories_of(self.thread, self._model, maker)
+
+        @contextmanager
+        def session() -> Iterator[Session]:
+            with memories.lent() as (memory, group):
+                yield memory.session(group, check)
+
+        return DecisionScorer(maker, session, memories.close, keep=keep)
 
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:
         del what, instead

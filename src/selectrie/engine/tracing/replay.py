@@ -10,12 +10,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -59,10 +59,6 @@ from selectrie.errors import (
 from selectrie.traces.reader import RecordedTask, Trace, read_trace
 from selectrie.traces.records import MemoryKind
 from selectrie.traces.values import NotRecordedError, RowSource, rebuilt, signatures
-
-if TYPE_CHECKING:
-    from selectrie.engine.decision_scorer import ScoresDecisions
-    from selectrie.engine.decisions import DecisionMaker
 
 R = TypeVar("R")
 
@@ -143,14 +139,6 @@ class ReplayRuntime(Runtime):
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
         n_together, max_named = self._searches["n_together"], self._searches["max_named"]
         return Session(group, model, self.check, memories=self, n_together=n_together, max_named=max_named)
-
-    def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
-        from selectrie.engine.decision_scorer import PathDecisionScorer  # as in LocalRuntime
-
-        def session(group: TaskGroup, model: ModelDescription) -> Session:
-            return replace(self.session(group, model), check=check)
-
-        return PathDecisionScorer(self.thread, session, maker, keep=keep)
 
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:
         """Do nothing: a task that reads whole rows is refused where it reads them."""
