@@ -153,7 +153,9 @@ class Recorder:
             remedy = "the text is drawn by the server, and no rows of it are read; call it outside the block"
             raise IncompatibleOptionsError("generate", "recording a trace", remedy)
         name = type(task).__name__
-        context = MemoryKind.CANONICAL if is_canonical else MemoryKind.MAIN if len(task.prompt) else MemoryKind.LOGLIKELIHOOD
+        context = (
+            MemoryKind.CANONICAL if is_canonical else MemoryKind.MAIN if len(task.prompt) else MemoryKind.LOGLIKELIHOOD
+        )
         if context is not MemoryKind.LOGLIKELIHOOD:  # which has no first row
             self._check(name, task.reads())
         return self._told(context, name, np.array(task.prompt, dtype=np.int32))
