@@ -36,7 +36,8 @@ import numpy as np
 
 import selectrie
 from selectrie import Choice, ChoiceAnswer, DecisionParams
-from selectrie.decide.params import DEFAULT_DECISION, N_LEAST
+from selectrie.decide.calibration import N_LEAST
+from selectrie.decide.params import DEFAULT_DECISION
 from selectrie.decide.questions import balanced
 
 

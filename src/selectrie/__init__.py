@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from selectrie.decide.answers import ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
-    from selectrie.decide.params import Calibration, DecisionParams
+    from selectrie.decide.calibration import Calibration
+    from selectrie.decide.params import DecisionParams
     from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
     from selectrie.decide.states import Json
     from selectrie.decide.templates import DecisionPrompt
@@ -117,7 +118,7 @@ __all__ = [
 _HOME = {
     "Advice": "results",
     "AdviceWarning": "results",
-    "Calibration": "decide.params",
+    "Calibration": "decide.calibration",
     "Choice": "decide.questions",
     "ChoiceAnswer": "decide.answers",
     "Decision": "decide.answers",

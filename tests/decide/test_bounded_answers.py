@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from selectrie.core.types import Cost
 from selectrie.decide.answers import DecisionSignature, DecisionUsage, expected, expected_bounds
-from selectrie.decide.asks import Evidence, answer_of, ask_of, choices_of
-from selectrie.decide.params import DecisionParams
+from selectrie.decide.params import DecisionParams, ask_of
 from selectrie.decide.questions import Choice, Option, Predicate, Score
 from selectrie.engine.engine import Engine
 from selectrie.testing import HashModel
@@ -36,11 +35,10 @@ def answered(question, seed, shares, **params):
     model = HashModel(seed) if shares is None else HidingModel(seed, shares=shares)
     with closing(Engine(model, check=EXACT)) as llm:
         selections = tuple(
-            llm.select(prompt, choices_of(ask, order, params))
-            for prompt, order in zip(PROMPTS, ask.orders, strict=False)
+            llm.select(prompt, ask.choices(order)) for prompt, order in zip(PROMPTS, ask.orders, strict=False)
         )
     signature = DecisionSignature("base", "00", "state first", "text", "joint", True, 0, selections[0].signature)
-    return answer_of(ask, Evidence(selections, True, signature, DecisionUsage(1, 1, Cost())), params)
+    return ask.answer(selections, first_token_fits=True, signature=signature, usage=DecisionUsage(1, 1, Cost()))
 
 
 def probabilities(answer, kind):

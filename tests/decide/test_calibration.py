@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectrie import Calibration, DecisionParams
-from selectrie.decide.params import QuestionCalibration, question_calibration, sample_of
+from selectrie.decide.calibration import QuestionCalibration, question_calibration, sample_of
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
 
 BOUND = {"question": ["choice", "q", ["a", ""], ["b", ""]], "layout": "questions first", "rule": "joint"}

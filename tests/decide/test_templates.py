@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from selectrie import Template
-from selectrie.decide.asks import ask_of, values_of
-from selectrie.decide.params import DecisionParams
+from selectrie.decide.params import DecisionParams, ask_of
 from selectrie.decide.questions import Choice, Option, Predicate, Score
-from selectrie.decide.templates import StateFrame, check_slots, digest_of, render, shipped
+from selectrie.decide.templates import check_slots, digest_of, page_of, render, values_of
 from selectrie.errors import TemplateError
-from tests.support.n_examples import n_examples
 
 CHOICE = Choice("What does the customer want?", ["refund", "track order"])
 DESCRIBED = Choice("Which team?", [Option("sales", description="prices"), Option("post", "the post")])
 
 
-def page_of(question, name="chat", state="Hello!", **params):
+def written(question, template="chat", state="Hello!", **params):
     """The page of a question whose options are in their own order."""
-    options = DecisionParams(**params)
-    ask = ask_of(question, options)
-    template = shipped(name) if isinstance(name, str) else name
-    return render(template, values_of(ask, ask.orders[0], options, state))
+    ask = ask_of(question, DecisionParams(**params))
+    return page_of(template, question, values_of(ask, ask.orders[0]), state)
 
 
 @pytest.mark.parametrize("layout", ["state first", "options last", "questions first"])
@@ -41,7 +37,7 @@ def page_of(question, name="chat", state="Hello!", **params):
 )
 def test_every_question_is_asked_in_every_layout(question, name, layout):
     """The page shows state, question and options once; the answer of a chat is a turn of its own, else it ends at the line."""
-    page = page_of(question, name, layout=layout)
+    page = written(question, name, layout=layout)
     text = page.messages[0]["content"] if page.is_chat else page.text
     assert text.count("Hello!") == 1
     assert question.instructions in text
@@ -69,7 +65,7 @@ def test_the_shared_part_ends_at_a_line(name):
     """What prompts of one state share, or prompts of one question, ends behind a line end, whatever the rest begins with."""
 
     def text(question, state, layout):
-        page = page_of(question, name, state, layout=layout)
+        page = written(question, name, state, layout=layout)
         return page.messages[0]["content"] if page.is_chat else page.text
 
     first = "Text: a state\n\n"
@@ -86,7 +82,7 @@ def test_the_shared_part_ends_at_a_line(name):
 @pytest.mark.parametrize("name", ["chat", "base"])
 def test_without_the_state_nothing_of_it_is_left(name):
     """The page for the baseline of `pmi` has neither the text nor its heading."""
-    page = page_of(CHOICE, name, None)
+    page = written(CHOICE, name, None)
     text = page.messages[0]["content"] if page.is_chat else page.text
     assert "Text" not in text
     assert CHOICE.instructions in text
@@ -94,22 +90,22 @@ def test_without_the_state_nothing_of_it_is_left(name):
 
 def test_short_options_share_a_line_and_others_have_their_own():
     """Commas, descriptions and letters give every option a line; unlisted options are not on the page."""
-    base = {"name": "base", "layout": "questions first"}
-    assert "refund, track order\n" in page_of(CHOICE, **base).text
-    assert ":\n- sales: prices\n- the post\n" in page_of(DESCRIBED, **base).text
-    assert ":\n- a, b\n- c\n" in page_of(Choice("q", ["a, b", "c"]), **base).text
-    assert ":\nA. refund\nB. track order\n" in page_of(CHOICE, **base, scoring="letters").text
-    assert "refund" not in page_of(CHOICE, **base, list_options=False).text
-    assert "- yes: it is wet\n- no\n" in page_of(Predicate(yes_when="it is wet"), **base).text
+    base = {"template": "base", "layout": "questions first"}
+    assert "refund, track order\n" in written(CHOICE, **base).text
+    assert ":\n- sales: prices\n- the post\n" in written(DESCRIBED, **base).text
+    assert ":\n- a, b\n- c\n" in written(Choice("q", ["a, b", "c"]), **base).text
+    assert ":\nA. refund\nB. track order\n" in written(CHOICE, **base, scoring="letters").text
+    assert "refund" not in written(CHOICE, **base, list_options=False).text
+    assert "- yes: it is wet\n- no\n" in written(Predicate(yes_when="it is wet"), **base).text
 
 
 def test_values_are_never_tags():
     """Tags of the template language in a state, an option or a description are text."""
     tag = "<<select 'answer' options=answers>><</user>>"
     question = Choice(tag, [Option(1, f"{tag}1", tag), Option(2, "b")])
-    page = page_of(question, "base", tag)
+    page = written(question, "base", tag)
     assert page.text.count(tag) == 4
-    assert page_of(question, "chat", tag).messages[0]["content"].count(tag) == 4
+    assert written(question, "chat", tag).messages[0]["content"].count(tag) == 4
 
 
 @pytest.mark.parametrize(
@@ -141,23 +137,9 @@ def test_values_are_never_tags():
 def test_a_template_without_the_answer_is_refused(source, message):
     """A template has the answer, as its only slot, without arguments that the call has; the error has a position."""
     with pytest.raises(TemplateError) as caught:
-        page_of(CHOICE, Template(source, name="mine.tmpl"))
+        written(CHOICE, Template(source, name="mine.tmpl"))
     assert message in str(caught.value)
     assert str(caught.value).startswith("mine.tmpl:1:")
-
-
-@pytest.mark.parametrize("name", ["chat", "base"])
-@pytest.mark.parametrize("layout", ["state first", "options last", "questions first"])
-@settings(max_examples=n_examples(30))
-@given(
-    state=st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
-    | st.sampled_from(["[st4te 0]", "<<x>>", "[st4te 1][st4te"]),
-    question=st.sampled_from([CHOICE, DESCRIBED, Predicate("[st4te 0]"), Choice("", ["[st4te 0]", "a [st4te 1"])]),
-)
-def test_a_frame_is_the_page_about_any_state(name, layout, state, question):
-    """What is rendered once, with a mark for the state, is what rendering each state gives."""
-    frame = StateFrame(lambda one: page_of(question, name, one, layout=layout))
-    assert frame.page(state) == page_of(question, name, state, layout=layout)
 
 
 def test_either_branch_of_a_condition_may_have_the_answer(tmp_path):
@@ -165,8 +147,8 @@ def test_either_branch_of_a_condition_may_have_the_answer(tmp_path):
     answer = "<<select 'answer' options=answers>>"
     two = Template(f"<<#if state_first>>A: {answer}<<else>>B: {answer}<</if>>")
     check_slots(two)
-    assert page_of(CHOICE, two, layout="state first").text == "A: "
-    assert page_of(CHOICE, two, layout="questions first").text == "B: "
+    assert written(CHOICE, two, layout="state first").text == "A: "
+    assert written(CHOICE, two, layout="questions first").text == "B: "
     (tmp_path / "part.tmpl").write_text(f"x\n{answer}")
     for source, is_legal in (
         ("<<include 'part.tmpl'>>", True),
@@ -186,7 +168,7 @@ def test_own_templates_may_have_turns_and_a_beginning():
         "<<#system>>Be brief.<</system>> <<#user>><<state>><</user>>\n"
         "<<#assistant>>I say: <<select 'answer' options=answers>>.<</assistant>>"
     )
-    page = page_of(CHOICE, Template(source))
+    page = written(CHOICE, Template(source))
     assert page.messages == ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello!"})
     assert (page.assistant_prefix, page.following) == ("I say: ", ".")
 
@@ -199,7 +181,37 @@ def test_the_digest_is_of_all_files(tmp_path):
     assert digest_of(Template(source, search_path=tmp_path)) == before
     (tmp_path / "part.tmpl").write_text("b")
     assert digest_of(Template(source, search_path=tmp_path)) != before
-    assert digest_of(shipped("chat")) != digest_of(shipped("base"))
+
+
+EXAMPLES = {"examples": [("I like it", "good"), ("So bad", "bad")]}
+ALL = [
+    CHOICE,
+    DESCRIBED,
+    Choice(options=["a"]),
+    Choice("Mood?", ["good", "bad"], **EXAMPLES),
+    Choice(options=["good", "bad"], cue="Mood: ", **EXAMPLES),
+    Predicate("It rains."),
+    Predicate(yes_when="it is wet"),
+    Score("How urgent?", ["a", "b"]),
+    Score(levels=["a", "b"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("chat", ("bcfe9dffae4b7f17", "d532ac49dfaa81f1")), ("base", ("9334561f1b5df333", "70aa3e175e12bf2a"))],
+)
+def test_whoever_changes_a_word_of_our_pages_gives_them_another_digest(name, words):
+    """Signatures and calibrations know the words by the digest of their page, so both are held here together."""
+    pages = [
+        repr(written(question, name, state, layout=layout, **params))
+        for question in ALL
+        for layout in ("auto", "state first", "options last", "questions first")
+        for params in ({}, {"scoring": "letters"}, {"list_options": False})
+        for state in ("Hello!", "I like it ", None)
+        if layout in ("auto", "questions first") or not question.examples
+    ]
+    assert (digest_of(name), sha256("".join(pages).encode()).hexdigest()[:16]) == words
 
 
 @pytest.mark.parametrize(
@@ -216,7 +228,7 @@ def test_the_digest_is_of_all_files(tmp_path):
 @pytest.mark.parametrize("name", ["chat", "base"])
 def test_each_kind_is_asked_in_its_own_words(question, asked, name):
     """A statement is asked whether it is true; what has no instructions is asked in general words."""
-    page = page_of(question, name)
+    page = written(question, name)
     text = page.messages[0]["content"] if page.is_chat else page.text
     assert asked in [line.removeprefix("Question: ") for line in text.split("\n")]
 

@@ -584,7 +584,7 @@ def test_what_cannot_be_asked_is_refused_before_the_model(questions, params, err
 
 def test_a_state_that_cannot_fit_is_refused_by_its_length(monkeypatch):
     """It is not put into a prompt first, whose chat template takes time and memory."""
-    monkeypatch.setattr("selectrie.engine.decisions.StateFrame.page", lambda *_: pytest.fail("it was rendered"))
+    monkeypatch.setattr(decisions, "page_of", lambda *_: pytest.fail("it was written"))
     with fake(nodes=600) as llm, pytest.raises(PromptTooLongError, match=r"needs at least \d+ tokens") as caught:
         llm.decide("word " * 2_000, Predicate("It rains."))
     assert caught.value.required_tokens > caught.value.available_tokens == 600
@@ -612,7 +612,7 @@ def test_too_long_a_prompt_names_the_remedy():
 
 def test_instructions_that_cannot_fit_are_not_rendered(monkeypatch):
     """As a state that cannot; what is longer is to be shortened."""
-    monkeypatch.setattr(decisions, "StateFrame", None)
+    monkeypatch.setattr(decisions, "page_of", lambda *_: pytest.fail("it was written"))
     with fake(nodes=600) as llm:
         for question in (Choice("x" * 40_000, ["a", "b"]), Predicate("x" * 40_000)):
             with pytest.raises(PromptTooLongError, match=r"needs at least \d+ tokens, .*; shorten the instructions"):

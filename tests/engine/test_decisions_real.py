@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from selectrie import Choice, DecisionParams, Predicate
-from selectrie.decide.asks import ask_of, values_of
-from selectrie.decide.templates import render, shipped
+from selectrie.decide.params import ask_of
+from selectrie.decide.templates import page_of, values_of
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
 from selectrie.options import PromptParams
@@ -117,7 +117,7 @@ def test_shared_parts_have_the_same_tokens_in_every_tokenizer(real_vocabulary):
             tokens = []
             for state, question in pairs:
                 ask = ask_of(question, params)
-                page = render(shipped(name), values_of(ask, ask.orders[0], params, state))
+                page = page_of(name, question, values_of(ask, ask.orders[0]), state)
                 prompt = page.messages if page.is_chat else page.text
                 tokens.append(encode_prompt(vocabulary, read_prompt(vocabulary, prompt, PromptParams())).tolist())
             common = [column[0] for column in takewhile(lambda ids: len(set(ids)) == 1, zip(*tokens, strict=False))]

@@ -478,7 +478,8 @@ def _pair(flag: str, value: str) -> tuple[str, str]:
 
 def params_of(group: DecisionGroup, prior: Mapping[str, float] | Sequence[float] | None = None) -> DecisionParams:
     """Return the `DecisionParams` of the options."""
-    from selectrie.decide.params import TEMPLATES, Calibration, DecisionParams
+    from selectrie.decide.calibration import Calibration
+    from selectrie.decide.params import TEMPLATES, DecisionParams
     from selectrie.template.analysis.template import Template
 
     template: Any = group.template

@@ -111,7 +111,7 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
     selectrie serve -m model.gguf --api-key-file keys.txt --host 0.0.0.0 --port 9000
     """
     try:
-        from selectrie.decide.params import Calibration
+        from selectrie.decide.calibration import Calibration
         from selectrie.server import serve as serving_room
         from selectrie.server.options import ServerOptions
     except ImportError as error:

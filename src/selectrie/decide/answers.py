@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
@@ -243,6 +243,11 @@ class PredicateAnswer(_Trust):
         """Return whether the probability is above the threshold."""
         return self.probability > self.threshold
 
+    @property
+    def probabilities(self) -> Mapping[bool, float]:
+        """Return the probabilities of True and False."""
+        return {True: self.probability, False: 1 - self.probability}
+
     def __bool__(self) -> bool:
         """Return `value`; raise `TypeError` if the answer abstained."""
         if self.abstained:
@@ -378,6 +383,55 @@ class Decision(Mapping[str, Answer]):
         return self.answers
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What selections say about the options of a question, in the caller's order.
+
+    Attributes:
+        probabilities: Probability of each option by value, as a mean over the orders.
+        texts: Their texts by value.
+        winner: The value of the most probable option.
+        probability: Its probability.
+        probability_high: Upper bound on the probability of each option that was left
+            open, by value.
+        threshold: Probability above which a predicate is true.
+        trust: The fields that all answers have.
+    """
+
+    probabilities: Mapping[Any, float]
+    texts: Mapping[Any, str]
+    winner: Any
+    probability: float
+    probability_high: Mapping[Any, float]
+    threshold: float
+    trust: Mapping[str, Any]
+
+
+Cell: TypeAlias = str | float | int | bool | None
+"""A value of an added column. None in every column of answers if there is an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that answers add to a table.
+
+    Attributes:
+        name: Its name; that of a question's own first column is used where columns have
+            no question's name before them.
+        kind: "label" (one of `labels`), "text", "float", "int" or "bool".
+        labels: The texts of a column of labels, in the order of the options.
+    """
+
+    name: str
+    kind: str
+    labels: tuple[str, ...] = ()
+
+
+OwnColumns: TypeAlias = tuple[tuple[Column, ...], Callable[[Any], list[Cell]]]
+"""The columns that a kind of question has of its own, and what fills them, and that of
+the probability behind them, from an answer."""
+
+
 def confidence_of(p: float, k: float) -> float:
     """Return (p - 1/k) / (1 - 1/k) for the largest probability p of k options.
 
@@ -429,6 +483,22 @@ def margin_of(probabilities: Sequence[float]) -> float:
         return math.inf
     first, second = sorted(probabilities, reverse=True)[:2]
     return math.inf if second == 0 else math.log(first) - math.log(second)
+
+
+def bounded_margin(between: Sequence[Bounds], winner: int) -> tuple[float, bool]:
+    """Return a lower bound on the margin, and whether it leaves the winner open."""
+    low = between[winner][0]
+    rival = max((high for index, (_, high) in enumerate(between) if index != winner), default=0.0)
+    if not rival:
+        return math.inf, False
+    return (math.log(low) - math.log(rival) if low else -math.inf), rival >= low
+
+
+def mass_bounds(selections: Sequence[Selection]) -> Bounds:
+    """Return bounds on the label mass."""
+    low = mean_of([[one.coverage] for one in selections])[0]
+    high = mean_of([[one.coverage if one.coverage_high is None else one.coverage_high] for one in selections])[0]
+    return low, high
 
 
 def abstention(

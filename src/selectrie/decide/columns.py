@@ -6,13 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
-from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, ScoreAnswer
-from selectrie.decide.questions import Choice, Predicate, Question
+from selectrie.decide.answers import Answer, Cell, Column, Decision
+from selectrie.decide.questions import Question
 from selectrie.decide.states import State
 from selectrie.errors import MissingExtraError, OptionError, RequestError, SelectrieError
 from selectrie.options.checks import one_of, text
@@ -22,27 +21,6 @@ KINDS = ("label", "text", "float", "int", "bool")
 ERROR = "error"
 """Name of the column that says why a row has no answers."""
 _TRUST = ("confidence", "label_mass", "margin")
-_UNNAMED = {"choice": "label", "predicate": "value", "score": "score"}
-"""Name of the column of the answer itself where columns have no name before them."""
-_INT64 = range(-(1 << 63), 1 << 63)
-
-Cell: TypeAlias = str | float | int | bool | None
-"""A value of an added column. None in every column of answers if there is an error."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column that answers add.
-
-    Attributes:
-        name: Its name.
-        kind: "label" (one of `labels`), "text", "float", "int" or "bool".
-        labels: The texts of a column of labels, in the order of the options.
-    """
-
-    name: str
-    kind: str
-    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +30,7 @@ class _QuestionColumns:
     Attributes:
         name: Name of the question.
         columns: Its columns.
-        cells: The cell of each value of a choice; None for a grammar and other kinds.
+        own: Returns the first cells of an answer, up to its probability.
         texts: The scored text of each value, for probabilities as JSON.
         probabilities: "none", "json" or "wide"; "none" for a predicate.
         label_mass: Index of the column of the label mass.
@@ -60,22 +38,15 @@ class _QuestionColumns:
 
     name: str
     columns: tuple[Column, ...]
-    cells: Mapping[Any, Cell] | None
+    own: Callable[[Answer], list[Cell]]
     texts: Mapping[Any, str]
     probabilities: str
     label_mass: int
 
     def row(self, answer: Answer) -> list[Cell]:
         """Return the cells of an answer, in the order of the columns."""
-        if isinstance(answer, ChoiceAnswer):
-            value = answer.value if self.cells is None else self.cells[answer.value]
-            cells: list[Cell] = [value, answer.probability]
-        elif isinstance(answer, ScoreAnswer):
-            cells = [answer.score, answer.level, answer.probabilities[answer.value]]
-        else:
-            cells = [answer.value, answer.probability]
-        cells += [answer.confidence, answer.label_mass, answer.margin, answer.abstained]
-        if self.probabilities == "none" or not isinstance(answer, ChoiceAnswer | ScoreAnswer):
+        cells = [*self.own(answer), answer.confidence, answer.label_mass, answer.margin, answer.abstained]
+        if self.probabilities == "none":
             return cells
         if self.probabilities == "wide":
             return [*cells, *(answer.probabilities.get(value) for value in self.texts)]
@@ -189,16 +160,19 @@ def columns_of(
 def _of_question(name: str, question: Question, probabilities: str, prefix: str, shown: str) -> _QuestionColumns:
     """Return the columns of a question, whose names begin with `shown`."""
     stem = f"{prefix}{shown}_" if shown else prefix
-    own, cells = _own_columns(f"{prefix}{shown}" if shown else "", stem, question)
-    columns = [*own, Column(f"{stem}probability", "float")]
+    own, cells = question.columns()
+    columns = [replace(one, name=stem + one.name) for one in own]
+    if shown:
+        columns[0] = replace(own[0], name=prefix + shown)
+    columns.append(Column(f"{stem}probability", "float"))
     label_mass = len(columns) + _TRUST.index("label_mass")
     columns += [Column(f"{stem}{part}", "float") for part in _TRUST]
     columns.append(Column(f"{stem}abstained", "text"))
-    texts = {} if isinstance(question, Predicate) else {one.value: one.scored for one in question.options}
-    if isinstance(question, Predicate):
+    texts = {one.value: one.scored for one in question.options}
+    if question.kind == "predicate":
         probabilities = "none"
     if probabilities == "wide":
-        if isinstance(question, Choice) and question.grammar is not None:
+        if question.grammar is not None:
             raise OptionError(
                 "probabilities", "wide", f"'json' for the choice {name!r}: a grammar has no list of texts"
             )
@@ -206,37 +180,6 @@ def _of_question(name: str, question: Question, probabilities: str, prefix: str,
     elif probabilities == "json":
         columns.append(Column(f"{stem}probabilities", "text"))
     return _QuestionColumns(name, tuple(columns), cells, texts, probabilities, label_mass)
-
-
-def _own_columns(name: str, stem: str, question: Question) -> tuple[list[Column], Mapping[Any, Cell] | None]:
-    """Return the columns of the answer itself, and the cell of each value of a choice.
-
-    `name` is "" if columns have no name before them.
-    """
-    if isinstance(question, Predicate):
-        return [Column(name or f"{stem}{_UNNAMED['predicate']}", "bool")], None
-    if not isinstance(question, Choice):
-        levels = tuple(one.scored for one in question.levels)
-        return [Column(name or f"{stem}{_UNNAMED['score']}", "float"), Column(f"{stem}level", "label", levels)], None
-    name = name or f"{stem}{_UNNAMED['choice']}"
-    if question.grammar is not None:
-        return [Column(name, "text")], None
-    values = [one.value.value if isinstance(one.value, Enum) else one.value for one in question.options]
-    kind = _kind_of(values)
-    cells = [one.scored for one in question.options] if kind is None else values
-    by_value = {one.value: cell for one, cell in zip(question.options, cells, strict=True)}
-    if kind is not None and kind != "label":
-        return [Column(name, kind)], by_value
-    return [Column(name, "label", tuple(map(str, cells)))], by_value
-
-
-def _kind_of(values: list[Any]) -> str | None:
-    """Return the kind that all values have; None if they have none in common."""
-    if all(type(value) is bool for value in values):
-        return "bool"
-    if all(type(value) is int and value in _INT64 for value in values):
-        return "int"
-    return "label" if all(type(value) is str for value in values) else None
 
 
 _ALLOWED = "a data frame of pandas, polars or pyarrow, in memory"

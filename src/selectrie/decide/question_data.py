@@ -266,10 +266,10 @@ def _shown_of(question: Question) -> dict[str, object]:
 
 
 def _kind_of(question: Question) -> dict[str, object]:
+    own = {"type": question.kind, "instructions": question.instructions}
     if isinstance(question, Predicate):
         words = {name: getattr(question, name) for name in ("yes", "no", "yes_when", "no_when")}
-        own = {name: word for name, word in words.items() if word is not None}
-        return {"type": "predicate", "instructions": question.statement, **own}
+        return own | _without_none(words)
     if isinstance(question, Score):
         levels = [
             _without_none(
@@ -279,8 +279,7 @@ def _kind_of(question: Question) -> dict[str, object]:
         ]
         if [one.value for one in question.levels] != list(range(len(levels))):
             levels = [{**level, "value": one.value} for level, one in zip(levels, question.levels, strict=True)]
-        return {"type": "score", "instructions": question.instructions, "levels": levels}
-    own = {"type": "choice", "instructions": question.instructions}
+        return {**own, "levels": levels}
     if question.grammar is not None:
         return {**own, "python": f"grammar {question.grammar.digest}"}
     if any(isinstance(one.value, Enum) or not isinstance(one.value, str | bool | int) for one in question.options):

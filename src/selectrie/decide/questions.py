@@ -1,7 +1,9 @@
 """Questions about a state: which option, is it true, how much.
 
 A question is a frozen record that checks itself when it is made. What the model scores
-are texts; what the caller gets back are the values to which they belong.
+are texts; what the caller gets back are the values to which they belong. Each class
+knows all that its kind has of its own: how it is asked, which option wins, its answer,
+and the columns of a table that the answer fills.
 """
 
 from __future__ import annotations
@@ -13,9 +15,19 @@ from dataclasses import dataclass, replace
 from enum import Enum, EnumMeta
 from functools import cache
 from hashlib import sha256
-from typing import Any, Generic, TypeAlias, TypeVar, final, overload
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, final, overload
 
 from selectrie.core.vocabulary import to_bytes
+from selectrie.decide.answers import (
+    ChoiceAnswer,
+    Column,
+    Evidence,
+    OwnColumns,
+    PredicateAnswer,
+    ScoreAnswer,
+    expected,
+    expected_bounds,
+)
 from selectrie.decide.states import State, text_of_state
 from selectrie.errors import (
     ChoiceError,
@@ -40,6 +52,15 @@ Examples: TypeAlias = Sequence[tuple[State, Any]]
 
 _MEMBERS = PythonOnly(", an Enum member, or an Option with a text")
 _VALUES = Words("a text, a truth value or a whole number", _MEMBERS)
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+def _layout_of_options(n_questions: int) -> str:
+    return "questions first" if n_questions == 1 else "options last"
+
+
+def _most_probable(probabilities: Mapping[Any, float], _threshold: float) -> Any:
+    return max(probabilities, key=probabilities.__getitem__)
 
 
 def text_of(value: object) -> str | None:
@@ -142,6 +163,11 @@ class Choice(Generic[T]):
     several texts, those that two options have are dropped from both, with a warning.
     """
 
+    kind: ClassVar = "choice"
+    is_number: ClassVar = False
+    auto_layout = staticmethod(_layout_of_options)
+    winner = staticmethod(_most_probable)
+
     instructions: str
     options: tuple[Option[T], ...]
     grammar: Grammar | None
@@ -190,6 +216,47 @@ class Choice(Generic[T]):
         object.__setattr__(self, "cue", _cue(cue, instructions))
         object.__setattr__(self, "examples", _examples_of(examples, self.options))
 
+    @property
+    def wording(self) -> str:
+        """Return the question as prompts have it."""
+        return self.instructions or "What fits the text?"
+
+    def answer(self, found: Evidence) -> ChoiceAnswer[T]:
+        """Return the answer that selections give."""
+        evaluated = {value: p for value, p in found.probabilities.items() if value not in found.probability_high}
+        return ChoiceAnswer(
+            value=found.winner,
+            text=found.texts[found.winner],
+            probability=found.probability,
+            probabilities=evaluated,
+            probability_high=found.probability_high,
+            **found.trust,
+        )
+
+    def columns(self) -> OwnColumns:
+        """Return the columns of the value and its probability, and what fills them.
+
+        The value's is one of texts for a grammar, and else of the kind that all values
+        have; if they have none in common, it has the options' texts.
+        """
+        if self.grammar is not None:
+            return (Column("label", "text"),), lambda answer: [answer.value, answer.probability]
+        values = [_plain(one.value) for one in self.options]
+        kind = "label" if all(type(value) is str for value in values) else None
+        if all(type(value) is bool for value in values):
+            kind = "bool"
+        elif all(type(value) is int and value in _INT64 for value in values):
+            kind = "int"
+        if kind is None:
+            labels = tuple(one.scored for one in self.options)
+            return (Column("label", "label", labels),), lambda answer: [answer.text, answer.probability]
+        column = Column("label", kind, tuple(map(str, values)) if kind == "label" else ())
+        return (column,), lambda answer: [_plain(answer.value), answer.probability]
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -207,6 +274,10 @@ class Predicate:
         examples: The text of each example's state, and the text of its answer, as in
             `Choice`; the argument may have True and False for the answers.
     """
+
+    kind: ClassVar = "predicate"
+    is_number: ClassVar = True
+    grammar: ClassVar[None] = None
 
     statement: str = ""
     yes: str = "yes"
@@ -249,6 +320,31 @@ class Predicate:
     def cue(self) -> None:
         """Return None: a statement is not left out."""
 
+    @property
+    def wording(self) -> str:
+        """Return the question as prompts have it."""
+        return f"Is this true of the text? {self.statement}" if self.statement else "Which answer fits the text?"
+
+    @staticmethod
+    def auto_layout(_n_questions: int) -> str:
+        """Return the layout that "auto" is."""
+        return "state first"
+
+    @staticmethod
+    def winner(probabilities: Mapping[Any, float], threshold: float) -> bool:
+        """Return whether the statement holds, by the probability of each answer."""
+        return probabilities[True] > threshold
+
+    @staticmethod
+    def answer(found: Evidence) -> PredicateAnswer:
+        """Return the answer that selections give."""
+        return PredicateAnswer(probability=found.probabilities[True], threshold=found.threshold, **found.trust)
+
+    @staticmethod
+    def columns() -> OwnColumns:
+        """Return the columns of value and probability, and what fills them."""
+        return (Column("value", "bool"),), lambda answer: [answer.value, answer.probability]
+
 
 _Levels: TypeAlias = (
     Sequence[str | Option[Any]] | Mapping[str, str] | Mapping[str, str | None] | Mapping[float, str] | Mapping[int, str]
@@ -273,6 +369,12 @@ class Score:
     or a mapping from numbers to texts.
     """
 
+    kind: ClassVar = "score"
+    is_number: ClassVar = True
+    grammar: ClassVar[None] = None
+    auto_layout = staticmethod(_layout_of_options)
+    winner = staticmethod(_most_probable)
+
     instructions: str
     levels: tuple[Option[float], ...]
     cue: str | None
@@ -292,7 +394,37 @@ class Score:
         """Return the levels."""
         return self.levels
 
+    @property
+    def wording(self) -> str:
+        """Return the question as prompts have it."""
+        return self.instructions or "Which level fits the text?"
 
+    @staticmethod
+    def answer(found: Evidence) -> ScoreAnswer:
+        """Return the answer that selections give."""
+        values, bounds = list(found.probabilities), found.trust["bounds"]
+        if bounds is not None:
+            bounds = replace(bounds, score=expected_bounds(values, list(bounds.probabilities.values())))
+        return ScoreAnswer(
+            score=expected(values, list(found.probabilities.values())),
+            level=found.texts[found.winner],
+            value=found.winner,
+            probabilities=found.probabilities,
+            legend=found.texts,
+            **{**found.trust, "bounds": bounds},
+        )
+
+    def columns(self) -> OwnColumns:
+        """Return the columns of score, level and probability, and what fills them."""
+        level = Column("level", "label", tuple(one.scored for one in self.levels))
+        return (Column("score", "float"), level), lambda answer: [
+            answer.score,
+            answer.level,
+            answer.probabilities[answer.value],
+        ]
+
+
+KINDS = (Choice, Predicate, Score)
 Question: TypeAlias = Choice[Any] | Predicate | Score
 """A question of any kind, for annotations: `questions: dict[str, Question] = {…}`."""
 

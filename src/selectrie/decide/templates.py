@@ -1,16 +1,18 @@
-"""Renders the prompt of a question from a template, without a model."""
+"""Writes the prompt of a question, without a model.
+
+The pages that come with the package are written here; a caller's template is rendered.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from hashlib import blake2b
-from importlib import resources
-from itertools import count
-from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
 
+from selectrie.decide.params import MAX_LETTERS, Ask, Order
 from selectrie.decide.questions import Question
 from selectrie.errors import OptionError
 from selectrie.grammar import Grammar
@@ -109,20 +111,145 @@ class _Turns:
         return text
 
 
-@cache
-def shipped(name: str) -> Template:
-    """Return a template that comes with the package: "chat" or "base"."""
-    with resources.as_file(resources.files("selectrie.decide") / "templates" / f"{name}.tmpl") as path:
-        source = Path(path).read_text(encoding="utf-8")
-        return Template(source, name=f"{name}.tmpl", search_path=Path(path).parent)
+_APART = (",", ";", "\n", "\r")
+"""Characters that would blur where an option of a list in one line ends."""
+_DIGESTS = {"chat": "bcfe9dffae4b7f17", "base": "9334561f1b5df333"}
+"""What signatures and calibrations know the words of our pages by.
+
+Whoever changes a word gives its page another digest.
+"""
 
 
-def digest_of(template: Template) -> str:
-    """Return the digest of a template's text and of the files that it includes."""
+def digest_of(template: Template | str) -> str:
+    """Return the digest of what a template writes.
+
+    That of a caller's is of its text and of the files that it includes.
+    """
+    if isinstance(template, str):
+        return _DIGESTS[template]
     state = blake2b(template.source.encode("utf-8", "surrogatepass"), digest_size=8)
     for name, document in sorted(template.documents.items()):
         state.update(f"\0{name}\0{document.source}".encode("utf-8", "surrogatepass"))
     return state.hexdigest()
+
+
+def values_of(ask: Ask, order: Order) -> dict[str, Any]:
+    """Return the values for the prompts of a question, without those of a state.
+
+    Args:
+        ask: The question.
+        order: The order in which the options are listed.
+    """
+    question, lettered = ask.question, ask.params.scoring == "letters"
+    choices = ask.choices(order)
+    shown_as = choices if lettered else [one.scored for one in ask.options]
+    answers = {one.scored: text for one, text in zip(ask.options, shown_as, strict=True)}
+    shown = [
+        {
+            "text": ask.options[index].scored,
+            "description": ask.options[index].description or "",
+            "letter": ascii_uppercase[at] if lettered and at < MAX_LETTERS else "",
+        }
+        for at, index in enumerate(order)
+    ]
+    described = any(one["description"] for one in shown)
+    apart = any(mark in one["text"] for one in shown for mark in _APART)
+    return {
+        "state": "",
+        "with_state": False,
+        "state_first": ask.layout != "questions first",
+        "options_first": ask.layout == "state first",
+        "kind": question.kind,
+        "instructions": question.instructions,
+        "cue": (question.cue or "").rstrip(),
+        "asked": question.cue is None and bool(question.instructions or not question.examples),
+        "examples": [{"state": text, "answer": answers[answer]} for text, answer in question.examples],
+        "options": shown if ask.listed else [],
+        "listed": ask.listed and bool(shown),
+        "lettered": lettered,
+        "described": described,
+        "in_one_line": not (described or apart or lettered),
+        "answers": choices or ["?"],
+    }
+
+
+def is_example(question: Question, state: str) -> bool:
+    """Return whether a state is an example, up to white space at the ends."""
+    return any(text.strip() == state.strip() for text, _ in question.examples)
+
+
+def page_of(template: Template | str, question: Question, values: Mapping[str, Any], state: str | None) -> Page:
+    """Return the page about a state, or without any.
+
+    An example about the state itself is left out.
+
+    Args:
+        template: A caller's template, or the name of one of our pages.
+        question: The question.
+        values: The values of the question (`values_of`).
+        state: The text of the state, or None.
+    """
+    if state is not None:
+        examples = [one for one in values["examples"] if one["state"].strip() != state.strip()]
+        values = {**values, "state": state, "with_state": True, "examples": examples}
+    if isinstance(template, Template):
+        return render(template, values)
+    return _chat(question.wording, values) if template == "chat" else _base(question.wording, values)
+
+
+def _chat(wording: str, values: Mapping[str, Any]) -> Page:
+    """Return what a model with a chat template reads.
+
+    Each example is a turn with its answer, and the first one has the question. Parts
+    that prompts share end at a line's end.
+    """
+    text, cue = f"Text: {values['state']}", values["cue"] and f"\n{values['cue']}"
+    listed, letter = "", "the letter of " if values["lettered"] else ""
+    if values["listed"]:
+        listed = f"Answer with {letter}one of{_listed(values)}{'.' if values['in_one_line'] else ''}"
+    if values["state_first"]:
+        parts = (listed, wording) if values["options_first"] else (wording, listed)
+        asked = "\n".join(filter(None, parts))
+        messages = [f"{text}\n\n{asked}" if values["with_state"] else asked]
+    else:
+        lead = "\n".join(filter(None, (wording if values["asked"] else "", listed)))
+        messages = []
+        for one in values["examples"]:
+            messages += [f"Text: {one['state']}{cue}", one["answer"]]
+        messages.append((text if values["with_state"] else "") + cue)
+        messages[0] = f"{lead}\n\n{messages[0]}" if lead else messages[0]
+    return Page("", tuple({"role": ("user", "assistant")[at % 2], "content": one} for at, one in enumerate(messages)))
+
+
+def _base(wording: str, values: Mapping[str, Any]) -> Page:
+    """Return what a model without a chat template reads.
+
+    It is a plain page, on which the answer ends at the line's end. Parts that prompts
+    share end at a line's end.
+    """
+    text, cue = f"Text: {values['state']}\n", values["cue"] or "Answer:"
+    listed = f"Choose from{_listed(values)}\n" if values["listed"] else ""
+    asked = f"Question: {wording}\n" if values["asked"] else ""
+    page = listed + asked if values["options_first"] else asked + listed
+    if values["with_state"] and values["state_first"]:
+        page = f"{text}\n{page}"
+    if values["examples"] and (asked or listed):
+        page += "\n"
+    page += "".join(f"Text: {one['state']}\n{cue} {one['answer']}\n\n" for one in values["examples"])
+    if values["with_state"] and not values["state_first"]:
+        page += text
+    return Page(f"{page}{cue} ", following="\n")
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    """Return the options: short words in one line, else a line each."""
+    if values["in_one_line"]:
+        return ": " + ", ".join(one["text"] for one in values["options"])
+    lines = ":"
+    for one in values["options"]:
+        described = one["description"] and f": {one['description']}"
+        lines += f"\n{one['letter'] + '.' if values['lettered'] else '-'} {one['text']}{described}"
+    return lines
 
 
 def check_slots(template: Template) -> None:
@@ -177,38 +304,6 @@ def render(template: Template, values: Mapping[str, object]) -> Page:
             raise error_at(document, span, _ONE_SLOT)
     document, span = _where(template)
     raise error_at(document, span, f"the page has no <<select {SLOT!r} options=answers>>")
-
-
-class StateFrame:
-    """The pages of a template that writes its state and asks nothing about it.
-
-    The templates that come with the package are such. The page is rendered once, with a
-    mark that occurs nowhere else in the place of the state.
-
-    Args:
-        rendered: Returns the page about a state.
-
-    Attributes:
-        mark: The mark.
-        around: The text of the page around the state, one part more than the state
-            occurs; [""] for a chat.
-    """
-
-    def __init__(self, rendered: Callable[[str], Page]) -> None:
-        empty = repr(rendered(""))
-        self.mark = next(mark for n in count() if (mark := f"[st4te {n}]") not in empty)  # no end is its beginning
-        page = rendered(self.mark)
-        self.around = page.text.split(self.mark)
-        self._messages = [(one["role"], one["content"].split(self.mark)) for one in page.messages]
-        self._prefix, self._following = page.assistant_prefix, page.following
-
-    def messages(self, state: str) -> tuple[Mapping[str, str], ...]:
-        """Return the turns about a state; () for a page without roles."""
-        return tuple({"role": role, "content": state.join(parts)} for role, parts in self._messages)
-
-    def page(self, state: str) -> Page:
-        """Return the page about a state."""
-        return Page(state.join(self.around), self.messages(state), self._prefix, self._following)
 
 
 def _turn(page: _Turns, step: TurnStep) -> None:

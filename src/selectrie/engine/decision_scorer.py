@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from selectrie.core.model import Model
 from selectrie.core.types import IntArray, SelfCheck
 from selectrie.decide.answers import Decision
-from selectrie.decide.asks import is_calibrated
+from selectrie.decide.calibration import N_LEAST, Calibration, sample_of
 from selectrie.decide.columns import Frame, columns_of
-from selectrie.decide.params import N_LEAST, Calibration, DecisionParams, sample_of
+from selectrie.decide.params import DecisionParams, is_calibrated
 from selectrie.decide.questions import Question
 from selectrie.decide.states import State, row_states, text_of_state
 from selectrie.decide.templates import DecisionPrompt

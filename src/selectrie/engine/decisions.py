@@ -1,57 +1,43 @@
 """Answers questions about states: the prompts of all of them are selected together.
 
 There is no scoring here. Each prompt becomes one prepared selection; all run in one
-task group, and the answers are made of their results (`decide.asks`).
+task group, and the answers are made of their results (`Ask.answer`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
+from itertools import count
+from typing import Any, TypeAlias, TypeVar
 
 from selectrie.core.model import ModelDescription
 from selectrie.core.types import ROOT, IntArray
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary
 from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage
-from selectrie.decide.asks import (
-    CONTENT_FREE,
-    Ask,
-    Evidence,
-    Order,
-    answer_of,
-    ask_of,
-    bound_of,
-    choices_of,
-    is_calibrated,
-    is_same_text,
-    n_orders_wanted,
-    probabilities_of,
-    values_of,
-    with_calibration,
-)
-from selectrie.decide.params import Calibration, DecisionParams, question_calibration
-from selectrie.decide.questions import Choice, Question
+from selectrie.decide.calibration import Calibration, question_calibration
+from selectrie.decide.params import CONTENT_FREE, Ask, DecisionParams, Order, ask_of, is_calibrated
+from selectrie.decide.questions import Question
 from selectrie.decide.states import State, text_of_state
 from selectrie.decide.templates import (
     DecisionPrompt,
     Page,
-    StateFrame,
     check_shown,
     check_slots,
     digest_of,
-    render,
-    shipped,
+    is_example,
+    page_of,
+    values_of,
 )
-from selectrie.engine.rendering.slot_ends import Ending, ending_of
-from selectrie.engine.requests import select_grammar, selection
+from selectrie.engine.rendering.slot_ends import ending_of
+from selectrie.engine.requests import select_grammar
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
 from selectrie.engine.requests.select import SelectBatch
 from selectrie.engine.requests.select_grammar import PreparedGrammarSelect
-from selectrie.engine.requests.selection import PreparedSelect, SelectRequest, planned_rows
+from selectrie.engine.requests.selection import PreparedSelect, SelectPlan, SelectRequest, planned_rows
 from selectrie.engine.requests.session import Session, time_args
 from selectrie.errors import (
     THE_STATE,
@@ -59,7 +45,6 @@ from selectrie.errors import (
     ClosedError,
     ForkedError,
     IncompatibleOptionsError,
-    InternalError,
     OptionError,
     PromptError,
     PromptTooLongError,
@@ -71,7 +56,6 @@ from selectrie.errors import (
     ways,
     words,
 )
-from selectrie.grammar import Grammar
 from selectrie.options import PromptParams, ScoringRule, SearchParams
 from selectrie.results import Selection
 from selectrie.results.advice import warn
@@ -81,6 +65,7 @@ from selectrie.tokenization.encoding import PromptText, encode_prompt, least_tok
 from selectrie.tokenization.prompt_frames import PromptFrame, chat_frame, page_frame
 from selectrie.tokenization.prompts import Prompt, read_prompt
 
+T = TypeVar("T")
 _SHORTEN = words("shorten {}", THE_STATE)
 _OPEN_THOUGHT = re.compile(r"<(\w*think\w*)>\s*\Z")
 """A block of thinking that a chat template opens at the end of the prompt."""
@@ -100,20 +85,18 @@ class DecisionMaker:
         model: The model.
         asks: What is asked, by the name of the question.
         params: The options of the decision.
-        template: The template.
+        template: The template of the caller, or the name of one of our pages.
+        digest: Its digest.
         prompting: Options of the chat template; the text before the answer is added.
     """
 
     model: ModelDescription
     asks: Mapping[str, Ask]
     params: DecisionParams
-    template: Template
+    template: Template | str
+    digest: str
     prompting: PromptParams
     _prompts: dict[str, tuple[PromptMaker, ...]] = field(default_factory=dict, init=False)
-    _digest: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_digest", digest_of(self.template))
 
     @classmethod
     def of(
@@ -139,25 +122,24 @@ class DecisionMaker:
         else:
             if template == "chat" and chat is None:
                 raise PromptError(words("this model has no chat template; take `template='base'`, or 'auto'"))
-            template = shipped(("base" if chat is None else "chat") if template == "auto" else template)
+            template = "base" if on_page else "chat"
         if chat is None and params.scoring == "letters":
             warn(_LETTERS)
-        calibration = params.calibration
+        calibration, digest = params.calibration, digest_of(template)
         if calibration == "batch":
             allowed = "decide_many or a table, whose states it is fitted to; else a Calibration (`fit_calibration`)"
             raise OptionError("calibration", calibration, allowed)
         if isinstance(calibration, Calibration):
-            digest = digest_of(template)
             for name, one in asks.items():
                 if not is_calibrated(one.question, params):
                     continue
-                bound = bound_of(one, params, digest, model.identity)
+                bound = one.bound(digest, model.identity)
                 is_plain = calibration.is_default and not calibration.holds_for(bound)
                 with _errors_of(None, name):
-                    asks[name] = ask(one.question) if is_plain else with_calibration(one, calibration, bound)
+                    asks[name] = ask(one.question) if is_plain else one.calibrated(calibration, bound)
         prompting = model.vocabulary.derived(_for_answers)
         args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
-        return cls(model, asks, params, template, replace(prompting, template_args=args))
+        return cls(model, asks, params, template, digest, replace(prompting, template_args=args))
 
     def decisions(self, states: Sequence[State], *, keeps: bool, first: int | None) -> PreparedDecisions:
         """Check and tokenize all questions about some states.
@@ -167,11 +149,15 @@ class DecisionMaker:
         that belong to one state are kept instead. `first` is the index of the first
         state in errors; with None, there is one state and errors have no index.
         """
-        prepared: list[_PreparedState | RequestError] = []
+        prompts: dict[_Site, tuple[PreparedPrompt, ...]] = {}
+        errors: dict[int, RequestError] = {}
         for index, state in enumerate(states):
-            request = None if first is None else first + index
-            prepared.append(_prepared_state(self, state, request, keeps=keeps))
-        return PreparedDecisions(self, prepared, keeps, first)
+            made = _or_error(partial(self.prepared, state, None if first is None else first + index), keeps=keeps)
+            if isinstance(made, RequestError):
+                errors[index] = made
+            else:
+                prompts |= {(index, name): one for name, one in made.items()}
+        return PreparedDecisions(self, len(states), prompts, errors, keeps, first)
 
     def calibration(self, decisions: Sequence[Decision]) -> Calibration:
         """Return the calibration of the questions that can have one.
@@ -181,9 +167,12 @@ class DecisionMaker:
         """
         return Calibration(
             tuple(
-                question_calibration(bound_of(ask, self.params, self._digest, self.model.identity), samples)
+                question_calibration(
+                    ask.bound(self.digest, self.model.identity),
+                    [list(one[name].probabilities.values()) for one in decisions],
+                )
                 for name, ask in self.asks.items()
-                if (samples := [probabilities_of(ask.question, one[name]) for one in decisions]) and not ask.has_grammar
+                if ask.question.grammar is None
             )
         )
 
@@ -192,30 +181,28 @@ class DecisionMaker:
 
         Questions whose options are the texts of a grammar are left out.
         """
-        selects = [prompt.select for name in self.asks for prompt in _prepared(self, name, state)]
+        selects = [prompt.select for prompts in self.prepared(state).values() for prompt in prompts]
         return [select.encoded.context for select in selects if isinstance(select, PreparedSelect)]
 
-    def prompts(self, name: str) -> tuple[PromptMaker, ...]:
-        """Return what makes the prompts of a question, one for each order."""
-        if name not in self._prompts:
-            ask = self.asks[name]
-            self._prompts[name] = tuple(PromptMaker(self, ask, order) for order in ask.orders)
-        return self._prompts[name]
+    def prepared(self, state: State, request: int | None = None) -> dict[str, tuple[PreparedPrompt, ...]]:
+        """Return the prompts of each question about a state, one for each order.
 
-    def signature(self, ask: Ask, first: Selection) -> DecisionSignature:
-        """Return what the answer to a question depends on."""
-        params = self.params
-        return DecisionSignature(
-            template=self.template.name,
-            template_digest=self._digest,
-            layout=ask.layout,
-            scoring=params.scoring,
-            rule=ask.rule,
-            listed=ask.listed,
-            orders=ask.n_orders(params),
-            selection=first.signature,
-            calibration=ask.calibration,
-        )
+        `request` is the index of the state in errors.
+        """
+        with of_request(request):
+            text = text_of_state(state)
+            return {name: self._prompts_about(text, name, ask) for name, ask in self.asks.items()}
+
+    def _prompts_about(self, state: str, name: str, ask: Ask) -> tuple[PreparedPrompt, ...]:
+        with _errors_of(None, name):
+            if name not in self._prompts:
+                self._prompts[name] = tuple(PromptMaker(self, ask, order) for order in ask.orders)
+            try:
+                return tuple([one.prepared(state) for one in self._prompts[name]])
+            except PromptTooLongError as error:
+                unlisted = "score the options without listing them (`list_options=False`)"
+                remedy = ways(_shorten(ask, state), unlisted if _fits_unlisted(self, ask, state) else "")
+                raise error.with_remedy(remedy) from error
 
 
 class PromptMaker:
@@ -230,81 +217,83 @@ class PromptMaker:
     """
 
     def __init__(self, maker: DecisionMaker, ask: Ask, order: Order) -> None:
-        self._maker, self._ask, self._order = maker, ask, order
-        self._choices = choices_of(ask, order, maker.params)
-        self._frame: StateFrame | None = None
+        grammar = ask.question.grammar
+        self._maker, self._ask, self._values = maker, ask, values_of(ask, order)
+        self._choices = ask.choices(order) if grammar is None else select_grammar.listed(grammar)
+        self._plans: dict[tuple[object, ...], tuple[SelectRequest, SelectPlan | None]] = {}
         self._n_read = 0
-        self._prompt_frame: PromptFrame | None = None
-        self._requests: dict[tuple[object, ...], SelectRequest] = {}
-        self._plans: dict[tuple[object, ...], selection.SelectPlan] = {}
+        self._frame: PromptFrame | None = None
 
     def prepared(self, state: str) -> PreparedPrompt:
         """Return the prompt about a state, checked and tokenized."""
-        page, question = self._page(state), self._ask.question
-        prompt, request = page.prompt, self._request(page)
-        if isinstance(question, Choice) and question.grammar is not None:
-            return self._grammar(question.grammar, prompt, page, request)
-        plan, read = self._plan(self._choices, page, request), self._read(state, request.prompting)
-        return PreparedPrompt(prompt, plan.after(prompt, read), request, None)
+        if isinstance(self._maker.template, str):
+            self._check_length(state)
+        page = self._page(state)
+        if page.kind not in self._plans:
+            self._plans[page.kind] = self._plan(page)
+        request, plan = self._plans[page.kind]
+        if plan is None:
+            return PreparedPrompt(page.prompt, self._search(page, request), request)
+        return PreparedPrompt(page.prompt, plan.after(page.prompt, self._read(state, request.prompting)), request)
 
-    def _request(self, page: Page) -> SelectRequest:
-        """Return the options of a selection after a page.
+    def _page(self, state: str | None) -> Page:
+        return page_of(self._maker.template, self._ask.question, self._values, state)
 
-        Pages of a kind (`Page.kind`) share them.
+    def _plan(self, page: Page) -> tuple[SelectRequest, SelectPlan | None]:
+        """Return the options of a selection after a page, and the plan of its choices.
+
+        Pages whose answer begins and ends alike share them (`Page.kind`). A grammar
+        whose texts cannot be listed has no plan.
         """
-        if page.kind not in self._requests:
-            params = self._maker.params
-            terminator, following = "text" if page.following else "eog" if page.is_chat else "auto", page.following
-            if params.scoring == "letters":
-                terminator, following = "none", ""  # the letter alone is read
-            prior, members = self._ask.prior, self._ask.members
-            if members is not None:
-                if terminator == "auto":
-                    remedy = "their probabilities add up where an answer ends; write text after the slot"
-                    raise IncompatibleOptionsError("texts", "a page on which answers do not end", remedy)
-                prior = None if prior is None else tuple(prior[index] for index in members)
-            rule = ScoringRule(self._ask.rule, content_free=CONTENT_FREE if self._ask.rule == "calibrated" else ())
-            search = _SEARCH if params.top is None else SearchParams(method="best_first", k=params.top)
-            prompting = PromptParams()
-            if page.is_chat:
-                shared = self._maker.prompting
-                prompting = replace(shared, assistant_prefix=shared.assistant_prefix + page.assistant_prefix)
-            self._requests[page.kind] = SelectRequest(rule, terminator, following, prior, search, prompting)
-        return self._requests[page.kind]
+        params = self._maker.params
+        terminator, following = "text" if page.following else "eog" if page.is_chat else "auto", page.following
+        if params.scoring == "letters":
+            terminator, following = "none", ""  # the letter alone is read
+        prior, members = self._ask.prior, self._ask.members
+        if members is not None:
+            if terminator == "auto":
+                remedy = "their probabilities add up where an answer ends; write text after the slot"
+                raise IncompatibleOptionsError("texts", "a page on which answers do not end", remedy)
+            prior = None if prior is None else tuple(prior[index] for index in members)
+        rule = ScoringRule(self._ask.rule, content_free=CONTENT_FREE if self._ask.rule == "calibrated" else ())
+        search = _SEARCH if params.top is None else SearchParams(method="best_first", k=params.top)
+        prompting = PromptParams()
+        if page.is_chat:
+            shared = self._maker.prompting
+            prompting = replace(shared, assistant_prefix=shared.assistant_prefix + page.assistant_prefix)
+        request = SelectRequest(rule, terminator, following, prior, search, prompting)
+        if self._choices is None:
+            return request, None
+        _check_endings(self._choices, following)
+        states = {"pmi": (None,), "calibrated": CONTENT_FREE}.get(rule.name)
+        premises = None if states is None else [self._page(state).prompt for state in states]
+        return request, SelectPlan(self._maker.model, self._choices, request, premises=premises, groups=members)
 
     def _read(self, state: str, prompting: PromptParams) -> PromptText | None:
         """Return the prompt about a state as it is read, if its frame is known.
 
         From the second state on, what is around the state is rendered and encoded once.
         """
-        frame, vocabulary = self._frame, self._maker.model.vocabulary
-        if frame is None or self._is_example(state):
+        if isinstance(self._maker.template, Template) or is_example(self._ask.question, state):
             return None
         self._n_read += 1
-        if self._n_read == _FRAMED_FROM and len(frame.around) == 2:
-            before, behind = frame.around
-            self._prompt_frame = page_frame(
-                vocabulary, before, behind, lambda text: read_prompt(vocabulary, text.join(frame.around), prompting)
-            )
-        elif self._n_read == _FRAMED_FROM and frame.messages(""):
-            self._prompt_frame = chat_frame(
-                vocabulary,
-                frame.messages,
-                prompting,
-                frame.mark,
-                lambda text: read_prompt(vocabulary, frame.messages(text), prompting),
-            )
-        return None if self._prompt_frame is None else self._prompt_frame.read(state)
+        if self._n_read == _FRAMED_FROM:
+            self._frame = self._framed(prompting)
+        return None if self._frame is None else self._frame.read(state)
 
-    def _page(self, state: str | None) -> Page:
-        """Return the page about a state."""
-        template = self._maker.template
-        is_shipped = any(template is shipped(name) for name in ("chat", "base"))
-        if state is None or not is_shipped or self._is_example(state):
-            return self._rendered(state)
-        self._check_length(state)
-        self._frame = self._frame or StateFrame(self._rendered)
-        return self._frame.page(state)
+    def _framed(self, prompting: PromptParams) -> PromptFrame | None:
+        """Return what is around a state; None if it cannot be read apart."""
+        vocabulary, page = self._maker.model.vocabulary, self._page("")
+        empty = repr(page)
+        mark = next(mark for n in count() if (mark := f"[st4te {n}]") not in empty)  # no end is its beginning
+
+        def read(text: str) -> PromptText:
+            return read_prompt(vocabulary, self._page(text).prompt, prompting)
+
+        if page.is_chat:
+            return chat_frame(vocabulary, lambda text: self._page(text).messages, prompting, mark, read)
+        before, behind = self._page(mark).text.split(mark)
+        return page_frame(vocabulary, before, behind, read)
 
     def _check_length(self, state: str) -> None:
         """Raise `PromptTooLongError` for a text that no prompt can hold."""
@@ -315,39 +304,17 @@ class PromptMaker:
             if n_least > limits.nodes:
                 raise limits.too_long(n_least, _shorten(self._ask, state), is_least=True)
 
-    def _is_example(self, state: str) -> bool:
-        """Return whether a state is an example, which its own prompt leaves out."""
-        return any(is_same_text(text, state) for text, _ in self._ask.question.examples)
-
-    def _rendered(self, state: str | None) -> Page:
-        maker = self._maker
-        return render(maker.template, values_of(self._ask, self._order, maker.params, state))
-
-    def _plan(self, choices: Sequence[str], page: Page, request: SelectRequest) -> selection.SelectPlan:
-        """Return the plan of all pages whose answer ends alike."""
-        if page.kind not in self._plans:
-            _check_endings(choices, request.following)
-            states = {"pmi": (None,), "calibrated": CONTENT_FREE}.get(self._ask.rule)
-            premises = None if states is None else [self._page(state).prompt for state in states]
-            model, groups = self._maker.model, self._ask.members
-            self._plans[page.kind] = selection.SelectPlan(model, choices, request, premises=premises, groups=groups)
-        return self._plans[page.kind]
-
-    def _grammar(self, grammar: Grammar, prompt: Prompt, page: Page, request: SelectRequest) -> PreparedPrompt:
-        """Return a prompt whose choices are the texts of a grammar."""
-        model = self._maker.model
-        texts = select_grammar.listed(grammar)
-        if texts is not None:
-            return PreparedPrompt(prompt, self._plan(texts, page, request).after(prompt), request, None)
-        vocabulary = model.vocabulary
+    def _search(self, page: Page, request: SelectRequest) -> PreparedGrammarSelect:
+        """Return the search of a grammar after a page."""
+        model, vocabulary = self._maker.model, self._maker.model.vocabulary
+        grammar: Any = self._ask.question.grammar
         ending = ending_of(vocabulary, grammar, None, request.following, ends_turn=page.is_chat)
-        n_left = model.limits.nodes - max_context_tokens(
-            reopen(vocabulary, read_prompt(vocabulary, prompt, request.prompting))
-        )
+        read = read_prompt(vocabulary, page.prompt, request.prompting)
+        n_left = model.limits.nodes - max_context_tokens(reopen(vocabulary, read))
         search = replace(request.search, method="auto", max_tokens=max(1, min(request.search.max_tokens, n_left)))
         asked = replace(request, terminator=ending.terminator, following="", search=search)
-        searched = select_grammar.prepare_grammar_select(model, prompt, ending.grammar, asked)
-        return PreparedPrompt(prompt, searched, request, ending)
+        searched = select_grammar.prepare_grammar_select(model, page.prompt, ending.grammar, asked)
+        return replace(searched, grammar=ending.own, following=ending.text)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -358,17 +325,13 @@ class PreparedPrompt:
         prompt: The page or the messages.
         select: The selection, checked and tokenized.
         request: The options of the selection.
-        ending: How the texts of a grammar end, if they cannot be listed.
     """
 
     prompt: Prompt
     select: PreparedSelect | PreparedGrammarSelect
     request: SelectRequest
-    ending: Ending | None
 
 
-_PreparedState: TypeAlias = Mapping[str, tuple[PreparedPrompt, ...]]
-"""The prompts about one state by the name of the question, one for each order."""
 _Site: TypeAlias = tuple[int, str]
 """The index of a state, and the name of a question about it."""
 
@@ -379,13 +342,17 @@ class PreparedDecisions:
 
     Attributes:
         maker: What made the prompts.
-        states: The prompts about each state, or its error if that was kept.
+        n_states: Number of states.
+        prompts: The prompts of each question about each state, one for each order.
+        errors: The errors of states that were kept, by the states' indices.
         keeps: Whether errors of a state are kept in its decision.
         first: Index of the first state in errors; None if there is only one.
     """
 
     maker: DecisionMaker
-    states: Sequence[_PreparedState | RequestError]
+    n_states: int
+    prompts: Mapping[_Site, tuple[PreparedPrompt, ...]]
+    errors: Mapping[int, RequestError]
     keeps: bool
     first: int | None
 
@@ -394,31 +361,25 @@ class PreparedDecisions:
 
         Searches of a grammar have limits of their own and are not counted.
         """
-        asked = [one for state in self.states if not isinstance(state, RequestError) for one in state.values()]
-        selects = [prompt.select for prompts in asked for prompt in prompts]
+        selects = [prompt.select for prompts in self.prompts.values() for prompt in prompts]
         planned = planned_rows(select for select in selects if isinstance(select, PreparedSelect))
         if planned > max_rows:
             raise TooManyRowsError(planned, max_rows)
 
     def run(self, session: Session) -> list[Decision]:
         """Evaluate all prompts together and return the decisions in order."""
-        asked = [index for index, one in enumerate(self.states) if not isinstance(one, RequestError)]
-        decisions = {i: Decision({}, one) for i, one in enumerate(self.states) if isinstance(one, RequestError)}
+        asked = [index for index in range(self.n_states) if index not in self.errors]
+        made: Sequence[Decision | RequestError]
         try:
             made = self._run(session, asked)
         except RequestError as error:
             if not self.keeps or isinstance(error, ClosedError | ForkedError):
                 raise
-            made = [self._kept(session, index) for index in asked]
-        decisions |= zip(asked, made, strict=True)
-        return [decisions[index] for index in range(len(self.states))]
-
-    def _kept(self, session: Session, index: int) -> Decision:
-        """Decide on one state alone; its error becomes its decision."""
-        try:
-            return self._run(session, [index])[0]
-        except RequestError as error:
-            return Decision({}, error)
+            alone = [_or_error(partial(self._run, session, [index]), keeps=True) for index in asked]
+            made = [one if isinstance(one, RequestError) else one[0] for one in alone]
+        decisions: dict[int, Decision | RequestError] = {**self.errors, **dict(zip(asked, made, strict=True))}
+        found = [decisions[index] for index in range(self.n_states)]
+        return [Decision({}, one) if isinstance(one, RequestError) else one for one in found]
 
     def _run(self, session: Session, indices: Sequence[int]) -> list[Decision]:
         """Return the decisions on these states.
@@ -426,13 +387,13 @@ class PreparedDecisions:
         With `permutations="auto"` there are several rounds: answers so far say which
         questions are asked in more orders.
         """
-        asks, params = self.maker.asks, self.maker.params
+        asks = self.maker.asks
         made: dict[_Site, list[Selection]] = {(index, name): [] for index in indices for name in asks}
         pending = dict.fromkeys(made, 0)
         while pending := {
-            site: n for site in pending if (n := n_orders_wanted(asks[site[1]], made[site], params)) > len(made[site])
+            site: n for site in pending if (n := asks[site[1]].n_orders_wanted(made[site])) > len(made[site])
         }:
-            new = [(site, one) for site, n in pending.items() for one in self._prompts(site)[len(made[site]) : n]]
+            new = [(site, one) for site, n in pending.items() for one in self.prompts[site][len(made[site]) : n]]
             for (site, _), result in zip(new, self._selections(session, new), strict=True):
                 made[site].append(result)
         return [
@@ -459,66 +420,42 @@ class PreparedDecisions:
         for at, (site, one) in enumerate(prompts):
             if isinstance(one.select, PreparedGrammarSelect):
                 with self._errors_of(site):
-                    result = one.select.run(session)
-                    made[at] = result if one.ending is None else one.ending.of_selection(result)
+                    made[at] = one.select.run(session)
         return [made[at] for at in range(len(prompts))]
 
     def _answer(self, site: _Site, selections: tuple[Selection, ...]) -> Answer:
         vocabulary, ask = self.maker.model.vocabulary, self.maker.asks[site[1]]
         fits = [first_token_fits(vocabulary, result) for result in selections]
-        n_tokens = sum(n_prompt_tokens(vocabulary, prompt) for prompt in self._prompts(site)[: len(selections)])
+        n_tokens = sum(n_prompt_tokens(vocabulary, prompt) for prompt in self.prompts[site][: len(selections)])
         cost = sum((result.cost for result in selections[1:]), selections[0].cost)
         usage = DecisionUsage(len(selections), n_tokens, cost)
-        evidence = Evidence(selections, all(fits), self.maker.signature(ask, selections[0]), usage)
-        return answer_of(ask, evidence, self.maker.params)
+        maker, template = self.maker, self.maker.template
+        signature = DecisionSignature(
+            template=template.name if isinstance(template, Template) else f"{template}.tmpl",
+            template_digest=maker.digest,
+            layout=ask.layout,
+            scoring=maker.params.scoring,
+            rule=ask.rule,
+            listed=ask.listed,
+            orders=ask.n_orders,
+            selection=selections[0].signature,
+            calibration=ask.calibration,
+        )
+        return ask.answer(selections, first_token_fits=all(fits), signature=signature, usage=usage)
 
-    def _prompts(self, site: _Site) -> tuple[PreparedPrompt, ...]:
-        """Return the prompts of a question about a state, one for each order."""
-        state = self.states[site[0]]
-        if isinstance(state, RequestError):
-            raise InternalError("a state that cannot be asked is not evaluated")
-        return state[site[1]]
-
-    @contextmanager
-    def _errors_of(self, site: _Site) -> Iterator[None]:
+    def _errors_of(self, site: _Site) -> AbstractContextManager[None]:
         index, name = site
-        with _errors_of(None if self.first is None else self.first + index, name):
-            yield
+        return _errors_of(None if self.first is None else self.first + index, name)
 
 
-def _prepared_state(
-    maker: DecisionMaker, state: State, request: int | None, *, keeps: bool
-) -> _PreparedState | RequestError:
-    """Return the prompts about one state, or its error if that is kept.
-
-    `request` is the index of the state in errors.
-    """
+def _or_error(call: Callable[[], T], *, keeps: bool) -> T | RequestError:
+    """Return what a call returns, or the error of its request if that is kept."""
     try:
-        try:
-            text = text_of_state(state)
-            return {name: _prepared(maker, name, text) for name in maker.asks}
-        except SelectrieError:  # entering a context for every state would take longer
-            with of_request(request):
-                raise
+        return call()
     except RequestError as error:
         if not keeps:
             raise
         return error
-
-
-def _prepared(maker: DecisionMaker, name: str, state: str) -> tuple[PreparedPrompt, ...]:
-    """Return the prompts of a question about a state, one for each order."""
-    try:
-        return tuple([one.prepared(state) for one in maker.prompts(name)])
-    except PromptTooLongError as error:
-        ask = maker.asks[name]
-        unlisted = "score the options without listing them (`list_options=False`)"
-        remedy = ways(_shorten(ask, state), unlisted if _fits_unlisted(maker, ask, state) else "")
-        with _errors_of(None, name):
-            raise error.with_remedy(remedy) from error
-    except SelectrieError:
-        with _errors_of(None, name):
-            raise
 
 
 def _shorten(ask: Ask, state: str) -> str:
@@ -578,15 +515,15 @@ def prompts_of(
     model: ModelDescription, state: State, questions: Mapping[str, Question], params: DecisionParams
 ) -> dict[str, tuple[DecisionPrompt, ...]]:
     """Return the prompts of questions about a state; no model call is made."""
-    maker, text = DecisionMaker.of(model, questions, params), text_of_state(state)
+    maker = DecisionMaker.of(model, questions, params)
     return {
-        name: tuple(_shown(model.vocabulary, ask, prompt) for prompt in _prepared(maker, name, text))
-        for name, ask in maker.asks.items()
+        name: tuple(_shown(model.vocabulary, maker.asks[name], prompt) for prompt in prompts)
+        for name, prompts in maker.prepared(state).items()
     }
 
 
 def _shown(vocabulary: Vocabulary, ask: Ask, one: PreparedPrompt) -> DecisionPrompt:
-    grammar = ask.question.grammar if isinstance(ask.question, Choice) else None
+    grammar = ask.question.grammar
     is_listed = isinstance(one.select, PreparedSelect)
     tokens = encode_prompt(vocabulary, read_prompt(vocabulary, one.prompt, one.request.prompting)).tolist()
     return DecisionPrompt(

@@ -55,7 +55,8 @@ from selectrie.tokenization.prompts import Prompt, read_prompt
 
 if TYPE_CHECKING:  # the modules of requests are imported on first use: a `select` needs few of them
     from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
-    from selectrie.decide.params import Calibration, DecisionParams
+    from selectrie.decide.calibration import Calibration
+    from selectrie.decide.params import DecisionParams
     from selectrie.decide.questions import Choice, Predicate, Question, Score
     from selectrie.decide.states import State
     from selectrie.decide.templates import DecisionPrompt
@@ -811,13 +812,12 @@ class Engine:
                 rows are planned than may be.
             ModelError: If the model fails.
         """
-        from selectrie.decide.asks import named_questions
-        from selectrie.decide.questions import Choice, Predicate, Score
+        from selectrie.decide.params import asked_with
 
         at_least("max_rows", max_rows, 1)
-        if isinstance(questions, Choice | Predicate | Score):
-            return _decisions(self, [state], {"": questions}, params, max_rows=max_rows)[0][""]
-        return _decisions(self, [state], named_questions(questions), params, max_rows=max_rows)[0]
+        named, options = asked_with(questions, params, may_be_one=True)
+        decision = _decisions(self, [state], named, options, max_rows=max_rows)[0]
+        return decision[""] if "" in named else decision
 
     @named_arguments
     def decide_many(
@@ -841,23 +841,22 @@ class Engine:
         Returns:
             One decision for each state, in order.
         """
-        from selectrie.decide.asks import named_questions
-        from selectrie.decide.params import DecisionParams
+        from selectrie.decide.params import asked_with
 
-        several, named = list(_iterator(states)), named_questions(questions)
+        several, (named, options) = list(_iterator(states)), asked_with(questions, params)
         first = 0 if len(several) > 1 else None
-        if isinstance(params, DecisionParams) and params.calibration == "batch":
+        if options.calibration == "batch":
             from selectrie.engine.decision_scorer import with_fitted_calibration
             from selectrie.engine.decisions import DecisionMaker
 
             one_of("on_error", on_error, ("raise", "keep"))
-            plain, keeps = replace(params, calibration=None), on_error == "keep"
+            plain, keeps = replace(options, calibration=None), on_error == "keep"
             # Nothing runs if a state is invalid.
             self._prepare_only(
                 lambda model: DecisionMaker.of(model, named, plain).decisions(several, keeps=keeps, first=first)
             )
-            params = with_fitted_calibration(self, several, named, params)
-        return _decisions(self, several, named, params, on_error, first=first)
+            options = with_fitted_calibration(self, several, named, options)
+        return _decisions(self, several, named, options, on_error, first=first)
 
     @named_arguments
     def decide_iter(
@@ -875,11 +874,10 @@ class Engine:
         `decide_many`; with "raise", the iterator ends with the error of the first
         window that has an invalid state.
         """
-        from selectrie.decide.asks import named_questions
+        from selectrie.decide.params import asked_with
 
         one_of("on_error", on_error, ("raise", "keep"))
-        named = named_questions(questions)
-        return _flat(_windows(self, _iterator(states), named, params, on_error))
+        return _flat(_windows(self, _iterator(states), *asked_with(questions, params), on_error))
 
     @named_arguments
     def decide_table(
@@ -926,13 +924,10 @@ class Engine:
             ModelError: If the model fails. Answers so far are lost; the command
                 `selectrie decide --table` keeps them.
         """
-        from selectrie.decide.asks import named_questions
-        from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+        from selectrie.decide.params import asked_with
         from selectrie.engine.decision_scorer import decided_table
 
-        options = DEFAULT_DECISION if params is None else params
-        record("params", options, DecisionParams)
-        named = named_questions(questions)
+        named, options = asked_with(questions, params)
         made = decided_table(
             self,
             table,
@@ -962,13 +957,10 @@ class Engine:
         Raises:
             RequestError: For questions that cannot be asked with these options.
         """
-        from selectrie.decide.asks import named_questions
-        from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+        from selectrie.decide.params import asked_with
         from selectrie.engine.decisions import DecisionMaker
 
-        options = DEFAULT_DECISION if params is None else params
-        record("params", options, DecisionParams)
-        named = named_questions(questions)
+        named, options = asked_with(questions, params)
         return self._decision_scorer(self._prepare_only(lambda model: DecisionMaker.of(model, named, options)))
 
     @named_arguments
@@ -994,17 +986,15 @@ class Engine:
                 the rule compares with a baseline itself ("pmi", "calibrated").
             ModelError: If the model fails.
         """
-        from selectrie.decide.asks import named_questions
-        from selectrie.decide.params import BASELINE_RULES, DEFAULT_DECISION, DecisionParams, sample_of
+        from selectrie.decide.calibration import sample_of
+        from selectrie.decide.params import BASELINE_RULES, asked_with
         from selectrie.decide.states import text_of_state
         from selectrie.engine.decisions import DecisionMaker
 
-        options = DEFAULT_DECISION if params is None else params
-        record("params", options, DecisionParams)
+        named, options = asked_with(questions, params)
         if options.rule in BASELINE_RULES:
             remedy = "both compare with a baseline; take another rule"
             raise IncompatibleOptionsError("calibration", OptionRef("rule", options.rule), remedy)
-        named = named_questions(questions)
         options = replace(options, calibration=None, prior=None, top=None)
         maker = self._prepare_only(lambda model: DecisionMaker.of(model, named, options, fits=True))
         with self._decision_scorer(maker) as scorer:
@@ -1022,13 +1012,10 @@ class Engine:
 
         No model call is made. Arguments are those of `decide`.
         """
-        from selectrie.decide.asks import named_questions
-        from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+        from selectrie.decide.params import asked_with
         from selectrie.engine import decisions
 
-        options = DEFAULT_DECISION if params is None else params
-        record("params", options, DecisionParams)
-        named = named_questions(questions)
+        named, options = asked_with(questions, params)
         return self._prepare_only(lambda model: decisions.prompts_of(model, state, named, options))
 
     async def adecide_iter(
@@ -1040,10 +1027,10 @@ class Engine:
         on_error: str = "raise",
     ) -> AsyncIterator[Decision]:
         """`decide_iter`, asynchronously; cancelling it cancels the work."""
-        from selectrie.decide.asks import named_questions
+        from selectrie.decide.params import asked_with
 
         one_of("on_error", on_error, ("raise", "keep"))
-        windows = _windows(self, _iterator(states), named_questions(questions), params, on_error)
+        windows = _windows(self, _iterator(states), *asked_with(questions, params), on_error)
         while window := await in_thread(lambda: next(windows, [])):
             for decision in window:
                 yield decision
@@ -1091,7 +1078,7 @@ def _decisions(
     engine: Engine,
     states: list[Any],
     questions: Mapping[str, Question],
-    params: DecisionParams | None,
+    params: DecisionParams,
     on_error: str = "raise",
     *,
     first: int | None = None,
@@ -1101,16 +1088,13 @@ def _decisions(
 
     `first` is the index of the first one in errors; None if there is only one.
     """
-    from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
     from selectrie.engine.decisions import DecisionMaker
 
-    options = DEFAULT_DECISION if params is None else params
-    record("params", options, DecisionParams)
     one_of("on_error", on_error, ("raise", "keep"))
     keeps = on_error == "keep"
 
     def prepared(model: ModelDescription) -> PreparedDecisions:
-        made = DecisionMaker.of(model, questions, options).decisions(states, keeps=keeps, first=first)
+        made = DecisionMaker.of(model, questions, params).decisions(states, keeps=keeps, first=first)
         if max_rows is not None:
             made.check_rows(max_rows)
         return made
@@ -1130,7 +1114,7 @@ def _windows(
     engine: Engine,
     states: Iterator[State],
     questions: Mapping[str, Question],
-    params: DecisionParams | None,
+    params: DecisionParams,
     on_error: str,
 ) -> Iterator[list[Decision]]:
     """Yield the decisions on as many states at a time as make `WINDOW` questions.

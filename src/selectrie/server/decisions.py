@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectrie.decide.answers import NO_USAGE, Answer, ChoiceAnswer, Decision, DecisionUsage, PredicateAnswer
+from selectrie.decide.calibration import Calibration
 from selectrie.decide.params import (
     BASELINE_RULES,
     LAYOUTS,
@@ -25,7 +26,6 @@ from selectrie.decide.params import (
     SCORINGS,
     SHARE,
     TEMPLATES,
-    Calibration,
     DecisionParams,
 )
 from selectrie.decide.question_data import TYPES, question_of_data

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from selectrie.decide.params import SHARE, Calibration
+from selectrie.decide.calibration import Calibration
+from selectrie.decide.params import SHARE
 from selectrie.errors import OptionError
 from selectrie.options.checks import at_least, flag, number, one_of
 

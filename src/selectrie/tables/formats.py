@@ -13,7 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from selectrie.decide.columns import AnswerColumns, Cell, Column
+from selectrie.decide.answers import Cell, Column
+from selectrie.decide.columns import AnswerColumns
 from selectrie.decide.states import UNIT_ROWS
 from selectrie.errors import OptionError
 from selectrie.runs.data_files import (

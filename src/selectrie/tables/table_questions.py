@@ -8,13 +8,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from selectrie.decide.asks import named_questions
+from selectrie.decide.calibration import Calibration
 from selectrie.decide.columns import AnswerColumns, columns_of
-from selectrie.decide.params import DEFAULT_DECISION, Calibration, DecisionParams
+from selectrie.decide.params import DEFAULT_DECISION, DecisionParams, named_questions
 from selectrie.decide.question_data import data_of_questions, questions_of_data
 from selectrie.decide.questions import Question
 from selectrie.decide.states import UNIT_ROWS
-from selectrie.decide.templates import digest_of, shipped
+from selectrie.decide.templates import digest_of
 from selectrie.errors import InputFileError, RequestError
 from selectrie.options.checks import at_least, record
 from selectrie.results.plain import fields_of, jsonable
@@ -105,10 +105,7 @@ class TableQuestions:
     def templates(self) -> str:
         """Return the digest of the texts that the model reads."""
         template = self.params.template
-        if isinstance(template, Template):
-            return digest_of(template)
-        names = ("chat", "base") if template == "auto" else (template,)
-        return "-".join(digest_of(shipped(name)) for name in names)
+        return "-".join(map(digest_of, ("chat", "base") if template == "auto" else (template,)))
 
     def to_dict(self) -> dict[str, object]:
         """Return it as data of JSON, from which `asked_of_data` makes it again."""

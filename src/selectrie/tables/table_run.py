@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 from selectrie.core.files import check_plain, is_temporary, replaced, writing
 from selectrie.core.output import count
 from selectrie.core.vocabulary import TIME_ARGUMENT
-from selectrie.decide.answers import Decision, label_mass_advice
-from selectrie.decide.asks import layout_of
-from selectrie.decide.columns import AnswerColumns, Cell, Column
-from selectrie.decide.params import Calibration, DecisionParams
+from selectrie.decide.answers import Cell, Column, Decision, label_mass_advice
+from selectrie.decide.calibration import Calibration
+from selectrie.decide.columns import AnswerColumns
+from selectrie.decide.params import DecisionParams, layout_of
 from selectrie.decide.questions import Question
 from selectrie.decide.states import RowStates, State, row_states
 from selectrie.engine.decision_scorer import with_fitted_calibration

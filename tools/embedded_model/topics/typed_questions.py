@@ -16,8 +16,8 @@ from embedded_model.tables import read
 from embedded_model.topics import animals, calendar, countries, intents, numbers, sentiment, things, words, yes_no
 from embedded_model.topics.sentiment import NEGATIVE, NEUTRAL, POSITIVE
 from selectrie import Choice, DecisionParams, Option, Predicate, Score
-from selectrie.decide.asks import ask_of, values_of
-from selectrie.decide.templates import Page, render, shipped
+from selectrie.decide.params import ask_of
+from selectrie.decide.templates import Page, page_of, values_of
 
 TABLES: Final = read("typed_questions")
 SIGNS: Final = (POSITIVE, NEGATIVE, NEUTRAL)
@@ -324,7 +324,7 @@ def asked(
     """
     ask = ask_of(case.question, params)
     order = ask.orders[0][::-1] if is_reversed else ask.orders[0]
-    page = render(shipped(template), values_of(ask, order, params, case.state if is_first else None))
+    page = page_of(template, case.question, values_of(ask, order), case.state if is_first else None)
     return written(page, case.answer)
 
 
