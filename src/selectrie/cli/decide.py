@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import Json, ModelGroup, TraceGroup
+from selectrie.cli.groups import Json, ModelGroup, RunGroup, TraceGroup
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef, PromptError, words
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from selectrie.decide.questions import Question
     from selectrie.decide.states import State
     from selectrie.decide.templates import DecisionPrompt
-    from selectrie.engine.engine import Engine
     from selectrie.tables.table_questions import TableQuestions
-    from selectrie.tables.table_run import OnProgress, TablePlan, TableProgress, Work
+    from selectrie.tables.table_run import OnProgress, TablePlan, TableProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class ColumnsGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRunGroup:
+class TableRunGroup(RunGroup):
     """Run.
 
     The options for where results go, and how a run goes on and is distributed.
@@ -56,13 +55,6 @@ class TableRunGroup:
     resume: Annotated[str | None, Option(metavar="FOLDER", help="Go on with a run from its folder FILE.run alone.")] = (
         None
     )
-    other_machine: Annotated[
-        bool, Option("--other-machine", help="Go on with one that began on another processor or build.")
-    ] = False
-    ray: Annotated[str | None, Option(metavar="ADDRESS", help="Over a Ray cluster; `local`: one on this machine.")] = (
-        None
-    )
-    actors: Annotated[int | None, Option(metavar="N", help="Models at once. [default: as many as fit]")] = None
 
 
 def out_of(running: TableRunGroup) -> Path:
@@ -77,47 +69,31 @@ def began(running: TableRunGroup, model: ModelGroup) -> tuple[Path, TableQuestio
 
     The model is the one that the run began with, unless one is given.
     """
-    from selectrie.evaluation.configuration import check_kinds
     from selectrie.tables.table_run import began_with
 
     folder = str(running.resume)
     if running.out is not None:
         raise OptionError("resume", folder, "no --out: the results are the folder's name without .run")
     table, asked, out, model_then = began_with(Path(folder))
-    check_kinds(model_then, get_type_hints(ModelGroup), folder)
-    return table, asked, out, ModelGroup(**model_then) if model == ModelGroup() else model
+    return table, asked, out, requests.resumed_model(model, model_then, folder)
 
 
 def run_table(
     model: ModelGroup, table: Path, asked: TableQuestions, out: Path, running: TableRunGroup, *, as_json: bool
 ) -> int:
     """Ask about every row of a table, and say what came of it."""
-    from selectrie.tables.table_run import TableRunOptions, plan_table, run_table
+    from selectrie.tables.table_run import TableRunOptions, decided_on, plan_table, run_table
 
-    if running.actors is not None and running.ray is None:
-        raise OptionError("actors", running.actors, "--ray too, which starts the actors")
+    requests.check_run(running)
     with _long_fields(), ExitStack() as opened:
         plan = plan_table(table, asked, out)
         engine = opened.enter_context(requests.open_engine(model))
         on_progress = opened.enter_context(_progress_bar())
         options = TableRunOptions(asdict(model), other_machine=running.other_machine, on_progress=on_progress)
-        try:
-            done = run_table(engine, plan, options, work=_work(engine, running, model))
-        except KeyboardInterrupt:
-            command = f"selectrie decide --resume {plan.folder}"
-            write(visible(f"interrupted; go on with: {command}"), sys.stderr)
-            raise
+        work = requests.on_cluster(decided_on, engine, running, model)
+        with requests.resumable(f"selectrie decide --resume {plan.folder}"):
+            done = run_table(engine, plan, options, work=work)
     return _show_table(plan, done, as_json=as_json)
-
-
-def _work(engine: Engine, running: TableRunGroup, model: ModelGroup) -> Work | None:
-    """Return what distributes units to a cluster; None if none is asked for."""
-    if running.ray is None:
-        return None
-    from selectrie.runs.folder import signature_of
-    from selectrie.tables.table_run import decided_on
-
-    return decided_on(requests.cluster(model, running.ray, running.actors), signature_of(engine))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -15,17 +15,15 @@ from typer.core import TyperGroup
 
 from selectrie.cli import requests
 from selectrie.cli.arguments import command
-from selectrie.cli.groups import Json, ModelGroup
+from selectrie.cli.groups import Json, ModelGroup, RunGroup
 from selectrie.cli.show import count_progress, show_json, show_report
-from selectrie.core.output import flush, visible, write
+from selectrie.core.output import flush, write
 from selectrie.errors import OptionError
 
 if TYPE_CHECKING:
-    from selectrie.engine.engine import Engine
     from selectrie.evaluation.configuration import Loaded
-    from selectrie.evaluation.evaluator import Measure, OnProgress, Progress
+    from selectrie.evaluation.evaluator import OnProgress, Progress
     from selectrie.evaluation.results import Evaluation
-    from selectrie.evaluation.runner import RunOptions
 
 
 class _DefaultToRun(TyperGroup):
@@ -76,28 +74,6 @@ class DataGroup:
         int | None, Option(metavar="N", help="Draw them for each question. [default: the first ones for all]")
     ] = None
     limit: Annotated[int | None, Option(metavar="N", help="The first N items of each file.")] = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunGroup:
-    """Run.
-
-    The options of `selectrie eval run` for storing, resuming and distributing a run.
-    """
-
-    out: Annotated[str | None, Option(metavar="FOLDER", help="Keep log and results there; what is there goes on.")] = (
-        None
-    )
-    resume: Annotated[
-        str | None, Option(metavar="FOLDER", help="Go on with a run; nothing scored is scored again.")
-    ] = None
-    other_machine: Annotated[
-        bool, Option("--other-machine", help="Go on with one that began on another processor or build.")
-    ] = False
-    ray: Annotated[str | None, Option(metavar="ADDRESS", help="Over a Ray cluster; `local`: one on this machine.")] = (
-        None
-    )
-    actors: Annotated[int | None, Option(metavar="N", help="Models at once. [default: as many as fit]")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,18 +141,20 @@ def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutpu
     if data.shots and data.shots_file is None and data.shots_seed is None:
         first = f"the first {data.shots} items of the data; for those items themselves, the next {data.shots}"
         write(f"examples: {first} (--shots-file takes them from another file)", sys.stderr)
-    from selectrie.evaluation.evaluator import evaluate_tasks
+    from selectrie.evaluation.evaluator import evaluate_tasks, measure_on
     from selectrie.evaluation.runner import RunOptions
+    from selectrie.evaluation.runner import run as run_in
 
     with requests.open_engine(source) as engine, _progress_bar() as on_progress:
-        measure = _measure(engine, running, source)
+        measure = requests.on_cluster(measure_on, engine, running, source)
         if out is None:
             evaluation = evaluate_tasks(engine, loaded.tasks, on_progress=on_progress, measure=measure)
         else:
             options = RunOptions(
                 loaded.to_dict(), asdict(source), other_machine=running.other_machine, on_progress=on_progress
             )
-            evaluation = _run_in(engine, loaded, out, options, measure)
+            with requests.resumable(f"selectrie eval --resume {out}"):
+                evaluation = run_in(engine, loaded.tasks, out, options, measure=measure)
     _show(evaluation, output)
     return 0
 
@@ -245,12 +223,11 @@ def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tupl
     The folder is None if no results are stored. Mistakes in the options are reported
     here.
     """
-    from selectrie.evaluation.configuration import Configuration, check_kinds, reload
+    from selectrie.evaluation.configuration import Configuration, reload
     from selectrie.evaluation.evaluator import check
     from selectrie.evaluation.runner import began_with, check_folder
 
-    if running.actors is not None and running.ray is None:
-        raise OptionError("actors", running.actors, "--ray too, which starts the actors")
+    requests.check_run(running)
     if running.resume is None:
         configuration = Configuration(
             data=tuple(data.data or ()),
@@ -270,37 +247,12 @@ def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tupl
         raise OptionError("resume", running.resume, "no DATA, --out or option of the data: the run's folder has them")
     configuration_then, model_then = began_with(Path(running.resume))
     loaded = reload(configuration_then, running.resume)
-    check_kinds(model_then, get_type_hints(ModelGroup), running.resume)
-    return loaded, Path(running.resume), ModelGroup(**model_then) if model == ModelGroup() else model
+    return loaded, Path(running.resume), requests.resumed_model(model, model_then, running.resume)
 
 
 def _metrics(options: list[str] | None) -> tuple[str, ...]:
     """Return the metric names of all `--metric` options."""
     return tuple(name.strip() for one in options or () for name in one.split(",") if name.strip())
-
-
-def _run_in(engine: Engine, loaded: Loaded, out: Path, options: RunOptions, measure: Measure | None) -> Evaluation:
-    from selectrie.evaluation.runner import run as run_in
-
-    try:
-        return run_in(engine, loaded.tasks, out, options, measure=measure)
-    except KeyboardInterrupt:
-        write(visible(f"interrupted; go on with: selectrie eval --resume {out}"), sys.stderr)
-        raise
-
-
-def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure | None:
-    """Return the `Measure` that distributes units to a cluster.
-
-    None if no cluster is requested, so that this process measures them.
-    """
-    if running.ray is None:
-        return None
-    from selectrie.evaluation.evaluator import measure_on
-    from selectrie.runs.folder import signature_of
-
-    cluster = requests.cluster(source, running.ray, running.actors)
-    return measure_on(cluster, signature_of(engine))
 
 
 @contextmanager

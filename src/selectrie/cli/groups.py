@@ -169,6 +169,28 @@ class TraceGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class RunGroup:
+    """Run.
+
+    The options for where a run is kept, and how it goes on and is distributed.
+    """
+
+    out: Annotated[str | None, Option(metavar="FOLDER", help="Keep log and results there; what is there goes on.")] = (
+        None
+    )
+    resume: Annotated[
+        str | None, Option(metavar="FOLDER", help="Go on with a run; nothing scored is scored again.")
+    ] = None
+    other_machine: Annotated[
+        bool, Option("--other-machine", help="Go on with one that began on another processor or build.")
+    ] = False
+    ray: Annotated[str | None, Option(metavar="ADDRESS", help="Over a Ray cluster; `local`: one on this machine.")] = (
+        None
+    )
+    actors: Annotated[int | None, Option(metavar="N", help="Models at once. [default: as many as fit]")] = None
+
+
+@dataclass(frozen=True, slots=True)
 class BarePromptGroup:
     """Prompt (one of the first four, or text on stdin).
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from selectrie.cli import inputs
 from selectrie.cli.arguments import long_flag
@@ -19,6 +20,7 @@ from selectrie.cli.groups import (
     PromptGroup,
     PromptsGroup,
     RuleGroup,
+    RunGroup,
     SamplingGroup,
     SearchGroup,
     StoppingGroup,
@@ -26,6 +28,7 @@ from selectrie.cli.groups import (
 )
 from selectrie.cli.show import announced
 from selectrie.cli.traces import recorded
+from selectrie.core.output import visible, write
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptError, of_value, words
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
     from selectrie.runs.actors import Cluster
 
+T = TypeVar("T")
 Prompt = str | list[int] | list[dict[str, object]]
 
 LOCAL = "local"
@@ -109,6 +113,41 @@ def cluster(group: ModelGroup, address: str, n_actors: int | None) -> Cluster:
         address=None if address == LOCAL else address,
         n_actors=n_actors,
     )
+
+
+def on_cluster(
+    work: Callable[[Cluster, dict[str, Any]], T], engine: Engine, running: RunGroup, model: ModelGroup
+) -> T | None:
+    """Return what distributes the units of a run; None if this process does them."""
+    if running.ray is None:
+        return None
+    from selectrie.runs.folder import signature_of
+
+    return work(cluster(model, running.ray, running.actors), signature_of(engine))
+
+
+def check_run(running: RunGroup) -> None:
+    """Raise `OptionError` for actors without a cluster."""
+    if running.actors is not None and running.ray is None:
+        raise OptionError("actors", running.actors, "--ray too, which starts the actors")
+
+
+def resumed_model(model: ModelGroup, then: dict[str, Any], where: str) -> ModelGroup:
+    """Return the model that a run in a folder began with, unless one is given."""
+    from selectrie.evaluation.configuration import check_kinds
+
+    check_kinds(then, get_type_hints(ModelGroup), where)
+    return ModelGroup(**then) if model == ModelGroup() else model
+
+
+@contextmanager
+def resumable(command: str) -> Iterator[None]:
+    """Name the command that goes on with a run that Ctrl-C ends in the block."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        write(visible(f"interrupted; go on with: {command}"), sys.stderr)
+        raise
 
 
 def read_prompts(group: PromptsGroup) -> list[Prompt]:
