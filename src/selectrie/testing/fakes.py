@@ -66,8 +66,8 @@ def make_vocabulary(pieces: Iterable[bytes] = DEFAULT_PIECES) -> Vocabulary:
         eog=np.array([EOS], dtype=np.int32),
         control=np.array([BOS, EOS], dtype=np.int32),
         space_prefix=False,
-        tokenize=_longest_match(all_pieces),
-        chat_template=_chat,
+        tokenize=_longest_match_tokenizer(all_pieces),
+        chat_template=_render_chat,
         examine=lambda _: Tokenizing(TokenizerKind.LONGEST, frozenset()),
     )
 
@@ -92,12 +92,12 @@ def numbered_vocabulary(n_tokens: int) -> Vocabulary:
         eog=np.array([2], dtype=np.int32),
         control=np.array([], dtype=np.int32),
         space_prefix=False,
-        tokenize=_longest_match(pieces),
+        tokenize=_longest_match_tokenizer(pieces),
     )
 
 
-def _longest_match(pieces: Sequence[bytes]) -> Callable[[bytes], list[int]]:
-    """Return the tokenizer that takes the longest piece from the left each time."""
+def _longest_match_tokenizer(pieces: Sequence[bytes]) -> Callable[[bytes], list[int]]:
+    """Return a tokenizer that takes the longest matching piece at each position."""
     by_piece = {piece: token for token, piece in enumerate(pieces) if piece}
     longest = max(map(len, pieces))
 
@@ -115,12 +115,16 @@ def _longest_match(pieces: Sequence[bytes]) -> Callable[[bytes], list[int]]:
 
 
 def spell(vocabulary: Vocabulary, pieces: Sequence[str]) -> tuple[int, ...]:
-    """Return the token ids of pieces given by their spelling, `<eos>` included."""
+    """Return the ids of tokens given by their texts, such as " cat" or "<eos>".
+
+    Raises `KeyError` for a text that is not exactly one token.
+    """
     ids = {text: token for token, text in enumerate(vocabulary.texts)}
     return tuple(ids[piece] for piece in pieces)
 
 
-def _chat(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+def _render_chat(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+    """Render a chat with the template that `make_vocabulary` describes."""
     turns = "".join(f"{str(m['role'])[0]}:{m['content']}<eos>\n" for m in messages)
     return turns + ("a:" if template_args.get("add_generation_prompt", True) else "")
 
@@ -224,9 +228,9 @@ class FakeModel:
     def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
         self._check_open()
         plan = self._tree.plan(parents, tokens, wanted, keep)
-        again = self._check_states(plan)
+        again = self._find_missing_states(plan)
         evaluated = [e for e, node in enumerate(plan.node) if node == NO_NODE or plan.wanted[e] or e in again]
-        dropped, stripped = self._check_capacity(plan, len(evaluated), rounds(np.asarray(parents), np.asarray(keep)))
+        dropped, stripped = self._find_room(plan, len(evaluated), rounds(np.asarray(parents), np.asarray(keep)))
         paths = self._entry_paths(plan)
         programs = self._limits.batch_sizes.programs(len(evaluated))
         if programs:
@@ -260,10 +264,11 @@ class FakeModel:
             decode_s=0.0,
         )
 
-    def _check_states(self, plan: CallPlan) -> set[int]:
-        """Return the existing entries that need a state for the call but have none.
+    def _find_missing_states(self, plan: CallPlan) -> set[int]:
+        """Return the entries of existing nodes that are evaluated again for a state.
 
-        Raises `NodeError` for a parent without a state.
+        These have none, and the call keeps or extends them. Raises `NodeError` for a
+        parent that has no state and is no entry of the call.
         """
         if not self._limits.kind.is_recurrent:
             return set()
@@ -276,8 +281,13 @@ class FakeModel:
                 raise NodeError(parent, "was not kept: a recurrent-state model cannot extend it")
         return again
 
-    def _check_capacity(self, plan: CallPlan, n_rows: int, in_round: IntArray) -> tuple[list[int], set[int]]:
+    def _find_room(self, plan: CallPlan, n_rows: int, in_round: IntArray) -> tuple[list[int], set[int]]:
         """Return the cached nodes to drop for a call, and those to lose their state.
+
+        Args:
+            plan: The plan of the call.
+            n_rows: Number of rows that it evaluates.
+            in_round: The round of each element, as of `core.model.rounds`.
 
         Raises `CapacityError` if the call does not fit.
         """
@@ -291,20 +301,25 @@ class FakeModel:
         kept = [node for node, keep in zip(plan.node, plan.keep, strict=True) if keep]
         n_more = sum(node == NO_NODE or node not in self._states for node in kept)
         excess = len(self._states - {ROOT} - set(dropped)) + n_more - limits.sequences
-        stands_on = plan.live_nodes() | set(dropped) | {ROOT}
-        idle = [node for node in self._states - stands_on if not self._tree.references[node]]
+        protected = plan.live_nodes() | set(dropped) | {ROOT}
+        idle = [node for node in self._states - protected if not self._tree.references[node]]
         if excess > len(idle):
             raise CapacityError("states", required=n_more, available=n_more - excess + len(idle))
         idle.sort(key=lambda node: (self._tree.used[node], node))
         return dropped, set(idle[: max(0, excess)])
 
     def _entry_paths(self, plan: CallPlan) -> list[Path]:
+        """Return the token path of each entry of a plan."""
         paths: list[Path] = []
         for parent, token in zip(plan.parent, plan.token, strict=True):
             paths.append((*(self._paths[parent] if parent >= 0 else paths[~parent]), token))
         return paths
 
     def _decode(self, programs: Sequence[int]) -> None:
+        """Run programs of these numbers of rows; all they do is call `on_decode`.
+
+        Raises the error of `fail_next`, and `DecodeInterrupted` after an interrupt.
+        """
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
@@ -432,9 +447,9 @@ class TableModel(FakeModel):
 
 
 def hashed_logits(seed: int, path: Path, size: int, sharpness: float) -> LogitArray:
-    """Return `sharpness` times Gumbel variates from blake2b of seed and path.
+    """Return float32[size], the logits that `HashModel` gives after a token path.
 
-    The result is float32[size].
+    They are `sharpness` times Gumbel variates drawn with blake2b of seed and path.
     """
     digest = blake2b(np.array([seed, *path], dtype="<i8").tobytes(), digest_size=16).digest()
     bits = np.random.Philox(key=int.from_bytes(digest, "little")).random_raw(size)
@@ -443,6 +458,7 @@ def hashed_logits(seed: int, path: Path, size: int, sharpness: float) -> LogitAr
 
 
 def _table_row(vocabulary: Vocabulary, key: tuple[str, ...], row: Mapping[str, float]) -> LogitArray:
+    """Return float32[V], the log-probabilities of one row of a `TableModel`'s table."""
     named = list(spell(vocabulary, tuple(row)))
     p = np.array(list(row.values()), dtype=np.float64)
     rest, n_rest = 1.0 - float(p.sum()), len(vocabulary.pieces) - len(named)
@@ -458,20 +474,20 @@ LIMITS = PathLimits(named_ids=1024, top_ids=64, queries_per_request=64, requests
 """Limits that small tests never reach."""
 
 SUMMED = 1e-6
-"""Bound on the error of a rest that is 1 minus a sum of probabilities."""
+"""Bound on the error of 1 minus a sum of float32 probabilities."""
 
 
 class PathsOf:
-    """A model that runs here, asked for rows by their token path.
+    """A `PathModel` on top of a model that runs in this process.
 
     Args:
         model: The model. Nothing else may use it; `close` closes it.
-        limits: What may be asked. A path can be no longer than the model's memory.
-        hides_rest: Whether a row says only what follows from the probabilities in it,
-            as a server's does: the rest is 1 minus their sum, and no other token is
-            more probable than the last of the most probable ones. Otherwise both are
-            exact.
-        tolerance: Nats by which a log-probability may differ when it is asked again.
+        limits: Limits of the queries. A path can be no longer than the model's memory.
+        hides_rest: Whether the bounds of a row follow only from the probabilities in
+            it, as a server's do: the rest is 1 minus their sum, and no other token is
+            more probable than the last of the most probable ones. Otherwise both bounds
+            are exact.
+        tolerance: Value of `PathModel.tolerance`, in nats.
     """
 
     def __init__(
@@ -491,20 +507,22 @@ class PathsOf:
 
     def rows(self, queries: Sequence[RowQuery], cancellation: Cancellation) -> list[RowBounds]:
         check_queries(queries, self.limits, len(self.vocabulary.pieces))
-        return [self._row(query, cancellation) for query in queries]
+        return [self._answer_query(query, cancellation) for query in queries]
 
-    def _row(self, query: RowQuery, cancellation: Cancellation) -> RowBounds:
+    def _answer_query(self, query: RowQuery, cancellation: Cancellation) -> RowBounds:
+        """Evaluate the path of a query, and return its row."""
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the model")
             if cancellation.is_cancelled:
                 raise CancelledError
-            node, rows = _evaluated(self._model, query.path)
-            row = self._said(rows, query)
+            node, rows = _evaluate_path(self._model, query.path)
+            row = self._row_bounds(rows, query)
             self._model.release(np.array([node], dtype=np.int32))
             return row
 
-    def _said(self, rows: Rows, query: RowQuery) -> RowBounds:
+    def _row_bounds(self, rows: Rows, query: RowQuery) -> RowBounds:
+        """Return row 0 as the answer to a query: log-probabilities and bounds."""
         top, top_logp = rows.top(0, query.top)
         ids = np.unique(np.concatenate([query.named, top])).astype(np.int32)
         logp = rows.logp(0, ids)
@@ -523,8 +541,11 @@ class PathsOf:
             self._model.close()
 
 
-def _evaluated(model: Model, path: IntArray) -> tuple[int, Rows]:
-    """Evaluate a path; return its last node, which is to be released, and its row."""
+def _evaluate_path(model: Model, path: IntArray) -> tuple[int, Rows]:
+    """Evaluate a path, and return its last node and a `Rows` with its row.
+
+    The node holds a reference, which the caller releases.
+    """
     node, depth = model.match_prefix(path[:-1])
     rows: Rows = DenseRows(np.empty((0, 0), dtype=np.float32))
     try:

@@ -43,12 +43,14 @@ A row of 152 000 tokens takes 1.2 MB.
 
 
 class LawBroken(AssertionError):
-    """The error of a model that breaks a law of the port.
+    """A model broke a law of its port.
 
     Attributes:
-        law: Number of the law in `selectrie.core.model`.
-        path: Token ids of the path on which it happened.
-        difference_nats: The difference, or None.
+        law: Number of the law in the docstring of the module `selectrie.core.model`,
+            or of the class `core.path_model.PathModel`.
+        path: Token ids of the path on which it happened; () if there is none.
+        difference_nats: Difference of two log-probabilities that should be equal; None
+            if the law is about something else.
     """
 
     def __init__(self, law: int, what: str, *, path: Path = (), difference_nats: float | None = None) -> None:
@@ -91,25 +93,24 @@ def check_model(
 
     Every row is compared with that of its path evaluated alone.
 
-    Operations: new leaves, inner nodes, the prompt's nodes and its end extended again,
-    nodes wanted again, kept or not, released, forgotten or trimmed, and calls that must
-    raise an error, a batch multiple that cannot be set among them, and interrupts
-    while no call runs. Calls of recurrent-state models are cut by `model.rounds`. Both
-    models are closed.
+    An operation adds nodes, evaluates a prompt and extends its end in the same call,
+    asks for an existing node again, releases, forgets or trims nodes, makes a call that
+    must raise an error, or interrupts the model while no call runs. Calls of
+    recurrent-state models are cut by `model.rounds`. Both models are closed at the end.
 
     Args:
         make_model: Returns a fresh, empty model. It is called twice; the second model
             evaluates paths alone.
         seed: Seed of the random operations.
         steps: Number of random operations.
-        tolerance_nats: Largest difference allowed.
+        tolerance_nats: Largest difference of a log-probability that is allowed.
         longest: Number of tokens of the longest path tried. For a sliding window it
             should exceed the window.
-        fail_next: Makes the next decode of a model fail with a `DecodeError`, if the
-            back end supports that.
+        fail_next: Makes the next decode of a model fail with a `DecodeError`. None
+            leaves such failures out.
         interrupt_next: Makes `interrupt` be called in the middle of the next decode of
-            a model, if the back end supports that. A call of a model that is
-            `limits.can_interrupt` must then fail, that of another one must not.
+            a model. The call must then fail if `limits.can_interrupt` is set, and
+            succeed otherwise. None leaves such interrupts out.
 
     Raises:
         LawBroken: If a row differs or a call breaks a law. Any other error of the model
@@ -126,7 +127,7 @@ def check_model(
             fail_next=fail_next,
             interrupt_next=interrupt_next,
         )
-        check.batch_sizes()
+        check.check_batch_sizes()
         solo_before = check.solo_rows()
         for _ in range(steps):
             check.step()
@@ -138,7 +139,10 @@ def check_model(
 
 
 class _Check:
-    """The state of one check: the references held on the tested model."""
+    """The state of one `check_model`: two models, and the references held on the first.
+
+    The first model is tested; the second evaluates each path alone.
+    """
 
     def __init__(
         self,
@@ -167,12 +171,12 @@ class _Check:
 
     def step(self) -> None:
         """Do one random operation."""
-        operations = [self._grow, self._grow, self._grow, self._prompt, self._again, self._release, self._forget]
-        operations += [self._trim, self._refuse, self._interrupt_idle]
+        operations = [self._grow, self._grow, self._grow, self._extend_prompt, self._extend_again]
+        operations += [self._release, self._forget, self._trim, self._refuse, self._interrupt_idle]
         if self._fail_next is not None:
-            operations.append(self._fail)
+            operations.append(self._fail_decode)
         if self._interrupt_next is not None:
-            operations.append(self._interrupt)
+            operations.append(self._interrupt_decode)
         operations[int(self._rng.integers(len(operations)))]()
 
     def finish(self, solo_before: FloatArray) -> None:
@@ -193,8 +197,8 @@ class _Check:
         if (node, depth) != (ROOT, 0):
             raise LawBroken(5, f"node {node} of depth {depth} survived trim(0)", path=self._start)
 
-    def batch_sizes(self) -> None:
-        """Check the batch sizes of the empty model, and what sets their multiple."""
+    def check_batch_sizes(self) -> None:
+        """Check the batch sizes of the empty model, and `set_batch_multiple`."""
         limits = self._model.limits
         sizes = limits.batch_sizes
         if limits.rows_per_call % sizes.multiple:
@@ -210,6 +214,7 @@ class _Check:
             raise LawBroken(6, f"limits were {limits}, and are {self._model.limits} after the multiple was set back")
 
     def _must_refuse_multiple(self, expected: type[SelectrieError], value: int) -> None:
+        """Check that `set_batch_multiple` raises `expected` and changes no limit."""
         limits = self._model.limits
         try:
             self._model.set_batch_multiple(value)
@@ -221,7 +226,7 @@ class _Check:
             raise LawBroken(6, f"a refused set_batch_multiple({value}) changed the limits to {self._model.limits}")
 
     def solo_rows(self) -> FloatArray:
-        """Return the last row of a fixed short path on a fresh solo model."""
+        """Return float64[V], the row of a fixed short path on a new small context."""
         solo = self._model.new_context(8)
         try:
             if solo.limits.batch_sizes != self._model.limits.batch_sizes:
@@ -239,23 +244,24 @@ class _Check:
             j = int(self._rng.integers(len(paths))) if paths and self._rng.random() < 0.5 else None
             if j is not None and len(paths[j]) < self._longest:
                 parents.append(~j)
-                paths.append((*paths[j], self._token()))
+                paths.append((*paths[j], self._random_token()))
             elif parents_held:
                 node, path = parents_held[int(self._rng.integers(len(parents_held)))]
                 parents.append(node)
-                paths.append((*path, self._token()))
+                paths.append((*path, self._random_token()))
             else:
                 parents.append(ROOT)
                 paths.append(self._start)
         n = len(paths)
         self._extend(parents, paths, self._rng.random(n) < 0.6, self._rng.random(n) < 0.5)
 
-    def _prompt(self) -> None:
+    def _extend_prompt(self) -> None:
         """Add a longer run of tokens below the node that `match_prefix` returns.
 
         Its end is extended by two tokens in the same call.
         """
-        prompt = (*self._start, *(self._token() for _ in range(int(self._rng.integers(1, max(2, self._longest // 2))))))
+        length = int(self._rng.integers(1, max(2, self._longest // 2)))
+        prompt = (*self._start, *(self._random_token() for _ in range(length)))
         node, depth = self._model.match_prefix(np.array(prompt, dtype=np.int32))
         if not 0 <= depth <= len(prompt) or (depth == 0) != (node == ROOT):
             raise LawBroken(1, f"match_prefix returned node {node} at depth {depth}", path=prompt)
@@ -265,13 +271,13 @@ class _Check:
         parents = [node, *(~i for i in range(len(paths) - 1))][: len(paths)]
         if paths and len(paths) + 2 <= size:
             end = len(paths) - 1
-            paths += [(*paths[end], self._token()), (*paths[end], self._token())]
+            paths += [(*paths[end], self._random_token()), (*paths[end], self._random_token())]
             parents += [~end, ~end]
         if paths:
             keep = np.arange(len(paths)) >= len(paths) - 3
             self._extend(parents, paths, np.ones(len(paths), dtype=np.bool_), keep)
 
-    def _again(self) -> None:
+    def _extend_again(self) -> None:
         """Ask for a held node again, and check that node and row are the same.
 
         If its row is not wanted, nothing must be evaluated.
@@ -295,10 +301,10 @@ class _Check:
             raise LawBroken(1, "an existing node was evaluated again for a row that was not wanted", path=path)
 
     def _release(self) -> None:
-        self._give_back(self._some_held(), forget=False)
+        self._give_back(self._random_held(), forget=False)
 
     def _forget(self) -> None:
-        self._give_back(self._some_held(), forget=True)
+        self._give_back(self._random_held(), forget=True)
 
     def _trim(self) -> None:
         self._model.trim(int(self._rng.choice([0, 1, 8, 64])))
@@ -328,14 +334,14 @@ class _Check:
         if any(path for _, path, _ in self._held) and not self._model.limits.batch_sizes.is_fixed:
             self._must_refuse_multiple(ProtocolError, 1)
 
-    def _fail(self) -> None:
+    def _fail_decode(self) -> None:
         """Make a decode fail half-way, and check that the tree does not change."""
         leaves = self._two_leaves()
         if leaves is not None and self._fail_next is not None:
             self._fail_next(self._model)
             self._must_raise(DecodeError, *leaves)
 
-    def _interrupt(self) -> None:
+    def _interrupt_decode(self) -> None:
         """Interrupt a decode half-way, and check that it ends then or goes on."""
         leaves = self._two_leaves()
         if leaves is None or self._interrupt_next is None:
@@ -344,19 +350,19 @@ class _Check:
         if self._model.limits.can_interrupt:
             self._must_raise(DecodeInterrupted, *leaves, law=8)
         else:
-            self._must_go_on(*leaves)
+            self._must_succeed(*leaves)
 
     def _interrupt_idle(self) -> None:
         """Interrupt while no call runs, and check that the next call is made."""
         leaves = self._two_leaves()
         if leaves is not None:
             self._model.interrupt()
-            self._must_go_on(*leaves)
+            self._must_succeed(*leaves)
 
     def _two_leaves(self) -> tuple[IntArray, IntArray] | None:
-        """Return parents and tokens of a call of two nodes.
+        """Return the parents and tokens of a call that adds two leaves.
 
-        None if it need not fit.
+        None if the model may lack the capacity for it.
         """
         capacity = self._model.capacity()
         if min(capacity.rows, capacity.nodes, capacity.sequences) < 2:
@@ -365,8 +371,8 @@ class _Check:
         parent = parents[int(self._rng.integers(len(parents)))]
         return np.array([parent, ROOT], dtype=np.int32), np.array(self._tokens[:2], dtype=np.int32)
 
-    def _must_go_on(self, parents: IntArray, tokens: IntArray) -> None:
-        """Make a call that an interrupt must not end, and give its nodes back."""
+    def _must_succeed(self, parents: IntArray, tokens: IntArray) -> None:
+        """Make a call, check that no interrupt ends it, and release its nodes."""
         wanted = np.ones(len(parents), dtype=np.bool_)
         try:
             nodes = self._model.extend(parents, tokens, wanted, ~wanted).nodes
@@ -375,6 +381,10 @@ class _Check:
         self._model.release(nodes)
 
     def _must_raise(self, expected: type[SelectrieError], parents: IntArray, tokens: IntArray, *, law: int = 5) -> None:
+        """Check that a call raises `expected` and leaves the tree as it was.
+
+        `law` is the number of the law that it breaks otherwise.
+        """
         capacity, depths = self._model.capacity(), self._depths()
         n = len(parents)
         wanted, keep = np.ones(n, dtype=np.bool_), np.arange(n) == n - 1
@@ -400,10 +410,10 @@ class _Check:
         return matches
 
     def _extend(self, parents: list[int], paths: list[Path], wanted: BoolArray, keep: BoolArray) -> IntArray | None:
-        """Make one call of `extend`, and compare its rows.
+        """Make one call of `extend`, check its rows, and hold its nodes.
 
-        Returns None if the call exceeded the model's capacity and raised
-        `CapacityError`.
+        Returns the node of each path. If the call raised `CapacityError` and could not
+        be expected to fit, releases some nodes and returns None.
         """
         capacity = self._model.capacity()
         tokens = np.array([path[-1] for path in paths], dtype=np.int32)
@@ -421,7 +431,7 @@ class _Check:
             if len(paths) <= min(capacity.rows, capacity.nodes, capacity.sequences):
                 raise
             self.refusals += 1
-            self._give_back(self._some_held(), forget=bool(self._rng.integers(2)))
+            self._give_back(self._random_held(), forget=bool(self._rng.integers(2)))
             return None
         if len(nodes) != len(paths) or len(rows) != int(wanted.sum()):
             raise LawBroken(
@@ -439,6 +449,7 @@ class _Check:
         return nodes
 
     def _compare(self, rows: Rows, i: int, path: Path) -> None:
+        """Compare all log-probabilities of row i with those of its path alone."""
         expected = self._expected.get(path)
         if expected is None:
             if len(self._expected) * len(rows.logits(i)) * 8 > _REMEMBERED_BYTES:
@@ -451,7 +462,11 @@ class _Check:
         self.worst_nats = max(self.worst_nats, difference)
 
     def _compare_part(self, rows: Rows, whole: Rows, i: int, paths: list[Path]) -> None:
-        """Fetch some values of row i again, and compare them with those of `whole`."""
+        """Fetch single values of row i, and compare them with those of `whole`.
+
+        `rows` are the rows of a call, `whole` the same rows with all of their values,
+        and `paths` the path of each.
+        """
         ids, every = np.array(self._tokens, dtype=np.int32), np.arange(len(rows))
         one, top = TokenSet(i, ids), TopTokens(i, 3)
         owner = np.full(len(ids), i)
@@ -468,24 +483,25 @@ class _Check:
                 raise LawBroken(7, f"fetched {what} differ", path=paths[i], difference_nats=difference)
 
     def _give_back(self, indices: list[int], *, forget: bool) -> None:
+        """Release the references at these indices of `_held`."""
         nodes = np.array([self._held[index][0] for index in indices], dtype=np.int32)
         self._model.release(nodes, forget=forget)
         gone = set(indices)
         self._held = [held for index, held in enumerate(self._held) if index not in gone]
 
-    def _some_held(self) -> list[int]:
+    def _random_held(self) -> list[int]:
         share = self._rng.random()
         return [index for index in range(len(self._held)) if self._rng.random() < share]
 
     def _call_size(self) -> int:
         return min(self._model.limits.rows_per_call, max(12, self._longest // 2))
 
-    def _token(self) -> int:
+    def _random_token(self) -> int:
         return self._tokens[int(self._rng.integers(len(self._tokens)))]
 
 
 def _largest_difference(one: FloatArray | float, other: FloatArray | float) -> float:
-    """Return the largest difference of log-probabilities; -inf equals -inf."""
+    """Return the largest absolute difference, where -inf equals -inf."""
     left, right = np.asarray(one), np.asarray(other)
     with np.errstate(invalid="ignore"):
         return float(np.where(left == right, 0.0, np.abs(left - right)).max(initial=0.0))
@@ -523,7 +539,7 @@ def _evaluate_alone(model: Model, path: Path) -> FloatArray:
 _N_ALL = 4096
 """Number of tokens up to which whole rows are asked for, in pieces."""
 _SUMMED_NATS = 1e-6
-"""What the float32 exponentials of a softmax may move the sum of a row."""
+"""Nats by which float32 exponentials may move the sum of a row."""
 _WAIT_S = 30.0
 """Seconds after which a call that was cancelled counts as going on."""
 
@@ -552,18 +568,20 @@ def check_path_model(
     n_asked: Callable[[], int] | None = None,
     stall_next: Callable[[], None] | None = None,
 ) -> PathModelReport:
-    """Check the laws of `core.path_model` with random queries. The model is closed.
+    """Check the laws of `core.path_model.PathModel` with random queries.
 
-    Values may differ by the model's own `tolerance`.
+    Values of one row may differ by the model's own `tolerance`. The model is closed at
+    the end.
 
     Args:
         model: The model.
         seed: Seed of the random queries.
         steps: Number of random calls.
         longest: Number of tokens of the longest path.
-        n_asked: Returns how many queries were asked so far of what answers them, if
-            that can be known. Refused calls must not change it.
-        stall_next: Makes the next call wait until it is cancelled, if that can be done.
+        n_asked: Returns the number of queries that have reached the server so far.
+            Refused calls must not change it. None if it cannot be counted.
+        stall_next: Makes the next call wait until it is cancelled. None leaves this
+            check out.
 
     Raises:
         LawBroken: If a law is broken. Any other error of the model is passed on.
@@ -572,16 +590,16 @@ def check_path_model(
     try:
         for _ in range(steps):
             check.step()
-        check.threads()
-        check.cancelled(stall_next)
+        check.check_threads()
+        check.check_cancellation(stall_next)
     finally:
         model.close()
-    check.closed()
+    check.check_closed()
     return PathModelReport(check.rows_compared, check.worst_nats, check.refusals)
 
 
 class _PathCheck:
-    """The state of one check: what was said about each path."""
+    """The state of one `check_path_model`, with the log-probabilities seen so far."""
 
     def __init__(
         self, model: PathModel, rng: np.random.Generator, longest: int, n_asked: Callable[[], int] | None
@@ -599,9 +617,10 @@ class _PathCheck:
 
     def step(self) -> None:
         """Make one random call."""
-        [self._several, self._several, self._whole, self._refuse][int(self._rng.integers(4))]()
+        [self._ask_several, self._ask_several, self._ask_whole_row, self._refuse][int(self._rng.integers(4))]()
 
-    def _query(self) -> RowQuery:
+    def _random_query(self) -> RowQuery:
+        """Return a valid query about a random path, within the model's limits."""
         limits, n = self._model.limits, int(self._rng.integers(self._longest))
         path = [self._start, *(int(token) for token in self._rng.choice(self._tokens, size=n))]
         n_named = int(self._rng.integers(min(limits.named_ids, self._n_tokens, 20) + 1))
@@ -609,10 +628,10 @@ class _PathCheck:
         top = int(self._rng.integers(2)) * int(self._rng.integers(min(limits.top_ids, self._n_tokens) + 1))
         return RowQuery(_ids(path[: self._longest]), _ids(named), top)
 
-    def _several(self) -> None:
+    def _ask_several(self) -> None:
         """Ask several queries at once, and compare each row with it asked alone."""
         n = int(self._rng.integers(1, min(self._model.limits.queries_per_request, 6) + 1))
-        queries = [self._query() for _ in range(n)]
+        queries = [self._random_query() for _ in range(n)]
         if n > 1 and self._rng.random() < 0.5:  # another query about a path that is in the call
             queries[-1] = replace(queries[-1], path=queries[0].path)
         self._compare(queries, self._ask(queries))
@@ -624,6 +643,7 @@ class _PathCheck:
         return rows
 
     def _compare(self, queries: list[RowQuery], rows: list[RowBounds]) -> None:
+        """Check each row, and compare it with the row of its query asked alone."""
         for query, row in zip(queries, rows, strict=True):
             self._check_row(query, row)
             (alone,) = self._ask([query])
@@ -635,13 +655,14 @@ class _PathCheck:
             self.rows_compared += 1
 
     def _compare_values(self, path: Path, values: FloatArray, expected: FloatArray) -> None:
-        moved = np.where(values == expected, 0.0, np.abs(values - expected)).max(initial=0.0)
-        self.worst_nats = max(self.worst_nats, float(moved))
-        if moved > self._model.tolerance:
-            raise LawBroken(1, "a row depends on what else is asked", path=path, difference_nats=float(moved))
+        """Check that log-probabilities differ by at most the model's tolerance."""
+        difference = np.where(values == expected, 0.0, np.abs(values - expected)).max(initial=0.0)
+        self.worst_nats = max(self.worst_nats, float(difference))
+        if difference > self._model.tolerance:
+            raise LawBroken(1, "a row depends on what else is asked", path=path, difference_nats=float(difference))
 
     def _check_row(self, query: RowQuery, row: RowBounds) -> None:
-        """Check what can be seen of one row."""
+        """Check that a row answers its query and that its bounds are consistent."""
         path: Path = tuple(query.path.tolist())
         if len(row.ids) != len(row.logp) or (np.diff(row.ids) <= 0).any():
             raise LawBroken(2, "the tokens of a row are not distinct and ascending", path=path)
@@ -657,9 +678,12 @@ class _PathCheck:
         if np.logaddexp(known, low) > self._margin or np.logaddexp(known, high) < -self._margin:
             raise LawBroken(3, "the probabilities and the rest do not sum to 1", path=path)
 
-    def _whole(self) -> None:
-        """Ask for all tokens of a row in pieces; check what a row says about others."""
-        query = self._query()
+    def _ask_whole_row(self) -> None:
+        """Ask for all tokens of a row in pieces, and check the bounds of a query's row.
+
+        Does nothing for vocabularies of more than `_N_ALL` tokens.
+        """
+        query = self._random_query()
         path: Path = tuple(query.path.tolist())
         if self._n_tokens > _N_ALL or not self._model.limits.named_ids:
             return
@@ -681,8 +705,8 @@ class _PathCheck:
             raise LawBroken(3, f"the rest is {rest}, outside of its bounds {row.log_rest}", path=path)
 
     def _refuse(self) -> None:
-        """Make a call with a query that is not valid."""
-        limits, query = self._model.limits, self._query()
+        """Make a call with an invalid query, and check its error."""
+        limits, query = self._model.limits, self._random_query()
         several = _ids(np.arange(limits.named_ids + 1) % self._n_tokens)
         too_long = _ids(np.full(limits.path_tokens + 1, self._start))
         cases: list[tuple[type[SelectrieError], RowQuery]] = [
@@ -697,7 +721,7 @@ class _PathCheck:
         ]
         expected, wrong = cases[int(self._rng.integers(len(cases)))]
         before = self._n_asked()
-        self._must_raise(4, expected, [self._query(), wrong], Cancellation())
+        self._must_raise(4, expected, [self._random_query(), wrong], Cancellation())
         if self._n_asked() != before:
             raise LawBroken(4, "something was asked before a call was refused")
 
@@ -710,28 +734,29 @@ class _PathCheck:
         self.refusals += 1
 
     def _error_of(self, queries: list[RowQuery], cancellation: Cancellation) -> BaseException | None:
+        """Make a call, and return the error that it raises, or None."""
         try:
             self._model.rows(queries, cancellation)
         except BaseException as error:  # noqa: BLE001 - the caller compares it
             return error
         return None
 
-    def threads(self) -> None:
+    def check_threads(self) -> None:
         """Ask in several threads at once, and compare the rows."""
-        calls = [[self._query() for _ in range(2)] for _ in range(8)]
+        calls = [[self._random_query() for _ in range(2)] for _ in range(8)]
         with ThreadPoolExecutor(4) as pool:
             answers = list(pool.map(self._ask, calls))
         for queries, rows in zip(calls, answers, strict=True):
             self._compare(queries, rows)
 
-    def cancelled(self, stall_next: Callable[[], None] | None) -> None:
-        """Cancel a call before it is made, and one that waits."""
+    def check_cancellation(self, stall_next: Callable[[], None] | None) -> None:
+        """Cancel a call before it is made, and one that waits; check their errors."""
         cancellation = Cancellation()
         cancellation.cancel()
-        self._must_raise(5, CancelledError, [self._query()], cancellation)
+        self._must_raise(5, CancelledError, [self._random_query()], cancellation)
         if stall_next is None:
             return
-        cancellation, query = Cancellation(), self._query()
+        cancellation, query = Cancellation(), self._random_query()
         stall_next()
         errors: list[BaseException | None] = []
         call = threading.Thread(target=lambda: errors.append(self._error_of([query], cancellation)), daemon=True)
@@ -742,10 +767,10 @@ class _PathCheck:
             raise LawBroken(5, f"a call that was cancelled ended so: {errors or 'not at all'}")
         self._compare([query], self._ask([query]))
 
-    def closed(self) -> None:
-        """Close the closed model again, and ask it."""
+    def check_closed(self) -> None:
+        """Close the closed model again, and check that it answers no query."""
         self._model.close()
-        self._must_raise(5, ClosedError, [self._query()], Cancellation())
+        self._must_raise(5, ClosedError, [self._random_query()], Cancellation())
 
 
 def _ids(values: object) -> IntArray:

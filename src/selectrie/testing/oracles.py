@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 def run(task: Task[R], model: Model) -> R:
-    """Run one task to its end, release its nodes, and return its result.
+    """Run one task to its end on a model, release its nodes, and return its result.
 
     Nothing else may use the model. This is a short version of the scheduler, for tests.
     Raises the errors of the model, and `ProtocolError` if the task asks for parents
@@ -37,10 +37,10 @@ def run(task: Task[R], model: Model) -> R:
         if len(task.prompt):
             task.tell(rows.fetch(task.reads))
         while (ask := task.ask(capacity)) is not None:
-            _give_back(ask.release, local, model)
+            _release_rows(ask.release, local, model)
             nodes, rows = extend_in_rounds(model, _to_nodes(ask.parents, local), ask.tokens, ask.wanted, ask.keep)
             local.extend(nodes.tolist())
-            _give_back(ask.spent, local, model)
+            _release_rows(ask.spent, local, model)
             task.tell(rows.fetch(task.reads))
         return task.result()
     finally:
@@ -105,15 +105,16 @@ def _within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArra
     return up
 
 
-def _give_back(rows: IntArray, local: list[int], model: Model) -> None:
+def _release_rows(rows: IntArray, local: list[int], model: Model) -> None:
     """Release the nodes of the given local rows that were not released before.
 
-    A node with children stays until these are dropped.
+    `local` has the node of each local row, and gets NO_NODE in their place. A node with
+    children stays in the model until these are dropped.
     """
-    leaving = [local[row] for row in rows.tolist() if local[row] != NO_NODE]
+    nodes = [local[row] for row in rows.tolist() if local[row] != NO_NODE]
     for row in rows.tolist():
         local[row] = NO_NODE
-    model.release(np.array(leaving, dtype=np.int32), forget=True)
+    model.release(np.array(nodes, dtype=np.int32), forget=True)
 
 
 def _to_nodes(parents: IntArray, local: list[int]) -> IntArray:
@@ -196,6 +197,7 @@ def score_paths_alone(model: Model, context: Sequence[int], paths: Iterable[Sequ
 
 
 def _score_alone(model: Model, context: list[int], path: list[int]) -> list[float]:
+    """Return the log-probability of each token of one path, as `score_paths_alone`."""
     run, held = (context + path)[:-1], [ROOT]
     logp: list[float] = []
     step = model.limits.rows_per_call
@@ -263,6 +265,7 @@ def enumerate_table(model: FakeModel, context: Sequence[int], paths: Sequence[Se
 
 
 def _all_texts(model: FakeModel, context: Path, length: int) -> list[tuple[Path, float]]:
+    """Return every path of `length` tokens after a context, with its probability."""
     if length == 0:
         return [((), 1.0)]
     texts = []
@@ -295,6 +298,10 @@ def naive_local(model: FakeModel, context: Sequence[int], paths: Sequence[Sequen
 
 
 def _walk_local(model: FakeModel, context: Path, node: NestedTrie, so_far: float, logp: list[float]) -> None:
+    """Set `logp` of the paths that end at or below `node`, as `naive_local` defines it.
+
+    `so_far` is the log-probability of the path up to `node`.
+    """
     p = probabilities(model, context) if node.children else []
     goes_on = fsum(p[token] for token in node.children)
     ends = fsum(p[token] for token in range(len(p)) if token not in node.children) if node.children else 1.0
@@ -309,8 +316,8 @@ def _walk_local(model: FakeModel, context: Path, node: NestedTrie, so_far: float
 def naive_unless_continued(model: FakeModel, context: Sequence[int], paths: Sequence[Sequence[int]]) -> list[float]:
     """Return for each path the log-probability that no longer path continues it.
 
-    It is the probability that the path is the longest one that the text starts with,
-    computed by recursion over the set of paths.
+    That is, the log of the probability that, among the paths that the text starts with,
+    this one is the longest. It is computed by recursion over the set of paths.
     """
     logp = [-inf] * len(paths)
     _walk_continued(model, tuple(context), NestedTrie.of(paths), 0.0, logp)
@@ -320,7 +327,8 @@ def naive_unless_continued(model: FakeModel, context: Sequence[int], paths: Sequ
 def _walk_continued(model: FakeModel, context: Path, node: NestedTrie, so_far: float, logp: list[float]) -> float:
     """Set `logp` of the paths that end at or below `node`.
 
-    Returns the probability, given the node, that no path ends below it.
+    `so_far` is the log-probability of the tokens up to `node`. Returns the conditional
+    probability, given `node`, that the text goes on to no path that ends below it.
     """
     p = probabilities(model, context) if node.children else [1.0]
     leaves = [p[token] for token in range(len(p)) if token not in node.children]
