@@ -21,7 +21,7 @@ from selectrie.evaluation.evaluator import evaluate_tasks, measured
 from selectrie.evaluation.runner import ITEMS, SUMMARY, UNIT_LINES, RunOptions, began_with, read_run, run
 from selectrie.evaluation.work_units import TaskItems, plan
 from selectrie.runs import unit_log
-from selectrie.runs.folder import LOG, RUN, open_log, plan_of
+from selectrie.runs.folder import LOG, RUN, open_log, plan_digest
 from selectrie.runs.unit_log import LogLine, TornLineError
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
@@ -305,7 +305,7 @@ def test_a_line_without_end_is_not_read_whole(finished, tmp_path, monkeypatch):
         units = plan(llm.vocabulary, llm.limits, kill_points.tasks())
         logged = []
         missing = held.recover(
-            plan_of(json.loads((finished / RUN).read_text())), units, lambda unit, values: logged.append(unit)
+            plan_digest(json.loads((finished / RUN).read_text())), units, lambda unit, values: logged.append(unit)
         )
         assert (len(logged), list(missing)) == (whole.count(b"\n"), [])
     assert (tmp_path / LOG).read_bytes() == whole

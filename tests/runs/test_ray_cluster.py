@@ -18,7 +18,7 @@ from selectrie.evaluation import Item
 from selectrie.evaluation.evaluator import measure_on, measured
 from selectrie.evaluation.runner import ITEMS, SUMMARY, run
 from selectrie.evaluation.work_units import TaskItems, plan
-from selectrie.runs.actors import Cluster, _check_answers
+from selectrie.runs.actors import Cluster, _check_reachable
 from selectrie.runs.folder import signature_of
 from selectrie.tables.table_run import decided_on, plan_table, run_table
 from tests.support.decided_tables import ASKED, write_table
@@ -132,4 +132,4 @@ def test_an_address_where_nobody_listens_is_said():
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(OptionError, match="address of a running cluster"):
-        _check_answers(address)
+        _check_reachable(address)

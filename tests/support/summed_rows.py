@@ -21,7 +21,7 @@ from typing import Any
 
 from selectrie.core.files import check_plain, replaced, writing
 from selectrie.errors import InputFileError
-from selectrie.runs.folder import FolderFormat, begin, open_log, plan_of, read_resumable
+from selectrie.runs.folder import FolderFormat, begin, open_log, plan_digest, read_resumable
 from tests.support.kill_points import in_child
 
 UNIT_ROWS, WINDOW = 64, 4
@@ -113,8 +113,8 @@ def run(table: Path, out: Path, work: Work = one_after_another, *, window: int =
     with writing(out.parent):
         check_plain(out)
     with open_log(folder, SumLines(), window=window) as log:
-        run_json = begin(folder, FOLDER, log, FOLDER.described(parts, "none"), other_machine=False)
-        missing = log.recover(plan_of(run_json), units_of(table), lambda unit, values: None)
+        run_json = begin(folder, FOLDER, log, FOLDER.describe(parts, "none"), other_machine=False)
+        missing = log.recover(plan_digest(run_json), units_of(table), lambda unit, values: None)
         for unit, values in work(missing):
             log.add(unit, values)
         log.finish()

@@ -22,15 +22,15 @@ from selectrie.runs.data_files import (
     JSON_SUFFIXES,
     PARQUET,
     data_file_status,
-    decoded,
+    decode_text,
     delimited_records,
     digest_of_bytes,
-    json_object,
     json_objects,
     kind_of,
     parquet_file,
-    parsed_json,
+    parse_json,
     reading,
+    require_object,
 )
 
 MAX_WHOLE_BYTES = 256 << 20
@@ -106,11 +106,11 @@ def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             values = file.read().to_pylist()
         yield from enumerate(values, start=1)
     elif suffix == ".json":
-        value = parsed_json(path, decoded(path, path.read_bytes(), 1), None)
+        value = parse_json(path, decode_text(path, path.read_bytes(), 1), None)
         if not isinstance(value, list):
             raise InputFileError(str(path), f"expected a list of objects, not {kind_of(value)}")
         for number, one in enumerate(value, start=1):
-            yield number, json_object(path, one, number)
+            yield number, require_object(path, one, number)
     else:
         yield from ((number, fields) for number, _, fields in json_objects(path))
 

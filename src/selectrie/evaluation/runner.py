@@ -38,8 +38,8 @@ from selectrie.runs.folder import (
     begin,
     check_same,
     open_log,
-    other_run,
-    plan_of,
+    other_run_error,
+    plan_digest,
     read_described,
     read_resumable,
     resumable_or_none,
@@ -156,7 +156,7 @@ def describe(
         "plan": {"n_units": len(units), "digest": _digest(units)},
         "signature": signature_of(llm),
     }
-    return FOLDER.described(parts, llm.identity.backend)
+    return FOLDER.describe(parts, llm.identity.backend)
 
 
 def _digest(units: Iterable[WorkUnit]) -> str:
@@ -184,7 +184,7 @@ def check_folder(out: Path, configuration: Mapping[str, object], tasks: Sequence
     own = run_json["configuration"]
     expected = json.loads(json.dumps({**configuration, **_metrics_of(own)}))
     if own != expected:
-        raise other_run(out, "configuration", own, expected)
+        raise other_run_error(out, "configuration", own, expected)
     for task, was in zip(tasks, _with_metrics_of(out, run_json, tasks), strict=True):
         check_view(task, was.metrics)
 
@@ -281,7 +281,7 @@ def run(
         run_json = begin(out, FOLDER, log, described, other_machine=options.other_machine)
         finished: dict[int, Done] = {}
         missing = log.recover(
-            plan_of(run_json), units, lambda unit, values: finished.update({unit.number: values.measured(unit)})
+            plan_digest(run_json), units, lambda unit, values: finished.update({unit.number: values.measured(unit)})
         )
         counter = Counter(tasks, units, options.on_progress)
         for done in finished.values():

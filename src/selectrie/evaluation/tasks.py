@@ -15,7 +15,7 @@ from typing import Any
 from selectrie.errors import InputFileError, OptionError, TemplateError
 from selectrie.evaluation.metrics import named
 from selectrie.evaluation.work_units import UNIT_ROWS
-from selectrie.runs.data_files import decoded, parsed_toml
+from selectrie.runs.data_files import decode_text, parse_toml
 from selectrie.template.analysis.template import Template
 from selectrie.template.interpreter import Interpreter, Write
 
@@ -428,7 +428,7 @@ def load_task(name: str) -> Task:
         raise InputFileError(name, getattr(error, "strerror", None) or str(error)) from error
     if len(data) > MAX_FILE_BYTES:
         raise InputFileError(name, f"the file has more than {MAX_FILE_BYTES >> 20} MiB, so it is not a task")
-    return parse_task(decoded(name, data, 1).replace("\r\n", "\n"), name)
+    return parse_task(decode_text(name, data, 1).replace("\r\n", "\n"), name)
 
 
 @cache
@@ -442,7 +442,7 @@ def parse_task(text: str, name: str) -> Task:
 
     Raises `InputFileError` with the file, the key and, if known, the line.
     """
-    table = parsed_toml(text, name)
+    table = parse_toml(text, name)
     file = TaskFile(name, text)
     formats = table.pop("format", [])
     if not isinstance(formats, list) or not formats:

@@ -33,10 +33,10 @@ class Cluster:
     Attributes:
         source, options: Arguments of `selectrie.load` for each actor. A file must be at
             the same path on all machines.
-        address: Address of a Ray cluster. None means a cluster on this machine, made
-            for the run and ended with it.
-        n_actors: Number of models that run at once. None means as many as the cluster
-            has room for.
+        address: Address of a Ray cluster. None means a cluster on this machine, which
+            is started for the run and stopped after it.
+        n_actors: Number of actors that run at once. None means as many as the cluster
+            has CPUs for.
         cpus: Number of CPUs of each actor.
         retries: Number of times that a unit whose actor died is tried again.
     """
@@ -55,7 +55,7 @@ class Cluster:
 
 
 class Worker(Protocol):
-    """What runs in an actor: a model in a separate process on any machine."""
+    """A model that an actor runs in a separate process, on any machine."""
 
     def signature(self) -> Mapping[str, object]:
         """Return the facts that the model's log-probabilities depend on."""
@@ -68,19 +68,21 @@ class Worker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ActorJob(Generic[UnitT]):
-    """What the actors of a run do.
+    """The work that a run gives to its actors.
 
     Attributes:
         worker: The class of the actors. It is called with the `source` and `options` of
             the cluster, followed by `arguments`.
         arguments: Further arguments of the worker.
-        data: Returns what an actor needs of a unit; it is sent to the actor.
+        data: Returns the data of a unit that are sent to an actor, for
+            `Worker.measure`.
         signature: Signature of the model that planned the run. An actor of another
-            model, build or processor type raises an error, because its
-            log-probabilities would have other bits.
-        window: Maximum distance between the first unit that is not finished and any
-            unit that an actor has (see `unit_log.UnitLog`). None means no bound.
-        on_actor: Called with each actor when it is made.
+            model, build or processor type is an error, because its log-probabilities
+            would have other bits.
+        window: Maximum distance between the number of the first unfinished unit and
+            that of any unit given to an actor (see `unit_log.UnitLog`). None means no
+            bound.
+        on_actor: Called with Ray's handle of each new actor.
     """
 
     worker: Callable[..., Worker]
@@ -95,8 +97,14 @@ def work_on(cluster: Cluster, job: ActorJob[UnitT], units: Iterable[UnitT]) -> I
     """Yield units with their values, in the order in which actors finish them.
 
     Units are taken from the iterable as actors become free.
+
+    Raises:
+        MissingExtraError: If Ray is not installed.
+        OptionError: If the cluster does not answer or has too few CPUs.
+        ClusterError: If an actor cannot start or has another signature, or if a unit
+            ends more actors than `cluster.retries` allows.
     """
-    with _connected(cluster) as ray:
+    with _connect(cluster) as ray:
         crew = _Crew(ray, cluster, job)
         try:
             yield from crew.work(iter(units))
@@ -105,14 +113,18 @@ def work_on(cluster: Cluster, job: ActorJob[UnitT], units: Iterable[UnitT]) -> I
 
 
 @contextmanager
-def _connected(cluster: Cluster) -> Iterator[Any]:
+def _connect(cluster: Cluster) -> Iterator[Any]:
+    """Yield the module `ray`, connected to the cluster for the block.
+
+    A connection that this process already has is used and stays.
+    """
     try:
         import ray
     except ModuleNotFoundError as error:
         raise MissingExtraError("a run over a cluster", "ray") from error
     was_connected = ray.is_initialized()
     if not was_connected:
-        _check_answers(cluster.address)
+        _check_reachable(cluster.address)
         where: dict[str, Any] = {"address": cluster.address}
         if cluster.address is None:
             where = {"include_dashboard": False}
@@ -129,8 +141,11 @@ def _connected(cluster: Cluster) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _check_answers(address: str | None) -> None:
-    """Raise `OptionError` if `host:port` does not answer; Ray would try for minutes."""
+def _check_reachable(address: str | None) -> None:
+    """Raise `OptionError` if nothing listens at `host:port`; Ray would try for minutes.
+
+    Other forms of addresses are not checked.
+    """
     host, _, port = (address or "").rpartition(":")
     if not host or "/" in host or not port.isdigit():
         return
@@ -148,19 +163,19 @@ class _Crew(Generic[UnitT]):
         self._actors: list[Any] = []
 
     def work(self, units: Iterator[UnitT]) -> Iterator[tuple[UnitT, Any]]:
-        """Yield units as they are finished.
+        """Yield each unit with its values when an actor has finished it.
 
         A unit whose actor died goes to a new actor, up to `retries` times.
         """
-        size = self._size()
+        size = self._n_actors()
         busy: dict[Any, tuple[Any, UnitT]] = {}
         idle: list[Any] = []
         tries: dict[int, int] = {}
         upcoming = next(units, None)
         while upcoming is not None or busy:
-            while upcoming is not None and len(busy) < size and self._may_begin(upcoming, busy):
+            while upcoming is not None and len(busy) < size and self._is_within_window(upcoming, busy):
                 actor = idle.pop() if idle else self._hire()
-                busy[self._begin(actor, upcoming)] = (actor, upcoming)
+                busy[self._start_unit(actor, upcoming)] = (actor, upcoming)
                 upcoming = next(units, None)
             [ready], _ = self._ray.wait(list(busy), num_returns=1)
             actor, unit = busy.pop(ready)
@@ -175,7 +190,7 @@ class _Crew(Generic[UnitT]):
                     ) from error
                 self._actors.remove(actor)
                 actor = self._hire()
-                busy[self._begin(actor, unit)] = (actor, unit)
+                busy[self._start_unit(actor, unit)] = (actor, unit)
             except self._ray.exceptions.RayTaskError as error:
                 raise error.as_instanceof_cause() from error
             else:
@@ -183,15 +198,19 @@ class _Crew(Generic[UnitT]):
                 idle.append(actor)
                 yield unit, values
 
-    def _begin(self, actor: Any, unit: UnitT) -> Any:
+    def _start_unit(self, actor: Any, unit: UnitT) -> Any:
+        """Send a unit to an actor, and return Ray's reference to the values."""
         return actor.measure.remote(self._job.data(unit))
 
-    def _may_begin(self, unit: UnitT, busy: Mapping[Any, tuple[Any, UnitT]]) -> bool:
-        """Return whether the window allows a unit beside those that actors have."""
+    def _is_within_window(self, unit: UnitT, busy: Mapping[Any, tuple[Any, UnitT]]) -> bool:
+        """Return whether the window allows starting a unit beside the busy ones.
+
+        `busy` maps references of values to the actor and the unit.
+        """
         first = min((other.number for _, other in busy.values()), default=unit.number)
         return self._job.window is None or unit.number < first + self._job.window
 
-    def _size(self) -> int:
+    def _n_actors(self) -> int:
         """Return the number of actors that run at once.
 
         Raises `OptionError` if the cluster has no room for the requested number.
@@ -203,7 +222,10 @@ class _Crew(Generic[UnitT]):
         return self._cluster.n_actors or room
 
     def _hire(self) -> Any:
-        """Return a new actor, after checking that its signature is that of the run."""
+        """Start an actor, check that its signature is that of the run, and return it.
+
+        Raises `ClusterError` if it does not start or its signature differs.
+        """
         worker = self._ray.remote(num_cpus=self._cluster.cpus, max_restarts=0)(self._job.worker)
         actor = worker.remote(self._cluster.source, dict(self._cluster.options), *self._job.arguments)
         self._actors.append(actor)

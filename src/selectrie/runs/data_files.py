@@ -27,7 +27,7 @@ PARQUET = ".parquet"
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn errors of the system in the block, about a file, into `InputFileError`."""
+    """Turn an `OSError` raised in the block into an `InputFileError` about a file."""
     try:
         yield
     except (OSError, UnicodeEncodeError) as error:  # the latter: half a character in the name
@@ -35,10 +35,14 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def data_file_status(path: Path, suffixes: Collection[str], kind: str) -> stat_result:
-    """Return the status of a data file.
+    """Return the `os.stat` result of a data file.
 
-    Raises `InputFileError` if its suffix is none of `suffixes`, those of this kind of
-    file, or if it is not a plain file.
+    Args:
+        path: The file.
+        suffixes: The suffixes that files of this kind may have, in lower case.
+        kind: What such a file is called in errors, such as "table".
+
+    Raises `InputFileError` if it has none of the suffixes or is not a plain file.
     """
     if path.suffix.lower() not in suffixes:
         raise InputFileError(str(path), f"not a {kind}: its name must end in one of {', '.join(suffixes)}")
@@ -53,7 +57,7 @@ def data_file_status(path: Path, suffixes: Collection[str], kind: str) -> stat_r
 
 
 def digest_of_bytes(path: Path) -> str:
-    """Return the blake2b digest of a file's bytes."""
+    """Return the blake2b digest of a file's bytes, as 32 hexadecimal digits."""
     digest = blake2b(digest_size=16)
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -62,30 +66,31 @@ def digest_of_bytes(path: Path) -> str:
 
 
 def delimited_records(path: Path, delimiter: str) -> Generator[tuple[int, str, list[str]], None, None]:
-    """Yield the header and every row: its first line, its text and its fields.
+    """Yield (line number, text, fields) of the header and of every row of a CSV file.
 
-    Fields are quoted as in RFC 4180. Empty lines are not rows. Raises `InputFileError`
-    for an empty file, two columns of one name and a row of another width.
+    The number is that of the row's first line. Fields are quoted as in RFC 4180. Empty
+    lines are not rows. Raises `InputFileError` if the file is empty, two columns have
+    the same name, or a row has more or fewer fields than the header.
     """
-    taken: list[str] = []
+    row_lines: list[str] = []
 
-    def one_by_one() -> Iterator[str]:
+    def lines() -> Iterator[str]:
         for _, line in numbered_lines(path):
-            taken.append(line)
+            row_lines.append(line)
             yield line
 
     begins, header = 1, None
     try:
-        for row in csv.reader(one_by_one(), delimiter=delimiter, strict=True):
+        for row in csv.reader(lines(), delimiter=delimiter, strict=True):
             if header is None:
                 _check_names(path, row, begins)
                 header = row
             if row and len(row) != len(header):
                 raise InputFileError(str(path), f"{len(row)} fields, and the header has {len(header)}", line=begins)
             if row:
-                yield begins, "".join(taken), row
-            begins += len(taken)
-            taken.clear()
+                yield begins, "".join(row_lines), row
+            begins += len(row_lines)
+            row_lines.clear()
     except csv.Error as error:
         reason = f"not CSV: {error}, in the row that begins here"
         if "field limit" in str(error):
@@ -96,7 +101,7 @@ def delimited_records(path: Path, delimiter: str) -> Generator[tuple[int, str, l
 
 
 def _check_names(path: Path, names: list[str], line: int | None) -> None:
-    """Raise `InputFileError` if there are no columns, or two of one name."""
+    """Raise `InputFileError` if there are no columns, or two have the same name."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if not names or twice is not None:
         reason = f"two columns are called {twice!r}" if names else "it names no columns"
@@ -104,24 +109,25 @@ def _check_names(path: Path, names: list[str], line: int | None) -> None:
 
 
 def json_objects(path: Path, *, finite: bool = True) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yield number, text and object of each line of JSON Lines but white ones.
+    """Yield (line number, text, object) of each line that is not blank.
 
-    `finite` is as for `parsed_json`.
+    `finite` is as for `parse_json`. Raises `InputFileError` for a line that is not a
+    JSON object.
     """
     for number, line in numbered_lines(path):
         if line.strip():
-            value = parsed_json(path, line.rstrip("\r\n"), number, finite=finite)
-            yield number, line.strip(), json_object(path, value, number)
+            value = parse_json(path, line.rstrip("\r\n"), number, finite=finite)
+            yield number, line.strip(), require_object(path, value, number)
 
 
 @contextmanager
 def parquet_file(path: Path) -> Iterator[Any]:
-    """Open a Parquet file, as a `pyarrow.parquet.ParquetFile`.
+    """Open a Parquet file for the block, as a `pyarrow.parquet.ParquetFile`.
 
-    Raises `MissingExtraError` without pyarrow, and `InputFileError` for what cannot be
-    read in the block, or two columns of one name.
+    Raises `MissingExtraError` without pyarrow, and `InputFileError` if two columns have
+    the same name or the file cannot be read in the block.
     """
-    arrow = pyarrow()
+    arrow = import_pyarrow()
     from pyarrow.parquet import ParquetFile
 
     try:
@@ -133,8 +139,8 @@ def parquet_file(path: Path) -> Iterator[Any]:
         raise InputFileError(str(path), f"not Parquet that can be read: {error}") from None
 
 
-def pyarrow() -> Any:
-    """Return the package; raise `MissingExtraError` without it."""
+def import_pyarrow() -> Any:
+    """Return the package pyarrow; raise `MissingExtraError` if it is not installed."""
     try:
         import pyarrow as pa
     except ModuleNotFoundError as error:
@@ -143,9 +149,10 @@ def pyarrow() -> Any:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield numbered lines with their ends.
+    """Yield (number from 1, text with its line end) of each line of a UTF-8 file.
 
-    Their length is bounded, so that one line cannot fill the memory.
+    Raises `InputFileError` for a line of more than `MAX_LINE_BYTES`, which could fill
+    the memory, and for invalid UTF-8.
     """
     with path.open("rb") as file:
         number = 0
@@ -153,13 +160,18 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             number += 1
             if len(data) > MAX_LINE_BYTES:
                 raise InputFileError(str(path), f"the line has more than {MAX_LINE_BYTES >> 20} MiB", line=number)
-            yield number, decoded(path, data, number)
+            yield number, decode_text(path, data, number)
 
 
-def decoded(path: Path | str, data: bytes, line: int) -> str:
-    """Return UTF-8 data as text without a byte order mark.
+def decode_text(path: Path | str, data: bytes, line: int) -> str:
+    """Return UTF-8 data as text, without a byte order mark in line 1.
 
-    Raises `InputFileError` for invalid data; `line` is the line at which it begins.
+    Args:
+        path: The file, for errors.
+        data: The bytes.
+        line: Number of the line at which they begin.
+
+    Raises `InputFileError` for invalid UTF-8.
     """
     try:
         return data.decode("utf-8-sig" if line == 1 else "utf-8")
@@ -168,8 +180,8 @@ def decoded(path: Path | str, data: bytes, line: int) -> str:
         raise InputFileError(str(path), f"not UTF-8: byte {data[error.start]:#04x}", line=line) from None
 
 
-def parsed_json(path: Path, text: str, line: int | None, *, finite: bool = True) -> Any:
-    """Parse a text as JSON.
+def parse_json(path: Path, text: str, line: int | None, *, finite: bool = True) -> Any:
+    """Parse a text as JSON, and return the value.
 
     Args:
         path: The file, for errors.
@@ -177,10 +189,12 @@ def parsed_json(path: Path, text: str, line: int | None, *, finite: bool = True)
         line: Number of the line, if the text is one; None for a text of several lines.
         finite: Whether numbers must be finite. Otherwise NaN and infinities are read,
             which Python writes.
+
+    Raises `InputFileError` if it is not JSON, or if a key occurs twice in an object.
     """
-    special: dict[str, Any] = {"parse_constant": _no_number, "parse_float": _finite} if finite else {}
+    special: dict[str, Any] = {"parse_constant": _refuse_number, "parse_float": _parse_finite} if finite else {}
     try:
-        value = json.loads(text, object_pairs_hook=_unique, **special)
+        value = json.loads(text, object_pairs_hook=_object_of_unique_keys, **special)
     except json.JSONDecodeError as error:
         where = f"not JSON: {error.msg} at column {error.colno}"
         raise InputFileError(str(path), where, line=error.lineno if line is None else line) from None
@@ -201,12 +215,14 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 """Matches the escape of a high surrogate, which is only half a character."""
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
+    """Return the float that a JSON number is; raise `ValueError` if it overflows."""
     value = float(text)
-    return value if math.isfinite(value) else _no_number(text)
+    return value if math.isfinite(value) else _refuse_number(text)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the dict of a JSON object; raise `ValueError` for a repeated key."""
     result = dict(pairs)
     if len(result) < len(pairs):
         names = [name for name, _ in pairs]
@@ -214,19 +230,22 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _no_number(text: str) -> float:
+def _refuse_number(text: str) -> float:
     raise ValueError(f"{text} is not a finite number")
 
 
-def json_object(path: Path, value: Any, line: int) -> dict[str, Any]:
-    """Return a value that is an object; raise `InputFileError` if it is not."""
+def require_object(path: Path, value: Any, line: int) -> dict[str, Any]:
+    """Return a parsed JSON value if it is an object, else raise `InputFileError`.
+
+    `path` and `line` say where the value was read.
+    """
     if not isinstance(value, dict):
         raise InputFileError(str(path), f"expected an object, not {kind_of(value)}", line=line)
     return value
 
 
 def kind_of(value: Any) -> str:
-    """Return the name of a value's type in JSON, with an article."""
+    """Return the JSON type of a value with an article, such as "an object"."""
     kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
     return kinds.get(type(value), "a number")
 
@@ -243,12 +262,12 @@ _STRINGS = re.compile(r'''"""(?:\\.|[^\\])*?"""|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|
 _BESIDE_KEYS = re.compile(r"[^\w\-. \t]+")
 
 
-def parsed_toml(text: str, name: str) -> dict[str, Any]:
-    """Return the table of a TOML text.
+def parse_toml(text: str, name: str) -> dict[str, Any]:
+    """Parse a text as TOML, and return the table.
 
     Raises `InputFileError` with the file's `name` and, if known, the line.
     """
-    _check_keys(text, name)
+    _check_key_lengths(text, name)
     try:
         table: dict[str, Any] = tomllib.loads(text)
     # ValueError: also for a number of thousands of digits.
@@ -257,8 +276,8 @@ def parsed_toml(text: str, name: str) -> dict[str, Any]:
     return table
 
 
-def _check_keys(text: str, name: str) -> None:
-    """Raise `InputFileError` for keys of very many parts.
+def _check_key_lengths(text: str, name: str) -> None:
+    """Raise `InputFileError` for a key of more than `MAX_KEY_PARTS` parts.
 
     The time and memory that `tomllib` takes grow with the square of the number of
     parts.

@@ -26,14 +26,14 @@ ValuesT = TypeVar("ValuesT")
 
 
 class TornLineError(Exception):
-    """Raised for a line whose digest does not match its body.
+    """The digest of a line does not match its body.
 
     A process was killed while it wrote the line, or the disk is damaged.
     """
 
 
 class LineFormat(Protocol[UnitT_contra, ValuesT]):
-    """What the lines of one kind of run hold about a unit."""
+    """The form in which the lines of one kind of run hold the values of a unit."""
 
     def encode(self, values: ValuesT) -> Mapping[str, object]:
         """Return the values as fields of JSON, without NaN and infinities.
@@ -43,26 +43,27 @@ class LineFormat(Protocol[UnitT_contra, ValuesT]):
         ...
 
     def decode(self, fields: Mapping[str, Any]) -> ValuesT:
-        """Return the values that `encode` wrote.
+        """Return the values from the fields that `encode` wrote.
 
-        Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for other
-        fields. Further fields need no check: a line must be as `encode` writes it.
+        Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for invalid
+        fields. Extra fields need no check here: the caller compares the whole line with
+        what `encode` writes for the values.
         """
         ...
 
     def check(self, unit: UnitT_contra, values: ValuesT) -> None:
-        """Raise `ValueError` if values that were read cannot belong to this unit."""
+        """Raise `ValueError` if decoded values cannot belong to this unit."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine(Generic[ValuesT]):
-    """A line of a log.
+    """A line of a log: the values of one finished unit.
 
     Attributes:
         plan: Digest of the plan that the unit belongs to.
         unit: The unit's number in the plan.
-        values: What was found for the unit.
+        values: The values of the unit.
     """
 
     plan: str
@@ -80,10 +81,10 @@ class LogLine(Generic[ValuesT]):
 
     @staticmethod
     def from_json(text: str, lines: LineFormat[Any, ValuesT]) -> LogLine[ValuesT]:
-        """Return the line from the text that `to_json` wrote.
+        """Parse the text of a line, without its line end.
 
         Raises `TornLineError` if the digest is wrong, and `ValueError` for any other
-        text that no run writes.
+        text that `to_json` would not write.
         """
         start, end = text.find('"body":') + len('"body":'), len(text) - 1
         body = text[start:end]
@@ -132,13 +133,13 @@ class UnitLog(Generic[UnitT, ValuesT]):
     if another process holds the log, or if the file system has no locks.
 
     Args:
-        path: The file, which is made if there is none.
-        lines: What a line holds about a unit.
-        window: Maximum distance between the first unit that is not logged and any unit
-            that is logged. At 1 units are logged in their order. A caller may work on
-            as many units at once, and look at the next one. It belongs to the kind of
-            run: a log that was written with a larger window may be refused. None means
-            no bound.
+        path: The file, which is created if there is none.
+        lines: The form of the lines.
+        window: Maximum distance between the number of the first unit that is not
+            logged and that of any logged unit. With 1, units are logged in their order.
+            A caller can work on `window` units at once and look at the next one. Use
+            one value for each kind of run: a log that was written with a larger window
+            can be refused. None means no bound.
     """
 
     def __init__(self, path: Path, lines: LineFormat[UnitT, ValuesT], *, window: int | None = None) -> None:
@@ -146,11 +147,11 @@ class UnitLog(Generic[UnitT, ValuesT]):
         self._path, self._lines, self._window = path, lines, window
         self._plan = ""
         self._open: set[int] = set()
-        """Units that were handed out and are not logged."""
+        """Numbers of the units that `recover` handed out and that are not logged."""
         self._n_read = 0
-        """Number of units that were taken from the caller's."""
+        """Number of units read so far from the caller's iterable of units."""
         self._is_synced = False
-        """Whether the disk has all lines. An earlier process may have left some."""
+        """Whether every line is on the disk; at first unknown, so False."""
         self._sync_due = -math.inf
         """Time from which the next line is put on the disk, by `monotonic`."""
         with writing(path.parent):
@@ -163,6 +164,7 @@ class UnitLog(Generic[UnitT, ValuesT]):
             raise
 
     def _lock(self) -> None:
+        """Lock the file; raise `OptionError` if another process holds it."""
         folder = str(self._path.parent)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -171,18 +173,18 @@ class UnitLog(Generic[UnitT, ValuesT]):
         except OSError as error:
             expected = f"a folder on a file system with locks ({error.strerror}), for two runs could write it at once"
             raise OptionError("out", folder, expected) from error
-        self._check_held()
+        self._check_locked_file()
 
-    def _check_held(self) -> None:
-        """Raise `OptionError` if the folder's log is no longer the file that is locked.
+    def _check_locked_file(self) -> None:
+        """Raise `OptionError` if the path no longer names the file that is locked.
 
         Another run may have begun in the folder.
         """
         try:
-            is_there = os.path.samestat(os.fstat(self._file), self._path.lstat())
+            is_same = os.path.samestat(os.fstat(self._file), self._path.lstat())
         except OSError:
-            is_there = False
-        if not is_there:
+            is_same = False
+        if not is_same:
             expected = f"a folder whose {self._path.name} is not taken away while a run writes it"
             raise OptionError("out", str(self._path.parent), expected)
 
@@ -192,7 +194,10 @@ class UnitLog(Generic[UnitT, ValuesT]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Put the log on the disk and close it. An error of the block comes first."""
+        """Put the log on the disk and close it.
+
+        If the block raised an error, a failure of the disk does not replace it.
+        """
         try:
             if error is None:
                 self._sync()
@@ -216,11 +221,11 @@ class UnitLog(Generic[UnitT, ValuesT]):
     def recover(
         self, plan: str, units: Iterable[UnitT], on_logged: Callable[[UnitT, ValuesT], None]
     ) -> Iterator[UnitT]:
-        """Read the log, and return the units that it does not have, in their order.
+        """Read the log, and return an iterator over the units without a line, in order.
 
         The log is cut after the last complete line before the first damaged one. When
-        this returns, units have been taken as far as the log has lines; the others are
-        taken as the caller asks for them.
+        this returns, `units` has been read up to the highest unit that is logged; the
+        rest is read as the caller iterates.
 
         Args:
             plan: The digest of the run's plan, which its lines carry.
@@ -240,18 +245,18 @@ class UnitLog(Generic[UnitT, ValuesT]):
         for number, (text, stop) in enumerate(self._texts(), start=1):
             try:
                 line = LogLine.from_json(text, self._lines)
-                self._check_turn(line, number)
+                self._check_plan_and_window(line, number)
             except TornLineError:
                 break
             except ValueError as error:
-                raise self._refused(number, str(error)) from error
+                raise self._line_error(number, str(error)) from error
             while self._n_read <= line.unit and (unit := next(source, None)) is not None:
-                held[self._taken(unit)] = unit
+                held[self._count_unit(unit)] = unit
             try:
-                self._check_known(line, number)
+                self._check_unit(line, number)
                 self._lines.check(held[line.unit], line.values)
             except ValueError as error:
-                raise self._refused(number, str(error)) from error
+                raise self._line_error(number, str(error)) from error
             self._open.remove(line.unit)
             on_logged(held.pop(line.unit), line.values)
             end = stop
@@ -260,40 +265,49 @@ class UnitLog(Generic[UnitT, ValuesT]):
                 os.ftruncate(self._file, end)
                 self._is_synced = False
                 self._sync()
-        return chain(held.values(), self._handed_out(source))
+        return chain(held.values(), self._hand_out(source))
 
-    def _taken(self, unit: UnitT) -> int:
-        """Count a unit as taken and not logged, and return its number."""
+    def _count_unit(self, unit: UnitT) -> int:
+        """Record that the next unit was read and is not logged; return its number.
+
+        Raises `InternalError` if the units are not numbered in their order.
+        """
         if unit.number != self._n_read:
             raise InternalError(f"unit {unit.number} of a run comes as number {self._n_read}")
         self._open.add(unit.number)
         self._n_read += 1
         return unit.number
 
-    def _handed_out(self, source: Iterator[UnitT]) -> Iterator[UnitT]:
+    def _hand_out(self, source: Iterator[UnitT]) -> Iterator[UnitT]:
+        """Yield units; raise `InternalError` for one too far beyond the window."""
         for unit in source:
-            self._taken(unit)
+            self._count_unit(unit)
             if self._window is not None and len(self._open) > self._window + 1:
-                raise InternalError(f"unit {unit.number} was asked for while unit {self._first()} is not logged")
+                raise InternalError(
+                    f"unit {unit.number} was asked for while unit {self._first_unlogged()} is not logged"
+                )
             yield unit
 
-    def _first(self) -> int:
+    def _first_unlogged(self) -> int:
         """Return the number of the first unit that is not logged."""
         return min(self._open, default=self._n_read)
 
     def _is_beyond(self, unit: int) -> bool:
-        return self._window is not None and unit >= self._first() + self._window
+        return self._window is not None and unit >= self._first_unlogged() + self._window
 
-    def _check_turn(self, line: LogLine[ValuesT], number: int) -> None:
-        """Raise an error for a line of another plan, or one beyond the window."""
+    def _check_plan_and_window(self, line: LogLine[ValuesT], number: int) -> None:
+        """Raise an error if a line is of another plan or beyond the window.
+
+        The errors are `ValueError` and `InputFileError`. `number` is the line's number.
+        """
         if line.plan != self._plan:
             raise ValueError(f"its plan is {line.plan}, this run's is {self._plan}")
         if self._is_beyond(line.unit):
-            reason = f"unit {line.unit} is in it, and no line before it has unit {self._first()}"
-            raise self._refused(number, reason, what="this line and those after it")
+            reason = f"unit {line.unit} is in it, and no line before it has unit {self._first_unlogged()}"
+            raise self._line_error(number, reason, what="this line and those after it")
 
-    def _check_known(self, line: LogLine[ValuesT], number: int) -> None:
-        """Raise `ValueError` for a unit that the plan lacks or an earlier line has."""
+    def _check_unit(self, line: LogLine[ValuesT], number: int) -> None:
+        """Raise `ValueError` if a line's unit is not in the plan, or logged already."""
         if not 0 <= line.unit < self._n_read:
             raise ValueError(f"the plan has no unit {line.unit}")
         if line.unit not in self._open:
@@ -302,26 +316,27 @@ class UnitLog(Generic[UnitT, ValuesT]):
             earlier = next(n for n, unit in units if unit == line.unit)
             raise ValueError(f"unit {line.unit} is already in line {earlier}")
 
-    def _refused(self, line: int, reason: str, *, what: str = "the line") -> InputFileError:
+    def _line_error(self, line: int, reason: str, *, what: str = "the line") -> InputFileError:
+        """Return the error about a line; `what` is what its advice says to delete."""
         remedy = f"delete {what} and go on: what is missing then is measured again"
         return InputFileError(str(self._path), f"not a line of this run: {reason}; {remedy}", line=line)
 
     def add(self, unit: UnitT, values: ValuesT) -> None:
         """Append the line of a unit.
 
-        When this returns, the line outlives the process. It also outlives a loss of
-        power if the log was last put on the disk `SYNC_S` ago or earlier; otherwise it
-        does after the next line that is, `finish` or the end of the block.
+        When this returns, the line outlives the process. It outlives a loss of power
+        once the log is synced to the disk: at once if the last sync was `SYNC_S` ago or
+        earlier, otherwise with a later line, `finish` or the end of the block.
 
-        The unit is one that `recover` handed out and that has not been added. It is
-        within the window.
+        The unit must be one that `recover` returned, within the window, and not added
+        yet; others raise `InternalError`.
         """
         if unit.number not in self._open:
             raise InternalError(f"unit {unit.number} is not one that the run still has to do")
         if self._is_beyond(unit.number):
-            raise InternalError(f"unit {unit.number} was finished while unit {self._first()} is not logged")
+            raise InternalError(f"unit {unit.number} was finished while unit {self._first_unlogged()} is not logged")
         data = (LogLine(self._plan, unit.number, values).to_json(self._lines) + "\n").encode()
-        self._check_held()
+        self._check_locked_file()
         with writing(self._path.parent):
             while data:
                 self._is_synced = False
@@ -331,21 +346,22 @@ class UnitLog(Generic[UnitT, ValuesT]):
         self._open.remove(unit.number)
 
     def finish(self) -> None:
-        """Put every line on the disk; the results may be written then.
+        """Put every line on the disk. Call it before the results are written.
 
-        Raises `OptionError` if another run has begun in the folder, and if the disk
+        Raises `OptionError` if another run has begun in the folder, or if the disk
         fails.
         """
-        self._check_held()
+        self._check_locked_file()
         self._sync()
 
     def in_order(self, units: Iterable[UnitT]) -> Iterator[tuple[UnitT, ValuesT]]:
         """Yield every unit with the values of its line, in the order of the units.
 
-        The log is read again from its beginning. At most `window` lines are held.
+        The log is read again from its beginning. At most `window` lines are held in
+        memory.
 
         Args:
-            units: All units of the run, as `recover` had them.
+            units: All units of the run, as they were passed to `recover`.
 
         Raises:
             InputFileError: If the log and the units no longer fit: a line or a unit is
@@ -361,7 +377,7 @@ class UnitLog(Generic[UnitT, ValuesT]):
             try:
                 self._lines.check(unit, values)
             except ValueError as error:
-                raise self._refused(number, str(error)) from error
+                raise self._line_error(number, str(error)) from error
             yield unit, values
         beyond = min(early, default=None)
         if beyond is None and (left := next(texts, None)) is not None:
@@ -372,26 +388,26 @@ class UnitLog(Generic[UnitT, ValuesT]):
             )
 
     def _next_line(self, texts: Iterator[tuple[int, tuple[str, int]]], unit: int) -> tuple[int, LogLine[ValuesT]]:
-        """Return the next line of the log, which must have one of `unit` or a later.
+        """Return (number, line) of the next line of the log, of `unit` or a later unit.
 
-        Raises `InputFileError` if there is none, as `in_order` does.
+        Raises `InputFileError` if there is none, or if the log has changed.
         """
         if (numbered := next(texts, None)) is not None:
             number, (text, _) = numbered
             try:
                 line = LogLine.from_json(text, self._lines)
             except (TornLineError, ValueError) as error:
-                raise self._refused(number, str(error) or "it is damaged") from error
+                raise self._line_error(number, str(error) or "it is damaged") from error
             if line.plan != self._plan or line.unit < unit:
-                raise self._refused(number, "the log has been changed meanwhile")
+                raise self._line_error(number, "the log has been changed meanwhile")
             if self._window is None or line.unit < unit + self._window:
                 return number, line
         raise InputFileError(str(self._path), f"it has no line of unit {unit}: the input has changed meanwhile")
 
     def _texts(self) -> Iterator[tuple[str, int]]:
-        """Yield (line, offset after it) up to the first incomplete line.
+        """Yield (text without line end, offset behind the line) of each complete line.
 
-        A line that is not text counts as incomplete.
+        Ends at the first line that is incomplete or not UTF-8.
         """
         stop = 0
         with io.BufferedReader(_FromStart(self._file)) as file:
@@ -409,7 +425,10 @@ class UnitLog(Generic[UnitT, ValuesT]):
 
 
 class _FromStart(io.RawIOBase):
-    """Reads an open file from its beginning, wherever others read or write it."""
+    """A stream that reads an open file from its beginning.
+
+    It has an offset of its own, so it does not disturb writes to the same descriptor.
+    """
 
     def __init__(self, file: int) -> None:
         self._file, self._offset = file, 0

@@ -24,9 +24,9 @@ from selectrie.runs.data_files import (
     data_file_status,
     delimited_records,
     digest_of_bytes,
+    import_pyarrow,
     json_objects,
     parquet_file,
-    pyarrow,
 )
 
 INT64 = range(-(1 << 63), 1 << 63)
@@ -39,7 +39,7 @@ class InputColumn:
     Attributes:
         name: Its name.
         kind: "text", "bool", "int", "float", "json" (anything else), or "arrow".
-        type: The type of a column of Parquet (`pyarrow.DataType`), else None.
+        type: The type of a column of Parquet (`import_pyarrow.DataType`), else None.
     """
 
     name: str
@@ -435,7 +435,7 @@ class ArrowRows:
 
     Attributes:
         digest: Digest of the file and of the position in it.
-        batch: The rows, a `pyarrow.Table`.
+        batch: The rows, a `import_pyarrow.Table`.
     """
 
     digest: str
@@ -460,7 +460,7 @@ class ParquetTable:
     path: Path
 
     def units(self, n_rows: int) -> Iterator[ArrowRows]:
-        arrow = pyarrow()
+        arrow = import_pyarrow()
         digest, at, rest = digest_of_bytes(self.path), 0, None
         with parquet_file(self.path) as file:
             for batch in file.iter_batches(batch_size=max(1, _BATCH_ROWS // n_rows) * n_rows):
@@ -504,7 +504,7 @@ class ParquetWriter:
     def __init__(self, file: BinaryIO, source: object, scan: Scan, added: Sequence[Column]) -> None:
         from pyarrow.parquet import ParquetWriter as Writer
 
-        arrow = pyarrow()
+        arrow = import_pyarrow()
         self._arrow, self._scan, self._added = arrow, scan, added
         own = [arrow.field(one.name, one.type or _type_of(arrow, one.kind)) for one in scan.columns]
         new = [arrow.field(one.name, _type_of(arrow, one.kind)) for one in added]
@@ -581,7 +581,7 @@ def open_table(path: Path) -> Table:
     if suffix in DELIMITERS:
         return DelimitedTable(path, DELIMITERS[suffix])
     if suffix == PARQUET:
-        pyarrow()
+        import_pyarrow()
         return ParquetTable(path)
     return JsonTable(path)
 
@@ -608,7 +608,7 @@ def check_output(out: Path, source: Path, scan: Scan | None = None) -> None:
     if is_same:
         raise OptionError("out", str(out), "another file than the table itself, which is read to the end of the run")
     if suffix == PARQUET:
-        pyarrow()
+        import_pyarrow()
     elif scan is not None:
         binary = [one.name for one in scan.columns if one.type is not None and "binary" in str(one.type)]
         if binary:

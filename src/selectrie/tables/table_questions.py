@@ -18,7 +18,7 @@ from selectrie.decide.templates import digest_of
 from selectrie.errors import InputFileError, RequestError
 from selectrie.options.checks import at_least, record
 from selectrie.results.plain import fields_of, jsonable
-from selectrie.runs.data_files import decoded, parsed_json, parsed_toml
+from selectrie.runs.data_files import decode_text, parse_json, parse_toml
 from selectrie.template.analysis.template import Template
 
 MAX_FILE_BYTES = 16 << 20
@@ -39,8 +39,8 @@ def read_question_data(path: Path) -> Any:
         raise InputFileError(repr(name), getattr(error, "strerror", None) or str(error)) from error
     if len(data) > MAX_FILE_BYTES:
         raise InputFileError(name, f"the file has more than {MAX_FILE_BYTES >> 20} MiB, so it holds no questions")
-    text = decoded(name, data, 1)
-    return parsed_toml(text.replace("\r\n", "\n"), name) if suffix == ".toml" else parsed_json(path, text, None)
+    text = decode_text(name, data, 1)
+    return parse_toml(text.replace("\r\n", "\n"), name) if suffix == ".toml" else parse_json(path, text, None)
 
 
 def questions_of_file(path: Path, data: Any) -> dict[str, Question]:

@@ -31,7 +31,7 @@ from selectrie.runs.folder import (
     begin,
     check_same,
     open_log,
-    plan_of,
+    plan_digest,
     read_resumable,
     resumable_or_none,
     signature_of,
@@ -336,7 +336,7 @@ def run_table(
     """
     plan = with_run_params(llm, plan)
     folder, columns = plan.folder, plan.asked.columns()
-    described = FOLDER.described(_parts(llm, plan, options), llm.identity.backend)
+    described = FOLDER.describe(_parts(llm, plan, options), llm.identity.backend)
     check_same(folder, FOLDER, described, other_machine=options.other_machine)
     with writing(plan.out.parent):
         check_plain(plan.out)
@@ -360,7 +360,7 @@ def run_table(
             )
             tell(progress)
 
-        missing = log.recover(plan_of(run_json), plan.units(), lambda unit, values: add(unit, values, logged=1))
+        missing = log.recover(plan_digest(run_json), plan.units(), lambda unit, values: add(unit, values, logged=1))
         for unit, values in (work or decided_by(llm))(plan, missing):
             log.add(unit, values)
             add(unit, values)
