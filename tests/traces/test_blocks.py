@@ -80,7 +80,7 @@ def test_blocks_cannot_be_left_out_moved_or_added():
 def framed(method: int, stored: bytes, n_payload: int) -> bytes:
     """A file of one block with a right digest, whatever else is wrong."""
     numbers = blocks._NUMBERS.pack(method, len(stored), n_payload)
-    return MAGIC + numbers + blocks._chained(b"", numbers, stored) + stored
+    return MAGIC + numbers + blocks._chain_digest(b"", numbers, stored) + stored
 
 
 @pytest.mark.parametrize(

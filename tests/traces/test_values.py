@@ -15,7 +15,7 @@ from selectrie.core.path_model import RowBounds
 from selectrie.core.rows import DenseRows, Reads, TokenSet, TopTokens
 from selectrie.errors import NonFiniteLogitsError, UnreadRowError
 from selectrie.traces.records import NO_SET, ReadStep
-from selectrie.traces.values import AllowedSets, NotRecordedError, StepValues, copied_step, rebuilt, signatures
+from selectrie.traces.values import AllowedSets, NotRecordedError, StepValues, copy_step, rebuild_rows, signatures
 
 N_TOKENS, N_ROWS = 9, 3
 ROWS = st.integers(0, N_ROWS - 1)
@@ -48,7 +48,7 @@ ROW_0 = {"parents": NONE, "tokens": NONE, "wanted": NONE.astype(np.uint8)}
 
 def copied(rows, reads, allowed=None):
     """The values of rows, copied."""
-    return copied_step(ROW_0, rows, reads, AllowedSets() if allowed is None else allowed)
+    return copy_step(ROW_0, rows, reads, AllowedSets() if allowed is None else allowed)
 
 
 def step_of(rows, reads) -> StepValues:
@@ -63,7 +63,7 @@ def step_of(rows, reads) -> StepValues:
 def given_back(rows, reads):
     """The rows that a trace gives back for the same reads."""
     step = step_of(rows, reads)
-    return rebuilt(reads, [[(step, row)] for row in range(reads.n_rows)], N_TOKENS)
+    return rebuild_rows(reads, [[(step, row)] for row in range(reads.n_rows)], N_TOKENS)
 
 
 def values(rows, reads):
@@ -93,7 +93,7 @@ def test_other_reads_get_the_same_bits_or_nothing(matrix, recorded, reads):
     """What is asked otherwise is what the rows say, or is missing; it is never wrong."""
     dense, step = DenseRows(matrix), step_of(DenseRows(matrix), recorded)
     try:
-        rows = rebuilt(reads, [[(step, row)] for row in range(N_ROWS)], N_TOKENS)
+        rows = rebuild_rows(reads, [[(step, row)] for row in range(N_ROWS)], N_TOKENS)
     except NotRecordedError:
         return
     assert values(rows, reads) == values(dense, reads)
@@ -105,7 +105,7 @@ def test_a_row_may_have_several_sources(matrix, first, second):
     dense = DenseRows(matrix)
     both = replace(first.joined(second), best=first.best or second.best)
     sources = [step_of(dense, first), step_of(dense, second)]
-    rows = rebuilt(both, [[(step, row) for step in sources] for row in range(N_ROWS)], N_TOKENS)
+    rows = rebuild_rows(both, [[(step, row) for step in sources] for row in range(N_ROWS)], N_TOKENS)
     assert values(rows, both) == values(dense, both)
 
 
@@ -123,7 +123,7 @@ def test_a_missing_value_is_named():
         (Reads(3, best=True), 0, "the most probable token"),
     ):
         with pytest.raises(NotRecordedError) as caught:
-            rebuilt(reads, [[(step, one)] for one in range(N_ROWS)], N_TOKENS)
+            rebuild_rows(reads, [[(step, one)] for one in range(N_ROWS)], N_TOKENS)
         assert (caught.value.row, caught.value.what) == (row, what)
 
 
@@ -132,10 +132,10 @@ def test_fewer_tokens_than_asked_for_are_all_there_are():
     matrix = np.full((1, N_TOKENS), -np.inf, dtype=np.float32)
     matrix[0, [2, 5]] = [1.0, 0.0]
     step = step_of(DenseRows(matrix), Reads(1, tops=(TopTokens(0, 4),)))
-    assert rebuilt(Reads(1, tops=(TopTokens(0, 7),)), [[(step, 0)]], N_TOKENS).top(0, 7)[0].tolist() == [2, 5]
+    assert rebuild_rows(Reads(1, tops=(TopTokens(0, 7),)), [[(step, 0)]], N_TOKENS).top(0, 7)[0].tolist() == [2, 5]
     step = step_of(DenseRows(matrix), Reads(1, tops=(TopTokens(0, 2),)))
     with pytest.raises(NotRecordedError):
-        rebuilt(Reads(1, tops=(TopTokens(0, 3),)), [[(step, 0)]], N_TOKENS)
+        rebuild_rows(Reads(1, tops=(TopTokens(0, 3),)), [[(step, 0)]], N_TOKENS)
 
 
 def test_a_set_is_known_by_its_digest():
@@ -144,10 +144,10 @@ def test_a_set_is_known_by_its_digest():
     reads = Reads(1, masses=(TokenSet(0, ids),))
     assert [one.record.size for one in copied(dense, reads).sets["mass_sets"]] == [65]
     step = step_of(dense, reads)
-    assert rebuilt(reads, [[(step, 0)]], N_TOKENS).log_mass(0, ids) == dense.log_mass(0, ids)
+    assert rebuild_rows(reads, [[(step, 0)]], N_TOKENS).log_mass(0, ids) == dense.log_mass(0, ids)
     for other in (ids[::-1].copy(), ids[1:]):
         with pytest.raises(NotRecordedError):
-            rebuilt(Reads(1, masses=(TokenSet(0, other),)), [[(step, 0)]], N_TOKENS)
+            rebuild_rows(Reads(1, masses=(TokenSet(0, other),)), [[(step, 0)]], N_TOKENS)
 
 
 @given(LOGITS, reads_of_rows(), reads_of_rows())
@@ -168,7 +168,7 @@ def test_an_allowed_set_is_the_same_as_a_mask_and_as_ids():
     dense = DenseRows(np.arange(N_TOKENS, dtype=np.float32)[None])
     mask = np.arange(N_TOKENS) < 4
     step = step_of(dense, Reads(1, tops=(TopTokens(0, 2, mask),)))
-    rows = rebuilt(Reads(1, tops=(TopTokens(0, 2, np.array([3, 0, 1, 2])),)), [[(step, 0)]], N_TOKENS)
+    rows = rebuild_rows(Reads(1, tops=(TopTokens(0, 2, np.array([3, 0, 1, 2])),)), [[(step, 0)]], N_TOKENS)
     assert rows.top(0, 2, np.array([3, 0, 1, 2]))[0].tolist() == [3, 2]
 
 
@@ -236,6 +236,6 @@ def test_a_token_that_a_server_did_not_say_is_missing():
         (Reads(1, whole=np.array([0])), "all of its values"),
     ):
         with pytest.raises(NotRecordedError, match=what):
-            rebuilt(reads, [[(step, 0)]], N_TOKENS)
+            rebuild_rows(reads, [[(step, 0)]], N_TOKENS)
     with pytest.raises(NotRecordedError, match="anything"):
-        rebuilt(Reads(2), [[(step, 0)], []], N_TOKENS)
+        rebuild_rows(Reads(2), [[(step, 0)], []], N_TOKENS)

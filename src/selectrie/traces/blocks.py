@@ -48,24 +48,28 @@ _LEVEL = 6
 
 
 class BlockError(ValueError):
-    """The bytes are no file of blocks; the message says why, and where."""
+    """The file is not a valid file of blocks; the message says why and where."""
 
 
 def is_trace(path: Path) -> bool:
-    """Return whether a file begins as a trace does; raises nothing.
+    """Return whether a file begins as a trace does. Raises nothing.
 
-    So does the beginning of a trace that is cut off within its first bytes.
+    A file that ends within the first bytes of a trace counts as one; an empty file or
+    one that cannot be read does not.
     """
     try:
-        with opened(path) as file:
+        with open_plain_file(path) as file:
             beginning = file.read(len(MAGIC))
             return beginning != b"" and MAGIC.startswith(beginning)
     except (OSError, ValueError):
         return False
 
 
-def opened(path: Path) -> BinaryIO:
-    """Open a plain file for reading; a FIFO would make the caller wait."""
+def open_plain_file(path: Path) -> BinaryIO:
+    """Open a regular file for reading, without waiting for the writer of a FIFO.
+
+    Raises `ValueError` for anything but a regular file, and `OSError`.
+    """
     file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -78,9 +82,9 @@ class FileTail:
     """How a file of blocks ends.
 
     Attributes:
-        n_bytes: Bytes up to the end of the last complete block.
-        n_torn: Bytes after these that are no complete block.
-        is_complete: Whether the file has an end block, and so is whole.
+        n_bytes: Number of bytes up to the end of the last complete block.
+        n_torn: Number of bytes behind it, of an incomplete block.
+        is_complete: Whether the file ends with its end block.
     """
 
     n_bytes: int
@@ -98,9 +102,9 @@ class BlockWriter:
         self.n_bytes = len(MAGIC)
 
     def write(self, payload: bytes, n_items: int) -> None:
-        """Append a block of some items.
+        """Append a block with a payload of `n_items` records.
 
-        Raises `BlockError` if the payload is too large.
+        Raises `BlockError` if the payload is larger than `MAX_PAYLOAD_BYTES`.
         """
         if len(payload) > MAX_PAYLOAD_BYTES:
             raise BlockError(f"a payload of {len(payload)} bytes is too large")
@@ -117,7 +121,7 @@ class BlockWriter:
 
     def _append(self, method: int, stored: bytes, n_payload: int) -> None:
         numbers = _NUMBERS.pack(method, len(stored), n_payload)
-        self._digest = _chained(self._digest, numbers, stored)
+        self._digest = _chain_digest(self._digest, numbers, stored)
         self._file.write(b"".join((numbers, self._digest, stored)))
         self.n_bytes += _HEAD_BYTES + len(stored)
 
@@ -126,17 +130,17 @@ class BlockReader:
     """Reads the payloads of a file of blocks, in order.
 
     Attributes:
-        tail: How the file ends, once all payloads were read.
+        tail: How the file ends; set when all payloads have been read.
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        """Read the magic; raise `BlockError` if there is another beginning."""
+        """Read the magic; raise `BlockError` if the file does not begin with it."""
         self._file, self.tail = file, FileTail(0, 0, is_complete=False)
         if file.read(len(MAGIC)) != MAGIC:
             raise BlockError("it does not begin as a trace does")
 
     def __iter__(self) -> Iterator[tuple[bytes, int]]:
-        """Yield each payload, and the most items that it may have.
+        """Yield each payload, with the maximum number of records that it can have.
 
         Raises `BlockError` where the file is damaged.
         """
@@ -152,12 +156,12 @@ class BlockReader:
             if len(stored) < n_stored:
                 self.tail = FileTail(at, len(head) + len(stored), is_complete=False)
                 return
-            digest = _chained(digest, head[: _NUMBERS.size], stored)
+            digest = _chain_digest(digest, head[: _NUMBERS.size], stored)
             if digest != head[_NUMBERS.size :]:
                 raise BlockError(f"it is damaged: the block at byte {at} is not what was written")
             if method == _END:
                 break
-            payload = stored if method == _STORED else _decompressed(stored, n_payload, at)
+            payload = stored if method == _STORED else _decompress(stored, n_payload, at)
             yield payload, max_items(n_stored)
             at += _HEAD_BYTES + n_stored
         at += _HEAD_BYTES
@@ -186,14 +190,19 @@ def _check_numbers(method: int, n_stored: int, n_payload: int, at: int) -> None:
         raise BlockError(f"it is damaged: the block at byte {at} has impossible numbers")
 
 
-def _chained(before: bytes, numbers: bytes, stored: bytes) -> bytes:
+def _chain_digest(before: bytes, numbers: bytes, stored: bytes) -> bytes:
+    """Return the digest of a block from the previous one, its numbers and its bytes."""
     state = blake2b(before, digest_size=_DIGEST_BYTES)
     state.update(numbers)
     state.update(stored)
     return state.digest()
 
 
-def _decompressed(stored: bytes, n_payload: int, at: int) -> bytes:
+def _decompress(stored: bytes, n_payload: int, at: int) -> bytes:
+    """Return the payload of a block, which must have exactly `n_payload` bytes.
+
+    Raises `BlockError` for other bytes; `at` is the block's offset, for the message.
+    """
     reader = zlib.decompressobj()
     try:
         payload = reader.decompress(stored, n_payload)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from selectrie.core.tracked_text import MIXED
 from selectrie.core.types import IntArray
 from selectrie.errors import TraceFileError
-from selectrie.traces.blocks import BlockError, BlockReader, FileTail, opened
+from selectrie.traces.blocks import BlockError, BlockReader, FileTail, open_plain_file
 from selectrie.traces.records import (
     FORMAT,
     NO_SET,
@@ -36,21 +36,24 @@ from selectrie.traces.records import (
 from selectrie.traces.values import StepValues
 
 MAX_VOCABULARY = 1 << 22
+"""Maximum number of tokens of a vocabulary."""
 MAX_TRACE_BYTES = 8 << 30
-"""Maximum size of all payloads of a trace that is read, which are held in memory."""
+"""Maximum size of all payloads of a trace, which are held in memory."""
 
 
 @dataclass(slots=True, eq=False)
 class RecordedTask:
-    """A task of a trace: rows after its prompt, and the values that were read of them.
+    """A task of a trace, with the values that it read.
+
+    The task's rows are numbered from 0, the row after its prompt.
 
     Attributes:
         context: The memory in which its rows were evaluated.
-        kind: Its name.
+        kind: Name of the task's class.
         prompt: int32[T], the tokens up to row 0.
-        steps: The values that it was told.
-        rows: The local rows of each step.
-        up, token: Parent and token of each local row; -1 for row 0.
+        steps: The values that it read, step by step.
+        rows: The numbers of the rows of each step.
+        up, token: Number of the parent row, and token, of each row; -1 for row 0.
     """
 
     context: MemoryKind
@@ -64,20 +67,20 @@ class RecordedTask:
 
 @dataclass(slots=True, eq=False)
 class Trace:
-    """All that a trace holds.
+    """The content of a trace.
 
     Attributes:
         path: The file.
-        header: What it was recorded from.
+        header: The first record.
         tail: How the file ends.
-        tokens: The parts of the vocabulary, if it is there.
-        specials: What else the vocabulary has; None if it is not there.
-        encodings, inside: Ids by text, or the message of an error: of texts that begin,
-            and of texts that continue others.
-        normalized: What texts are normalised to.
-        chats: What chats were rendered to, by their key.
+        tokens: The parts of the vocabulary; empty if it was not recorded.
+        specials: The other fields of the vocabulary; None if it was not recorded.
+        encodings: Token ids, or the message of the tokenizer's error, by text.
+        inside: The same for texts that continue others (`Spacing.encode_inside`).
+        normalized: The normalised form of texts, by text.
+        chats: The rendered chats, by their key.
         notes: Texts by name.
-        tasks: In the order in which they began.
+        tasks: The tasks in the order in which they began.
     """
 
     path: Path
@@ -96,27 +99,27 @@ class Trace:
 def read_trace(path: Path) -> Trace:
     """Read a trace.
 
-    Of a torn file, whose end is missing, all complete blocks are read; `Trace.tail`
-    says so.
+    If the end of the file is missing, all complete blocks are read, and
+    `Trace.tail.is_complete` is False.
 
     Raises:
         TraceFileError: If the file cannot be read, is not a trace of this version, or
             is damaged.
     """
     try:
-        with opened(path) as file:
+        with open_plain_file(path) as file:
             blocks = BlockReader(file)
-            reading: _Reading | None = None
+            builder: _TraceBuilder | None = None
             for record in _records(blocks):
-                if reading is None:
+                if builder is None:
                     require(isinstance(record, TraceHeader), "it has no header")
-                    reading = _Reading(path, record)  # type: ignore[arg-type]
+                    builder = _TraceBuilder(path, record)  # type: ignore[arg-type]
                 else:
-                    reading.take(record)
-            if reading is None:
+                    builder.add(record)
+            if builder is None:
                 raise PayloadError("it ends before its header, so nothing was recorded")  # noqa: TRY301 - as the checks
-            reading.trace.tail = blocks.tail
-            return reading.trace
+            builder.trace.tail = blocks.tail
+            return builder.trace
     except (BlockError, PayloadError) as error:
         raise TraceFileError(str(path), str(error)) from error
     except (OSError, ValueError) as error:
@@ -124,6 +127,7 @@ def read_trace(path: Path) -> Trace:
 
 
 def _records(blocks: BlockReader) -> Iterator[TraceRecord]:
+    """Yield the records of all blocks; raise `PayloadError` if there are too many."""
     n_bytes = 0
     for payload, max_records in blocks:
         n_bytes += len(payload)
@@ -133,8 +137,8 @@ def _records(blocks: BlockReader) -> Iterator[TraceRecord]:
             yield record
 
 
-class _Reading:
-    """Takes the records of a trace in order."""
+class _TraceBuilder:
+    """Makes a `Trace` from its records, which are added in order."""
 
     def __init__(self, path: Path, header: TraceHeader) -> None:
         check_header(header)
@@ -143,11 +147,11 @@ class _Reading:
         self._sets: list[bytes] = []
         self._whole: list[WholeRow] = []
 
-    def take(self, record: TraceRecord) -> None:
-        """Check a record and add it; raise `PayloadError` if it cannot be one."""
+    def add(self, record: TraceRecord) -> None:
+        """Check a record and add it to the trace; raise `PayloadError` if invalid."""
         trace = self.trace
         if isinstance(record, ReadStep):
-            self._step(record)
+            self._add_step(record)
         elif isinstance(record, TokenIds):
             require(len(record.digest) == 16, "a set has no digest")
             self._sets.append(record.digest.tobytes())
@@ -164,9 +168,10 @@ class _Reading:
         elif isinstance(record, Normalized):
             trace.normalized[record.text.tobytes()] = record.result.tobytes()
         else:
-            self._take_rare(record)
+            self._add_rare(record)
 
-    def _take_rare(self, record: TraceRecord) -> None:
+    def _add_rare(self, record: TraceRecord) -> None:
+        """Check and add a record of one of the less frequent kinds."""
         trace = self.trace
         if isinstance(record, Rendered):
             check_rendered(record)
@@ -180,7 +185,8 @@ class _Reading:
         else:
             raise PayloadError("it has a second header")
 
-    def _step(self, step: ReadStep) -> None:
+    def _add_step(self, step: ReadStep) -> None:
+        """Check a step and add it, with the rows that it asks for, to its task."""
         require(step.task < len(self.trace.tasks), "a record belongs to no task")
         task = self.trace.tasks[step.task]
         first = len(task.up)
@@ -192,38 +198,38 @@ class _Reading:
 
 
 def check_header(header: TraceHeader) -> None:
-    """Raise `PayloadError` unless this version can read what follows."""
+    """Raise `PayloadError` unless this version can read the trace."""
     if header.format != FORMAT:
         raise PayloadError(f"it has format {header.format}; this version of selectrie reads format {FORMAT}")
     require(1 <= header.n_tokens <= MAX_VOCABULARY, "it has an impossible number of tokens")
 
 
 def require(is_right: object, what: str) -> None:
-    """Raise `PayloadError` unless the condition holds."""
+    """Raise `PayloadError` with the message `what` unless `is_right` is true."""
     if not is_right:
         raise PayloadError(what)
 
 
 def check_ids(ids: NDArray[np.int32], n_tokens: int) -> None:
-    """Raise `PayloadError` unless all ids are tokens."""
-    require(_within(ids, 0, n_tokens), "a token does not exist")
+    """Raise `PayloadError` unless all ids are from 0 to `n_tokens` - 1."""
+    require(_are_within(ids, 0, n_tokens), "a token does not exist")
 
 
 def check_begin(context: int, prompt: NDArray[np.int32], n_tokens: int) -> None:
-    """Raise `PayloadError` unless a task can begin so."""
+    """Raise `PayloadError` unless the fields of a `Begin` are valid."""
     require(context in tuple(MemoryKind), "a task has an unknown context")
     require(len(prompt) or context == MemoryKind.LOGLIKELIHOOD, "a task has no prompt")
     check_ids(prompt, n_tokens)
 
 
 def check_whole(row: WholeRow, n_tokens: int) -> None:
-    """Raise `PayloadError` unless a whole row is one of the vocabulary's."""
+    """Raise `PayloadError` unless a row has `n_tokens` logits and is finite."""
     require(len(row.logits) == n_tokens, "a whole row has another number of tokens")
     require(np.isfinite(row.normaliser) and _are_logits(row.logits), "a whole row is not finite")
 
 
 def check_rendered(chat: Rendered) -> None:
-    """Raise `PayloadError` unless the origins are those of the text's characters."""
+    """Raise `PayloadError` unless the spans of a chat cover its text exactly."""
     text = chat.text.tobytes().decode("utf-8", "replace")
     require(len(chat.span_lengths) == len(chat.origins), "a chat's parts and origins do not match")
     require((chat.span_lengths >= 0).all() and (chat.origins <= MIXED).all(), "a chat has an impossible part")
@@ -231,22 +237,25 @@ def check_rendered(chat: Rendered) -> None:
     require(n == (len(text) if chat.is_tracked else 0), "a chat's parts do not add up")
 
 
-def parts(lengths: NDArray[np.int32], data: NDArray[Any]) -> list[NDArray[Any]]:
-    """Return the parts of an array of the given lengths; they make up all of it."""
-    require(_within(lengths, 0, len(data) + 1), "a list has an impossible length")
+def split_array(lengths: NDArray[np.int32], data: NDArray[Any]) -> list[NDArray[Any]]:
+    """Split an array into consecutive parts of these lengths, and return the parts.
+
+    Raises `PayloadError` unless the lengths add up to that of the array.
+    """
+    require(_are_within(lengths, 0, len(data) + 1), "a list has an impossible length")
     ends = np.cumsum(lengths, dtype=np.int64)
     require((int(ends[-1]) if len(ends) else 0) == len(data), "the lengths of lists do not add up")
     return [data[end - length : end] for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)]
 
 
 def check_step(step: ReadStep, *, n_local: int, n_tokens: int, n_sets: int, n_whole: int) -> None:
-    """Raise `PayloadError` unless a step is whole and refers to what there is.
+    """Raise `PayloadError` unless a step is consistent and its references exist.
 
     Args:
         step: The step.
-        n_local: Nodes that the task has so far, row 0 included.
+        n_local: Number of rows of the task so far, row 0 included.
         n_tokens: Number of tokens of the vocabulary.
-        n_sets, n_whole: Number of sets and of whole rows so far.
+        n_sets, n_whole: Number of sets and of whole rows in the trace so far.
     """
     _check_ask(step, n_local, n_tokens)
     n = step.n_rows
@@ -259,22 +268,23 @@ def check_step(step: ReadStep, *, n_local: int, n_tokens: int, n_sets: int, n_wh
         (step.rest_sets, step.rest_rows, step.rests),
     ):
         require(len(rows) == len(sets) == len(values), "sums and their sets do not match")
-        require(_within(sets, 0, n_sets) and _are_log(values), "a sum is no sum over a set")
+        require(_are_within(sets, 0, n_sets) and _are_logp(values), "a sum is no sum over a set")
     require(len(step.best) == (n if step.has_best else 0), "the most probable tokens do not match the rows")
     tops = (step.top_rows, step.top_counts, step.top_sets, step.top_lengths)
     require(len({len(column) for column in tops}) == 1, "lists of most probable tokens do not match")
-    require(_within(step.top_sets, NO_SET, n_sets), "an allowed set does not exist")
-    parts(step.top_lengths, step.top_ids)
+    require(_are_within(step.top_sets, NO_SET, n_sets), "an allowed set does not exist")
+    split_array(step.top_lengths, step.top_ids)
     require((step.top_lengths <= step.top_counts).all(), "there are more most probable tokens than asked for")
-    require(len(step.whole_rows) == len(step.whole) and _within(step.whole, 0, n_whole), "a whole row is missing")
+    require(len(step.whole_rows) == len(step.whole) and _are_within(step.whole, 0, n_whole), "a whole row is missing")
     _check_values(step)
     _check_known(step, n_tokens)
 
 
 def _check_ask(step: ReadStep, n_local: int, n_tokens: int) -> None:
+    """Raise `PayloadError` unless the nodes that a step asks for are valid."""
     n = len(step.tokens)
     require(len(step.parents) == len(step.wanted) == n, "the columns of an ask do not match")
-    require(_within(step.parents, -n, n_local), "a row has no parent")
+    require(_are_within(step.parents, -n, n_local), "a row has no parent")
     inside = step.parents < 0
     require((~step.parents[inside] < np.flatnonzero(inside)).all(), "a row comes before its parent")
     require((step.wanted <= 1).all(), "a row is neither wanted nor unwanted")
@@ -284,35 +294,35 @@ def _check_ask(step: ReadStep, n_local: int, n_tokens: int) -> None:
 
 def _check_rows(n: int, n_pairs: int, owner: NDArray[np.int32], *others: NDArray[np.int32]) -> None:
     require(len(owner) == n_pairs, "pairs of row and token do not match")
-    require(all(_within(rows, 0, n) for rows in (owner, *others)), "a value belongs to no row")
+    require(all(_are_within(rows, 0, n) for rows in (owner, *others)), "a value belongs to no row")
 
 
 def _check_values(step: ReadStep) -> None:
-    """Raise `PayloadError` unless there is a value for all that was read."""
+    """Raise `PayloadError` unless each pair and top token has one finite value."""
     has_logits = len(step.normaliser) > 0
     require(not has_logits or len(step.normaliser) == step.n_rows, "rows and normalisers do not match")
     for ids, logits, logp in ((step.ids, step.logits, step.logp), (step.top_ids, step.top_logits, step.top_logp)):
         expected = (len(ids), 0) if has_logits else (0, len(ids))
         require((len(logits), len(logp)) == expected, "tokens and values do not match")
-        require(_are_logits(logits) and _are_log(logp), "a value is not finite")
+        require(_are_logits(logits) and _are_logp(logp), "a value is not finite")
     require(np.isfinite(step.normaliser).all(), "a value is not finite")
 
 
 def _check_known(step: ReadStep, n_tokens: int) -> None:
-    """Raise `PayloadError` unless partly known rows are what `RowBounds` may hold."""
+    """Raise `PayloadError` unless rows with unknown values are valid `RowBounds`."""
     columns = (step.known_lengths, step.rest_low, step.rest_high, step.rest_max)
     n = len(step.known_lengths)
     require(n in (0, step.n_rows) and all(len(one) == n for one in columns), "bounds and rows do not match")
     require(len(step.known_reads) == 8 * n, "bounds and what was read do not match")
     require(len(step.known_ids) == len(step.known_logp), "known tokens and values do not match")
     check_ids(step.known_ids, n_tokens)
-    for ids in parts(step.known_lengths, step.known_ids):
+    for ids in split_array(step.known_lengths, step.known_ids):
         require((np.diff(ids) > 0).all(), "known tokens do not ascend")
-    require(all(map(_are_log, (step.known_logp, *columns[1:]))), "a bound is no log-probability")
+    require(all(map(_are_logp, (step.known_logp, *columns[1:]))), "a bound is no log-probability")
     require((step.rest_low <= step.rest_high).all(), "a bound is above the other")
 
 
-def _within(values: NDArray[np.int32], low: int, high: int) -> bool:
+def _are_within(values: NDArray[np.int32], low: int, high: int) -> bool:
     """Return whether all values are at least `low` and below `high`."""
     return not len(values) or bool(values.min() >= low and values.max() < high)
 
@@ -321,5 +331,5 @@ def _are_logits(values: NDArray[np.float32]) -> bool:
     return bool((values < np.inf).all())  # neither NaN nor +inf
 
 
-def _are_log(values: NDArray[np.float64]) -> bool:
+def _are_logp(values: NDArray[np.float64]) -> bool:
     return bool((values < 1.0).all())  # of a probability, which rounding may bring above 1

@@ -38,11 +38,11 @@ Bytes = Annotated[ByteArray, "|u1"]
 FORMAT = 4
 """Version of the format that this version writes and reads."""
 MAX_LINES_BYTES = 8 << 20
-"""Maximum size of the lines of a payload. The objects that they become are larger."""
+"""Maximum size of the lines of a payload. The parsed objects are larger."""
 _LENGTH_BYTES = 4
 _MAX_INT = 1 << 62
 NO_SET = -1
-"""Number in place of a set where every token is allowed."""
+"""The set number of `ReadStep.top_sets` that stands for all tokens."""
 
 
 class MemoryKind(IntEnum):
@@ -50,7 +50,8 @@ class MemoryKind(IntEnum):
 
     Attributes:
         MAIN: The memory that all requests share.
-        CANONICAL: A memory in which near ties are scored again.
+        CANONICAL: A separate memory, in which scores that are too close to call are
+            evaluated again.
         LOGLIKELIHOOD: An empty memory for one unit of token sequences.
     """
 
@@ -67,20 +68,19 @@ _logits = partial(_EMPTY.__getitem__, "<f4")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TraceHeader:
-    """What the trace was recorded from.
+    """The model and the settings that a trace was recorded with.
 
     Attributes:
         format: Version of the format.
         versions: JSON object: the versions of selectrie, numpy and Python, and
-            `chat_time`, the time that the chat template was told, if it reads it.
+            `chat_time`, the current time given to the chat template, if it reads it.
         identity, limits, check: JSON objects: `ModelIdentity`, `Limits`, and
             `SelfCheck`, which is null if there was none.
-        searches: JSON object: how searches ask, where that is not in `limits`
-            (`n_together` and `max_named` of a `Session`).
+        searches: JSON object: `n_together` and `max_named` of the engine's `Session`.
         n_tokens: Number of tokens of the vocabulary.
         vocabulary_digest: Digest of the vocabulary.
-        has_vocabulary: Whether the pieces and texts of all tokens are in the trace.
-        full_rows: Whether requests that read whole rows were recorded.
+        has_vocabulary: Whether the bytes and texts of all tokens are in the trace.
+        full_rows: Whether requests that read whole rows were allowed.
     """
 
     format: int
@@ -97,12 +97,12 @@ class TraceHeader:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tokens:
-    """The tokens of the vocabulary from `first` on: a part of it, in order.
+    """Consecutive tokens of the vocabulary.
 
     Attributes:
         first: Id of the first of these tokens.
-        piece_lengths, pieces: Bytes of each token.
-        text_lengths, texts: UTF-8 of the spelling of each token.
+        piece_lengths, pieces: Lengths and bytes of the tokens, one after another.
+        text_lengths, texts: Lengths and UTF-8 of `Vocabulary.texts` of the tokens.
     """
 
     first: int
@@ -114,13 +114,14 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Specials:
-    """What else a vocabulary holds; comes after the last `Tokens`.
+    """The other fields of a vocabulary; comes after the last `Tokens`.
 
     Attributes:
         facts: JSON object of the plain fields of `Vocabulary` and of `Tokenizing`.
-        eog, control, strips_left, strips_right, user_defined: Ids.
-        ambiguous_lengths, ambiguous: Spellings that are refused.
-        altered_lengths, altered: Byte strings that the tokenizer may alter.
+        eog, control, strips_left, strips_right, user_defined: Token ids, as in
+            `Vocabulary`.
+        ambiguous_lengths, ambiguous: Lengths and bytes of `Vocabulary.ambiguous`.
+        altered_lengths, altered: Lengths and bytes of `Tokenizing.altered`.
     """
 
     facts: str
@@ -137,13 +138,13 @@ class Specials:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoding:
-    """A text and what the tokenizer made of it.
+    """A text with its tokens, or with the tokenizer's error.
 
     Attributes:
         is_inside: Whether the text continues another one (`Spacing.encode_inside`).
-        text: Its bytes.
-        ids: Its tokens; empty if it was refused.
-        error: The message with which the tokenizer refused it, or "".
+        text: The bytes of the text.
+        ids: The ids of its tokens; empty after an error.
+        error: The reason of the tokenizer's `TextError`, or "".
     """
 
     is_inside: bool
@@ -154,7 +155,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Normalized:
-    """A text and what the tokenizer normalises it to, as UTF-8."""
+    """A text and its form after the tokenizer's normalisation, both as UTF-8."""
 
     text: Bytes
     result: Bytes
@@ -162,14 +163,14 @@ class Normalized:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rendered:
-    """A chat and what the model's template made of it.
+    """A chat with the text that the model's template rendered, or with its error.
 
     Attributes:
         key: 16 bytes, the digest of messages and arguments.
-        text: UTF-8 of the text; empty if it was refused.
-        span_lengths, origins: Characters of each part of the text, and its origin
-            (`core.tracked_text`); empty unless `is_tracked`.
-        error: The message with which the template refused it, or "".
+        text: UTF-8 of the text; empty after an error.
+        span_lengths, origins: Number of characters of each part of the text, and its
+            origin (`core.tracked_text`); empty unless `is_tracked`.
+        error: The message of the `PromptError`, or "".
         is_tracked: Whether the origins are known.
     """
 
@@ -191,12 +192,13 @@ class Note:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Begin:
-    """A task begins.
+    """The beginning of a task.
 
     Attributes:
-        context: A `MemoryKind`.
-        kind: Name of the task.
-        prompt: Tokens up to row 0; empty for sequences from an empty memory.
+        context: The `MemoryKind` of the task's rows.
+        kind: Name of the task's class.
+        prompt: Tokens up to row 0, the end of the prompt; empty for sequences from an
+            empty memory.
     """
 
     context: int
@@ -206,11 +208,11 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenIds:
-    """A set of tokens to which steps refer.
+    """A set of tokens, to which steps refer by its number.
 
     Attributes:
         size: Number of tokens.
-        digest: 16 bytes that tell sets apart (`values.digest_of`).
+        digest: 16 bytes, the digest of the set (`values.digest_of`).
     """
 
     size: int
@@ -219,11 +221,11 @@ class TokenIds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeRow:
-    """All values of a row, to which a step refers.
+    """All values of a row, to which a step refers by its number.
 
     Attributes:
         normaliser: The log of the sum of exponentials of the logits.
-        logits: float32[V].
+        logits: float32[V], the logits of the row.
     """
 
     normaliser: float
@@ -232,34 +234,37 @@ class WholeRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadStep:
-    """The values that a task read of some rows, with the paths of these.
+    """The values that a task read in one step, with the paths of their rows.
 
     Attributes:
         task: Number of the task.
-        parents, tokens, wanted: Nodes below the task's row 0, the end of its prompt,
-            as in `decoding.task.Ask`, and whether the row of each was told; empty for
-            row 0 itself.
-        n_rows: Number of rows.
-        owner, ids: Pairs of row and token whose log-probability was read.
+        parents, tokens, wanted: The nodes that the task asked for below its row 0, as
+            in `decoding.task.Ask`, and 1 for each whose row was given to the task;
+            empty if the step is about row 0 itself, the end of the prompt.
+        n_rows: Number of rows given to the task.
+        owner, ids: Row and token of each log-probability that was read.
         normaliser: float64[n_rows], the log of the sum of exponentials of each row's
-            logits, if the rows had logits; else empty.
-        logits: Logits of the pairs; empty if the rows had none.
-        logp: Log-probabilities of the pairs if the rows had no logits; else empty.
-        mass_rows, mass_sets, masses: Sums over sets of tokens: row, number of the set,
-            log-probability.
-        rest_rows, rest_sets, rests: Sums over all tokens outside a set.
-        top_rows, top_counts, top_sets: Most probable tokens: row, how many were asked
-            for, number of the allowed set or `NO_SET`.
-        top_lengths, top_ids: How many there were, and the tokens.
-        top_logits, top_logp: Their values, as those of pairs.
-        whole_rows, whole: Rows that were read whole, and the numbers of `WholeRow`s.
-        has_best, best: Whether the most probable token of each row was read, and these.
-        known_lengths, known_ids, known_logp: Of rows of which not all is known
-            (`core.path_model.RowBounds`), in place of all values above: how many
-            tokens are known, these, and their log-probabilities.
-        rest_low, rest_high, rest_max: float64[n_rows], the bounds on what is not known.
-        known_reads: 8 bytes for each of these rows, which tell what was read of it
-            (`values.signatures`).
+            logits; empty if the rows had no logits.
+        logits: float32[], logits of the pairs (owner, ids); empty without logits.
+        logp: float64[], log-probabilities of the pairs; empty if there are `logits`.
+        mass_rows, mass_sets, masses: Row, number of the set and log-probability of
+            each sum over a set of tokens.
+        rest_rows, rest_sets, rests: Likewise of each sum over all tokens outside a set.
+        top_rows, top_counts, top_sets: Row, requested number of tokens, and number of
+            the allowed set (or `NO_SET`) of each list of most probable tokens.
+        top_lengths, top_ids: Length of each list, and the tokens of all.
+        top_logits, top_logp: Values of these tokens; one is empty, as of `logits` and
+            `logp`.
+        whole_rows, whole: Each row that was read whole, and the number of its
+            `WholeRow`.
+        has_best, best: Whether the most probable token of each row was read, and these
+            tokens.
+        known_lengths, known_ids, known_logp: For rows with unknown values
+            (`core.path_model.RowBounds`), in place of all values above: number of
+            known tokens of each row, the tokens, and their log-probabilities.
+        rest_low, rest_high, rest_max: float64[n_rows], the bounds of such rows.
+        known_reads: 8 bytes for each such row, the signature of the values that were
+            read (`values.signatures`).
     """
 
     task: int
@@ -325,7 +330,7 @@ KINDS: dict[str, type[Any]] = {
     "row": WholeRow,
     "step": ReadStep,
 }
-"""The records by their names in the file."""
+"""The classes of records by their names in the file."""
 NAMES = {kind: name for name, kind in KINDS.items()}
 
 
@@ -334,6 +339,7 @@ FieldType: TypeAlias = Union[type, "np.dtype[Any]"]
 
 
 def _fields_of(kind: Any) -> tuple[tuple[str, FieldType], ...]:
+    """Return the name and type of each field of a record class."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple((one.name, _field_type(hints[one.name])) for one in fields(kind))
 
@@ -348,7 +354,7 @@ FIELDS: dict[type[Any], tuple[tuple[str, FieldType], ...]] = {kind: _fields_of(k
 
 
 class PayloadError(ValueError):
-    """The bytes are not a payload; the message says why."""
+    """The bytes are not a valid payload; the message says why."""
 
 
 _Layout: TypeAlias = tuple[str, Callable[[Any], tuple[Any, ...]], tuple["np.dtype[Any] | None", ...]]
@@ -360,7 +366,7 @@ _LAYOUTS: dict[type[Any], _Layout] = {
     )
     for kind, fields in FIELDS.items()
 }
-"""Of each record its name, what returns its fields, and the types of arrays.
+"""Name, getter of all fields, and types of array fields (None for others) by class.
 
 All records have at least two fields, so `attrgetter` returns a tuple.
 """
@@ -380,7 +386,7 @@ def size_of(record: TraceRecord) -> int:
 
 
 def encode(records: Iterable[TraceRecord]) -> bytes:
-    """Return the payload of some records."""
+    """Return some records as a payload."""
     lines: list[str] = []
     arrays: list[bytes] = []
     for record in records:
@@ -398,34 +404,37 @@ def encode(records: Iterable[TraceRecord]) -> bytes:
 
 
 def decode(payload: bytes) -> Iterator[TraceRecord]:
-    """Yield the records of a payload; raise `PayloadError` if it is not one."""
+    """Yield the records of a payload; raise `PayloadError` if it is not valid."""
     n_text = int.from_bytes(payload[:_LENGTH_BYTES], "little")
     if len(payload) < _LENGTH_BYTES or n_text > min(MAX_LINES_BYTES, len(payload) - _LENGTH_BYTES):
         raise PayloadError(f"its lines of {n_text} bytes do not fit")
     at = _LENGTH_BYTES + n_text
     text = payload[_LENGTH_BYTES:at]
     for line in text.split(b"\n") if text else ():
-        values = _line(line)
+        values = _parse_line(line)
         arguments: dict[str, Any] = {}
         names = FIELDS[KINDS[values[0]]]
         if len(values) != 1 + len(names):
             raise PayloadError(f"a record {values[0]!r} has {len(values) - 1} fields, not {len(names)}")
         for (name, kind), value in zip(names, values[1:], strict=True):
             if isinstance(kind, np.dtype):
-                size = _count(name, value, (len(payload) - at) // kind.itemsize)
-                arguments[name] = _array(payload, kind, size, at)
+                size = _check_length(name, value, (len(payload) - at) // kind.itemsize)
+                arguments[name] = _read_array(payload, kind, size, at)
                 at += size * kind.itemsize
             else:
-                arguments[name] = _plain(name, kind, value)
+                arguments[name] = _check_plain(name, kind, value)
         yield KINDS[values[0]](**arguments)
     if at != len(payload):
         raise PayloadError(f"{len(payload) - at} bytes belong to no record")
 
 
-def _line(line: bytes) -> list[Any]:
-    """Return the values of a line, the first of which is the name of a record."""
+def _parse_line(line: bytes) -> list[Any]:
+    """Parse a line of a payload: the name of a record, then its values.
+
+    Raises `PayloadError` if it is not JSON or names no record.
+    """
     try:
-        values = json.loads(line, parse_constant=_refuse)
+        values = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise PayloadError("a line is not JSON") from error
     if not isinstance(values, list) or not values or not isinstance(values[0], str) or values[0] not in KINDS:
@@ -433,11 +442,12 @@ def _line(line: bytes) -> list[Any]:
     return values
 
 
-def _refuse(text: str) -> None:
+def _refuse_constant(text: str) -> None:
     raise ValueError(text)
 
 
-def _count(name: str, value: object, most: int) -> int:
+def _check_length(name: str, value: object, most: int) -> int:
+    """Return a length from 0 to `most`; raise `PayloadError` for another value."""
     if type(value) is not int or not 0 <= value <= most:
         raise PayloadError(f"{name} has a length that does not fit")
     return value
@@ -449,13 +459,18 @@ def _empty(kind: np.dtype[Any]) -> NDArray[Any]:
     return np.empty(0, dtype=kind.newbyteorder("="))
 
 
-def _array(payload: bytes, kind: np.dtype[Any], size: int, at: int) -> NDArray[Any]:
+def _read_array(payload: bytes, kind: np.dtype[Any], size: int, at: int) -> NDArray[Any]:
+    """Return the array of `size` elements at offset `at`, in native byte order."""
     if not size:
         return _empty(kind)
     return np.frombuffer(payload, dtype=kind, count=size, offset=at).astype(kind.newbyteorder("="))
 
 
-def _plain(name: str, kind: type, value: object) -> object:
+def _check_plain(name: str, kind: type, value: object) -> object:
+    """Return the value of a plain field; raise `PayloadError` if its type is wrong.
+
+    Integers must not be negative.
+    """
     if kind is float and type(value) is int:
         value = float(value) if abs(value) < _MAX_INT else value
     if type(value) is not kind or (kind is int and not 0 <= value < _MAX_INT):  # type: ignore[operator]

@@ -1,11 +1,11 @@
 """The values of rows that tasks read: from rows to a `ReadStep`, and back.
 
-The thread that runs tasks copies values (`copied_step`). What can wait is done later by
-the thread that writes the trace, and sets of tokens become records there.
+The thread that runs tasks copies the values (`copy_step`). The thread that writes the
+trace makes the records of token sets later.
 
-Log-probabilities of rows with logits are kept as float32 logits and a float64
-normaliser, whose difference they are; so half of the bytes are needed. Others are kept
-as float64. Sums over sets, which no few numbers give back, are kept as they were read.
+A log-probability of a row with logits is stored as a float32 logit; it is the
+difference of that and the row's float64 normaliser. This takes half of the bytes. Other
+log-probabilities, and sums over sets, are stored as float64.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from selectrie.core.types import BoolArray, FloatArray, IntArray
 from selectrie.traces.records import NO_SET, ReadStep, TokenIds, WholeRow
 
 EVERY_TOKEN = b""
-"""Digest of the set of all tokens, as of an allowed set that is None."""
+"""Stands for the digest of an allowed set that is None, which allows every token."""
 
 _DIGEST_BYTES, _SIGNATURE_BYTES = 16, 8
 _MAX_KEPT = 16
@@ -42,11 +42,13 @@ _NOTHING: dict[str, Any] = {
 
 
 def set_key(tokens: BoolArray | IntArray, *, is_sum: bool) -> bytes:
-    """Return the bytes by which a set of tokens is known.
+    """Return bytes that identify a set of tokens.
 
-    Of a set whose sum is read, int32[] ids, the order counts, because a sum has other
-    bits in another. An allowed set of `Rows.top`, bool[V] or ids, is a bit for each
-    token up to the last one that is allowed.
+    Args:
+        tokens: bool[V] or int32[] ids. If `is_sum`, ids, whose order counts because it
+            changes the last bits of the sum.
+        is_sum: Whether it is a set whose probability is summed. Otherwise it is an
+            allowed set of `Rows.top`, for which equal sets have equal keys.
     """
     if is_sum:
         return b"s" + np.ascontiguousarray(tokens, dtype=np.int32).tobytes()
@@ -58,16 +60,16 @@ def set_key(tokens: BoolArray | IntArray, *, is_sum: bool) -> bytes:
 
 
 def digest_of(key: bytes) -> bytes:
-    """Return the digest of a set, from the bytes by which it is known."""
+    """Return the 16-byte digest of a set of tokens from its `set_key`."""
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 class CopiedSet:
-    """A copy of a set of tokens, and its record, which is made at the first use.
+    """A copy of a set of tokens, whose record is made on first use.
 
     Args:
         tokens: bool[V], or int32[] ids.
-        is_sum: Whether it is a set whose sum is read.
+        is_sum: As for `set_key`.
     """
 
     def __init__(self, tokens: BoolArray | IntArray, *, is_sum: bool) -> None:
@@ -83,17 +85,17 @@ class CopiedSet:
 
 
 class AllowedSets:
-    """Copies of the allowed sets that were used last.
+    """Keeps copies of recently used allowed sets, so that few are copied again.
 
-    Steps mostly allow what others did, by the same array. It is compared with its copy
-    each time, because a task may change it. Any thread may use them.
+    Successive steps mostly pass the same array. It is compared with its copy each time,
+    because a task may change it. Any thread may call `copy_of`.
     """
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[object, CopiedSet]] = {}
 
-    def copied(self, allowed: BoolArray | IntArray) -> CopiedSet:
-        """Return a copy of an allowed set."""
+    def copy_of(self, allowed: BoolArray | IntArray) -> CopiedSet:
+        """Return a copy of an allowed set, which may be shared with earlier calls."""
         known = self._kept.get(id(allowed))
         if known is not None and known[0] is allowed and known[1].data == allowed.tobytes():
             return known[1]
@@ -105,12 +107,14 @@ class AllowedSets:
 
 
 class CopiedStep:
-    """The values that a task is told, in memory of their own, but for its number.
+    """A copy of the values that a task reads in one step, not yet a `ReadStep`.
 
     Attributes:
-        fields: The fields of `ReadStep` that are ready.
-        sets: The sets of the others, by the name of the field; None for every token.
+        fields: The finished fields of `ReadStep`.
+        sets: The sets of the fields that will hold numbers of sets, by the name of the
+            field; None stands for every token.
         whole: The rows that were read whole.
+        nbytes: Number of bytes that the values take, roughly.
     """
 
     __slots__ = ("fields", "nbytes", "sets", "whole")
@@ -120,19 +124,23 @@ class CopiedStep:
         self.sets: dict[str, list[CopiedSet | None]] = {}
         self.whole: tuple[WholeRow, ...] = ()
         self.nbytes = 1 << 10
-        """Roughly how many bytes they take."""
 
     def add(self, **fields: Any) -> None:
-        """Add fields that hold arrays."""
+        """Add finished fields that hold arrays."""
         self.fields |= fields
         self.nbytes += sum([value.nbytes for value in fields.values()])
 
 
-def copied_step(path: dict[str, Any], rows: Rows, reads: Reads, allowed: AllowedSets) -> CopiedStep:
-    """Return the values of `rows` that `reads` names.
+def copy_step(path: dict[str, Any], rows: Rows, reads: Reads, allowed: AllowedSets) -> CopiedStep:
+    """Return a copy of the values of `rows` that `reads` names.
 
-    `path` has the fields of `ReadStep` that say where the rows are. Raises
-    `NonFiniteLogitsError` if a row is not finite and anything is read.
+    Args:
+        path: The fields `parents`, `tokens` and `wanted` of the `ReadStep`.
+        rows: The rows.
+        reads: The values that the task will read.
+        allowed: Copies of allowed sets to use again.
+
+    Raises `NonFiniteLogitsError` if a row is not finite and anything is read.
     """
     step = CopiedStep({**path, "n_rows": len(rows), **_NOTHING})
     if not (len(reads.ids) or reads.masses or reads.rests or reads.tops or len(reads.whole) or reads.best):
@@ -167,7 +175,7 @@ def copied_step(path: dict[str, Any], rows: Rows, reads: Reads, allowed: Allowed
     if reads.tops:
         _add_tops(step, rows, reads, allowed)
     if len(reads.whole):
-        step.whole = tuple(_whole(rows, row) for row in reads.whole.tolist())
+        step.whole = tuple(_copy_whole_row(rows, row) for row in reads.whole.tolist())
         step.add(whole_rows=_ids(reads.whole), whole=np.arange(len(step.whole), dtype=np.int32))
         step.nbytes += sum([one.logits.nbytes for one in step.whole])
     if reads.best:
@@ -177,13 +185,14 @@ def copied_step(path: dict[str, Any], rows: Rows, reads: Reads, allowed: Allowed
 
 
 def _add_tops(step: CopiedStep, rows: Rows, reads: Reads, allowed: AllowedSets) -> None:
+    """Add the lists of most probable tokens that `reads` names to a step."""
     tops = reads.tops
     found = [rows.top(one.row, one.k, one.allowed) for one in tops]
     if isinstance(rows, DenseRows):
         values: Any = [rows.logits(one.row)[ids] for one, (ids, _) in zip(tops, found, strict=True)]
     else:
         values = [logp for _, logp in found]
-    step.sets["top_sets"] = [None if one.allowed is None else allowed.copied(one.allowed) for one in tops]
+    step.sets["top_sets"] = [None if one.allowed is None else allowed.copy_of(one.allowed) for one in tops]
     step.add(
         top_rows=_ids([one.row for one in tops]),
         top_counts=_ids([one.k for one in tops]),
@@ -193,13 +202,15 @@ def _add_tops(step: CopiedStep, rows: Rows, reads: Reads, allowed: AllowedSets) 
     )
 
 
-def _whole(rows: Rows, row: int) -> WholeRow:
+def _copy_whole_row(rows: Rows, row: int) -> WholeRow:
+    """Return a copy of all values of a row."""
     logits = rows.logits(row).copy()
     dense = rows if isinstance(rows, DenseRows) else None
     return WholeRow(DenseRows(logits[None, :]).logsumexp(0) if dense is None else dense.logsumexp(row), logits)
 
 
 def _bounded_fields(known: Sequence[RowBounds]) -> dict[str, Any]:
+    """Return the fields of `ReadStep` for rows with unknown values."""
     return {
         "known_lengths": _ids([len(one.ids) for one in known]),
         "known_ids": np.concatenate([_NO_IDS, *(one.ids for one in known)]),
@@ -215,7 +226,7 @@ def _ids(values: Any) -> IntArray:
 
 
 def signatures(reads: Reads) -> list[bytes]:
-    """Return 8 bytes for each row, which are equal where the same values are read."""
+    """Return 8 bytes for each row, equal for rows of which the same values are read."""
     sums = [
         (one.row, name + digest_of(set_key(one.ids, is_sum=True)))
         for name, several in ((b"mass", reads.masses), (b"rest", reads.rests))
@@ -229,7 +240,14 @@ def signatures(reads: Reads) -> list[bytes]:
 def _signatures(
     n_rows: int, owner: NDArray[Any], ids: IntArray, others: Iterable[tuple[int, bytes]], *, has_best: bool
 ) -> list[bytes]:
-    """Return the signatures of rows, of which pairs and `others` are read."""
+    """Return the signature of each row: a digest of the names of the values read.
+
+    Args:
+        n_rows: Number of rows.
+        owner, ids: Row and token of each log-probability that is read.
+        others: Row and name of each other value.
+        has_best: Whether the most probable token of each row is read.
+    """
     order = np.argsort(owner, kind="stable")
     bounds = np.searchsorted(owner[order], np.arange(n_rows + 1)).tolist()
     tokens = ids[order].astype(np.int32)
@@ -247,8 +265,8 @@ class NotRecordedError(LookupError):
     """A value of a row is not in the trace.
 
     Attributes:
-        row: The number of the row among those that were asked for.
-        what: The value, in words.
+        row: Index of the row in the request.
+        what: The name of the value, in words.
     """
 
     def __init__(self, row: int, what: str) -> None:
@@ -257,12 +275,12 @@ class NotRecordedError(LookupError):
 
 
 class StepValues:
-    """The values of the rows of one step, by what was read.
+    """Access to the values of one step by row and token or set.
 
     Args:
         step: The step.
-        sets: The digests of the sets that it refers to, by their numbers.
-        whole: Returns the whole row of a number.
+        sets: The digest of each set of the trace, by its number.
+        whole: Returns the whole row with a number.
     """
 
     def __init__(self, step: ReadStep, sets: Sequence[bytes], whole: Callable[[int], WholeRow]) -> None:
@@ -270,7 +288,11 @@ class StepValues:
 
     @cached_property
     def _order(self) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
-        """Return the sorted pairs, their positions, and the log-probability of each."""
+        """Return the pairs of row and token for a binary search.
+
+        The parts are the keys of the pairs in order, the index of each among the pairs
+        of the step, and the log-probability of each pair of the step.
+        """
         step = self.step
         pairs = pair_keys(step.owner.astype(np.int64), step.ids)
         order = np.argsort(pairs, kind="stable")
@@ -280,7 +302,10 @@ class StepValues:
         return pairs[order], order, logp
 
     def logp(self, owner: NDArray[np.int64], ids: IntArray) -> tuple[FloatArray, BoolArray]:
-        """Return the log-probabilities of pairs, and which of them are known."""
+        """Return float64[] log-probabilities of pairs, and bool[] which are known.
+
+        Unknown ones are NaN.
+        """
         sorted_pairs, order, logp = self._order
         wanted = pair_keys(owner, ids)
         result = np.full(len(wanted), np.nan)
@@ -293,13 +318,13 @@ class StepValues:
 
     @cached_property
     def masses(self) -> Mapping[tuple[int, bytes], float]:
-        """Return sums over sets, by row and digest of the set."""
+        """Return log-probabilities of sets of tokens, by row and digest of the set."""
         step = self.step
         return self._sums(step.mass_rows, step.mass_sets, step.masses)
 
     @cached_property
     def rests(self) -> Mapping[tuple[int, bytes], float]:
-        """Return sums over what is outside of sets, by row and digest of the set."""
+        """Return log-probabilities of all tokens outside a set, as `masses` does."""
         step = self.step
         return self._sums(step.rest_rows, step.rest_sets, step.rests)
 
@@ -309,10 +334,10 @@ class StepValues:
 
     @cached_property
     def tops(self) -> Mapping[tuple[int, bytes], tuple[int, IntArray, FloatArray]]:
-        """Return most probable tokens by row and digest of the allowed set.
+        """Return the most probable tokens by row and digest of the allowed set.
 
-        The values are how many were asked for, their ids and their log-probabilities,
-        of the longest of equal ones.
+        A value is the requested number, the ids and their log-probabilities. If a list
+        was requested several times, it is the longest one.
         """
         step = self.step
         ends = np.cumsum(step.top_lengths, dtype=np.int64)
@@ -333,7 +358,10 @@ class StepValues:
         return self._whole_row(int(self.step.whole[at[0]])) if len(at) else None
 
     def known(self, row: int) -> RowBounds | None:
-        """Return what is known of a row of which not all is known, or None."""
+        """Return the known values and bounds of a row with unknown values.
+
+        None if the rows of the step are not of this kind.
+        """
         step = self.step
         if not len(step.rest_max):
             return None
@@ -343,7 +371,7 @@ class StepValues:
         return RowBounds(step.known_ids[part], step.known_logp[part], bounds, float(step.rest_max[row]))
 
     def signature(self, row: int) -> bytes:
-        """Return the bytes of `signatures` for what was read of a row."""
+        """Return the 8 bytes of `signatures` for the values read of a row."""
         return self._signatures[row]
 
     @cached_property
@@ -369,25 +397,25 @@ class StepValues:
         return _signatures(step.n_rows, step.owner, step.ids, [*sums, *tops, *whole], has_best=step.has_best)
 
     def best(self, row: int) -> int | None:
-        """Return the most probable token of a row, or None if it was not read."""
+        """Return the most probable token of a row; None if it was not read."""
         return int(self.step.best[row]) if self.step.has_best else None
 
 
 RowSource = tuple[StepValues, int]
-"""A step and the number of a row in it."""
+"""A place where a row was recorded: a step, and the index of the row in it."""
 
 
-def rebuilt(reads: Reads, sources: Sequence[Sequence[RowSource]], n_tokens: int) -> SelectedRows | BoundedRows:
-    """Return the values that `reads` names.
+def rebuild_rows(reads: Reads, sources: Sequence[Sequence[RowSource]], n_tokens: int) -> SelectedRows | BoundedRows:
+    """Return rows with the recorded values that `reads` names.
 
-    Rows of which not all is known come back as they were, with their bounds: as the
-    first source has them, if that is enough, or as all sources together.
+    A value comes from the first source of its row that has it. Rows with unknown values
+    come back with their bounds: from the first source, if that has every value that
+    `reads` names, else from all sources together.
 
     Args:
-        reads: What is read.
+        reads: The values to return.
+        sources: For each row, the places where it was recorded.
         n_tokens: Number of tokens of the vocabulary.
-        sources: For each row, where it was recorded; a value comes from the first
-            source that has it.
 
     Raises:
         NotRecordedError: If no source has a value.
@@ -395,14 +423,17 @@ def rebuilt(reads: Reads, sources: Sequence[Sequence[RowSource]], n_tokens: int)
     known = [[one for one in (step.known(row) for step, row in several) if one is not None] for several in sources]
     if any(known):
         try:
-            return _bounded(reads, [several[:1] for several in known], n_tokens)
+            return _merge_bounds(reads, [several[:1] for several in known], n_tokens)
         except NotRecordedError:
-            return _bounded(reads, known, n_tokens)
-    return _Rebuilding(reads, sources).rows()
+            return _merge_bounds(reads, known, n_tokens)
+    return _Rebuilder(reads, sources).rows()
 
 
-def _bounded(reads: Reads, known: Sequence[Sequence[RowBounds]], n_tokens: int) -> BoundedRows:
-    """Return rows of which not all is known, from what is known of each."""
+def _merge_bounds(reads: Reads, known: Sequence[Sequence[RowBounds]], n_tokens: int) -> BoundedRows:
+    """Return rows with unknown values, each merged from its recordings in `known`.
+
+    Raises `NotRecordedError` if they lack a value that `reads` names.
+    """
     for row, several in enumerate(known):
         if not several:
             raise NotRecordedError(row, "anything")
@@ -417,12 +448,15 @@ def _bounded(reads: Reads, known: Sequence[Sequence[RowBounds]], n_tokens: int) 
     return BoundedRows(rows, n_tokens)
 
 
-class _Rebuilding:
+class _Rebuilder:
+    """Finds the values that `reads` names in the sources of each row."""
+
     def __init__(self, reads: Reads, sources: Sequence[Sequence[RowSource]]) -> None:
         self._reads, self._sources = reads, sources
         self._dense: dict[int, DenseRows] = {}
 
     def rows(self) -> SelectedRows:
+        """Return the values; raise `NotRecordedError` if no source has one of them."""
         reads = self._reads
         whole = [self._whole_row(row, "all of its values") for row in reads.whole.tolist()]
         return SelectedRows(
@@ -436,13 +470,14 @@ class _Rebuilding:
         )
 
     def _logp(self) -> FloatArray:
+        """Return the log-probabilities of the pairs of `reads`."""
         reads = self._reads
         result = np.full(len(reads.ids), np.nan)
         left = np.ones(len(reads.ids), dtype=np.bool_)
         for step, rows in self._by_step():
             here = np.flatnonzero(left & np.isin(reads.owner, list(rows)))
-            own = np.array([rows[row] for row in reads.owner[here].tolist()], dtype=np.int64)
-            values, is_known = step.logp(own, reads.ids[here])
+            step_rows = np.array([rows[row] for row in reads.owner[here].tolist()], dtype=np.int64)
+            values, is_known = step.logp(step_rows, reads.ids[here])
             result[here[is_known]] = values[is_known]
             left[here[is_known]] = False
             if not left.any():
@@ -453,17 +488,18 @@ class _Rebuilding:
         return result
 
     def _by_step(self) -> list[tuple[StepValues, dict[int, int]]]:
-        """Return each source step, with a dict from rows here to rows of the step."""
+        """Return each source step, with a dict from rows of `reads` to its rows."""
         found: dict[int, tuple[StepValues, dict[int, int]]] = {}
         for row, several in enumerate(self._sources):
-            for step, own in several:
-                found.setdefault(id(step), (step, {}))[1].setdefault(row, own)
+            for step, step_row in several:
+                found.setdefault(id(step), (step, {}))[1].setdefault(row, step_row)
         return list(found.values())
 
     def _sum(self, row: int, ids: IntArray, kind: str) -> float:
+        """Return the log-probability of a set (kind "masses") or of all but it."""
         key = digest_of(set_key(ids, is_sum=True))
-        for step, own in self._sources[row]:
-            value = getattr(step, kind).get((own, key))
+        for step, step_row in self._sources[row]:
+            value = getattr(step, kind).get((step_row, key))
             if value is not None:
                 return float(value)
         what = f"the summed probability of {len(ids)} tokens"
@@ -471,26 +507,28 @@ class _Rebuilding:
         return dense.log_mass(0, ids) if kind == "masses" else dense.log_rest(0, ids)
 
     def _top(self, row: int, k: int, allowed: BoolArray | IntArray | None) -> tuple[IntArray, FloatArray]:
+        """Return the k most probable allowed tokens and their log-probabilities."""
         key = _allowed_digest(allowed)
-        for step, own in self._sources[row]:
-            found = step.tops.get((own, key))
+        for step, step_row in self._sources[row]:
+            found = step.tops.get((step_row, key))
             # Fewer tokens than were asked for are all there are.
             if found is not None and (k <= found[0] or len(found[1]) < found[0]):
                 return found[1][:k], found[2][:k]
         return self._whole_row(row, f"the {k} most probable tokens").top(0, k, allowed)
 
     def _best(self, row: int) -> int:
-        for step, own in self._sources[row]:
-            value = step.best(own)
+        """Return the most probable token of a row."""
+        for step, step_row in self._sources[row]:
+            value = step.best(step_row)
             if value is not None:
                 return value
         return int(self._whole_row(row, "the most probable token").best()[0])
 
     def _whole_row(self, row: int, what: str) -> DenseRows:
+        """Return all values of a row, or raise `NotRecordedError` about `what`."""
         if row not in self._dense:
-            whole = next(
-                (one for one in (step.whole(own) for step, own in self._sources[row]) if one is not None), None
-            )
+            found = (step.whole(step_row) for step, step_row in self._sources[row])
+            whole = next((one for one in found if one is not None), None)
             if whole is None:
                 raise NotRecordedError(row, what)
             self._dense[row] = DenseRows(whole.logits[None, :], None, np.array([whole.normaliser]))

@@ -12,7 +12,7 @@ import numpy as np
 
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import ChatTemplate, Spacing, Tokenize, TokenizerKind, Tokenizing, Vocabulary
-from selectrie.traces.reader import check_ids, parts, require
+from selectrie.traces.reader import check_ids, require, split_array
 from selectrie.traces.records import PayloadError, Specials, Tokens, TraceRecord
 
 _TOKENS_A_PART = 1 << 14
@@ -39,7 +39,7 @@ _MORE: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class TextFunctions:
-    """The functions of a vocabulary that work on texts."""
+    """The functions of a `Vocabulary` that take texts, by the names of its fields."""
 
     tokenize: Tokenize
     encode_inside: Tokenize
@@ -48,12 +48,12 @@ class TextFunctions:
 
 
 def vocabulary_records(vocabulary: Vocabulary) -> Iterator[TraceRecord]:
-    """Yield the records of a vocabulary."""
+    """Yield the records of a vocabulary: several `Tokens`, then `Specials`."""
     for first in range(0, vocabulary.n_tokens, _TOKENS_A_PART):
         stop = first + _TOKENS_A_PART
         pieces = vocabulary.pieces[first:stop]
         texts = [text.encode("utf-8", "surrogatepass") for text in vocabulary.texts[first:stop]]
-        yield Tokens(first, *_joined(pieces), *_joined(texts))
+        yield Tokens(first, *_join(pieces), *_join(texts))
     own, spacing = vocabulary.tokenizing, vocabulary.spacing
     facts = {name: getattr(vocabulary, name) for name in _FACTS} | {
         "spacing": None if spacing is None else [spacing.after_control, spacing.before_space],
@@ -63,7 +63,7 @@ def vocabulary_records(vocabulary: Vocabulary) -> Iterator[TraceRecord]:
         "is_altered_known": own.altered is not None,
         "splits_locally": own.splits_locally,
     }
-    ambiguous, altered = _joined(sorted(vocabulary.ambiguous)), _joined(sorted(own.altered or ()))
+    ambiguous, altered = _join(sorted(vocabulary.ambiguous)), _join(sorted(own.altered or ()))
     yield Specials(
         json.dumps(facts),
         **{name: np.asarray(getattr(vocabulary, name), dtype=np.int32) for name in _IDS},
@@ -74,21 +74,22 @@ def vocabulary_records(vocabulary: Vocabulary) -> Iterator[TraceRecord]:
     )
 
 
-def _joined(items: Iterable[bytes]) -> tuple[IntArray, Any]:
+def _join(items: Iterable[bytes]) -> tuple[IntArray, Any]:
+    """Return the lengths of byte strings, and all of their bytes as uint8."""
     several = list(items)
     return np.array([len(one) for one in several], dtype=np.int32), np.frombuffer(b"".join(several), dtype=np.uint8)
 
 
 def vocabulary_of(tokens: Sequence[Tokens], specials: Specials, n_tokens: int, functions: TextFunctions) -> Vocabulary:
-    """Return the vocabulary of a trace.
+    """Return the vocabulary that `vocabulary_records` wrote.
 
     Args:
-        tokens, specials: Its records.
+        tokens, specials: The records.
         n_tokens: Number of tokens that it must have.
-        functions: What takes the place of the model's own functions.
+        functions: The functions of the vocabulary, which are not in the records.
 
     Raises:
-        PayloadError: If the records are no vocabulary.
+        PayloadError: If the records are not a valid vocabulary.
     """
     require(
         [one.first for one in tokens] == list(accumulate((len(one.piece_lengths) for one in tokens), initial=0))[:-1],
@@ -100,7 +101,7 @@ def vocabulary_of(tokens: Sequence[Tokens], specials: Specials, n_tokens: int, f
         for text in chain.from_iterable(_split(one.text_lengths, one.texts) for one in tokens)
     )
     require(len(pieces) == len(texts) == n_tokens, "its vocabulary has another number of tokens")
-    facts = _facts(specials.facts, n_tokens)
+    facts = _read_facts(specials.facts, n_tokens)
     ids = {name: getattr(specials, name) for name in _IDS}
     for values in ids.values():
         check_ids(values, n_tokens)
@@ -125,13 +126,14 @@ def vocabulary_of(tokens: Sequence[Tokens], specials: Specials, n_tokens: int, f
 
 
 def _split(lengths: IntArray, data: Any) -> list[bytes]:
+    """Return the byte strings that `_join` joined; raise `PayloadError` if invalid."""
     flat = data.tobytes()
-    parts(lengths, data)
+    split_array(lengths, data)
     return [flat[start:stop] for start, stop in pairwise([0, *np.cumsum(lengths, dtype=np.int64).tolist()])]
 
 
-def _facts(text: str, n_tokens: int) -> Mapping[str, Any]:
-    """Return the plain facts about a vocabulary, checked."""
+def _read_facts(text: str, n_tokens: int) -> Mapping[str, Any]:
+    """Parse and check the plain fields of a vocabulary (`Specials.facts`)."""
     try:
         facts: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,10 +1,10 @@
 """Writes a trace from any thread, without making it wait for the disk.
 
 Threads put records into a queue. A thread of the writer takes them every half second,
-numbers them, collects them into blocks and appends these to the file. So what is in the
-file is whole up to its last block, whenever the process is killed. The thread sleeps in
-between, because it would otherwise wake at every row, and wait for the same lock as the
-thread of the model each time.
+numbers them, collects them into blocks and appends these to the file. The file is
+therefore valid up to its last block, whenever the process is killed. The thread sleeps
+in between, because it would otherwise wake at every row, and wait for the same lock as
+the thread of the model each time.
 """
 
 from __future__ import annotations
@@ -28,18 +28,22 @@ from selectrie.traces.records import NO_SET, Begin, ReadStep, TokenIds, TraceRec
 from selectrie.traces.values import CopiedStep
 
 BLOCK_BYTES = 1 << 20
-"""A block is written once its payload has this size, and"""
+"""Size of the payload from which a block is written at once."""
 BLOCK_S = 0.5
-"""a block is written this many seconds after its first record at the latest."""
+"""Maximum seconds from the first record of a block until it is written."""
 MAX_WAITING_BYTES = 256 << 20
-"""A thread that records rows waits while more than this is not written yet."""
+"""Size of the unwritten records from which a thread that adds rows has to wait."""
 
 _ALIVE_S = 1.0
 """Seconds between checks by a waiting thread that the writer's thread is alive."""
 
 
-class Numbered:
-    """A task in a trace; the writer's thread alone knows its number."""
+class TaskHandle:
+    """A task of a trace that is being written.
+
+    Attributes:
+        number: Number of the task; only the writer's thread sets and reads it.
+    """
 
     __slots__ = ("number",)
 
@@ -53,20 +57,21 @@ _Item = Callable[[], None]
 class TraceWriter:
     """A trace that is being written.
 
-    Any thread may call the methods that add records; they raise nothing. What goes
-    wrong ends the trace and is raised by `close`.
+    Any thread may call the methods that add records; they raise nothing. After an
+    error nothing more is written, and `close` raises it.
 
     Args:
-        path: The file. An older trace is replaced; any other file is refused.
-        first: The records that it begins with.
+        path: The file. An existing trace is replaced; any other file is an error.
+        first: The first records of the trace.
 
     Raises:
-        OptionError: If the file cannot be written, or another writer has it.
+        OptionError: If the file cannot be written, is not a trace, or is being written
+            by another writer.
     """
 
     def __init__(self, path: Path, first: list[TraceRecord]) -> None:
         self.path = path
-        self._file = _opened(path)
+        self._file = _open_trace(path)
         self._error: BaseException | None = None
         self._queue: deque[_Item] = deque()
         self._begun, self._due = threading.Event(), threading.Event()
@@ -85,21 +90,22 @@ class TraceWriter:
 
     @property
     def has_failed(self) -> bool:
-        """Return whether something went wrong, so that nothing more is written."""
+        """Return whether an error has ended the writing."""
         return self._error is not None
 
     def add(self, record: TraceRecord) -> None:
-        """Add a record that refers to no other."""
+        """Add a record that refers to no other record."""
         self._put(lambda: self._add(record))
 
     def _put(self, item: _Item) -> None:
+        """Queue a function that the writer's thread will call."""
         self._queue.append(item)
         if not self._begun.is_set():
             self._begun.set()
 
-    def begin(self, record: Begin) -> Numbered:
-        """Add the beginning of a task and return what its steps refer to."""
-        task = Numbered()
+    def begin(self, record: Begin) -> TaskHandle:
+        """Add the beginning of a task, and return the handle for adding its steps."""
+        task = TaskHandle()
 
         def write() -> None:
             task.number = self._n_tasks
@@ -109,8 +115,11 @@ class TraceWriter:
         self._put(write)
         return task
 
-    def step(self, task: Numbered, copied: CopiedStep) -> None:
-        """Add a step of a task; waits while too much is not written yet."""
+    def step(self, task: TaskHandle, copied: CopiedStep) -> None:
+        """Add a step of a task.
+
+        Waits while more than `MAX_WAITING_BYTES` are not written yet.
+        """
         n_bytes = copied.nbytes
         self._n_put += n_bytes
         n_waiting = self._n_put - self._n_done
@@ -130,11 +139,11 @@ class TraceWriter:
             self._due.set()
 
     def close(self) -> None:
-        """Write what is left and the end of the file.
+        """Write the remaining records and the end block, and close the file.
 
         Raises:
-            OptionError: If the trace could not be written as a whole, or the path names
-                another file now.
+            OptionError: If the trace could not be written in full, or the path now
+                names another file.
         """
         self._is_closing = True
         self._due.set()
@@ -148,6 +157,7 @@ class TraceWriter:
     # The methods below run on the writer's thread.
 
     def _loop(self) -> None:
+        """Run the writer's thread: write until `close`, or keep the error."""
         try:
             with self._file:
                 self._write(BlockWriter(self._file))
@@ -169,7 +179,7 @@ class TraceWriter:
             raise OSError(errno.ESTALE, "it was removed or replaced while it was written")
 
     def _drop_all(self) -> None:
-        """Take items without writing them, so that no thread waits."""
+        """Discard queued records until `close`, so that no thread waits."""
         while True:
             self._begun.clear()
             self._queue.clear()
@@ -179,6 +189,7 @@ class TraceWriter:
             self._begun.wait()
 
     def _write(self, blocks: BlockWriter) -> None:
+        """Write the queued records in blocks until `close`, then the end block."""
         is_last = False
         while not is_last:
             self._begun.wait()
@@ -205,6 +216,7 @@ class TraceWriter:
         self._n_waiting_bytes += size_of(record) if n_bytes is None else n_bytes
 
     def _add_step(self, task: int, copied: CopiedStep) -> None:
+        """Add a step of a task, after the new sets and whole rows it refers to."""
         fields = copied.fields
         for name, sets in copied.sets.items():
             numbers = [NO_SET if one is None else self._set_number(one.record) for one in sets]
@@ -217,6 +229,7 @@ class TraceWriter:
         self._add(ReadStep(task=task, **fields), copied.nbytes)
 
     def _set_number(self, one: TokenIds) -> int:
+        """Return the number of a set, after adding its record if it is new."""
         digest = one.digest.tobytes()
         if digest not in self._sets:
             self._sets[digest] = len(self._sets)
@@ -224,10 +237,11 @@ class TraceWriter:
         return self._sets[digest]
 
 
-def _opened(path: Path) -> BinaryIO:
-    """Open the file of a trace for writing; only its owner may read it.
+def _open_trace(path: Path) -> BinaryIO:
+    """Create or empty the file of a trace, and return it open and locked.
 
-    The file is locked until it is closed. What a full disk left of a trace is one too.
+    Only its owner may read it. A file that holds nothing, or only the first bytes of a
+    trace, may be replaced like a trace.
 
     Raises `OptionError` if it cannot be written, is being written by another writer, or
     holds anything but a trace.

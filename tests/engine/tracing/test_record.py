@@ -259,8 +259,8 @@ def test_a_full_disk_is_said_at_the_end(tmp_path, monkeypatch):
         def __exit__(self, *args):
             self._file.close()
 
-    opened = writer._opened
-    monkeypatch.setattr(writer, "_opened", lambda path: Full(opened(path)))
+    open_trace = writer._open_trace
+    monkeypatch.setattr(writer, "_open_trace", lambda path: Full(open_trace(path)))
     monkeypatch.setattr(writer, "BLOCK_BYTES", 1)
     monkeypatch.setattr(writer, "MAX_WAITING_BYTES", 1)
     with engine_of(hash_model()) as engine:

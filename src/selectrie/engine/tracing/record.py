@@ -1,4 +1,4 @@
-"""Records a trace of an engine: what its tasks read of rows, and what texts became."""
+"""Records a trace of an engine: the values its tasks read, and the tokens of texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from selectrie.engine.tracing.texts import Journal
 from selectrie.errors import IncompatibleOptionsError, NonFiniteLogitsError, OptionError, OptionRef, words
 from selectrie.options import flag
 from selectrie.traces.records import FORMAT, Begin, MemoryKind, Note, TraceHeader, TraceRecord
-from selectrie.traces.values import AllowedSets, copied_step
+from selectrie.traces.values import AllowedSets, copy_step
 from selectrie.traces.vocabulary import vocabulary_records
 from selectrie.traces.writer import TraceWriter
 from selectrie.version import __version__
@@ -44,11 +44,12 @@ _ROW_0: dict[str, Any] = {"parents": _NO_IDS, "tokens": _NO_IDS, "wanted": np.em
 def record(
     engine: Engine, path: str | os.PathLike[str], *, full_rows: bool = False, vocabulary: bool = True
 ) -> Iterator[Recording]:
-    """Record every row that is read in the block, so that `load` can replay it.
+    """Record the requests of an engine in the block, so that `load` can replay them.
 
-    Answers are those without a recording, to the last bit. The file holds the prompts
-    and texts of all requests. Only its owner may read it. It is written while requests
-    run: if the process is killed, what was written until then can be replayed.
+    Results are the same as without recording, to the last bit. The file holds the
+    prompts and texts of all requests, and only its owner can read it. It is written
+    while requests run: if the process is killed, the part written so far can be
+    replayed.
 
     Requests that begin in the block are recorded, whichever thread makes them, and
     those of a `loglikelihood_scorer` too. Requests of a `decision_scorer` that was made
@@ -56,16 +57,18 @@ def record(
 
     Args:
         engine: The engine.
-        path: The file. An older trace is replaced; another file is refused.
-        full_rows: Whether requests may read all values of a row, as drawing tokens at
-            random does. Each row then takes up to 4 bytes for each token of the
-            vocabulary. If false, such requests are refused before they run.
-        vocabulary: Whether the vocabulary is kept. Without it, the trace is smaller,
+        path: The file to write. An existing trace is replaced; any other existing file
+            raises `OptionError`.
+        full_rows: Whether requests are allowed that read all values of a row, such as
+            sampling. Each row then takes up to 4 bytes for each token of the
+            vocabulary. If False, such requests raise `IncompatibleOptionsError`.
+        vocabulary: Whether the vocabulary is stored. Without it, the trace is smaller,
             and `load` needs the model's tokenizer.
 
     Raises:
-        OptionError: If the file cannot be written, or the engine is being recorded. At
-            the end of the block: if the trace could not be written as a whole.
+        OptionError: If the file cannot be written, or the engine is already being
+            recorded. At the end of the block: if the trace could not be written in
+            full.
         ClosedError: If the engine was closed.
     """
     flag("full_rows", full_rows)
@@ -80,7 +83,8 @@ def record(
     writer = TraceWriter(Path(path), first)
     try:
         journal = Journal(writer.add, chat_time)
-        engine._observe(DescribedModel(model, journal.kept(model.vocabulary)), Recorder(writer, full_rows=full_rows))
+        described = DescribedModel(model, journal.recording_vocabulary(model.vocabulary))
+        engine._observe(described, Recorder(writer, full_rows=full_rows))
         yield Recording(writer)
     finally:
         engine._observe(model, None)
@@ -95,15 +99,16 @@ class Recording:
 
     @property
     def path(self) -> Path:
-        """Return the file."""
+        """Return the path of the file."""
         return self._writer.path
 
     def note(self, name: str, text: str) -> None:
-        """Add a text about the trace as a whole; a later one of a name replaces it."""
+        """Add a text about the trace; it replaces an earlier one of the same name."""
         self._writer.add(Note(name, text))
 
 
 def _first_records(engine: Engine, chat_time: str, *, full_rows: bool, vocabulary: bool) -> Iterator[TraceRecord]:
+    """Yield the header of a trace and, with `vocabulary`, the records of that."""
     own = engine.vocabulary
     with task_group(engine._model_thread) as group:
         session = engine._session(group)
@@ -126,21 +131,22 @@ def _first_records(engine: Engine, chat_time: str, *, full_rows: bool, vocabular
 
 
 def _plain_limits(limits: Limits) -> dict[str, object]:
+    """Return limits as an object of JSON, which `replay.limits_of` reads."""
     plain = asdict(limits) | {"kind": limits.kind.value}
     del plain["copies_paths"]  # a trace has no memory
     return plain
 
 
 class Recorder:
-    """An `Observer` that adds to a trace what tasks read of rows.
+    """An `Observer` that adds the values that tasks read of rows to a trace.
 
     Args:
         writer: The trace.
         full_rows: Whether tasks may read whole rows.
 
     Attributes:
-        read_rows: Values that were read in the block. What was read before it is not
-            in the trace.
+        read_rows: Cache of row values, used in the block in place of the engine's,
+            because values that were read before the block are not in the trace.
     """
 
     def __init__(self, writer: TraceWriter, *, full_rows: bool) -> None:
@@ -153,15 +159,15 @@ class Recorder:
             remedy = "the text is drawn by the server, and no rows of it are read; call it outside the block"
             raise IncompatibleOptionsError("generate", "recording a trace", remedy)
         name = type(task).__name__
-        context = (
-            MemoryKind.CANONICAL if is_canonical else MemoryKind.MAIN if len(task.prompt) else MemoryKind.LOGLIKELIHOOD
-        )
-        if context is not MemoryKind.LOGLIKELIHOOD:  # which has no first row
-            self._check(name, task.reads())
-        return self._told(context, name, np.array(task.prompt, dtype=np.int32))
+        context = MemoryKind.CANONICAL if is_canonical else MemoryKind.MAIN
+        if not len(task.prompt):  # there is no first row
+            context = MemoryKind.LOGLIKELIHOOD
+        else:
+            self._check_whole_rows(name, task.reads())
+        return self._start_task(context, name, np.array(task.prompt, dtype=np.int32))
 
-    def _check(self, name: str, reads: Reads) -> None:
-        """Raise `IncompatibleOptionsError` if whole rows are read and may not be."""
+    def _check_whole_rows(self, name: str, reads: Reads) -> None:
+        """Raise `IncompatibleOptionsError` if a task reads whole rows and must not."""
         if len(reads.whole) and not self._full_rows:
             raise IncompatibleOptionsError(
                 OptionRef("full_rows", value=False),
@@ -171,28 +177,29 @@ class Recorder:
                 ),
             )
 
-    def _told(self, context: MemoryKind, name: str, prompt: IntArray) -> Told:
+    def _start_task(self, context: MemoryKind, name: str, prompt: IntArray) -> Told:
+        """Add the beginning of a task, and return the function that adds its steps."""
         writer, is_broken = self._writer, False
         task = writer.begin(Begin(context, name, prompt))
 
-        def told(ask: Ask | None, reads: Reads, rows: Rows) -> None:
+        def add_step(ask: Ask | None, reads: Reads, rows: Rows) -> None:
             nonlocal is_broken
-            self._check(name, reads)
+            self._check_whole_rows(name, reads)
             if is_broken:
                 return
             try:
-                writer.step(task, copied_step(_path(ask), rows, reads, self._allowed))
+                writer.step(task, copy_step(_position_fields(ask), rows, reads, self._allowed))
             except NonFiniteLogitsError:  # the task will raise it
                 is_broken = True
             except Exception:
                 logger.exception("a task is not recorded any further")
                 is_broken = True
 
-        return told
+        return add_step
 
 
-def _path(ask: Ask | None) -> dict[str, Any]:
-    """Return the fields of a `ReadStep` that say where the rows of an ask are."""
+def _position_fields(ask: Ask | None) -> dict[str, Any]:
+    """Return the fields of a `ReadStep` that place the rows of an ask; None: row 0."""
     if ask is None:
         return _ROW_0
     return {

@@ -58,7 +58,7 @@ from selectrie.errors import (
 )
 from selectrie.traces.reader import RecordedTask, Trace, read_trace
 from selectrie.traces.records import MemoryKind
-from selectrie.traces.values import NotRecordedError, RowSource, rebuilt, signatures
+from selectrie.traces.values import NotRecordedError, RowSource, rebuild_rows, signatures
 
 R = TypeVar("R")
 
@@ -82,17 +82,21 @@ _LIMITS = {
 
 
 def replay(path: Path, *, tokenizer: object = None, max_waiting: int | None = None) -> Engine:
-    """Return an engine that answers from a trace, as `load` describes it.
+    """Return an engine that answers from a trace instead of a model.
+
+    The arguments are those of `selectrie.load` for a trace.
 
     Raises:
-        TraceFileError: If the file is no trace of this version, or is damaged.
-        OptionError: If a tokenizer is missing, or is another one.
+        TraceFileError: If the file is not a trace of this version, or is damaged.
+        OptionError: If the trace needs a tokenizer and none is given, or if the given
+            one is not that of the recorded model.
     """
     trace = read_trace(path)
-    return Engine(ReplayRuntime(trace, _vocabulary(tokenizer), max_waiting=max_waiting))
+    return Engine(ReplayRuntime(trace, _read_vocabulary(tokenizer), max_waiting=max_waiting))
 
 
-def _vocabulary(tokenizer: object) -> Vocabulary | None:
+def _read_vocabulary(tokenizer: object) -> Vocabulary | None:
+    """Return the vocabulary that the option `tokenizer` of `load` names, or None."""
     if tokenizer is None or isinstance(tokenizer, Vocabulary):
         return tokenizer
     if isinstance(tokenizer, Engine):
@@ -105,16 +109,16 @@ def _vocabulary(tokenizer: object) -> Vocabulary | None:
 
 
 class ReplayRuntime(Runtime):
-    """What an engine runs on that answers from a trace.
+    """The runtime of an engine that answers from a trace.
 
     Args:
         trace: The trace.
-        tokenizer: The vocabulary of the model that was recorded; None for the trace's.
+        tokenizer: The vocabulary of the recorded model; None for the recorded one.
         max_waiting: Maximum number of tasks that wait to begin; None for no limit.
 
     Raises:
-        TraceFileError: If what the trace says about the model is damaged.
-        OptionError: If a tokenizer is missing, or is another one.
+        TraceFileError: If the description of the model in the trace is damaged.
+        OptionError: If `tokenizer` is needed and None, or is that of another model.
     """
 
     def __init__(self, trace: Trace, tokenizer: Vocabulary | None, *, max_waiting: int | None = None) -> None:
@@ -141,18 +145,18 @@ class ReplayRuntime(Runtime):
         return Session(group, model, self.check, memories=self, n_together=n_together, max_named=max_named)
 
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:
-        """Do nothing: a task that reads whole rows is refused where it reads them."""
+        """Do nothing: `TraceReader.answer` raises for whole rows not recorded."""
         del what, instead
 
     @contextmanager
     def opened(self, context: IntArray) -> Iterator[CanonicalMemory]:
-        """Yield a memory in which near ties are scored after a context."""
+        """Yield a memory in which scores too close to call are evaluated again."""
         del context
         yield _ReplayedMemory(self._rows, self.model)
 
 
 class _ReplayedMemory:
-    """A `CanonicalMemory` whose rows are in a trace."""
+    """A `CanonicalMemory` (where close scores are evaluated again) on a trace."""
 
     def __init__(self, rows: RecordedRows, model: ModelDescription) -> None:
         self._rows, self._model = rows, model
@@ -179,13 +183,13 @@ class _ReplayedMemory:
 
 
 class TraceReader:
-    """A `RowReader` for one task, whose rows are in a trace.
+    """A `RowReader` that finds the rows of one task in a trace.
 
     Args:
-        rows: The rows.
-        model: The model that was recorded.
+        rows: The rows of the trace.
+        model: The recorded model.
         task: The task.
-        context: The memory of its rows.
+        context: The memory in which the task's rows are evaluated.
     """
 
     def __init__(self, rows: RecordedRows, model: ModelDescription, task: Task[Any], context: MemoryKind) -> None:
@@ -197,7 +201,7 @@ class TraceReader:
         self._ranks: dict[int, int] | None = None
 
     def capacity(self, floor: Capacity) -> Capacity:
-        """Return what the model offers a task that has it to itself."""
+        """Return the capacity of the whole model, but at least `floor`."""
         limits = self._model.limits
         return Capacity(
             max(limits.rows_per_call, floor.rows),
@@ -206,21 +210,22 @@ class TraceReader:
         )
 
     def answer(self, paths: Sequence[IntArray], reads: Reads) -> Answer:
-        """Return the rows after some paths.
+        """Return the rows after some paths, with the values that `reads` names.
 
-        Raises `MissingRowError` if a row, or a value of it, was not recorded.
+        Raises `MissingRowError` if a row, or a value of it, was not recorded, and
+        `WholeRowsError` if whole rows are read and none were recorded.
         """
         trace = self._rows.trace
         if len(reads.whole) and not trace.header.full_rows:
             raise WholeRowsError("this request", words("record the trace with `full_rows=True`"))
-        asked: list[bytes] = []
+        computed: list[bytes] = []
 
         def signature(row: int) -> bytes:
-            asked[:] = asked or signatures(reads)
-            return asked[row]
+            computed[:] = computed or signatures(reads)
+            return computed[row]
 
         if self._ranks is None:  # its first rows
-            self._ranks = self._rows.like(self._contexts[0], self._task, reads)
+            self._ranks = self._rows.rank_tasks(self._contexts[0], self._task, reads)
         n_context = len(self._task.prompt)
         sources = [
             [
@@ -233,9 +238,9 @@ class TraceReader:
             for row, path in enumerate(paths)
         ]
         try:
-            rows = rebuilt(reads, sources, trace.header.n_tokens)
+            rows = rebuild_rows(reads, sources, trace.header.n_tokens)
         except NotRecordedError as error:
-            raise self._missing(paths[error.row], error.what if sources[error.row] else "the row") from None
+            raise self._missing_row_error(paths[error.row], error.what if sources[error.row] else "the row") from None
         return Answer(rows, Cost(model_calls=1, rows=len(paths)))
 
     def start(
@@ -255,7 +260,7 @@ class TraceReader:
         else:
             done(answer)
 
-    def _missing(self, path: IntArray, what: str) -> MissingRowError:
+    def _missing_row_error(self, path: IntArray, what: str) -> MissingRowError:
         trace = self._rows.trace
         shown = "".join(map(self._model.vocabulary.show, path[-_SHOWN_TOKENS:].tolist()))
         is_torn = "" if trace.tail.is_complete else ", whose end is missing,"
@@ -263,13 +268,13 @@ class TraceReader:
 
 
 class _NoReader:
-    """The `RowReader` of a thread whose tasks have readers of their own."""
+    """A `RowReader` for a thread in which each task has its own reader; unused."""
 
     def capacity(self, floor: Capacity) -> Capacity:
         return floor
 
     def start(self, *asked: Any, **how: Any) -> None:
-        """Raise: nothing is read here."""
+        """Raise `InternalError`: nothing is read here."""
         del asked, how
         raise InternalError("a task of a trace has no reader")
 
@@ -280,7 +285,7 @@ class _NoReader:
 
 
 class RecordedRows:
-    """The rows of a trace by their token path.
+    """The rows of a trace, found by their token path.
 
     Args:
         trace: The trace.
@@ -291,44 +296,54 @@ class RecordedRows:
 
         self._turns: dict[object, Iterator[int]] = {}
 
-    def like(self, context: MemoryKind, task: Task[Any], reads: Reads) -> dict[int, int]:
-        """Return the ranks of the tasks that began as a task does, by their numbers.
+    def rank_tasks(self, context: MemoryKind, task: Task[Any], reads: Reads) -> dict[int, int]:
+        """Rank the recorded tasks with the kind, prompt and first read of a new task.
 
-        They take turns in the order in which they were recorded, and then begin again.
+        Returns a dict from the number of a recorded task to its rank, of which the
+        lowest is preferred. Each call lets the next task, in the order of recording,
+        come first, and after the last one the first again.
         """
-        key = context, type(task).__name__, _bytes(task.prompt), *signatures(reads)
+        key = context, type(task).__name__, _token_bytes(task.prompt), *signatures(reads)
         several = self._by_beginning.get(key, ())
         turn = next(self._turns.setdefault(key, count())) if several else 0
         return {number: (at - turn) % len(several) for at, number in enumerate(several)}
 
     def sources(self, key: bytes, signature: Callable[[], bytes], ranks: Mapping[int, int]) -> list[RowSource]:
-        """Return where a row was recorded, by the key of its path.
+        """Return the places where a row was recorded, the preferred one first.
 
-        Where the same values of it were read several times, a reading of one of the
-        tasks of `ranks` comes first. Otherwise the readings take turns.
+        If the same values of the row were read several times, the reading of the task
+        that is best in `ranks` is preferred. Without such a task, the readings take
+        turns.
+
+        Args:
+            key: Key of the row's path, as `_path_key` returns it.
+            signature: Returns the signature of the values that are read now.
+            ranks: Ranks of recorded tasks, as `rank_tasks` returns them.
         """
         found = self._by_path.get(key, ())
         if len(found) < 2:
             return [*found]
-        asked = signature()
-        same = [one for one in found if one[0].signature(one[1]) == asked]
-        own = [one for one in same if one[0].step.task in ranks]
-        if own:
-            return [min(own, key=lambda one: ranks[one[0].step.task]), *found]
-        turn = next(self._turns.setdefault((key, asked), count())) if same else 0
+        wanted = signature()
+        same = [one for one in found if one[0].signature(one[1]) == wanted]
+        ranked = [one for one in same if one[0].step.task in ranks]
+        if ranked:
+            return [min(ranked, key=lambda one: ranks[one[0].step.task]), *found]
+        turn = next(self._turns.setdefault((key, wanted), count())) if same else 0
         return [*same[turn % len(same) :][:1], *found] if same else [*found]
 
     @cached_property
     def _by_beginning(self) -> dict[object, list[int]]:
+        """Return the numbers of the tasks by memory, kind, prompt and first read."""
         found: dict[object, list[int]] = {}
         for number, task in enumerate(self.trace.tasks):
             if task.steps:
-                key = task.context, task.kind, _bytes(task.prompt), task.steps[0].signature(0)
+                key = task.context, task.kind, _token_bytes(task.prompt), task.steps[0].signature(0)
                 found.setdefault(key, []).append(number)
         return found
 
     @cached_property
     def _by_path(self) -> dict[bytes, list[RowSource]]:
+        """Return the places of each row by the key of its path."""
         found: dict[bytes, list[RowSource]] = {}
         for task in self.trace.tasks:
             for key, source in _keyed_rows(task):
@@ -337,9 +352,9 @@ class RecordedRows:
 
 
 def _keyed_rows(task: RecordedTask) -> Iterator[tuple[bytes, RowSource]]:
-    """Yield the key of the path and the values of each row that a task was told."""
-    states = [_state(task.context, len(task.prompt))]
-    states[0].update(_bytes(task.prompt))
+    """Yield the key of the path and the place of each row that a task read."""
+    states = [_start_digest(task.context, len(task.prompt))]
+    states[0].update(_token_bytes(task.prompt))
     tokens = np.array(task.token, dtype=np.int32).tobytes()
     for row in range(1, len(task.up)):
         state = states[task.up[row]].copy()
@@ -350,10 +365,11 @@ def _keyed_rows(task: RecordedTask) -> Iterator[tuple[bytes, RowSource]]:
             yield states[row].digest(), (values, index)
 
 
-def _state(context: MemoryKind, n_context: int) -> Any:
-    """Return the state of a path's digest at its beginning.
+def _start_digest(context: MemoryKind, n_context: int) -> Any:
+    """Return the hash object of a path's key before the first token.
 
-    A row that was scored for a near tie depends on where its context ends.
+    It covers the memory and, for a row evaluated again because scores were too close,
+    the number of tokens of its context, on which its bits depend.
     """
     state = blake2b(digest_size=_DIGEST_BYTES)
     state.update(b"%d %d " % (context, n_context if context is MemoryKind.CANONICAL else 0))
@@ -361,19 +377,20 @@ def _state(context: MemoryKind, n_context: int) -> Any:
 
 
 def _path_key(context: MemoryKind, n_context: int, path: IntArray) -> bytes:
-    state = _state(context, n_context)
-    state.update(_bytes(path))
+    """Return the key of a row: a digest of its memory and its token path."""
+    state = _start_digest(context, n_context)
+    state.update(_token_bytes(path))
     digest: bytes = state.digest()
     return digest
 
 
-def _bytes(tokens: IntArray) -> bytes:
+def _token_bytes(tokens: IntArray) -> bytes:
     return np.ascontiguousarray(tokens, dtype=np.int32).tobytes()
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedModel:
-    """The model of a trace as requests see it (`core.model.ModelDescription`)."""
+    """The model that a trace was recorded from, a `core.model.ModelDescription`."""
 
     vocabulary: Vocabulary
     limits: Limits
@@ -381,33 +398,42 @@ class RecordedModel:
 
 
 def identity_of(trace: Trace) -> ModelIdentity:
-    """Return the identity of the model; raise `TraceFileError` if it is no identity."""
-    fields = _checked(trace, "identity", _object(trace, "identity"), _IDENTITY)
+    """Return the identity of the recorded model.
+
+    Raises `TraceFileError` if the header is damaged.
+    """
+    fields = _check_fields(trace, "identity", _parse_object(trace, "identity"), _IDENTITY)
     if fields["precision"] not in (REMOTE, *(one.value for one in Precision)):
-        raise _wrong(trace, "precision")
+        raise _header_error(trace, "precision")
     return ModelIdentity(**fields)
 
 
 def check_of(trace: Trace) -> SelfCheck | None:
-    """Return the self-check of the model, if it had one."""
-    found = _parsed(trace, "check")
+    """Return the recorded self-check (measured precision), or None if there was none.
+
+    Raises `TraceFileError` if the header is damaged.
+    """
+    found = _parse(trace, "check")
     if found is None:
         return None
     try:
-        return SelfCheck(**_checked(trace, "check", found, _CHECK))
+        return SelfCheck(**_check_fields(trace, "check", found, _CHECK))
     except OptionError as error:
-        raise _wrong(trace, "check") from error
+        raise _header_error(trace, "check") from error
 
 
 def limits_of(trace: Trace) -> Limits:
-    """Return the limits of the model."""
-    found = dict(_object(trace, "limits"))
+    """Return the limits of the recorded model.
+
+    Raises `TraceFileError` if the header is damaged.
+    """
+    found = dict(_parse_object(trace, "limits"))
     sizes, cost, idle = (found.pop(name, None) for name in ("batch_sizes", "call_cost", "max_idle_rows"))
-    plain = _checked(trace, "limits", found, _LIMITS)
+    plain = _check_fields(trace, "limits", found, _LIMITS)
     try:
-        _counts(trace, [idle] if idle is not None else [])
+        _check_counts(trace, [idle] if idle is not None else [])
         pairs = [(rows, seconds) for rows, seconds in sizes["buckets"]]
-        _counts(trace, [sizes["multiple"], *(rows for rows, _ in pairs), *cost.values()])
+        _check_counts(trace, [sizes["multiple"], *(rows for rows, _ in pairs), *cost.values()])
         return Limits(
             **plain | {"kind": ModelKind(plain["kind"])},
             max_idle_rows=idle,
@@ -415,44 +441,52 @@ def limits_of(trace: Trace) -> Limits:
             call_cost=CallCost(**cost),
         )
     except (AttributeError, KeyError, TypeError, ValueError, OptionError) as error:
-        raise _wrong(trace, "limits") from error
+        raise _header_error(trace, "limits") from error
 
 
 def searches_of(trace: Trace) -> dict[str, int | None]:
-    """Return how searches ask, as arguments of a `Session`."""
-    found = _object(trace, "searches")
+    """Return `n_together` and `max_named` of the recorded `Session`.
+
+    Raises `TraceFileError` if the header is damaged.
+    """
+    found = _parse_object(trace, "searches")
     if found.keys() != {"n_together", "max_named"}:
-        raise _wrong(trace, "searches")
-    _counts(trace, [value for value in found.values() if value is not None])
+        raise _header_error(trace, "searches")
+    _check_counts(trace, [value for value in found.values() if value is not None])
     return found
 
 
-def _parsed(trace: Trace, name: str) -> Any:
+def _parse(trace: Trace, name: str) -> Any:
+    """Return the JSON value of a field of the header."""
     try:
         return json.loads(getattr(trace.header, name))
     except (ValueError, RecursionError) as error:
-        raise _wrong(trace, name) from error
+        raise _header_error(trace, name) from error
 
 
-def _object(trace: Trace, name: str) -> dict[str, Any]:
-    found = _parsed(trace, name)
+def _parse_object(trace: Trace, name: str) -> dict[str, Any]:
+    found = _parse(trace, name)
     if not isinstance(found, dict):
-        raise _wrong(trace, name)
+        raise _header_error(trace, name)
     return found
 
 
-def _checked(trace: Trace, name: str, found: Any, kinds: dict[str, type]) -> dict[str, Any]:
-    """Return the fields of an object if they are those of `kinds`, with these types."""
+def _check_fields(trace: Trace, name: str, found: Any, kinds: dict[str, type]) -> dict[str, Any]:
+    """Return `found` if it is an object with exactly the fields and types of `kinds`.
+
+    Raises `TraceFileError` about the header's field `name` otherwise.
+    """
     if not isinstance(found, dict) or {key: type(value) for key, value in found.items()} != kinds:
-        raise _wrong(trace, name)
-    _counts(trace, [value for value in found.values() if type(value) is int])
+        raise _header_error(trace, name)
+    _check_counts(trace, [value for value in found.values() if type(value) is int])
     return found
 
 
-def _counts(trace: Trace, values: list[Any]) -> None:
+def _check_counts(trace: Trace, values: list[Any]) -> None:
+    """Raise `TraceFileError` unless all values are integers from 0 to `_MAX_COUNT`."""
     if not all(type(value) is int and 0 <= value <= _MAX_COUNT for value in values):
-        raise _wrong(trace, "header")
+        raise _header_error(trace, "header")
 
 
-def _wrong(trace: Trace, name: str) -> TraceFileError:
+def _header_error(trace: Trace, name: str) -> TraceFileError:
     return TraceFileError(str(trace.path), f"what its header says about the model is no {name}")

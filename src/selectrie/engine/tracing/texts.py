@@ -1,7 +1,7 @@
-"""What a model's tokenizer and chat template are asked, recorded and replayed.
+"""Records and replays the results of a model's tokenizer and chat template.
 
 Neither can be rebuilt from a vocabulary. So a trace holds each text with its tokens,
-and each chat with what the template made of it.
+and each chat with the text that the template made of it.
 """
 
 from __future__ import annotations
@@ -22,39 +22,40 @@ from selectrie.traces.records import Encoding, Normalized, PayloadError, Rendere
 from selectrie.traces.vocabulary import TextFunctions, vocabulary_of
 
 _SHORT = 32
-"""Number of bytes of a text above which its digest is kept, and of the digest."""
+"""Maximum length in bytes of a text that is kept; of longer ones the digest is."""
 _MAX_DEPTH = 32
 _NO_IDS = np.empty(0, dtype=np.int32)
 
 
 class Journal:
-    """Adds each text to a trace, once, with what became of it.
+    """Adds each text to a trace, once, with its tokens or its rendering.
 
     Args:
         add: Adds a record to the trace; any thread may call it.
-        chat_time: The time that the chat template is told in all requests.
+        chat_time: The current time that chat templates get in all requests, or "".
     """
 
     def __init__(self, add: Callable[[TraceRecord], None], chat_time: str) -> None:
         self._add, self._chat_time = add, chat_time
         self._seen: set[bytes] = set()
 
-    def kept(self, vocabulary: Vocabulary) -> Vocabulary:
-        """Return the same vocabulary, whose text functions add to the trace."""
+    def recording_vocabulary(self, vocabulary: Vocabulary) -> Vocabulary:
+        """Return a vocabulary with the same tokens whose text functions add records."""
         spacing = vocabulary.spacing
         if spacing is not None:
-            spacing = replace(spacing, encode_inside=self._encoding(spacing.encode_inside, is_inside=True))
+            spacing = replace(spacing, encode_inside=self._recording_tokenizer(spacing.encode_inside, is_inside=True))
         chat, normalize = vocabulary.chat_template, vocabulary.normalize
         return vocabulary.with_functions(
-            tokenize=self._encoding(vocabulary.tokenize, is_inside=False),
+            tokenize=self._recording_tokenizer(vocabulary.tokenize, is_inside=False),
             spacing=spacing,
-            normalize=None if normalize is None else self._normalizing(normalize),
-            chat_template=None if chat is None else self._rendering(chat),
+            normalize=None if normalize is None else self._recording_normalizer(normalize),
+            chat_template=None if chat is None else self._recording_template(chat),
             chat_time=self._chat_time,
             on_encoded=self._note_encoding,
         )
 
     def _is_new(self, kind: bytes, key: bytes) -> bool:
+        """Return whether a text of a kind is seen for the first time, and note it."""
         known = kind + key if len(key) <= _SHORT else blake2b(kind + key, digest_size=_SHORT).digest()
         if known in self._seen:
             return False
@@ -65,7 +66,9 @@ class Journal:
         if self._is_new(b"b", text):
             self._add(Encoding(is_inside=False, text=_bytes(text), ids=np.array(ids, dtype=np.int32)))
 
-    def _encoding(self, tokenize: Tokenize, *, is_inside: bool) -> Tokenize:
+    def _recording_tokenizer(self, tokenize: Tokenize, *, is_inside: bool) -> Tokenize:
+        """Return `tokenize` with a record of each new text, its ids or its error."""
+
         def encode(text: bytes, /) -> list[int]:
             is_new = self._is_new(b"i" if is_inside else b"b", text)
             try:
@@ -80,17 +83,21 @@ class Journal:
 
         return encode
 
-    def _normalizing(self, normalize: Callable[[str], str]) -> Callable[[str], str]:
-        def normalized(text: str) -> str:
+    def _recording_normalizer(self, normalize: Callable[[str], str]) -> Callable[[str], str]:
+        """Return `normalize` with a record of each new text and its result."""
+
+        def record_normalized(text: str) -> str:
             result = normalize(text)
             data = text.encode("utf-8", "surrogatepass")
             if self._is_new(b"n", data):
                 self._add(Normalized(_bytes(data), _bytes(result.encode("utf-8", "surrogatepass"))))
             return result
 
-        return normalized
+        return record_normalized
 
-    def _rendering(self, chat: ChatTemplate) -> ChatTemplate:
+    def _recording_template(self, chat: ChatTemplate) -> ChatTemplate:
+        """Return a chat template with a record of each new chat, its text or error."""
+
         def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
             key = chat_key(messages, template_args)
             is_new = self._is_new(b"c", key)
@@ -108,13 +115,16 @@ class Journal:
 
 
 def chat_key(messages: Sequence[Mapping[str, object]], template_args: Mapping[str, object]) -> bytes:
-    """Return the 16 bytes by which a chat is known: those of messages and arguments."""
+    """Return the 16-byte digest of a chat's messages and template arguments."""
     known = json.dumps(_plain([[*messages], dict(sorted(template_args.items()))], 0))
     return blake2b(known.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _plain(value: object, depth: int) -> object:
-    """Return a value of JSON that is equal for equal values; of others, their name."""
+    """Return a value as one of JSON, equal for equal values.
+
+    An object that has no such form becomes the names of its type and of itself.
+    """
     if depth > _MAX_DEPTH:
         return "deep"
     if isinstance(value, TrackedText):
@@ -129,7 +139,7 @@ def _plain(value: object, depth: int) -> object:
 
 
 def rendered_record(key: bytes, text: str) -> Rendered:
-    """Return the record of a chat that was rendered."""
+    """Return the record of a chat, from its `chat_key` and its rendered text."""
     data = _bytes(str.encode(text, "utf-8", "surrogatepass"))
     if not isinstance(text, TrackedText):
         return Rendered(_bytes(key), data, _NO_IDS, _bytes(b""))
@@ -148,17 +158,18 @@ def _bytes(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 
 def replayed_vocabulary(trace: Trace, tokenizer: Vocabulary | None) -> Vocabulary:
-    """Return the vocabulary of a trace.
+    """Return the vocabulary with which a trace is replayed.
 
     Args:
         trace: The trace.
-        tokenizer: The vocabulary of the same model, which reads any text. Without it,
-            texts that were not recorded raise `MissingTextError`.
+        tokenizer: The vocabulary of the same model, which tokenizes any text. None
+            means the recorded one, with which texts that were not recorded raise
+            `MissingTextError`.
 
     Raises:
-        OptionError: If the trace has no vocabulary and none is given, or if the one
-            that is given is another one.
-        TraceFileError: If the trace's own is damaged.
+        OptionError: If the trace has no vocabulary and none is given, or if
+            `tokenizer` differs from the one that was recorded.
+        TraceFileError: If the recorded vocabulary is damaged.
     """
     header = trace.header
     if tokenizer is not None:
@@ -172,7 +183,7 @@ def replayed_vocabulary(trace: Trace, tokenizer: Vocabulary | None) -> Vocabular
     try:
         if trace.specials is None:
             raise PayloadError("it ends before its vocabulary")  # noqa: TRY301 - as the checks
-        made = vocabulary_of(trace.tokens, trace.specials, header.n_tokens, _functions(trace))
+        made = vocabulary_of(trace.tokens, trace.specials, header.n_tokens, _replayed_functions(trace))
         if made.digest != header.vocabulary_digest:
             raise PayloadError("its vocabulary has another digest")  # noqa: TRY301 - as above
     except (PayloadError, UnicodeError) as error:
@@ -181,7 +192,7 @@ def replayed_vocabulary(trace: Trace, tokenizer: Vocabulary | None) -> Vocabular
 
 
 def _chat_time(trace: Trace) -> str:
-    """Return the time that chat templates were told; "" for traces without it."""
+    """Return the current time that chat templates got; "" for traces without it."""
     try:
         versions = json.loads(trace.header.versions)
     except ValueError:
@@ -190,16 +201,21 @@ def _chat_time(trace: Trace) -> str:
     return time if isinstance(time, str) else ""
 
 
-def _functions(trace: Trace) -> TextFunctions:
+def _replayed_functions(trace: Trace) -> TextFunctions:
     return TextFunctions(
-        tokenize=_encoder(trace, trace.encodings),
-        encode_inside=_encoder(trace, trace.inside),
-        normalize=_normalizer(trace),
-        chat_template=_renderer(trace),
+        tokenize=_replayed_tokenizer(trace, trace.encodings),
+        encode_inside=_replayed_tokenizer(trace, trace.inside),
+        normalize=_replayed_normalizer(trace),
+        chat_template=_replayed_template(trace),
     )
 
 
-def _encoder(trace: Trace, known: Mapping[bytes, list[int] | str]) -> Callable[[bytes], list[int]]:
+def _replayed_tokenizer(trace: Trace, known: Mapping[bytes, list[int] | str]) -> Callable[[bytes], list[int]]:
+    """Return a tokenizer that looks up ids, or the message of an error, in `known`.
+
+    It raises `MissingTextError` for other texts.
+    """
+
     def encode(text: bytes, /) -> list[int]:
         found = known.get(text)
         if found is None:
@@ -211,7 +227,9 @@ def _encoder(trace: Trace, known: Mapping[bytes, list[int] | str]) -> Callable[[
     return encode
 
 
-def _normalizer(trace: Trace) -> Callable[[str], str]:
+def _replayed_normalizer(trace: Trace) -> Callable[[str], str]:
+    """Return a normaliser that looks texts up in the trace."""
+
     def normalize(text: str) -> str:
         found = trace.normalized.get(text.encode("utf-8", "surrogatepass"))
         if found is None:
@@ -221,7 +239,9 @@ def _normalizer(trace: Trace) -> Callable[[str], str]:
     return normalize
 
 
-def _renderer(trace: Trace) -> ChatTemplate:
+def _replayed_template(trace: Trace) -> ChatTemplate:
+    """Return a chat template that looks chats up in the trace."""
+
     def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
         found = trace.chats.get(chat_key(messages, template_args))
         if found is None:
@@ -232,7 +252,7 @@ def _renderer(trace: Trace) -> ChatTemplate:
 
 
 def rendered_text(chat: Rendered) -> str:
-    """Return the text of a chat that was rendered, or raise its error."""
+    """Return the text of a recorded chat, or raise the recorded `PromptError`."""
     if chat.error:
         raise PromptError(chat.error)
     text = chat.text.tobytes().decode("utf-8", "replace")
