@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from selectrie.backends.prefix_tree import CallPlan, PrefixTree
+from selectrie.backends.prefix_tree import CallPlan, PrefixTree, TreeStore
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray, OffsetArray
 from selectrie.errors import InternalError, ModelError, NodeError, ways, words
 
@@ -48,7 +48,7 @@ class CellLayout:
     cell_positions: OffsetArray
 
 
-class NodeCells:
+class NodeCells(TreeStore):
     """Assigns a cell to each node of a tree, and knows what the row of a cell may see.
 
     For each cell, packed bits say which cells its row may see: its own, and those that
@@ -56,9 +56,7 @@ class NodeCells:
     so a failed call changes nothing. A node that is wanted again is evaluated in
     another cell, which stays free. If its own cell were written again, its keys and
     values might change in their last bits, and so might the rows of all nodes below.
-
-    Attributes:
-        sequences: Maximum number of branches, as many as nodes.
+    There can be as many branches as nodes.
     """
 
     def __init__(
@@ -77,8 +75,8 @@ class NodeCells:
                 first cells, which every row may see, and the first positions.
             n_reserved: Number of cells at the end that no node gets.
         """
-        self._tree, self._nodes, self._read_multiple = tree, nodes, read_multiple
-        self.sequences = nodes
+        super().__init__(tree, nodes)
+        self._nodes, self._read_multiple = nodes, read_multiple
         self._cell: dict[int, int] = {}
         self._n_prefix = n_prefix
         try:
@@ -92,15 +90,6 @@ class NodeCells:
             remedy = ways(operator="ask for a smaller `n_ctx`")
             raise ModelError(words("no memory for the bookkeeping of {} cells; {}", n_cells, remedy)) from error
         self._visible[n_cells] = np.packbits(cells < n_prefix, bitorder="little")
-
-    @property
-    def free_sequences(self) -> int:
-        """Return how many branches would be free if all unheld nodes were dropped."""
-        return self.sequences - self._tree.n_held_leaves
-
-    def can_extend(self, _node: int) -> bool:
-        """Return True: every node of the tree can be a parent."""
-        return True
 
     # A call
 
@@ -173,18 +162,6 @@ class NodeCells:
         self._cell = {node: cell for node, cell in self._cell.items() if references[node] >= 0}
         self._is_used[self._n_prefix : self._end] = False
         self._is_used[list(self._cell.values())] = True
-
-    # Dropping
-
-    def release(self, nodes: IntArray, *, forget: bool) -> None:
-        """Release references as `Model.release` does."""
-        self._drop(self._tree.release(nodes, forget=forget))
-
-    def trim(self, idle_rows: int) -> int:
-        """Drop unused nodes as `Model.trim` does."""
-        nodes = self._tree.idle(idle_rows)
-        self._drop(nodes)
-        return len(nodes)
 
     def _drop(self, nodes: list[int]) -> None:
         if nodes:

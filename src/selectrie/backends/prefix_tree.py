@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -534,6 +535,40 @@ class PrefixTree:
 
     def _is_idle(self, node: int) -> bool:
         return self.references[node] == 0 and self.n_children[node] == 0
+
+
+class TreeStore(ABC):
+    """Keeps something for every node of a tree, each of which can be a parent.
+
+    Attributes:
+        sequences: Maximum number of branches.
+    """
+
+    def __init__(self, tree: PrefixTree, sequences: int) -> None:
+        self._tree, self.sequences = tree, sequences
+
+    @property
+    def free_sequences(self) -> int:
+        """Return how many branches would be free if all unheld nodes were dropped."""
+        return self.sequences - self._tree.n_held_leaves
+
+    def can_extend(self, _node: int) -> bool:
+        """Return True: every node of the tree can be a parent."""
+        return True
+
+    def release(self, nodes: IntArray, *, forget: bool) -> None:
+        """Release references as `Model.release` does, and drop forgotten nodes."""
+        self._drop(self._tree.release(nodes, forget=forget))
+
+    def trim(self, idle_rows: int) -> int:
+        """Drop nodes unused for `idle_rows` rows, and return how many."""
+        nodes = self._tree.idle(idle_rows)
+        self._drop(nodes)
+        return len(nodes)
+
+    @abstractmethod
+    def _drop(self, nodes: list[int]) -> None:
+        """Drop nodes from the tree, leaf first, with what is kept for them."""
 
 
 _CONTEXT_ROWS = 64

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.backends.llama_cpp.context import BatchRows, Context
-from selectrie.backends.prefix_tree import CallPlan, PrefixTree
+from selectrie.backends.prefix_tree import CallPlan, PrefixTree, TreeStore
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
 from selectrie.errors import CapacityError
 
@@ -160,7 +160,7 @@ class AttentionRowPlan:
     n_scratch_leaves: int
 
 
-class AttentionSequences:
+class AttentionSequences(TreeStore):
     """The sequence ids of the leaves of the tree.
 
     The last ids are reserved: one for padding, one for a scratch branch, on which rows
@@ -174,27 +174,18 @@ class AttentionSequences:
     """
 
     def __init__(self, tree: PrefixTree, context: Context, *, keeper: bool) -> None:
-        self._tree, self._context = tree, context
         n_ids = context.size.sequences
+        super().__init__(tree, n_ids - 3 if keeper else n_ids - 2)
+        self._context = context
         self.padding_id = n_ids - 1
         self._scratch_id = n_ids - 2
         self._keeper = n_ids - 3 if keeper else None
-        self.sequences = n_ids - 3 if keeper else n_ids - 2
         self._tip = [NO_NODE] * self.sequences
         self._id: dict[int, int] = {}
         self._before: tuple[list[int], dict[int, int]] | None = None
         # llama.cpp does not write out cells that a sliding window has left behind.
         self._piece = min(_PIECE, context.window or _PIECE)
         self._copied: set[int] = set()
-
-    @property
-    def free_sequences(self) -> int:
-        """Return how many branches would be free without the unreferenced nodes."""
-        return self.sequences - self._tree.n_held_leaves
-
-    def can_extend(self, _node: int) -> bool:
-        """Return True: every node of the tree can be a parent."""
-        return True
 
     # A call
 
@@ -363,16 +354,6 @@ class AttentionSequences:
         return self._tree.depth[node], end
 
     # Dropping and repairing
-
-    def release(self, nodes: IntArray, *, forget: bool) -> None:
-        """Release references as `Model.release` does, and drop forgotten nodes."""
-        self._drop(self._tree.release(nodes, forget=forget))
-
-    def trim(self, idle_rows: int) -> int:
-        """Drop nodes unused for `idle_rows` rows, and return how many."""
-        nodes = self._tree.idle(idle_rows)
-        self._drop(nodes)
-        return len(nodes)
 
     def recover(self, _row_plan: AttentionRowPlan, _evaluate: Evaluate) -> tuple[int, float]:
         """Do nothing: cells survive a failed decode."""
