@@ -51,14 +51,13 @@ _AT_ONCE = 2
 
 
 class CanonicalMemory(Protocol):
-    """A memory in which paths are scored one by one after a context."""
+    """A memory in which paths are scored one by one after a context.
 
-    def evaluate(self, context: IntArray) -> Cost:
-        """Evaluate the context, in the layout that it always has, and return the cost.
+    Attributes:
+        spent: The cost of the context, which was evaluated in its layout.
+    """
 
-        It is called once, before the first task.
-        """
-        ...
+    spent: Cost
 
     def work(self, task: Task[R]) -> tuple[R, Cost]:
         """Run a task whose prompt is the context; return its result and cost.
@@ -67,32 +66,35 @@ class CanonicalMemory(Protocol):
         """
         ...
 
-    def leave(self) -> None:
-        """Release what `evaluate` held."""
-        ...
 
-
-class ModelMemory:
-    """A `CanonicalMemory` that is a model.
+@contextmanager
+def evaluated(
+    solo: Model, context: IntArray, observer: Observer | None, spent: Cost | None = None
+) -> Iterator[CanonicalMemory]:
+    """Evaluate a context in a memory, and yield this for the paths after it.
 
     Args:
-        solo: The model (`Model.new_context`), which holds a beginning of the context or
+        solo: The memory (`Model.new_context`). It holds a beginning of the context, or
             nothing.
-        observer: What watches its tasks, or None.
-        spent: The cost of what it holds.
+        context: int32[T], the context.
+        observer: What watches the tasks, or None.
+        spent: The cost of what the memory holds.
     """
+    held, cost = ROOT, Cost()
+    if solo.limits.batch_sizes.is_fixed:
+        cost = evaluate_apart(solo, context)
+    elif in_chunks(solo):
+        held, cost = evaluate_chunks(solo, context)
+    yield _ModelMemory(solo, observer, cost + (spent or Cost()))
+    if held != ROOT:
+        solo.release(np.array([held], dtype=np.int32))
 
-    def __init__(self, solo: Model, observer: Observer | None, spent: Cost | None = None) -> None:
-        self._solo, self._scheduler, self._spent = solo, Scheduler(solo), spent or Cost()
-        self._observer, self._held = observer, ROOT
 
-    def evaluate(self, context: IntArray) -> Cost:
-        cost = Cost()
-        if self._solo.limits.batch_sizes.is_fixed:
-            cost = evaluate_apart(self._solo, context)
-        elif in_chunks(self._solo):
-            self._held, cost = evaluate_chunks(self._solo, context)
-        return cost + self._spent
+class _ModelMemory:
+    """A `CanonicalMemory` that is a model."""
+
+    def __init__(self, solo: Model, observer: Observer | None, spent: Cost) -> None:
+        self._solo, self._scheduler, self._observer, self.spent = solo, Scheduler(solo), observer, spent
 
     def work(self, task: Task[R]) -> tuple[R, Cost]:
         scheduler, job = self._scheduler, Job(task)
@@ -110,9 +112,6 @@ class ModelMemory:
             charge(job.cost)
         answer: R = job.future.result()
         return answer, job.cost
-
-    def leave(self) -> None:
-        self._solo.release(np.array([self._held] if self._held != ROOT else [], dtype=np.int32))
 
 
 def n_common(one: IntArray, other: IntArray) -> int:

@@ -280,9 +280,8 @@ def _joints(
 
     The cost comes second.
     """
-    cost = memory.evaluate(context)
     healed, more = _log_heal(memory, prepared, context)
-    cost += more
+    cost = memory.spent + more
     result = np.empty((len(paths), 2))
     for i, (choice, sub, end) in enumerate(paths):
         needs = scoring.row_needs(sub, prepared.terminator, (), prepared.needs.eog_ids)
@@ -292,7 +291,6 @@ def _joints(
         scores = scoring.path_scores(sub, evaluation, prepared.terminator, healed)
         own = sub.end_path[end]
         result[i] = scores.first_scored(sub, evaluation, first)[0][own], scores.logp[own]
-    memory.leave()
     return result, cost
 
 

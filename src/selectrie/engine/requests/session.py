@@ -20,8 +20,8 @@ from selectrie.engine.requests.canonical_memory import (
     CanonicalMemory,
     Claim,
     KeptMemories,
-    ModelMemory,
     SettledJoints,
+    evaluated,
     n_common,
     new_memory,
 )
@@ -185,11 +185,14 @@ class Session:
             return
         model, observer = self.local_model, self.group.observer
         if self.kept is None:
-            with new_memory(model, n_nodes) as solo:
-                yield ModelMemory(solo, observer)
+            with new_memory(model, n_nodes) as solo, evaluated(solo, context, observer) as memory:
+                yield memory
             return
-        with self.kept.opened(model, context, n_nodes, claim) as (solo, spent):
-            yield ModelMemory(solo, observer, spent)
+        with (
+            self.kept.opened(model, context, n_nodes, claim) as (solo, spent),
+            evaluated(solo, context, observer, spent) as memory,
+        ):
+            yield memory
 
     @property
     def known_values(self) -> ReadRows:

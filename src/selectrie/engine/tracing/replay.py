@@ -39,7 +39,7 @@ from selectrie.core.types import (
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.task import Task
 from selectrie.engine.engine import Engine
-from selectrie.engine.path_driver.path_scheduler import JobPaths, PathThread
+from selectrie.engine.path_driver.path_scheduler import PathScheduler, PathThread
 from selectrie.engine.requests.canonical_memory import CanonicalMemory
 from selectrie.engine.requests.session import Session
 from selectrie.engine.runtimes import Runtime
@@ -159,27 +159,19 @@ class _ReplayedMemory:
     """A `CanonicalMemory` (where close scores are evaluated again) on a trace."""
 
     def __init__(self, rows: RecordedRows, model: ModelDescription) -> None:
-        self._rows, self._model = rows, model
-
-    def evaluate(self, context: IntArray) -> Cost:
-        del context
-        return Cost()
+        self._rows, self._model, self.spent = rows, model, Cost()
 
     def work(self, task: Task[R]) -> tuple[R, Cost]:
-        reader = TraceReader(self._rows, self._model, task, MemoryKind.CANONICAL)
-        rows, cost = JobPaths(np.ascontiguousarray(task.prompt, dtype=np.int32)), Cost()
-        paths = rows.of_prompt()
-        while True:
-            answer = reader.answer(paths, task.reads())
-            cost += answer.cost
-            task.tell(answer.rows)
-            ask = task.ask(reader.capacity(task.floor))
-            if ask is None:
-                return task.result(), cost
-            paths = rows.add(ask)
-
-    def leave(self) -> None:
-        """Do nothing."""
+        reader, job = TraceReader(self._rows, self._model, task, MemoryKind.CANONICAL), Job(task)
+        job.account = None  # its prompt is no cache hit
+        scheduler = PathScheduler(
+            _NoReader(), self._model.limits, max_active=1, wake=lambda: None, reader_of=lambda _: reader
+        )
+        scheduler.submit(job)
+        while not job.future.done():
+            scheduler.step()
+        answer: R = job.future.result()
+        return answer, job.cost
 
 
 class TraceReader:
