@@ -120,32 +120,22 @@ class TaskBase(ABC, Generic[PendingT, R]):
     Args:
         first: The record that `_reads` and `_read` get together with row 0; None if
             row 0 is the empty context.
+
+    Attributes:
+        n_evaluated: Number of rows that have been read so far.
     """
 
     def __init__(self, prompt: IntArray, floor: Capacity, first: PendingT | None) -> None:
-        self._prompt, self._floor, self._pending = prompt, floor, first
-        self._n_evaluated = 0
+        self.prompt, self.floor, self._pending = prompt, floor, first
+        self.n_evaluated = 0
         self._is_finished = False
-
-    @property
-    def prompt(self) -> IntArray:
-        return self._prompt
-
-    @property
-    def floor(self) -> Capacity:
-        return self._floor
-
-    @property
-    def n_evaluated(self) -> int:
-        """Return how many rows have been read so far."""
-        return self._n_evaluated
 
     def ask(self, capacity: Capacity) -> Ask | None:
         if self._is_finished:
             return None
         if self._pending is not None:
             raise ProtocolError("`ask` was called again before `tell`")
-        check_capacity(capacity, self._floor)
+        check_capacity(capacity, self.floor)
         step = self._plan(capacity)
         if step is None:
             self._is_finished = True
@@ -164,7 +154,7 @@ class TaskBase(ABC, Generic[PendingT, R]):
         check_count(rows, len(self._pending))
         if not self._is_finished:
             self._read(self._pending, rows)
-            self._n_evaluated += len(rows)
+            self.n_evaluated += len(rows)
         self._pending = None
 
     def result(self) -> R:

@@ -466,7 +466,7 @@ def test_every_task_of_a_request_counts_as_waiting(gated: Any) -> None:
     model, model_thread, _ = gated
     first = model_thread.submit(Line(prompt_of(0, 4), 8))
     assert model.begun.wait(LONG_S)
-    handles = [model_thread.handle(Line(prompt_of(i, 4), 8)) for i in (1, 2)]
+    handles = [model_thread.handle(Job(Line(prompt_of(i, 4), 8))) for i in (1, 2)]
     model_thread.queue(*handles)
     assert model_thread.load().n_waiting == 2
     model.gate.set()

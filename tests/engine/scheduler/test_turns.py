@@ -310,7 +310,7 @@ def test_a_deadline_counts_from_the_request_and_not_from_its_last_task() -> None
     try:
         task_group = TaskGroup(model_thread, deadline_s=5)
         now[0] = 103.0
-        assert task_group.begin(sequence([1, 2], 1, 2))._job.deadline == 105.0
+        assert task_group.begin(sequence([1, 2], 1, 2)).job.deadline == 105.0
         now[0] = 109.0
         late = task_group.begin(sequence([1, 2], 1, 2))
         now[0] = 110.0

@@ -334,7 +334,8 @@ class LlamaModel:
     def _require_open(self) -> None:
         if not self._context.is_open:
             raise ClosedError(f"the model {self._weights.name}")
-        self._weights.require_open()
+        if self._weights.borrowed is not None:
+            self._weights.require_open()
 
     def _decode(self, rows: BatchRows) -> Decoded:
         if not len(rows.token):

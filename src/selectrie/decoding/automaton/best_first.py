@@ -201,7 +201,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         if self._healing.waiting != NO_NODE:
             return self._ask_for([self._healing.waiting], {}, capacity)
         budget = self._spec.search.budget_nodes
-        left = capacity.rows if budget is None else budget - self._n_evaluated
+        left = capacity.rows if budget is None else budget - self.n_evaluated
         if left > 0:
             targets, bounds = self._targets(min(left, self._width, capacity.rows), left if budget is not None else None)
             if targets:
@@ -229,7 +229,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             log_heal=self._log_heal,
             heal_gap=self._healing.log_heal()[1],
             top_tokens=self._top_tokens,
-            n_evaluated=self._n_evaluated,
+            n_evaluated=self.n_evaluated,
             n_steps=max(self._tree.depth),
             n_repeated=self._live.n_repeated,
             n_dead_ends=self._n_dead_ends,
@@ -242,7 +242,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
 
         The number grows as the search goes on, in multiples of `fill_rows`.
         """
-        return -(-max(self._spec.search.width, self._n_evaluated // 4) // self._fill_rows) * self._fill_rows
+        return -(-max(self._spec.search.width, self.n_evaluated // 4) // self._fill_rows) * self._fill_rows
 
     def _threshold(self) -> float:
         """Return the score below which open paths cannot be among the results."""
@@ -490,14 +490,14 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
 
         They lie on canonical paths, one path after the other, until a text is finished.
         """
-        max_evaluated = self._n_evaluated + self._spec.max_tokens
+        max_evaluated = self.n_evaluated + self._spec.max_tokens
         if len(self._finished):
             return
         for tokens in canonical_paths(self._spec, self._automaton, self._paths_in_other_tokens()):
             path = FirstPath(self._tree, self._row_ends, self._known_logp, self._child)
             path.turn_to(tokens)
             while (node := path.follow(ends_by_token=self._is_eog)) != NO_NODE and self._needs_row(node):
-                if self._n_evaluated >= max_evaluated:
+                if self.n_evaluated >= max_evaluated:
                     return
                 yield node
             if len(self._finished):

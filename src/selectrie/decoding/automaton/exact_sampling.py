@@ -367,7 +367,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         if not self._required:
             self._advance()
         budget = self._spec.search.budget_nodes
-        left = len(self._required) if budget is None else budget - self._n_evaluated
+        left = len(self._required) if budget is None else budget - self.n_evaluated
         if self._required and left > 0:
             return self._live.plan(self._required[:left], self._tree.evaluated, capacity)
         return None
@@ -404,7 +404,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
             strings=self._spec.canonical is not None,
             log_heal=log_heal,
             heal_gap=gap,
-            n_evaluated=self._n_evaluated,
+            n_evaluated=self.n_evaluated,
             n_repeated=self._live.n_repeated,
         )
 

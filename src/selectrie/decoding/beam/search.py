@@ -514,7 +514,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             n_merged=self._finished.n_paths - len(self._finished.texts),
             n_dead_ends=self._grown.n_dead_ends,
             n_refused=self._grown.n_refused,
-            n_evaluated=self._n_evaluated,
+            n_evaluated=self.n_evaluated,
             n_repeated=self._held.n_repeated,
             n_steps=max(self._tree.depth),
             close_steps=tuple(sorted(set(self._close_steps))),

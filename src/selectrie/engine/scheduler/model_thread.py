@@ -95,10 +95,13 @@ class Handle(Generic[R]):
     """A task that was given to the model's thread.
 
     If the handle is garbage-collected, the task is cancelled.
+
+    Attributes:
+        job: The task with its state, for what runs it.
     """
 
     def __init__(self, model_thread: _Cancels, job: Job) -> None:
-        self._model_thread, self._job = model_thread, job
+        self._model_thread, self.job = model_thread, job
         # Only a weak reference to the job: its task or callback may hold this handle,
         # by way of the engine.
         weakref.finalize(self, _abandon, model_thread, weakref.ref(job)).atexit = False
@@ -113,7 +116,7 @@ class Handle(Generic[R]):
         if not self.is_done:
             self._model_thread.check_process()
         try:
-            answer: R = self._job.future.result()
+            answer: R = self.job.future.result()
         except KeyboardInterrupt:
             self.cancel()
             raise
@@ -121,29 +124,24 @@ class Handle(Generic[R]):
 
     def cancel(self) -> None:
         """Stop the task and release its nodes; `result` raises `CancelledError`."""
-        self._model_thread.cancel(self._job)
+        self._model_thread.cancel(self.job)
 
     def when_done(self, callback: Callable[[], None]) -> None:
         """Call `callback` once when the task ends.
 
         It is called on the model's thread, or here if the task has ended already.
         """
-        self._job.future.add_done_callback(callback)
+        self.job.future.add_done_callback(callback)
 
     @property
     def is_done(self) -> bool:
         """Return whether the task has ended, successfully or not."""
-        return self._job.future.done()
+        return self.job.future.done()
 
     @property
     def cost(self) -> Cost:
         """Return the cost of the task so far."""
-        return self._job.cost
-
-    @property
-    def job(self) -> Job:
-        """Return the task with its state, for what runs it."""
-        return self._job
+        return self.job.cost
 
 
 def _abandon(model_thread: _Cancels, job: weakref.ref[Job]) -> None:
@@ -238,31 +236,9 @@ class JobThread(ABC, Generic[SchedulerT]):
         self._thread = threading.Thread(target=self._loop, name="selectrie-model", daemon=True)
         self._thread.start()
 
-    def handle(
-        self,
-        task: Task[R],
-        on_step: Callable[[], None] | None = None,
-        *,
-        priority: int = 0,
-        deadline_s: float | None = None,
-        keep_cached: bool = False,
-    ) -> Handle[R]:
-        """Return the handle of a task that is not queued yet; see `queue`.
-
-        Args:
-            task: The task to run.
-            on_step: Called on the model's thread when the row of the prompt's end is
-                known and after each model call of the task.
-            priority: Tasks with a higher priority go first.
-            deadline_s: Seconds from now, or None for no deadline. After it the task
-                ends with a partial result if it can (`job.SupportsDeadline`), else with
-                `DeadlineError`.
-            keep_cached: Whether the task's nodes stay cached when it has ended.
-        """
-        if deadline_s is not None and not deadline_s > 0:
-            raise OptionError("deadline_s", deadline_s, DEADLINE.remedy)
-        deadline = None if deadline_s is None else self._clock() + deadline_s
-        return Handle(self, Job(task, on_step, priority=priority, deadline=deadline, keep_cached=keep_cached))
+    def handle(self, job: Job) -> Handle[Any]:
+        """Return the handle of a job that is not queued yet; see `queue`."""
+        return Handle(self, job)
 
     def submit(
         self,
@@ -272,8 +248,11 @@ class JobThread(ABC, Generic[SchedulerT]):
         priority: int = 0,
         deadline_s: float | None = None,
     ) -> Handle[R]:
-        """Queue a task and return its handle; see `handle` for the arguments."""
-        handle = self.handle(task, on_step, priority=priority, deadline_s=deadline_s)
+        """Queue a task and return its handle; `TaskGroup` describes the arguments."""
+        if deadline_s is not None and not deadline_s > 0:
+            raise OptionError("deadline_s", deadline_s, DEADLINE.remedy)
+        deadline = None if deadline_s is None else self._clock() + deadline_s
+        handle: Handle[R] = self.handle(Job(task, on_step, priority=priority, deadline=deadline))
         try:
             self.queue(handle)
         except BaseException:

@@ -33,6 +33,7 @@ import time
 from bisect import insort
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
@@ -128,10 +129,11 @@ class Scheduler:
             clock: Returns the seconds that deadlines are compared with, and that steps
                 take.
         """
-        self.model = model
-        self._is_recurrent = model.limits.kind.is_recurrent
+        self.model, self._limits = model, model.limits
+        limits = self._limits
+        self._is_recurrent = limits.kind.is_recurrent
         self.row_cache, self.read_rows = RowCache(row_cache_bytes), ReadRows()
-        self._prefill_rows = model.limits.call_cost.prefill_rows if prefill_rows is None else prefill_rows
+        self._prefill_rows = limits.call_cost.prefill_rows if prefill_rows is None else prefill_rows
         self._takes_turns = takes_turns
         self._clock = clock
         self._waiting: list[Job] = []
@@ -147,7 +149,6 @@ class Scheduler:
         self._n_submitted = self.n_interrupted = self._n_rows = 0
         self._decode_s = 0.0
         self.calling: tuple[Job, ...] = ()
-        limits = model.limits
         self.load = Load(0, 0, limits.nodes, limits.sequences)
 
     @property
@@ -164,7 +165,7 @@ class Scheduler:
 
         A job that does not fit even alone fails with `CapacityError`.
         """
-        limits, floor = self.model.limits, job.floor
+        limits, floor = self._limits, job.floor
         for what, required, available in (
             ("nodes", len(job.prompt) + floor.nodes, limits.nodes),
             ("sequences", 2 if self._is_recurrent else floor.sequences + 1, limits.sequences),
@@ -224,8 +225,8 @@ class Scheduler:
 
     def _measure(self, free: Capacity) -> None:
         """Set `load`, given the free capacity."""
-        cached = self.model.capacity().nodes_cached
-        self.load = Load(len(self._active), len(self._waiting), max(0, free.nodes), max(0, free.sequences), cached)
+        nodes, sequences = max(0, free.nodes), max(0, free.sequences)
+        self.load = Load(len(self._active), len(self._waiting), nodes, sequences, free.nodes_cached)
 
     def _admit_waiting(self) -> None:
         """Admit waiting jobs in turns, as long as all reservations fit.
@@ -242,7 +243,7 @@ class Scheduler:
         owner = attrgetter("client" if len(clients) > 1 else "request")
         share = 1 / len(clients if len(clients) > 1 else requests)
         n_admitted = 0
-        while self._admit_next(lines, owner, share):
+        while any(lines.values()) and self._admit_next(lines, owner, share):
             n_admitted += 1
         if n_admitted or sum(map(len, lines.values())) > len(self._waiting):
             self._waiting = sorted(chain.from_iterable(lines.values()), key=attrgetter("rank"))
@@ -317,7 +318,7 @@ class Scheduler:
 
     def _part_of_memory(self, job: Job) -> float:
         """Return the part of the model's memory that a job holds and may need."""
-        need, limits = job.need(is_recurrent=self._is_recurrent), self.model.limits
+        need, limits = job.need(is_recurrent=self._is_recurrent), self._limits
         n_branches = job.rows.n_nodes if self._is_recurrent else job.rows.n_leaves
         nodes = self._n_held(job) + need.nodes
         return max(nodes / limits.nodes, (n_branches + need.sequences) / limits.sequences)
@@ -330,12 +331,12 @@ class Scheduler:
         """Return the capacity that is neither held nor reserved for admitted jobs."""
         needs = [job.need(is_recurrent=self._is_recurrent) for job in self._active]
         self._reserved = sum(need.nodes for need in needs), sum(need.sequences for need in needs)
-        return self._unreserved(self.model.limits.rows_per_call)
+        return self._unreserved(self._limits.rows_per_call)
 
     def _unreserved(self, rows: int) -> Capacity:
         """Return the capacity beyond `_reserved`, with this number of rows."""
         capacity, (nodes, branches) = self.model.capacity(), self._reserved
-        return Capacity(rows, capacity.nodes - nodes, capacity.sequences - branches)
+        return Capacity(rows, capacity.nodes - nodes, capacity.sequences - branches, capacity.nodes_cached)
 
     def _schedule_batch(self) -> tuple[list[BatchPart], Capacity]:
         """Return the parts that fit into the next call, and the capacity left.
@@ -381,7 +382,7 @@ class Scheduler:
                     skipped.append(part)
                     continue
                 taken.add(key)
-                free = Capacity(max(0, free.rows - len(part)), free.nodes, free.sequences)
+                free = replace(free, rows=max(0, free.rows - len(part)))
             parts.append(part)
         prefills = self._prefills(filling, free.rows, call_rows - free.rows)
         return parts + prefills + _that_fit(skipped, free.rows - sum(map(len, prefills))), free
@@ -395,7 +396,7 @@ class Scheduler:
 
     def _rows_of_call(self, jobs: list[Job], unread: set[Job]) -> int:
         """Return how many rows the next call may have: fewer while others wait."""
-        limits = self.model.limits
+        limits = self._limits
         n_requests = len({job.request for group in (self._active, self._waiting) for job in group})
         if n_requests < 2 or not self._takes_turns or not jobs:
             return limits.rows_per_call
@@ -427,7 +428,7 @@ class Scheduler:
             return self._unreserved(free.rows)
         promised = job.need(is_recurrent=self._is_recurrent)
         self._reserved = nodes + promised.nodes, branches + promised.sequences
-        return Capacity(free.rows, capacity.nodes - promised.nodes, capacity.sequences - promised.sequences)
+        return replace(free, nodes=capacity.nodes - promised.nodes, sequences=capacity.sequences - promised.sequences)
 
     def _next_part(self, job: Job, capacity: Capacity) -> BatchPart | None:
         if not job.has_prompt_row:
@@ -454,7 +455,7 @@ class Scheduler:
             return []
         if len(self._active) > 1:
             # Fill the batch up; the rest would be padding.
-            rows = self.model.limits.batch_sizes.least_padded(used + self._prefill_rows, used + rows) - used
+            rows = self._limits.batch_sizes.least_padded(used + self._prefill_rows, used + rows) - used
         chunks = allocate_prefill([job for job in jobs if self._is_placed(job)], rows, is_recurrent=self._is_recurrent)
         return [prefill_part(self.model, self.row_cache, job, n) for job, n in chunks]
 
@@ -572,37 +573,23 @@ class Scheduler:
             self._waiting.remove(job)
         try:
             self._release(job, forget=not job.keep_cached)
-            self._trim_idle()
+            if self._limits.max_idle_rows is not None:
+                with suppress(NodeError, ClosedError):
+                    self.model.trim(self._limits.max_idle_rows)
         finally:
             job.answer(result, error)
-
-    def _trim_idle(self) -> None:
-        """Drop cached nodes that are not worth holding any more."""
-        max_idle_rows = self.model.limits.max_idle_rows
-        if max_idle_rows is not None:
-            self._ignoring_lost_nodes(lambda: self.model.trim(max_idle_rows))
 
     def _release(self, job: Job, *, forget: bool = True) -> None:
         """Release all nodes that a job holds.
 
         Its prompt stays cached. The nodes below it are dropped with `forget`, else
-        cached too.
+        cached too. The model may have lost all of them, if it was closed, or failed.
         """
         branches, ends = job.release()
-        if branches:
-            self._ignoring_lost_nodes(lambda: self.model.release(as_ids(branches), forget=forget))
-        if ends:
-            self._ignoring_lost_nodes(lambda: self.model.release(as_ids(ends)))
-
-    def _ignoring_lost_nodes(self, release: Callable[[], object]) -> None:
-        """Call `release`, and ignore the error if the model no longer holds the nodes.
-
-        That is so if the model was closed, or dropped every node after a failure.
-        """
-        try:
-            release()
-        except (NodeError, ClosedError) as error:
-            logger.debug("nothing was released: %s", error)
+        for nodes, is_forgotten in ((branches, forget), (ends, False)):
+            if nodes:
+                with suppress(NodeError, ClosedError):
+                    self.model.release(as_ids(nodes), forget=is_forgotten)
 
 
 def _that_fit(parts: list[BatchPart], n_rows: int) -> list[BatchPart]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +16,7 @@ from selectrie.engine.scheduler.model_thread import Handle, JobThread
 from selectrie.engine.scheduler.outcome import Outcome
 from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.engine.scheduler.turns import Turn
-from selectrie.errors import CancelledError, ClosedError, ForkedError, OptionError
+from selectrie.errors import CancelledError, ClosedError, ForkedError
 
 _MAX_HANDLES = 256
 """Number of handles that a group keeps before it drops those that are done."""
@@ -43,15 +42,7 @@ class Runner(Protocol):
     @property
     def observer(self) -> Observer | None: ...
     def now(self) -> float: ...
-    def handle(
-        self,
-        task: Task[R],
-        on_step: Callable[[], None] | None = None,
-        *,
-        priority: int = 0,
-        deadline_s: float | None = None,
-        keep_cached: bool = False,
-    ) -> Handle[R]: ...
+    def handle(self, job: Job) -> Handle[Any]: ...
     def queue(self, *handles: Handle[Any]) -> None: ...
     def call(self, function: Callable[[], R]) -> R: ...
     def interrupt(self) -> None: ...
@@ -66,8 +57,10 @@ class TaskGroup:
 
     Args:
         model_thread: What runs the tasks: the model's thread, or a runner on it.
-        priority: Priority of every task; higher goes first (`JobThread.handle`).
+        priority: Priority of every task; higher goes first.
         deadline_s: Seconds from the creation of the group, or None for no deadline.
+            After it a task ends with a partial result if it can
+            (`job.SupportsDeadline`), else with `DeadlineError`.
         keep_cached: Whether the nodes of a finished task stay cached.
     """
 
@@ -103,18 +96,20 @@ class TaskGroup:
         return self.model_thread.observer
 
     def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
-        """Queue a task and return its handle (`JobThread.handle`)."""
+        """Queue a task and return its handle.
+
+        `on_step` is called on the model's thread when the row of the prompt's end is
+        known and after each model call of the task.
+        """
         if len(self._handles) >= self._max_handles:  # a page starts thousands of tasks in turn
             self._handles[:] = [handle for handle in self._handles if not handle.is_done]
             self._max_handles = _MAX_HANDLES + 2 * len(self._handles)
-        left_s = None if self._until is None else max(math.ulp(0.0), self._until - self.model_thread.now())
-        handle = self.model_thread.handle(
-            task, on_step, priority=self._priority, deadline_s=left_s, keep_cached=self._keep_cached
-        )
+        job = Job(task, on_step, priority=self._priority, deadline=self._until, keep_cached=self._keep_cached)
+        job.request, job.client = self._turn, _CLIENT.get() or self._turn
         observer = self.observer
         if observer is not None:
-            handle.job.observer = observer.begin(task)
-        handle.job.request, handle.job.client = self._turn, _CLIENT.get() or self._turn
+            job.observer = observer.begin(task)
+        handle: Handle[R] = self.model_thread.handle(job)
         self._handles.append(handle)  # before it is queued: Ctrl-C may come as soon as it runs
         self._check()
         if self._held is None:
@@ -382,19 +377,8 @@ class RunnerApart:
         """Return the seconds on the clock that deadlines are compared with."""
         return self._group.model_thread.now()
 
-    def handle(
-        self,
-        task: Task[R],
-        on_step: Callable[[], None] | None = None,
-        *,
-        priority: int = 0,
-        deadline_s: float | None = None,
-        keep_cached: bool = False,
-    ) -> Handle[R]:
-        """Return the handle of a task that is not queued yet (`JobThread.handle`)."""
-        if deadline_s is not None:
-            raise OptionError("deadline_s", deadline_s, "none: tasks on a second memory have no deadline")
-        job = Job(task, on_step, priority=priority, keep_cached=keep_cached)
+    def handle(self, job: Job) -> Handle[Any]:
+        """Return the handle of a job that is not queued yet (`JobThread.handle`)."""
         job.future = _LazyOutcome(self._step)
         return Handle(self, job)
 
