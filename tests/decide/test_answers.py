@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import selectrie
 from selectrie import DecisionParams, Template
 from selectrie.decide.answers import abstention, confidence_of, expected, margin_of, mean_of, spread_of
+from selectrie.decide.questions import KINDS
 from selectrie.errors import OptionError
+from tests.support.deciding import QUESTIONS, STATE, fake
 
 
 def test_confidence_by_hand():
@@ -101,3 +106,24 @@ def test_options_are_values():
     assert copy.deepcopy(params) == params == pickle.loads(pickle.dumps(params))  # noqa: S301 - our own bytes
     assert hash(params) == hash(copy.copy(params))
     assert DecisionParams(prior=[1, 2]).prior == (1, 2)
+
+
+def test_the_probabilities_of_a_predicate_are_those_of_its_answers():
+    """They sum to 1, in the order of the options, as those of the other kinds do."""
+    with fake() as llm:
+        answer = llm.decide(STATE, QUESTIONS["angry"])
+    assert answer.probabilities == {True: answer.probability, False: 1 - answer.probability}
+    assert list(answer.probabilities) == [True, False]
+
+
+def test_the_kinds_of_questions_are_known_to_their_own_modules():
+    """Whatever else decides asks the question, so a new kind is a class, its answer, its data and the wire."""
+    package = Path(selectrie.__file__).parent
+    paths = [
+        *(package / "decide").glob("*.py"),
+        package / "engine" / "decisions.py",
+        *(package / "tables").glob("*.py"),
+    ]
+    of_a_kind = re.compile(rf"isinstance\(.*\b({'|'.join(kind.__name__ for kind in KINDS)})(Answer)?\b")
+    asking = {path.name for path in paths if of_a_kind.search(path.read_text(encoding="utf-8"))}
+    assert asking == {"answers.py", "question_data.py"}

@@ -458,31 +458,19 @@ def params_of(group: DecisionGroup, prior: Mapping[str, float] | Sequence[float]
     from selectrie.decide.params import TEMPLATES, DecisionParams
     from selectrie.template.analysis.template import Template
 
-    template: Any = group.template
-    if template not in TEMPLATES:
-        template = Template.from_file(Path(template))
-    calibration: Any = group.calibrate
-    if group.calibration is not None:
-        if calibration is not None:
-            raise IncompatibleOptionsError("calibration", OptionRef("calibrate"), "give one of the two")
-        calibration = Calibration.load(group.calibration)
-    orders: Any = group.permutations
-    if orders is not None and orders.isdecimal():
-        orders = int(orders)
-    return DecisionParams(
-        template=template,
-        layout=group.layout,
-        scoring=group.scoring,
-        rule=group.rule,
-        calibration=calibration,
-        prior=prior,
-        permutations=orders,
-        top=group.top,
-        min_confidence=group.min_confidence,
-        min_label_mass=group.min_label_mass,
-        threshold=group.threshold,
-        list_options=False if group.unlisted else None,
-    )
+    options: dict[str, Any] = asdict(group)
+    calibrate, is_unlisted = options.pop("calibrate"), options.pop("unlisted")
+    if group.template not in TEMPLATES:
+        options["template"] = Template.from_file(Path(group.template))
+    if group.calibration is None:
+        options["calibration"] = calibrate
+    elif calibrate is not None:
+        raise IncompatibleOptionsError("calibration", OptionRef("calibrate"), "give one of the two")
+    else:
+        options["calibration"] = Calibration.load(group.calibration)
+    if group.permutations is not None and group.permutations.isdecimal():
+        options["permutations"] = int(group.permutations)
+    return DecisionParams(**options, prior=prior, list_options=False if is_unlisted else None)
 
 
 def _show_prompts(prompts: Mapping[str, tuple[DecisionPrompt, ...]], *, as_json: bool) -> int:

@@ -17,7 +17,6 @@ from selectrie.errors import MissingExtraError, OptionError, RequestError, Selec
 from selectrie.options.checks import one_of, text
 
 PROBABILITIES = ("none", "json", "wide")
-KINDS = ("label", "text", "float", "int", "bool")
 ERROR = "error"
 """Name of the column that says why a row has no answers."""
 _TRUST = ("confidence", "label_mass", "margin")
@@ -169,7 +168,7 @@ def _of_question(name: str, question: Question, probabilities: str, prefix: str,
     columns += [Column(f"{stem}{part}", "float") for part in _TRUST]
     columns.append(Column(f"{stem}abstained", "text"))
     texts = {one.value: one.scored for one in question.options}
-    if question.kind == "predicate":
+    if not question.lists_probabilities:
         probabilities = "none"
     if probabilities == "wide":
         if question.grammar is not None:

@@ -75,18 +75,19 @@ class DecisionParams:
             "base" for a plain page, "auto" for "chat" if the model has a chat template
             and "base" otherwise, or a `Template` with one slot,
             `<<select 'answer' options=answers>>`.
-        layout: The order of state, list of options and question in the prompt, and so
-            what prompts share: "state first" (state, options, question), "options last"
-            (state, question, options) or "questions first" (question, options, state).
-            They give different numbers. "auto" is "questions first" for a `Choice` or
-            `Score` that is asked alone, "options last" for one of several questions,
-            and "state first" for a `Predicate`.
-        scoring: "text" scores the options' own texts. "letters" lists the options
-            behind letters and scores these alone, without what ends an answer; it takes
-            at most 26 options.
-        rule: "joint", "token_mean", "char_mean", "byte_mean", "pmi" (minus the joint
-            after the same prompt without the state) or "calibrated" (minus the mean
-            joint with the state replaced by "", "N/A" and "[MASK]").
+        layout: The order of state, list of options and question in the prompt. What
+            comes first is what prompts share: "state first" (state, options, question),
+            "options last" (state, question, options) or "questions first" (question,
+            options, state). They give different numbers. "auto" is "questions first"
+            for a `Choice` or `Score` that is asked alone, "options last" for one of
+            several questions, and "state first" for a `Predicate`.
+        scoring: Whether the options' own texts are scored, or letters. "letters" lists
+            the options behind letters and scores these alone, without what ends an
+            answer; it takes at most 26 options.
+        rule: How a score is made of tokens. "joint", "token_mean", "char_mean",
+            "byte_mean", "pmi" (minus the joint after the same prompt without the state)
+            or "calibrated" (minus the mean joint with the state replaced by "", "N/A"
+            and "[MASK]").
         calibration: What the options' own probabilities are compared with, under the
             rules "joint", "token_mean", "char_mean" and "byte_mean". None is nothing;
             a `Calibration` is one that was fitted; "batch" fits one to the states of
@@ -184,7 +185,7 @@ def _prior(prior: object) -> Mapping[Any, float] | tuple[float, ...] | None:
 DEFAULT_DECISION = DecisionParams()
 
 
-def asked_with(
+def questions_and_params(
     questions: object, params: DecisionParams | None, *, may_be_one: bool = False
 ) -> tuple[dict[str, Question], DecisionParams]:
     """Return the questions by name, and the options of their decision.
@@ -332,7 +333,7 @@ class Ask:
             "orders": self.n_orders,
         }
 
-    def calibrated(self, calibration: Calibration, bound: Mapping[str, object]) -> Ask:
+    def with_calibration(self, calibration: Calibration, bound: Mapping[str, object]) -> Ask:
         """Return the question with the weights of a calibration; raise without any."""
         own = None if self.prior is None else [self.prior[index] for index in self.by_caller]
         by_index = dict(zip(self.by_caller, calibration.of(bound).weights(own), strict=True))

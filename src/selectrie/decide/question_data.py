@@ -251,48 +251,42 @@ def data_of_questions(questions: Mapping[str, Question]) -> dict[str, object]:
     What JSON cannot hold (a grammar, or a value that is no text, truth value or whole
     number) is described under `python`, a field that `questions_of_data` refuses.
     """
-    return {name: _data_of(question) for name, question in questions.items()}
+    data: dict[str, object] = {}
+    for name, one in questions.items():
+        examples = [{"state": state, "answer": answer} for state, answer in one.examples]
+        head = {"type": one.kind, "instructions": one.instructions}
+        data[name] = head | _own_data(one) | _without_none({"cue": one.cue, "examples": examples or None})
+    return data
 
 
-def _data_of(question: Question) -> dict[str, object]:
-    return {**_kind_of(question), **_shown_of(question)}
-
-
-def _shown_of(question: Question) -> dict[str, object]:
-    """Return the cue and the examples, if there are any."""
-    examples = [{"state": state, "answer": answer} for state, answer in question.examples]
-    cue = {} if question.cue is None else {"cue": question.cue}
-    return {**cue, **({"examples": examples} if examples else {})}
-
-
-def _kind_of(question: Question) -> dict[str, object]:
-    own = {"type": question.kind, "instructions": question.instructions}
+def _own_data(question: Question) -> dict[str, Any]:
+    """Return the fields that a kind of question has of its own."""
     if isinstance(question, Predicate):
-        words = {name: getattr(question, name) for name in ("yes", "no", "yes_when", "no_when")}
-        return own | _without_none(words)
+        return _without_none({name: getattr(question, name) for name in ("yes", "no", "yes_when", "no_when")})
+    texts = [None if one.texts is None else [*one.texts] for one in question.options]
     if isinstance(question, Score):
+        counts = [one.value for one in question.levels] == list(range(len(texts)))
         levels = [
-            _without_none(
-                {"label": one.scored if one.texts is None else None, "description": one.description, **_texts(one)}
-            )
-            for one in question.levels
+            {
+                "label": one.scored if own is None else None,
+                "description": one.description,
+                "texts": own,
+                "value": None if counts else one.value,
+            }
+            for one, own in zip(question.levels, texts, strict=True)
         ]
-        if [one.value for one in question.levels] != list(range(len(levels))):
-            levels = [{**level, "value": one.value} for level, one in zip(levels, question.levels, strict=True)]
-        return {**own, "levels": levels}
+        return {"levels": [_without_none(one) for one in levels]}
     if question.grammar is not None:
-        return {**own, "python": f"grammar {question.grammar.digest}"}
+        return {"python": f"grammar {question.grammar.digest}"}
     if any(isinstance(one.value, Enum) or not isinstance(one.value, str | bool | int) for one in question.options):
-        python = [[repr(one.value), one.scored, one.description, *one.spellings[1:]] for one in question.options]
-        return {**own, "python": python}
-    fields = ("value", "text", "description")
-    choices = [{**{name: getattr(one, name) for name in fields}, **_texts(one)} for one in question.options]
-    return {**own, "choices": [_without_none(one) for one in choices]}
-
-
-def _texts(option: Option[Any]) -> dict[str, list[str]]:
-    """Return the texts of an option if it was given several."""
-    return {} if option.texts is None else {"texts": list(option.texts)}
+        return {
+            "python": [[repr(one.value), one.scored, one.description, *one.spellings[1:]] for one in question.options]
+        }
+    choices = [
+        {"value": one.value, "text": one.text, "description": one.description, "texts": own}
+        for one, own in zip(question.options, texts, strict=True)
+    ]
+    return {"choices": [_without_none(one) for one in choices]}
 
 
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:

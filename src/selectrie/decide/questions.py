@@ -165,6 +165,7 @@ class Choice(Generic[T]):
 
     kind: ClassVar = "choice"
     is_number: ClassVar = False
+    lists_probabilities: ClassVar = True
     auto_layout = staticmethod(_layout_of_options)
     winner = staticmethod(_most_probable)
 
@@ -277,6 +278,7 @@ class Predicate:
 
     kind: ClassVar = "predicate"
     is_number: ClassVar = True
+    lists_probabilities: ClassVar = False
     grammar: ClassVar[None] = None
 
     statement: str = ""
@@ -371,6 +373,7 @@ class Score:
 
     kind: ClassVar = "score"
     is_number: ClassVar = True
+    lists_probabilities: ClassVar = True
     grammar: ClassVar[None] = None
     auto_layout = staticmethod(_layout_of_options)
     winner = staticmethod(_most_probable)
@@ -425,6 +428,18 @@ class Score:
 
 
 KINDS = (Choice, Predicate, Score)
+"""The classes of questions. What they have in common, besides their options:
+
+- `kind`: the name of the kind.
+- `is_number`: whether the answer is a number made of the probabilities of all options,
+  which `top` does not evaluate, and which says little of how frequent they are.
+- `lists_probabilities`: whether tables may have the probability of every option.
+- `wording`: the question as prompts have it.
+- `auto_layout`: the layout that "auto" is for a number of questions.
+- `winner`: what the answer is, by the probabilities of the options and the threshold.
+- `answer`: the answer, by what selections say about the options.
+- `columns`: the columns that it adds to a table, and what fills them.
+"""
 Question: TypeAlias = Choice[Any] | Predicate | Score
 """A question of any kind, for annotations: `questions: dict[str, Question] = {…}`."""
 

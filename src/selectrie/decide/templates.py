@@ -206,7 +206,7 @@ def _chat(wording: str, values: Mapping[str, Any]) -> Page:
     text, cue = f"Text: {values['state']}", values["cue"] and f"\n{values['cue']}"
     listed, letter = "", "the letter of " if values["lettered"] else ""
     if values["listed"]:
-        listed = f"Answer with {letter}one of{_listed(values)}{'.' if values['in_one_line'] else ''}"
+        listed = f"Answer with {letter}one of{_option_list(values)}{'.' if values['in_one_line'] else ''}"
     if values["state_first"]:
         parts = (listed, wording) if values["options_first"] else (wording, listed)
         asked = "\n".join(filter(None, parts))
@@ -228,7 +228,7 @@ def _base(wording: str, values: Mapping[str, Any]) -> Page:
     share end at a line's end.
     """
     text, cue = f"Text: {values['state']}\n", values["cue"] or "Answer:"
-    listed = f"Choose from{_listed(values)}\n" if values["listed"] else ""
+    listed = f"Choose from{_option_list(values)}\n" if values["listed"] else ""
     asked = f"Question: {wording}\n" if values["asked"] else ""
     page = listed + asked if values["options_first"] else asked + listed
     if values["with_state"] and values["state_first"]:
@@ -241,7 +241,7 @@ def _base(wording: str, values: Mapping[str, Any]) -> Page:
     return Page(f"{page}{cue} ", following="\n")
 
 
-def _listed(values: Mapping[str, Any]) -> str:
+def _option_list(values: Mapping[str, Any]) -> str:
     """Return the options: short words in one line, else a line each."""
     if values["in_one_line"]:
         return ": " + ", ".join(one["text"] for one in values["options"])

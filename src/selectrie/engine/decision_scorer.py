@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Protocol
 
 from selectrie.core.model import Model
@@ -31,7 +30,7 @@ _NODES_HELD, _BRANCHES_HELD = 2, 4
 """The shared beginnings take at most one in so many nodes, and in so many branches."""
 
 
-class DecisionScorer:
+class DecisionScorer(AbstractContextManager["DecisionScorer"]):
     """Decides about units of states. Made by `Engine.decision_scorer`.
 
     It is a context manager. Any thread may call `decisions`. On a model that runs here,
@@ -56,12 +55,7 @@ class DecisionScorer:
         self._maker, self._session, self._close, self._kept = maker, session, close, keep
         self._is_closed = False
 
-    def __enter__(self) -> DecisionScorer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def decisions(self, states: Sequence[State]) -> list[Decision]:

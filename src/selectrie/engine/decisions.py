@@ -111,32 +111,27 @@ class DecisionMaker:
         """
         asks: dict[str, Ask] = {}
         template, chat = params.template, model.vocabulary.chat_template
-        on_page = template == "base" or (template == "auto" and chat is None)
-        ask = partial(ask_of, params=params, n_questions=len(questions), on_page=on_page)
-        for name, question in questions.items():
-            with _errors_of(None, name):
-                asks[name] = ask(question, is_compared=fits or params.calibration is not None)
-                check_shown(question, template)
+        if template == "auto":
+            template = "base" if chat is None else "chat"
         if isinstance(template, Template):
             check_slots(template)
-        else:
-            if template == "chat" and chat is None:
-                raise PromptError(words("this model has no chat template; take `template='base'`, or 'auto'"))
-            template = "base" if on_page else "chat"
+        elif template == "chat" and chat is None:
+            raise PromptError(words("this model has no chat template; take `template='base'`, or 'auto'"))
         if chat is None and params.scoring == "letters":
             warn(_LETTERS)
         calibration, digest = params.calibration, digest_of(template)
         if calibration == "batch":
             allowed = "decide_many or a table, whose states it is fitted to; else a Calibration (`fit_calibration`)"
             raise OptionError("calibration", calibration, allowed)
-        if isinstance(calibration, Calibration):
-            for name, one in asks.items():
-                if not is_calibrated(one.question, params):
-                    continue
-                bound = one.bound(digest, model.identity)
-                is_plain = calibration.is_default and not calibration.holds_for(bound)
-                with _errors_of(None, name):
-                    asks[name] = ask(one.question) if is_plain else one.calibrated(calibration, bound)
+        ask = partial(ask_of, params=params, n_questions=len(questions), on_page=template == "base")
+        for name, question in questions.items():
+            with _errors_of(None, name):
+                asks[name] = ask(question, is_compared=fits or calibration is not None)
+                check_shown(question, template)
+                if isinstance(calibration, Calibration) and is_calibrated(question, params):
+                    bound = asks[name].bound(digest, model.identity)
+                    is_plain = calibration.is_default and not calibration.holds_for(bound)
+                    asks[name] = ask(question) if is_plain else asks[name].with_calibration(calibration, bound)
         prompting = model.vocabulary.derived(_for_answers)
         args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
         return cls(model, asks, params, template, digest, replace(prompting, template_args=args))
@@ -278,10 +273,10 @@ class PromptMaker:
             return None
         self._n_read += 1
         if self._n_read == _FRAMED_FROM:
-            self._frame = self._framed(prompting)
+            self._frame = self._new_frame(prompting)
         return None if self._frame is None else self._frame.read(state)
 
-    def _framed(self, prompting: PromptParams) -> PromptFrame | None:
+    def _new_frame(self, prompting: PromptParams) -> PromptFrame | None:
         """Return what is around a state; None if it cannot be read apart."""
         vocabulary, page = self._maker.model.vocabulary, self._page("")
         empty = repr(page)

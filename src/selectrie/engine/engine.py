@@ -812,10 +812,10 @@ class Engine:
                 rows are planned than may be.
             ModelError: If the model fails.
         """
-        from selectrie.decide.params import asked_with
+        from selectrie.decide.params import questions_and_params
 
         at_least("max_rows", max_rows, 1)
-        named, options = asked_with(questions, params, may_be_one=True)
+        named, options = questions_and_params(questions, params, may_be_one=True)
         decision = _decisions(self, [state], named, options, max_rows=max_rows)[0]
         return decision[""] if "" in named else decision
 
@@ -841,9 +841,9 @@ class Engine:
         Returns:
             One decision for each state, in order.
         """
-        from selectrie.decide.params import asked_with
+        from selectrie.decide.params import questions_and_params
 
-        several, (named, options) = list(_iterator(states)), asked_with(questions, params)
+        several, (named, options) = list(_iterator(states)), questions_and_params(questions, params)
         first = 0 if len(several) > 1 else None
         if options.calibration == "batch":
             from selectrie.engine.decision_scorer import with_fitted_calibration
@@ -874,10 +874,10 @@ class Engine:
         `decide_many`; with "raise", the iterator ends with the error of the first
         window that has an invalid state.
         """
-        from selectrie.decide.params import asked_with
+        from selectrie.decide.params import questions_and_params
 
         one_of("on_error", on_error, ("raise", "keep"))
-        return _flat(_windows(self, _iterator(states), *asked_with(questions, params), on_error))
+        return _flat(_windows(self, _iterator(states), *questions_and_params(questions, params), on_error))
 
     @named_arguments
     def decide_table(
@@ -924,10 +924,10 @@ class Engine:
             ModelError: If the model fails. Answers so far are lost; the command
                 `selectrie decide --table` keeps them.
         """
-        from selectrie.decide.params import asked_with
+        from selectrie.decide.params import questions_and_params
         from selectrie.engine.decision_scorer import decided_table
 
-        named, options = asked_with(questions, params)
+        named, options = questions_and_params(questions, params)
         made = decided_table(
             self,
             table,
@@ -957,10 +957,10 @@ class Engine:
         Raises:
             RequestError: For questions that cannot be asked with these options.
         """
-        from selectrie.decide.params import asked_with
+        from selectrie.decide.params import questions_and_params
         from selectrie.engine.decisions import DecisionMaker
 
-        named, options = asked_with(questions, params)
+        named, options = questions_and_params(questions, params)
         return self._decision_scorer(self._prepare_only(lambda model: DecisionMaker.of(model, named, options)))
 
     @named_arguments
@@ -987,11 +987,11 @@ class Engine:
             ModelError: If the model fails.
         """
         from selectrie.decide.calibration import sample_of
-        from selectrie.decide.params import BASELINE_RULES, asked_with
+        from selectrie.decide.params import BASELINE_RULES, questions_and_params
         from selectrie.decide.states import text_of_state
         from selectrie.engine.decisions import DecisionMaker
 
-        named, options = asked_with(questions, params)
+        named, options = questions_and_params(questions, params)
         if options.rule in BASELINE_RULES:
             remedy = "both compare with a baseline; take another rule"
             raise IncompatibleOptionsError("calibration", OptionRef("rule", options.rule), remedy)
@@ -1012,10 +1012,10 @@ class Engine:
 
         No model call is made. Arguments are those of `decide`.
         """
-        from selectrie.decide.params import asked_with
+        from selectrie.decide.params import questions_and_params
         from selectrie.engine import decisions
 
-        named, options = asked_with(questions, params)
+        named, options = questions_and_params(questions, params)
         return self._prepare_only(lambda model: decisions.prompts_of(model, state, named, options))
 
     async def adecide_iter(
@@ -1027,10 +1027,10 @@ class Engine:
         on_error: str = "raise",
     ) -> AsyncIterator[Decision]:
         """`decide_iter`, asynchronously; cancelling it cancels the work."""
-        from selectrie.decide.params import asked_with
+        from selectrie.decide.params import questions_and_params
 
         one_of("on_error", on_error, ("raise", "keep"))
-        windows = _windows(self, _iterator(states), *asked_with(questions, params), on_error)
+        windows = _windows(self, _iterator(states), *questions_and_params(questions, params), on_error)
         while window := await in_thread(lambda: next(windows, [])):
             for decision in window:
                 yield decision

@@ -16,15 +16,11 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator,
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectrie.decide.answers import NO_USAGE, Answer, ChoiceAnswer, Decision, DecisionUsage, PredicateAnswer
+from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer
 from selectrie.decide.calibration import Calibration
 from selectrie.decide.params import (
     BASELINE_RULES,
-    LAYOUTS,
     MAX_ORDERS,
-    RULES,
-    SCORINGS,
-    SHARE,
     TEMPLATES,
     DecisionParams,
 )
@@ -51,11 +47,11 @@ from selectrie.server.wire import (
     UnsupportedError,
     UpTo,
     WireModel,
-    bounded,
     fields_of,
     one_of,
     read,
     unknown_fields,
+    with_options,
 )
 
 MAX_EXAMPLES = 1_000
@@ -67,27 +63,18 @@ A template writes each, in about a millisecond.
 _Orders = Annotated[int, Field(ge=1, le=MAX_ORDERS)]
 
 
+@with_options(DecisionParams, "layout", "scoring", "rule", "min_confidence", "min_label_mass")
 class _Params(WireModel):
     """Options of `DecisionParams`."""
 
     template: Annotated[str, one_of(TEMPLATES)] | None = None
     """What the model reads."""
-    layout: Annotated[str, one_of(LAYOUTS)] | None = None
-    """The order of the parts of the prompt."""
-    scoring: Annotated[str, one_of(SCORINGS)] | None = None
-    """Whether texts or letters are scored."""
-    rule: Annotated[str, one_of(RULES)] | None = None
-    """How a score is made of tokens."""
     calibration: Annotated[Annotated[str, one_of(("content_free",))] | dict[Any, Any], BY_TYPE] | None = Field(
         None, title="'content_free', or an object that `Calibration.to_dict` returned"
     )
     """What the options' own probabilities are compared with."""
     permutations: Annotated[_Orders | Annotated[str, one_of(("all", "auto"))], BY_TYPE] | None = None
     """Over how many orders of the options an answer is averaged."""
-    min_confidence: float | None = bounded(SHARE)
-    """Confidence below which an answer abstains."""
-    min_label_mass: float | None = bounded(SHARE)
-    """Label mass below which an answer abstains."""
     list_options: bool | None = None
     """Whether the prompt lists the options."""
 
@@ -334,7 +321,6 @@ class DecisionRequest:
 
     Attributes:
         state: The text of what is asked about.
-        field: The field of the request that has it.
         questions: The questions by the path to them in the request.
         names: The name of each, None if it has none.
         data: The questions as they came.
@@ -344,7 +330,6 @@ class DecisionRequest:
     """
 
     state: str
-    field: str
     questions: Mapping[str, Question]
     names: Sequence[str | None]
     data: Sequence[Mapping[str, Any]]
@@ -412,12 +397,12 @@ def _request(
     values.setdefault("min_label_mass", options.min_label_mass)
     if isinstance(body.calibration, dict):
         values["calibration"] = Calibration.from_dict(body.calibration)
-    if options.calibration is not None and body.rule not in BASELINE_RULES:
+    if options.calibration is not None and values.get("rule") not in BASELINE_RULES:
         values.setdefault("calibration", replace(options.calibration, is_default=True))
     params = DecisionParams(**values)
     text = text_of_state(of_json(data[field]), field)
     confidence = body.confidence or options.confidence
-    return DecisionRequest(text, field, questions, names, [*by_path.values()], params, confidence, warnings)
+    return DecisionRequest(text, questions, names, [*by_path.values()], params, confidence, warnings)
 
 
 def _path(name: str, index: int) -> str:
@@ -514,7 +499,7 @@ def _systemone_answer(data: Mapping[str, Any], answer: Answer, confidence: str) 
 
 def confidence_of(answer: Answer, kind: str) -> float:
     """Return the confidence of an answer, as one of the kinds of `ServerOptions`."""
-    if kind == "top" or isinstance(answer, PredicateAnswer):
+    if kind == "top":
         return answer.confidence
     probabilities = list(answer.probabilities.values())
     if kind == "label_mass":
@@ -554,13 +539,8 @@ def _diagnosed(answer: Answer) -> dict[str, Any]:
     }
 
 
-def usage_of(decision: Decision) -> DecisionUsage:
-    """Return the work that all answers took together."""
-    return sum((answer.usage for answer in decision.values()), NO_USAGE)
-
-
 def _usage(decision: Decision) -> dict[str, int]:
-    usage = usage_of(decision)
+    usage = decision.usage
     return {"input_tokens": usage.input_tokens, "cached_tokens": max(0, usage.input_tokens - usage.cost.rows)}
 
 
@@ -599,7 +579,7 @@ async def _decide(request: Request, fields: Mapping[str, str], read: Read, write
             )
         )
     decision_request = replace(decision_request, warnings=[*decision_request.warnings, *exchange.notices])
-    usage = usage_of(decision)
+    usage = decision.usage
     exchange.n_prompt, exchange.rows_naive = usage.input_tokens, usage.cost.rows_naive
 
     return await exchange.run(lambda: json_response(write(decision_request, decision, lease.name)))

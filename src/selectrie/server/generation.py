@@ -61,7 +61,7 @@ from selectrie.server.wire import (
     bounded,
     fields_of,
     unknown_fields,
-    with_numbers,
+    with_options,
 )
 from selectrie.tokenization.prompts import SHORTEN_PROMPT
 
@@ -240,7 +240,7 @@ class StreamOptions(WireModel):
 _Stop = Annotated[str, Field(min_length=1, title="a text that is not empty")]
 
 
-@with_numbers(SamplingParams, **_OTHER_NAMES)
+@with_options(SamplingParams, **_OTHER_NAMES)
 class GenerationBody(Body):
     """The fields of all endpoints that draw text.
 

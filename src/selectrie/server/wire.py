@@ -39,7 +39,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.errors import MAX_QUOTED, OptionError, TextError, clip, of_value
-from selectrie.options.checks import Bounds, numbers_of
+from selectrie.options.checks import Bounds, Names, numbers_of, options_of
 from selectrie.server.http_errors import HttpError, message_of, unsupported
 from selectrie.server.options import ServerOptions
 
@@ -253,21 +253,26 @@ def bounded(bounds: Bounds, **further: Any) -> Any:
     return Field(None, title=bounds.remedy or None, **further)
 
 
-def with_numbers(record: Any, **names: str) -> Callable[[type[M]], type[M]]:
-    """Return a decorator that adds the numbers of a record to a body.
+def with_options(record: Any, *names: str, **others: str) -> Callable[[type[M]], type[M]]:
+    """Return a decorator that adds options of a record to a body.
 
     Args:
         record: The record of options.
-        names: The options by further names of fields.
+        names: Names of options; none are all that are numbers.
+        others: The options by further names of fields.
     """
 
     def extend(kind: type[M]) -> type[M]:
-        numbers = numbers_of(record)
-        added: dict[str, Any] = {
-            name: (numbers[option].kind | None, bounded(numbers[option].allowed, description=numbers[option].help))
-            for name, option in (names | {name: name for name in numbers}).items()
-            if name not in kind.model_fields
-        }
+        added: dict[str, Any] = {}
+        for name, option in (others | {name: name for name in names or numbers_of(record)}).items():
+            declared = options_of(record)[option]
+            if name in kind.model_fields:
+                continue
+            if isinstance(declared.allowed, Names):
+                allowed = Annotated[str, one_of(declared.allowed.names)]
+                added[name] = (allowed | None, Field(None, description=declared.help))
+            else:
+                added[name] = (declared.kind | None, bounded(declared.allowed, description=declared.help))
         return create_model(kind.__name__, __base__=kind, __module__=kind.__module__, __doc__=kind.__doc__, **added)
 
     return extend
