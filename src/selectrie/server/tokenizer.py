@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectrie.backends.remote.vocabulary import BEGIN, INSIDE, NORMALIZE, as_text, vocabulary_object
+from selectrie.backends.remote.vocabulary import BEGIN, INSIDE, NORMALIZE, to_base64, vocabulary_object
 from selectrie.core.vocabulary import Tokenize, Vocabulary, to_bytes
 from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
@@ -303,7 +303,7 @@ def _encoded_texts(data: Mapping[str, Any], own: Vocabulary, body: EncodeBody) -
 def _answer(own: Vocabulary, texts: Sequence[bytes], form: str | None) -> dict[str, Any]:
     """Return what is answered about texts: tokens, or why there are none."""
     if form == NORMALIZE:
-        return {"texts": [as_text(own.normalized(text)) for text in texts]}
+        return {"texts": [to_base64(own.normalized(text)) for text in texts]}
     tokenize = own.spacing.encode_inside if form == INSIDE and own.spacing is not None else own.tokenize
     tokens = [_encoded(tokenize, text) for text in texts]
     return {"tokens": [tokens for tokens, _ in tokens], "reasons": [reason for _, reason in tokens]}

@@ -1,4 +1,4 @@
-"""The kinds of servers: how each is asked for rows and texts, and what it answers."""
+"""The kinds of servers: the requests by which each gives rows and texts."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class ServedModel:
     """A model as its server describes it.
 
     Attributes:
-        name: The name under which it is asked for.
-        server: What the server calls itself: its kind and version.
+        name: The name of the model in requests.
+        server: Kind and version of the server.
         n_tokens: Number of tokens of the vocabulary.
-        n_context: Number of tokens that its context holds; None if it does not say.
+        n_context: Maximum number of tokens of a context; None if it is unknown.
     """
 
     name: str
@@ -38,14 +38,14 @@ class ServedModel:
 
 
 class ServerDialect(Protocol):
-    """A way in which servers are asked for rows.
+    """The requests by which one kind of server is asked for rows.
 
     All methods but `limits` run on the event loop of the transport.
     """
 
     @property
     def limits(self) -> PathLimits:
-        """Return what may be asked."""
+        """Return the limits of queries."""
         ...
 
     async def rows(self, queries: Sequence[RowQuery]) -> list[RowBounds]:
@@ -53,10 +53,10 @@ class ServerDialect(Protocol):
         ...
 
     async def read_again(self, path: Sequence[int], named: Sequence[int]) -> Mapping[int, float]:
-        """Return log-probabilities after a path, read in another way than `rows` does.
+        """Return log-probabilities after a path, read by another request than `rows`.
 
-        Where there is one way only, they are read with another layout of the work. The
-        result may have other tokens than the named ones; it has one at least.
+        If a server has only one request for them, its work is laid out differently.
+        The result has at least one token, but not always the named ones.
         """
         ...
 
@@ -69,7 +69,7 @@ class ServerDialect(Protocol):
 
 
 DEFAULT_CONTEXT = 1 << 20
-"""Number of tokens of a path where a server does not say how many it takes."""
+"""Maximum number of tokens of a path if a server does not state it."""
 
 T = TypeVar("T")
 
@@ -83,18 +83,18 @@ def partial_row(
     rounding: float,
     answer: JsonValue,
 ) -> RowBounds:
-    """Return the row that a query asks about.
+    """Return a query's row, made from the log-probabilities in a server's answer.
 
-    The rest is 1 minus the sum of what is known, widened by what rounding may have
-    moved. No other token is more probable than the rest, or than the last of the most
-    probable ones.
+    The bounds on the rest are 1 minus the sum of the known probabilities, widened by
+    the rounding. The bound on any other token is the rest, or the last of the most
+    probable tokens if that is smaller.
 
     Args:
         query: The query.
         values: Log-probabilities by token, the named ones among them.
         top: Log-probabilities of the most probable tokens, which are in `values`.
         n_tokens: Number of tokens of the vocabulary.
-        rounding: Nats by which a value may be off against the others of its row.
+        rounding: Maximum rounding error of a value relative to its row, in nats.
         answer: The answer, for errors.
 
     Raises `ServerError` if a token is missing, or if the probabilities sum to more
@@ -102,16 +102,16 @@ def partial_row(
     """
     missing = [token for token in query.named.tolist() if token not in values]
     if missing:
-        answer.wrong(f"has no log-probability of token {missing[0]}, which was asked for")
+        answer.refuse(f"has no log-probability of token {missing[0]}, which was asked for")
     n_top = min(query.top, n_tokens)
     if len(top) < n_top:
-        answer.wrong(f"has {len(top)} of the most probable tokens: {n_top} were asked for")
+        answer.refuse(f"has {len(top)} of the most probable tokens: {n_top} were asked for")
     ids = np.array(sorted(values), dtype=np.int32)
     logp = np.array([values[token] for token in ids.tolist()], dtype=np.float64)
     known = float(numerics.exp(logp).sum())
     slack = math.expm1(rounding) + 1e-12
     if known > 1.0 + slack:
-        answer.wrong(f"has probabilities that sum to {known:.6g}")
+        answer.refuse(f"has probabilities that sum to {known:.6g}")
     if len(ids) == n_tokens:
         return RowBounds(ids, logp, (-math.inf, -math.inf), -math.inf)
     low, high = (math.log(p) if p > 0 else -math.inf for p in (1.0 - known - slack, 1.0 - known + slack))
@@ -119,10 +119,10 @@ def partial_row(
     return RowBounds(ids, logp, (low, high), min(high, least))
 
 
-async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return the results of coroutines that run at once.
+async def run_together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines at once, and return their results in order.
 
-    The first that fails ends the others.
+    If one fails, the others are cancelled and its error is raised.
     """
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
@@ -135,31 +135,37 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def check_length(n_read: int, path: Sequence[int], answer: JsonValue) -> None:
-    """Raise `ServerError` if a server read other than the tokens of a path."""
+    """Raise `ServerError` if a server read more or fewer tokens than a path has.
+
+    `n_read` is the number that it states in `answer`.
+    """
     if n_read == len(path) + 1:
-        answer.wrong(
+        answer.refuse(
             f"says that {n_read} tokens were read, {len(path)} were sent: the server puts one, such as BOS, first"
         )
     if n_read != len(path):
-        answer.wrong(f"says that {n_read} tokens were read, {len(path)} were sent")
+        answer.refuse(f"says that {n_read} tokens were read, {len(path)} were sent")
 
 
 _COMPLETIONS_PATH = "/v1/completions"
 _BYTES_OF_DRAWN = 1024
-"""Maximum size of the text of a token in an answer."""
+"""Maximum number of bytes of an answer for each drawn token."""
 
 
 async def draw(
     transport: Transport, model: str, ids: Sequence[int], prompt: list[int] | str, fields: Mapping[str, Any]
 ) -> ServedText:
-    """Return one text of a server.
+    """Let a server draw a text, and return it.
 
     Args:
         transport: The connection.
         model: Name of the model.
-        ids: The tokens before the text.
-        prompt: These tokens as the server takes them.
+        ids: The tokens of the prompt.
+        prompt: The prompt as the server takes it: token ids or text.
         fields: The other fields of the request, `max_tokens` among them.
+
+    Raises `ServerError` if the answer is not valid, or if the server read other than
+    `len(ids)` tokens.
     """
     began, most = time.perf_counter(), fields["max_tokens"]
     body = {"model": model, "prompt": prompt, **fields}
@@ -169,16 +175,16 @@ async def draw(
     (choice,) = answer["choices"].sequence(1)
     text, finish, n_tokens = choice["text"].text(), choice["finish_reason"].text(), usage["completion_tokens"].whole()
     if finish not in {"stop", "length"}:
-        choice["finish_reason"].wrong(f"is {finish[:40]!r}: the text has no end")
+        choice["finish_reason"].refuse(f"is {finish[:40]!r}: the text has no end")
     if n_tokens > most:
-        usage["completion_tokens"].wrong(f"is {n_tokens}: {most} was the maximum that was asked for")
+        usage["completion_tokens"].refuse(f"is {n_tokens}: {most} was the maximum that was asked for")
     if any("\ud800" <= c <= "\udfff" for c in text):
-        choice["text"].wrong("has a lone surrogate, which is no character")
+        choice["text"].refuse("has a lone surrogate, which is no character")
     return ServedText(text, n_tokens, finish, time.perf_counter() - began)
 
 
 NAMED_IDS, TOP_IDS = 128, 20
-"""How many tokens vLLM takes in `logprob_token_ids`, and in `logprobs` by default."""
+"""Maximum of vLLM's `logprob_token_ids`, and its default maximum of `logprobs`."""
 _KEY = re.compile(r"token_id:(0|[1-9][0-9]{0,9})")
 _NEUTRAL: Mapping[str, Any] = {
     "temperature": 0,
@@ -188,9 +194,9 @@ _NEUTRAL: Mapping[str, Any] = {
     "presence_penalty": 0,
     "frequency_penalty": 0,
 }
-"""vLLM takes what is not given from the model's generation configuration."""
+"""Sent explicitly, because vLLM's defaults are the model's generation configuration."""
 OWN_ROUNDING, VLLM_ROUNDING = 1e-6, 1e-5
-"""Nats by which the values of a row may be off against each other.
+"""Maximum rounding error of a value relative to its row, in nats.
 
 Here rows are normalised in float64 by sums of float32 exponentials; vLLM's log-softmax
 is in float32.
@@ -198,19 +204,21 @@ is in float32.
 
 
 def token_of_key(answer: JsonValue, n_tokens: int, name: str | None = None) -> int:
-    """Return the token that is named as "token_id:123".
+    """Return the id in a key such as "token_id:123".
 
     Args:
-        answer: The name, or what it is the name of.
+        answer: The key itself, or the value of the key `name`.
         n_tokens: Number of tokens of the vocabulary.
-        name: The name, if `answer` is something else.
+        name: The key; None if it is `answer`.
+
+    Raises `ServerError` for another key, or an id that is not below `n_tokens`.
     """
     found = _KEY.fullmatch(answer.text() if name is None else name)
     if found is None:
-        answer.wrong("is not named by a token id (`return_tokens_as_token_ids`)")
+        answer.refuse("is not named by a token id (`return_tokens_as_token_ids`)")
     token = int(found[1])
     if token >= n_tokens:
-        answer.wrong(f"is of token {token}: ids run from 0 to {n_tokens - 1}")
+        answer.refuse(f"is of token {token}: ids run from 0 to {n_tokens - 1}")
     return token
 
 
@@ -220,7 +228,7 @@ class CompletionsDialect:
     Args:
         transport: The connection.
         model: The model.
-        rounding: Nats by which the values of a row may be off against each other.
+        rounding: Maximum rounding error of a value relative to its row, in nats.
     """
 
     def __init__(self, transport: Transport, model: ServedModel, rounding: float) -> None:
@@ -235,30 +243,32 @@ class CompletionsDialect:
         )
 
     async def rows(self, queries: Sequence[RowQuery]) -> list[RowBounds]:
-        return await together(map(self._row, queries))
+        return await run_together(map(self._read_row, queries))
 
-    async def _row(self, query: RowQuery) -> RowBounds:
+    async def _read_row(self, query: RowQuery) -> RowBounds:
         path, named = query.path.tolist(), query.named.tolist()
         values: dict[int, float] = {}
         top: list[float] = []
         answer = None
         if query.top or not named:
-            answer, found = await self._last(path, {"logprobs": max(1, query.top)})
+            answer, found = await self._read_last_row(path, {"logprobs": max(1, query.top)})
             values, top = found, sorted(found.values(), reverse=True)[: query.top]
         if named:
-            answer, found = await self._last(path, {"logprobs": 0, "logprob_token_ids": named})
+            answer, found = await self._read_last_row(path, {"logprobs": 0, "logprob_token_ids": named})
             values = {**values, **found}
         assert answer is not None  # noqa: S101 - one of the two was asked
         return partial_row(query, values, top, n_tokens=self._model.n_tokens, rounding=self._rounding, answer=answer)
 
-    async def _last(self, path: Sequence[int], fields: Mapping[str, Any]) -> tuple[JsonValue, dict[int, float]]:
-        """Return the log-probabilities that are told of the row after a path."""
-        lists = await self._asked(path, {"max_tokens": 1, **fields})
+    async def _read_last_row(
+        self, path: Sequence[int], fields: Mapping[str, Any]
+    ) -> tuple[JsonValue, dict[int, float]]:
+        """Return the answer about the row after a path, and its log-probabilities."""
+        lists = await self._request(path, {"max_tokens": 1, **fields})
         (row,) = lists["top_logprobs"].sequence(1)
-        return row, self._values(row)
+        return row, self._read_values(row)
 
-    async def _asked(self, ids: Sequence[int], fields: Mapping[str, Any]) -> JsonValue:
-        """Return the lists of log-probabilities of one completion."""
+    async def _request(self, ids: Sequence[int], fields: Mapping[str, Any]) -> JsonValue:
+        """Ask for a completion, and return its object `logprobs`."""
         body = {
             "model": self._model.name,
             "prompt": list(ids),
@@ -274,17 +284,17 @@ class CompletionsDialect:
         (choice,) = answer["choices"].sequence(1)
         return choice["logprobs"]
 
-    def _values(self, row: JsonValue) -> dict[int, float]:
+    def _read_values(self, row: JsonValue) -> dict[int, float]:
         return {token_of_key(value, self._model.n_tokens, name): value.logp() for name, value in row.items()}
 
     async def read_again(self, path: Sequence[int], named: Sequence[int]) -> Mapping[int, float]:
-        async def echoed(token: int) -> tuple[int, float]:
+        async def echo_token(token: int) -> tuple[int, float]:
             ids = [*path, token]
-            lists = await self._asked(ids, {"max_tokens": 1, "logprobs": 1, "echo": True})
+            lists = await self._request(ids, {"max_tokens": 1, "logprobs": 1, "echo": True})
             values = lists["token_logprobs"].sequence(len(ids) + 1)
             return token, values[len(path)].logp()
 
-        return dict(await together(map(echoed, named)))
+        return dict(await run_together(map(echo_token, named)))
 
     async def encode(self, text: str) -> list[int] | None:
         body = {"model": self._model.name, "prompt": text, "add_special_tokens": False}
@@ -294,12 +304,12 @@ class CompletionsDialect:
 
 _GENERATE = "/generate"
 _QUERIES_AT_ONCE = 256
-"""Number of rows of one request."""
+"""Maximum number of rows of one request."""
 _MAX_NAMED, _MAX_TOP = 1024, 64
 _BYTES_OF_NAMED = 64
-"""Size of a value, its id and null in an answer, at most."""
+"""Maximum number of bytes of [value, id, null] in an answer."""
 _ROUNDING = 1e-5
-"""Nats by which the values of a row may be off: its log-softmax is in float32."""
+"""Maximum rounding error of values in nats: the log-softmax is in float32."""
 
 
 class SglangDialect:
@@ -317,18 +327,26 @@ class SglangDialect:
 
     async def rows(self, queries: Sequence[RowQuery]) -> list[RowBounds]:
         parts = [queries[start : start + _QUERIES_AT_ONCE] for start in range(0, len(queries), _QUERIES_AT_ONCE)]
-        return [row for part in await together(map(self._part, parts)) for row in part]
+        return [row for part in await run_together(map(self._read_part, parts)) for row in part]
 
-    async def _part(self, queries: Sequence[RowQuery]) -> list[RowBounds]:
+    async def _read_part(self, queries: Sequence[RowQuery]) -> list[RowBounds]:
         paths = [query.path.tolist() for query in queries]
         named = [query.named.tolist() or [0] for query in queries]
-        answers = await self._asked(paths, named, top=max(query.top for query in queries))
-        return [self._row(query, one, meta) for query, one, meta in zip(queries, named, answers, strict=True)]
+        answers = await self._request(paths, named, top=max(query.top for query in queries))
+        return [self._read_row(query, one, meta) for query, one, meta in zip(queries, named, answers, strict=True)]
 
-    async def _asked(
+    async def _request(
         self, paths: Sequence[Sequence[int]], named: Sequence[Sequence[int]], *, top: int, start: int = -1
     ) -> list[JsonValue]:
-        """Return what is said about each of many paths."""
+        """Ask about several paths, and return the `meta_info` of each.
+
+        Args:
+            paths: The paths.
+            named: For each, the tokens whose log-probabilities are wanted.
+            top: Number of most probable tokens of each row.
+            start: Index of the first token of a path whose own log-probability is
+                returned too; -1 for none.
+        """
         body: dict[str, Any] = {
             "input_ids": list(paths),
             "sampling_params": {"max_new_tokens": 1, "temperature": 0},
@@ -345,37 +363,37 @@ class SglangDialect:
             check_length(meta["prompt_tokens"].whole(), path, meta["prompt_tokens"])
         return metas
 
-    def _row(self, query: RowQuery, named: Sequence[int], meta: JsonValue) -> RowBounds:
+    def _read_row(self, query: RowQuery, named: Sequence[int], meta: JsonValue) -> RowBounds:
         (first,) = meta["output_token_ids_logprobs"].sequence(1)
-        values = self._values(first)
+        values = self._read_values(first)
         if sorted(values) != sorted(named):
-            first.wrong("is about other tokens than were asked for")
+            first.refuse("is about other tokens than were asked for")
         top: list[float] = []
         if query.top:
             (listed,) = meta["output_top_logprobs"].sequence(1)
-            best = self._values(listed)
+            best = self._read_values(listed)
             top = sorted(best.values(), reverse=True)[: query.top]
             values = {**best, **values}
         return partial_row(query, values, top, n_tokens=self._model.n_tokens, rounding=_ROUNDING, answer=meta)
 
-    def _values(self, entries: JsonValue) -> dict[int, float]:
-        """Return pairs of a log-probability and an id as values by token."""
+    def _read_values(self, entries: JsonValue) -> dict[int, float]:
+        """Return the log-probability of each token from a list of [value, id]."""
         pairs = [entry.sequence()[:2] for entry in entries.sequence()]
         if any(len(pair) < 2 for pair in pairs):
-            entries.wrong("has an item without a token")
+            entries.refuse("has an item without a token")
         ids = [token.token(self._model.n_tokens) for _, token in pairs]
         refuse_duplicates(ids, entries)
         return {token: logp.logp() for token, (logp, _) in zip(ids, pairs, strict=True)}
 
     async def read_again(self, path: Sequence[int], named: Sequence[int]) -> Mapping[int, float]:
         paths = [[*path, token] for token in named]
-        metas = await self._asked(paths, [[0]] * len(paths), top=0, start=0)
+        metas = await self._request(paths, [[0]] * len(paths), top=0, start=0)
         values = {}
         for token, meta in zip(named, metas, strict=True):
             entries = meta["input_token_logprobs"].sequence(len(path) + 1)
             logp, last = entries[-1].sequence()[:2]
             if last.token(self._model.n_tokens) != token:
-                last.wrong(f"is another token than {token}, which was sent there")
+                last.refuse(f"is another token than {token}, which was sent there")
             values[token] = logp.logp()
         return values
 
@@ -386,19 +404,19 @@ class SglangDialect:
 
 _NAMED_BY_ECHO, _ECHO_QUERIES = 1024, 1024
 _ECHO_TOP = 5
-"""Number of most probable tokens that the request which checks values asks for."""
+"""Number of most probable tokens that `EchoDialect.read_again` asks for."""
 
 Tokens = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
-    """A path as it is sent.
+class _SentPath:
+    """A path as the prompt of a request.
 
     Attributes:
         prompt: Token ids, or a text.
-        n_hidden: Number of tokens at its beginning that the echo may leave out: a BOS
-            that the server puts before a text.
+        n_hidden: Number of tokens at the beginning that the echo may leave out: 1 for
+            a BOS that the server itself puts before a text, else 0.
     """
 
     prompt: list[int] | str
@@ -406,13 +424,13 @@ class _Sent:
 
 
 class EchoDialect:
-    """A server with `echo`.
+    """A server that returns the log-probabilities of a prompt (`echo`).
 
     Args:
         transport: The connection.
         model: The model.
-        vocabulary: The vocabulary, by which tokens become texts.
-        takes_ids: Whether prompts may be token ids. Otherwise they are texts.
+        vocabulary: The vocabulary, which turns tokens into texts.
+        takes_ids: Whether prompts are sent as token ids, and not as texts.
     """
 
     def __init__(self, transport: Transport, model: ServedModel, vocabulary: Vocabulary, *, takes_ids: bool) -> None:
@@ -429,7 +447,7 @@ class EchoDialect:
         paths: list[Tokens] = [tuple(query.path.tolist()) for query in queries]
         wanted = {(*path, token) for path, query in zip(paths, queries, strict=True) for token in query.named.tolist()}
         values: dict[Tokens, float] = {}
-        for sequence, found in await together(self._echoed(one) for one in longest(wanted)):
+        for sequence, found in await run_together(self._echo(one) for one in longest_sequences(wanted)):
             for n in range(2, len(sequence) + 1):
                 if sequence[:n] in wanted:
                     value = found[n - 1]
@@ -441,10 +459,10 @@ class EchoDialect:
             rows.append(partial_row(query, known, [], n_tokens=self._model.n_tokens, rounding=_ROUNDING, answer=answer))
         return rows
 
-    async def _echoed(self, sequence: Tokens) -> tuple[Tokens, list[JsonValue]]:
-        """Return the values of a sequence, one for each token; the first is null."""
-        sent = self._sent(sequence)
-        answer = await self._asked(sent, {"echo": True, "logprobs": 1})
+    async def _echo(self, sequence: Tokens) -> tuple[Tokens, list[JsonValue]]:
+        """Return a sequence and each token's log-probability; the first is null."""
+        sent = self._encode_path(sequence)
+        answer = await self._request(sent, {"echo": True, "logprobs": 1})
         usage = answer["usage"]
         check_length(usage["prompt_tokens"].whole(), sequence, usage["prompt_tokens"])
         (choice,) = answer["choices"].sequence(1)
@@ -453,7 +471,7 @@ class EchoDialect:
         n_drawn = usage["completion_tokens"].whole()
         n_hidden = len(sequence) + n_drawn - len(values)
         if len(texts) != len(values) or n_hidden not in {0, sent.n_hidden}:
-            lists["token_logprobs"].wrong(
+            lists["token_logprobs"].refuse(
                 f"has {len(values)} values for {len(sequence)} tokens of a prompt and {n_drawn} drawn: "
                 "the server's echo is off by one, or of another prompt"
             )
@@ -462,39 +480,39 @@ class EchoDialect:
         return sequence, [*values[:n_hidden], *values]
 
     def prompt_of(self, ids: Sequence[int]) -> list[int] | str:
-        """Return tokens as the server takes a prompt.
+        """Return tokens as a prompt of the server: ids, or text if it takes no ids.
 
-        Raises `OptionError` if their text would be read as other tokens.
+        Raises `OptionError` if the text would be tokenized differently.
         """
-        return self._sent(tuple(ids)).prompt
+        return self._encode_path(tuple(ids)).prompt
 
-    def _sent(self, sequence: Tokens) -> _Sent:
-        """Return a path as a prompt.
-
-        Raises `OptionError` if its text would be read as other tokens.
-        """
+    def _encode_path(self, sequence: Tokens) -> _SentPath:
+        """Return a path as a prompt; raises as `prompt_of` does."""
         if self._takes_ids:
-            return _Sent(list(sequence), 0)
+            return _SentPath(list(sequence), 0)
         vocabulary = self._vocabulary
         begins = bool(sequence) and sequence[0] == vocabulary.bos
-        own = sequence[1:] if begins else sequence
-        data = b"".join(vocabulary.pieces[token] or vocabulary.texts[token].encode() for token in own)
+        plain = sequence[1:] if begins else sequence
+        data = b"".join(vocabulary.pieces[token] or vocabulary.texts[token].encode() for token in plain)
         if vocabulary.space_prefix and vocabulary.spacing is None:
             data = data.removeprefix(b" ")
         tokens, rest = vocabulary.encode_spans([(data, True)])
         read = [*tokens.tolist(), *vocabulary.encode_run(rest, after=int(tokens[-1]) if len(tokens) else None)]
-        if begins != (vocabulary.bos is not None) or tuple(read) != own or not _is_text(data):
+        if begins != (vocabulary.bos is not None) or tuple(read) != plain or not _is_text(data):
             shown = data[-60:].decode("utf-8", "backslashreplace")
             reason = "a path whose text has these tokens: this server takes texts alone, and reads this one as others"
             raise OptionError("path", f"…{shown}", reason)
-        return _Sent(data.decode(), int(begins))
+        return _SentPath(data.decode(), int(begins))
 
-    async def _asked(self, sent: _Sent, fields: Mapping[str, Any]) -> JsonValue:
+    async def _request(self, sent: _SentPath, fields: Mapping[str, Any]) -> JsonValue:
         body = {"model": self._model.name, "prompt": sent.prompt, "max_tokens": 1, "temperature": 0, **fields}
         return await self._transport.post(_COMPLETIONS_PATH, body)
 
     def _check_spelling(self, token: int, text: str, answer: JsonValue, *, may_begin: bool) -> None:
-        """Raise `ServerError` if a server shows a token as another text than it has."""
+        """Raise `ServerError` if the echo shows a token with another text than ours.
+
+        If `may_begin`, the text may lack a space at its beginning.
+        """
         piece = self._vocabulary.pieces[token]
         if not piece or text == f"token_id:{token}":
             return
@@ -503,11 +521,11 @@ class EchoDialect:
         except UnicodeDecodeError:
             return  # shown as bytes, as U+FFFD or not at all
         if text != plain and not (may_begin and text == plain.removeprefix(" ")):
-            answer.wrong(f"shows {text[:40]!r} for token {token}, which is {plain[:40]!r} here: another tokenizer")
+            answer.refuse(f"shows {text[:40]!r} for token {token}, which is {plain[:40]!r} here: another tokenizer")
 
     async def read_again(self, path: Sequence[int], named: Sequence[int]) -> Mapping[int, float]:  # noqa: ARG002
-        sent = self._sent(tuple(path))
-        answer = await self._asked(sent, {"logprobs": _ECHO_TOP})
+        sent = self._encode_path(tuple(path))
+        answer = await self._request(sent, {"logprobs": _ECHO_TOP})
         (choice,) = answer["choices"].sequence(1)
         rows = choice["logprobs"]["top_logprobs"].sequence()
         if not rows:
@@ -518,13 +536,13 @@ class EchoDialect:
 
     def _can_be_sent(self, sequence: Tokens) -> bool:
         try:
-            self._sent(sequence)
+            self._encode_path(sequence)
         except OptionError:
             return False
         return True
 
     def _only_token(self, text: str) -> list[int]:
-        """Return the token that a text stands for, or none if it is not certain."""
+        """Return [token] if a text stands for exactly one token, else []."""
         texts, ids = self._vocabulary.by_bytes()
         data = text.encode("utf-8", "surrogatepass")
         low, high = bisect_left(texts, data), bisect_right(texts, data)
@@ -542,8 +560,8 @@ class EchoDialect:
         return tokens[1:] if bos is not None and tokens[:1] == [bos] else tokens
 
 
-def longest(sequences: set[Tokens]) -> list[Tokens]:
-    """Return the sequences with which no other one begins."""
+def longest_sequences(sequences: set[Tokens]) -> list[Tokens]:
+    """Return the sequences that are not the beginning of another one."""
     ordered = sorted(sequences)
     return [one for one, following in zip(ordered, [*ordered[1:], ()], strict=True) if following[: len(one)] != one]
 
@@ -551,17 +569,17 @@ def longest(sequences: set[Tokens]) -> list[Tokens]:
 _COMPLETION_PATH = "/completion"
 _STEPS = (64, 1024)
 _WALK = 256
-"""Number of rows of a walk."""
+"""Maximum number of rows of one call of `LlamaServerDialect.rows`."""
 _BYTES_OF_TOKEN = 2048
-"""Maximum size of what an answer says about one token; its bytes are listed."""
+"""Maximum number of bytes of an answer for one token, whose bytes are listed."""
 _FORCED = 1e6
-"""What is added to the logit of the token that is drawn.
+"""Added to the logit of a token so that it is drawn.
 
-Probabilities are those before it. Of a token that ends within a character llama-server
-gives no probabilities, so such a token is never drawn.
+The probabilities in the answer are those without it. After a token that ends within a
+character llama-server gives no probabilities, so such a token is never drawn.
 """
 _DRAWN_ALONE = 32
-"""Number of named tokens that are drawn one after another, each for its value."""
+"""Maximum number of named tokens that are drawn one by one to get their values."""
 
 Values = dict[int, float]
 
@@ -572,7 +590,7 @@ class LlamaServerDialect:
     Args:
         transport: The connection.
         model: The model.
-        n_slots: Number of requests that it works on at once.
+        n_slots: Number of requests that the server works on at once.
         pieces: Bytes of each token.
     """
 
@@ -596,31 +614,41 @@ class LlamaServerDialect:
         found: dict[int, RowBounds] = {}
         async with self._places:
             for index in order:
-                found[index] = await self._row(queries[index])
+                found[index] = await self._read_row(queries[index])
         return [found[index] for index in range(len(queries))]
 
-    async def _row(self, query: RowQuery) -> RowBounds:
+    async def _read_row(self, query: RowQuery) -> RowBounds:
         n_tokens, path, named = self._model.n_tokens, query.path.tolist(), query.named.tolist()
         sizes = sorted({*(size for size in _STEPS if max(query.top, 1) <= size < n_tokens), n_tokens})
         drawn = next((token for token in reversed(named) if self._is_whole[token]), self._letter)
-        answer, listed, values = await self._asked(path, sizes[0], drawn)
+        answer, listed, values = await self._request(path, sizes[0], drawn)
         missing = [token for token in named if token not in listed and token not in values]
         if len(missing) <= _DRAWN_ALONE and all(self._is_whole[token] for token in missing):
             for token in missing:
-                values |= (await self._asked(path, 1, token))[2]
+                values |= (await self._request(path, 1, token))[2]
         for size in sizes[1:]:
             if all(token in listed or token in values for token in named):
                 break
-            answer, listed, _ = await self._asked(path, size, drawn)
+            answer, listed, _ = await self._request(path, size, drawn)
         top = sorted(listed.values(), reverse=True)[: query.top]
         row = partial_row(query, {**values, **listed}, top, n_tokens=n_tokens, rounding=self._rounding, answer=answer)
         least = min(listed.values(), default=0.0)  # every token that was not listed is less probable
         return RowBounds(row.ids, row.logp, row.log_rest, min(row.rest_max, least))
 
-    async def _asked(
+    async def _request(
         self, path: Sequence[int], n: int, drawn: int | None, *, is_cached: bool = True
     ) -> tuple[JsonValue, Values, Values]:
-        """Return the n most probable tokens after a path, and what was drawn."""
+        """Ask for the n most probable tokens after a path.
+
+        Args:
+            path: The path.
+            n: Number of tokens.
+            drawn: A token whose draw is forced, so that its value is returned too.
+            is_cached: Whether the server may use its cache of the prompt.
+
+        Returns:
+            The answer, the values of the n tokens, and that of the drawn token.
+        """
         n_tokens = self._model.n_tokens
         body = {
             "prompt": list(path),
@@ -646,10 +674,10 @@ class LlamaServerDialect:
         """Read a path token by token; `rows` reads a new one in one batch."""
         async with self._places:
             for n in range(1, len(path)):
-                await self._asked(path[:n], 1, self._letter, is_cached=n > 1)
-            _, values, _ = await self._asked(path, self._model.n_tokens, self._letter)
+                await self._request(path[:n], 1, self._letter, is_cached=n > 1)
+            _, values, _ = await self._request(path, self._model.n_tokens, self._letter)
             # Otherwise `rows` would find the path in the cache.
-            await self._asked(path[:1], 1, self._letter, is_cached=False)
+            await self._request(path[:1], 1, self._letter, is_cached=False)
         return values
 
     async def encode(self, text: str) -> list[int] | None:

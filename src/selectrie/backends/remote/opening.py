@@ -1,4 +1,4 @@
-"""Opens a model that a server evaluates: finds out, compares, verifies."""
+"""Opens a model that a server evaluates, after checking its tokenizer and values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from selectrie.backends.remote.dialects import (
     ServerDialect,
     SglangDialect,
     draw,
-    together,
+    run_together,
 )
 from selectrie.backends.remote.transport import JsonValue, Server, Transport
 from selectrie.backends.remote.vocabulary import RemoteTokenizer, read_vocabulary
@@ -33,7 +33,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CancelledError, OptionError, ServerError, TextError, UnsupportedModelError, clip
 
 N_TEXTS = 200
-"""Number of texts that are compared."""
+"""Number of texts whose tokens are compared with those of the server."""
 _N_CONTROL = 12
 _WORDS = (
     *("The capital of France is Paris.", "don't we'll I'M", "HTTPServer", "x == y[0] != z", "1234567.89 + 1e-7"),
@@ -50,7 +50,11 @@ _LEADING = "".join(
 
 
 def fixed_texts(vocabulary: Vocabulary) -> list[str]:
-    """Return the texts: words, other bytes, control spellings, ASCII characters."""
+    """Return the texts by which tokenizers are compared.
+
+    They are words in many scripts, other leading bytes, texts of control tokens, ASCII
+    characters, and numbers.
+    """
     texts = list(dict.fromkeys(_WORDS))
     texts += [f"a{character}" for character in _LEADING]
     spellings = [vocabulary.texts[token] for token in vocabulary.control.tolist() if vocabulary.texts[token]]
@@ -61,31 +65,31 @@ def fixed_texts(vocabulary: Vocabulary) -> list[str]:
     return texts[:N_TEXTS]
 
 
-def own_texts(vocabulary: Vocabulary) -> list[str]:
-    """Return a tenth of the texts, some of each kind.
+def sample_texts(vocabulary: Vocabulary) -> list[str]:
+    """Return a tenth of `fixed_texts`, some of each kind.
 
-    Where the tokenizer is the server's own, only how its texts are joined can differ.
+    They suffice if the tokenizer is the server's own.
     """
     return fixed_texts(vocabulary)[::10]
 
 
 def compare_texts(
-    name: str, vocabulary: Vocabulary, texts: Iterable[str], encoded: Callable[[list[str]], list[list[int] | None]]
+    name: str, vocabulary: Vocabulary, texts: Iterable[str], encode: Callable[[list[str]], list[list[int] | None]]
 ) -> int:
-    """Return how many texts were compared.
+    """Compare the tokens of texts here and on the server; return how many could be.
 
-    A text that the vocabulary cannot write is left out.
+    A text that the vocabulary cannot tokenize is left out.
 
     Args:
-        name: What serves the model, for errors.
+        name: The address of the server, for errors.
         vocabulary: The vocabulary.
         texts: The texts.
-        encoded: Returns the server's tokens of texts, None where it does not say.
+        encode: Returns the server's tokens of texts, each None if it does not say.
 
     Raises `UnsupportedModelError` for the first text with other tokens.
     """
     known = [(text, own) for text in texts if (own := _own_tokens(vocabulary, text)) is not None]
-    found = encoded([text for text, _ in known])
+    found = encode([text for text, _ in known])
     n_compared = 0
     for (text, own), theirs in zip(known, found, strict=True):
         if theirs is None:
@@ -101,6 +105,7 @@ def compare_texts(
 
 
 def _own_tokens(vocabulary: Vocabulary, text: str) -> list[int] | None:
+    """Return the tokens of a text in our vocabulary; None if it cannot be encoded."""
     try:
         tokens, rest = vocabulary.encode_spans([(text.encode(), True)])
         last = int(tokens[-1]) if len(tokens) else None
@@ -121,24 +126,23 @@ def _shown(tokens: list[int]) -> str:
 
 
 MAX_NATS = 1.0
-"""Difference above which a server is refused."""
+"""Difference of two readings of a value above which a server is refused."""
 FACTOR = 4.0
-"""The stated tolerance, over the largest difference that was seen."""
+"""The tolerance as a multiple of the largest difference that was measured."""
 _ALIKE = 0.1
-"""Two readings that differ by less are of the same row, if those compared first differ
-by more than `MAX_NATS`."""
+"""Difference in nats below which two readings count as readings of the same row."""
 _FLOOR = -40.0
-"""Log-probabilities below this one are not compared; no row is known by them."""
+"""Log-probabilities below this one are not compared, because they tell little."""
 _TEXTS = ("The capital of France is the city of", "1, 2, 3, 4, 5, 6, 7", "def main():\n    return")
 _N_NAMED = 4
 _N_EXPLAINED = 8
-"""Number of values that a neighbouring row has to explain."""
+"""Maximum number of values that a neighbouring row has to explain."""
 _OFF_BY_ONE = "its values are off by one token: one of two readings is that of the row before or after"
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """The log-probability of a token after a path, in two readings."""
+class _Reading:
+    """Two readings of the log-probability of a token after a path."""
 
     path: list[int]
     token: int
@@ -146,45 +150,47 @@ class _Read:
     second: float
 
 
-async def measured_tolerance(
+async def measure_tolerance(
     name: str, dialect: ServerDialect, vocabulary: Vocabulary, paths: Sequence[Sequence[int]]
 ) -> float:
-    """Return the tolerance of a server, in nats.
+    """Read rows in two ways, and return the tolerance of a server's values, in nats.
 
-    The tolerance is four times the largest difference of two readings of a row.
+    The tolerance is `FACTOR` times the largest difference of two readings of a value.
 
     Args:
-        name: What serves the model, for errors.
-        dialect: How it is asked.
+        name: The address of the server, for errors.
+        dialect: The requests by which it is asked.
         vocabulary: The vocabulary.
-        paths: The paths that are read, from `paths_of`.
+        paths: The paths whose rows are read, from `paths_of`.
 
-    Raises `UnsupportedModelError` if it exceeds 1 nat; the error says so if the values
-    are off by one token, or if the server puts BOS before the ids that it gets.
+    Raises `UnsupportedModelError` if the largest difference exceeds `MAX_NATS`. The
+    error names the cause if values are off by one token, or if the server puts BOS
+    before the ids of a prompt.
     """
     differences: list[float] = []
-    compared: list[_Read] = []
+    compared: list[_Reading] = []
     for path in paths:
-        again = dict(await dialect.read_again(path, _named(vocabulary, path)))
+        again = dict(await dialect.read_again(path, _tokens_to_compare(vocabulary, path)))
         if not again:
             continue
-        first = await _first(dialect, path, list(again))
+        first = await _read_first(dialect, path, list(again))
         for token, value in again.items():
             if max(value, first[token]) > _FLOOR:
                 differences.append(abs(value - first[token]))
-                compared.append(_Read(list(path), token, first[token], value))
+                compared.append(_Reading(list(path), token, first[token], value))
     if not differences:
         raise UnsupportedModelError(name, "none of its log-probabilities could be read in a second way, to check them")
     largest = max(differences)
     if not largest <= MAX_NATS:
-        raise UnsupportedModelError(name, await _why(dialect, vocabulary, compared, largest))
+        raise UnsupportedModelError(name, await _explain_difference(dialect, vocabulary, compared, largest))
     return FACTOR * largest
 
 
 def paths_of(vocabulary: Vocabulary, max_tokens: int) -> list[list[int]]:
-    """Return three paths: of texts, or of ids where the tokenizer cannot write them.
+    """Return three token paths by which the values of a server are checked.
 
-    It must not be called on the thread of the transport, which the tokenizer may ask.
+    They are the tokens of texts, or fixed ids if the tokenizer cannot encode a text. It
+    must not be called on the thread of the transport, which the tokenizer may need.
     """
     start = [] if vocabulary.bos is None else [vocabulary.bos]
     paths = []
@@ -198,42 +204,48 @@ def paths_of(vocabulary: Vocabulary, max_tokens: int) -> list[list[int]]:
     return paths
 
 
-def _named(vocabulary: Vocabulary, path: Sequence[int]) -> list[int]:
-    """Return tokens that are compared after a path."""
+def _tokens_to_compare(vocabulary: Vocabulary, path: Sequence[int]) -> list[int]:
+    """Return the tokens whose values are compared after a path."""
     n = len(vocabulary.pieces)
     return list(dict.fromkeys([path[-1], n // 3, n // 2, n - 1]))[:_N_NAMED]
 
 
-async def _first(dialect: ServerDialect, path: Sequence[int], named: Sequence[int]) -> Mapping[int, float]:
+async def _read_first(dialect: ServerDialect, path: Sequence[int], named: Sequence[int]) -> Mapping[int, float]:
+    """Return the log-probabilities of tokens after a path, read by `rows`."""
     (row,) = await dialect.rows([RowQuery(np.array(path, dtype=np.int32), np.array(sorted(named), dtype=np.int32))])
     return dict(zip(row.ids.tolist(), row.logp.tolist(), strict=True))
 
 
-async def _why(dialect: ServerDialect, vocabulary: Vocabulary, compared: Sequence[_Read], largest: float) -> str:
-    """Return what is wrong, as far as readings of neighbouring paths tell."""
+async def _explain_difference(
+    dialect: ServerDialect, vocabulary: Vocabulary, compared: Sequence[_Reading], largest: float
+) -> str:
+    """Return why two readings differ, found by reading neighbouring paths."""
     worst = sorted(compared, key=lambda one: -abs(one.first - one.second))[:_N_EXPLAINED]
     start = vocabulary.start
-    ways: list[tuple[str, Callable[[_Read], list[int]]]] = [
+    ways: list[tuple[str, Callable[[_Reading], list[int]]]] = [
         (_OFF_BY_ONE, lambda one: [*one.path, one.token]),
         (_OFF_BY_ONE, lambda one: one.path[:-1]),
     ]
     if start is not None:
         ways.insert(0, ("it puts BOS before the token ids of a prompt", lambda one: [start, *one.path]))
     for said, moved in ways:
-        if await _explains(dialect, worst, [moved(one) for one in worst]):
+        if await _is_explained_by(dialect, worst, [moved(one) for one in worst]):
             return f"{said} (two readings of one row differ by {largest:.3g} nats)"
     return (
         f"two readings of one row differ by {largest:.3g} nats, more than {MAX_NATS:g}: its values cannot be relied on"
     )
 
 
-async def _explains(dialect: ServerDialect, compared: Sequence[_Read], paths: Sequence[list[int]]) -> bool:
-    """Return whether one of two readings is, each time, that of another path."""
+async def _is_explained_by(dialect: ServerDialect, compared: Sequence[_Reading], paths: Sequence[list[int]]) -> bool:
+    """Return whether the same one of two readings always is that of another path.
+
+    `paths` has the other path for each pair of readings.
+    """
     is_first = is_second = True
     for one, path in zip(compared, paths, strict=True):
         if not path:
             return False
-        first = (await _first(dialect, path, [one.token])).get(one.token, math.nan)
+        first = (await _read_first(dialect, path, [one.token])).get(one.token, math.nan)
         second = (await dialect.read_again(path, [one.token])).get(one.token, math.nan)
         is_first &= abs(first - one.second) < _ALIKE
         is_second &= abs(second - one.first) < _ALIKE
@@ -246,7 +258,7 @@ _MAX_NAMES = 20
 
 @unique
 class Kind(Enum):
-    """The kinds of servers, by what they call themselves as owners of their models."""
+    """The kinds of servers, by the `owned_by` of their models; "" stands for others."""
 
     OWN = "selectrie"
     VLLM = "vllm"
@@ -258,17 +270,18 @@ class Kind(Enum):
 _NAMES = {Kind.OWN: "selectrie", Kind.VLLM: "vLLM", Kind.SGLANG: "SGLang", Kind.LLAMA_SERVER: "llama-server"}
 
 
-class Found:
-    """What a server says of itself.
+class ServerInfo:
+    """The facts that a server states about itself and a model.
 
     Attributes:
-        kind: Its kind.
+        kind: The kind of server.
         name: Name of the model.
-        server: What it calls itself, with its version.
-        n_context: Number of tokens of the context, or None.
+        server: Name of the kind, with the version if it is known.
+        n_context: Maximum number of tokens of a context, or None.
         n_tokens: Number of tokens of the vocabulary, or None.
         n_slots: Number of requests that it works on at once, or None.
-        tolerance: Nats by which the server itself says that its values may move.
+        tolerance: The tolerance of its values that the server states, in nats; 0 if it
+            states none.
     """
 
     def __init__(self, kind: Kind, name: str, entry: JsonValue) -> None:
@@ -283,11 +296,13 @@ class Found:
         self.tolerance = 0.0
 
 
-async def find_out(transport: Transport, model: str | None) -> Found:
-    """Return what answers.
+async def identify_server(transport: Transport, model: str | None) -> ServerInfo:
+    """Find out the kind of server at an address, and the facts about one of its models.
+
+    `model` is the name of the model; None for the only one.
 
     Raises:
-        OptionError: If there is no model of the name, or several without one.
+        OptionError: If there is no such model, or several and no name.
         ServerError: If the server does not answer.
         UnsupportedModelError: If it has no list of models.
     """
@@ -299,15 +314,16 @@ async def find_out(transport: Transport, model: str | None) -> Found:
             "with OpenAI's /v1/completions",
         )
     entries = models["data"].sequence()
-    entry = _entry(entries, model)
+    entry = _choose_model(entries, model)
     owner = entry.get("owned_by")
     kind = next((kind for kind in Kind if owner is not None and owner.value == kind.value), Kind.ECHO)
-    found = Found(kind, entry["id"].text(), entry)
-    await _complete(transport, found)
+    found = ServerInfo(kind, entry["id"].text(), entry)
+    await _ask_details(transport, found)
     return found
 
 
-def _entry(entries: Sequence[JsonValue], model: str | None) -> JsonValue:
+def _choose_model(entries: Sequence[JsonValue], model: str | None) -> JsonValue:
+    """Return the entry of a model in the server's list, or raise `OptionError`."""
     names = [entry["id"].text() for entry in entries]
     listed = ", ".join(repr(clip(name, 80)) for name in names[:_MAX_NAMES]) + (" …" if len(names) > _MAX_NAMES else "")
     if model is None and len(names) != 1:
@@ -317,8 +333,8 @@ def _entry(entries: Sequence[JsonValue], model: str | None) -> JsonValue:
     return entries[0 if model is None else names.index(model)]
 
 
-async def _complete(transport: Transport, found: Found) -> None:
-    """Ask for what the list of models does not say."""
+async def _ask_details(transport: Transport, found: ServerInfo) -> None:
+    """Ask for the facts that the list of models lacks, and set them in `found`."""
     version: JsonValue | None = None
     if found.kind is Kind.OWN:
         info = await transport.get(f"/tokenizer_info?model={quote(found.name, safe='')}", max_bytes=8 << 20)
@@ -349,13 +365,13 @@ def _count(answer: JsonValue, name: str) -> int | None:
 
 
 class RemoteModel:
-    """A model that a server evaluates (`PathModel`), and draws with as well.
+    """A model that a server evaluates and draws text with.
 
-    It satisfies `core.path_model.SupportsCompletion`. `prompt_of` returns tokens as the
-    server takes a prompt of text.
+    It is a `PathModel`, and satisfies `core.path_model.SupportsCompletion`. The
+    argument `prompt_of` turns token ids into a prompt for drawing.
 
     Attributes:
-        dialect: How the server is asked for rows.
+        dialect: The requests by which the server is asked for rows.
         transport: The connection, which `close` closes.
     """
 
@@ -410,11 +426,11 @@ class RemoteModel:
     ) -> None:
         ids = prompt.tolist()
 
-        async def drawn() -> ServedText:
+        async def draw_text() -> ServedText:
             async with self._places:
                 return await draw(self.transport, self._identity.name, ids, self._prompt_of(ids), fields)
 
-        self.transport.start(drawn, done, cancellation)
+        self.transport.start(draw_text, done, cancellation)
 
     def close(self) -> None:
         self.transport.close()
@@ -424,7 +440,7 @@ _MAX_VOCABULARY_BYTES = 256 << 20
 _REASONS = {
     Kind.LLAMA_SERVER: "does not say which tokens are unknown and which control, nor what unused ones are called"
 }
-"""Why a vocabulary cannot be read from what a server says of its tokens."""
+"""The reason, for errors, why the server's statements give no vocabulary."""
 
 
 def open_server(
@@ -440,28 +456,29 @@ def open_server(
     encoded here and there, or 20 where the tokenizer is the server's own.
 
     Args:
-        server: Where it is.
+        server: The server.
         model: Name of the model; None for the only one.
-        read_tokenizer: Returns the vocabulary, given the number of tokens if the
-            server says it; None for the server's own, where it hands it over.
-        http_transport: What carries requests, for tests.
+        read_tokenizer: Returns the vocabulary, given the number of tokens or None.
+            Without it, the server's own vocabulary is used; only selectrie's server
+            offers one.
+        http_transport: Replaces the network in tests.
 
     Raises:
         OptionError: If there is no such model, or if a tokenizer must be given.
-        ServerError: If the server fails, or answers what cannot be right.
+        ServerError: If the server fails, or its answers are not valid.
         UnsupportedModelError: If the server is of no known kind, has another tokenizer,
             or if two readings of a row differ by more than 1 nat.
     """
     transport = Transport(server, http_transport)
     try:
-        found = transport.run(lambda: find_out(transport, model))
-        vocabulary = _vocabulary(transport, found, read_tokenizer)
-        dialect = _dialect(transport, found, vocabulary)
+        found = transport.run(lambda: identify_server(transport, model))
+        vocabulary = _open_vocabulary(transport, found, read_tokenizer)
+        dialect = _make_dialect(transport, found, vocabulary)
         is_own = found.kind is Kind.OWN and read_tokenizer is None
-        texts = own_texts(vocabulary) if is_own else fixed_texts(vocabulary)
+        texts = sample_texts(vocabulary) if is_own else fixed_texts(vocabulary)
         _compare_tokenizers(transport, found, dialect, vocabulary, texts)
         paths = paths_of(vocabulary, dialect.limits.path_tokens)
-        tolerance = transport.run(lambda: measured_tolerance(server.url, dialect, vocabulary, paths))
+        tolerance = transport.run(lambda: measure_tolerance(server.url, dialect, vocabulary, paths))
     except BaseException:
         transport.close()
         raise
@@ -484,10 +501,10 @@ def open_server(
     )
 
 
-def _vocabulary(
-    transport: Transport, found: Found, read_tokenizer: Callable[[int | None], Vocabulary] | None
+def _open_vocabulary(
+    transport: Transport, found: ServerInfo, read_tokenizer: Callable[[int | None], Vocabulary] | None
 ) -> Vocabulary:
-    """Return the vocabulary that was given, or the server's own."""
+    """Return the vocabulary of `read_tokenizer`, or else the server's own."""
     given = None if read_tokenizer is None else read_tokenizer(found.n_tokens)
     if found.kind is not Kind.OWN:
         if given is None:
@@ -504,7 +521,7 @@ def _vocabulary(
         raise ServerError(transport.server.url + path, "there is no answer")
     own = read_vocabulary(answer, begin=tokenizer.begin, inside=tokenizer.inside, normalize=tokenizer.normalize)
     if given is None:
-        tokenizer.prefetch([text.encode() for text in own_texts(own)])
+        tokenizer.prefetch([text.encode() for text in sample_texts(own)])
         return own
     if given.digest != own.digest:
         reason = f"its vocabulary has the digest {own.digest}, the given tokenizer {given.digest}"
@@ -512,8 +529,8 @@ def _vocabulary(
     return given
 
 
-def _dialect(transport: Transport, found: Found, vocabulary: Vocabulary) -> ServerDialect:
-    """Return how the server is asked for rows."""
+def _make_dialect(transport: Transport, found: ServerInfo, vocabulary: Vocabulary) -> ServerDialect:
+    """Return the dialect of a server."""
     model = ServedModel(found.name, found.server, vocabulary.n_tokens, found.n_context)
     if found.kind is Kind.SGLANG:
         return SglangDialect(transport, model)
@@ -524,8 +541,8 @@ def _dialect(transport: Transport, found: Found, vocabulary: Vocabulary) -> Serv
     return CompletionsDialect(transport, model, OWN_ROUNDING if found.kind is Kind.OWN else VLLM_ROUNDING)
 
 
-def _takes_ids(transport: Transport, found: Found, vocabulary: Vocabulary) -> bool:
-    """Return whether a server takes token ids as a prompt."""
+def _takes_ids(transport: Transport, found: ServerInfo, vocabulary: Vocabulary) -> bool:
+    """Send token ids as a prompt, and return whether the server accepts them."""
     plain = np.setdiff1d(np.arange(vocabulary.n_tokens), vocabulary.control)[:3].tolist()
     body = {"model": found.name, "prompt": plain, "max_tokens": 1, "temperature": 0}
     try:
@@ -538,15 +555,15 @@ def _takes_ids(transport: Transport, found: Found, vocabulary: Vocabulary) -> bo
 
 
 def _compare_tokenizers(
-    transport: Transport, found: Found, dialect: ServerDialect, vocabulary: Vocabulary, texts: Sequence[str]
+    transport: Transport, found: ServerInfo, dialect: ServerDialect, vocabulary: Vocabulary, texts: Sequence[str]
 ) -> None:
     """Raise `UnsupportedModelError` if a text has other tokens there than here."""
 
-    def encoded(texts: list[str]) -> list[list[int] | None]:
-        return transport.run(lambda: together(map(dialect.encode, texts)))
+    def encode(texts: list[str]) -> list[list[int] | None]:
+        return transport.run(lambda: run_together(map(dialect.encode, texts)))
 
     name = transport.server.url
-    n_compared = compare_texts(name, vocabulary, texts, encoded)
+    n_compared = compare_texts(name, vocabulary, texts, encode)
     if not n_compared and found.kind is not Kind.ECHO:
         reason = f"{found.server} does not say how it encodes texts (/tokenize), so its tokenizer cannot be compared"
         raise UnsupportedModelError(name, f"{reason}; use a version that does")

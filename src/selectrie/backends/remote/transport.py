@@ -1,4 +1,4 @@
-"""Sends requests to a server in a separate thread, and reads what it answers."""
+"""Sends requests to a server in a separate thread, and reads its answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ vLLM and this project's server write -9999; llama-server writes the least float3
 its softmax, in float32, rounds to zero.
 """
 _ABOVE_ONE = 1e-3
-"""A log-probability may be above 0 by this much, by rounding; it is then 0."""
+"""Maximum by which rounding may lift a log-probability above 0; it is read as 0."""
 
 
 class JsonValue:
@@ -45,8 +45,10 @@ class JsonValue:
 
     Args:
         value: The value.
-        url: The address that answered, without a key.
-        place: Where it is in the answer: "choices[0].logprobs".
+        url: The address that answered, without a key, for errors.
+        place: Path of the value in the answer, such as "choices[0].logprobs".
+
+    The methods that return the value check its type, and raise `ServerError` otherwise.
     """
 
     def __init__(self, value: object, url: str, place: str = "") -> None:
@@ -54,115 +56,122 @@ class JsonValue:
 
     @staticmethod
     def parse(data: bytes, url: str) -> JsonValue:
-        """Return a body of JSON. Names that come twice, NaN and inf are errors."""
+        """Parse a body as JSON.
+
+        Raises `ServerError` if it is not JSON, or has NaN, infinities or repeated keys.
+        """
         try:
-            return JsonValue(json.loads(data, object_pairs_hook=_object, parse_constant=_no_constant), url)
+            return JsonValue(
+                json.loads(data, object_pairs_hook=_object_of_unique_keys, parse_constant=_refuse_constant), url
+            )
         except (ValueError, RecursionError) as error:
-            raise ServerError(url, f"its answer is not the JSON that was expected: {_said(error)}") from error
+            raise ServerError(
+                url, f"its answer is not the JSON that was expected: {_json_error_text(error)}"
+            ) from error
 
     @property
     def value(self) -> object:
-        """Return the value itself."""
+        """Return the value, of any type."""
         return self._value
 
-    def wrong(self, reason: str) -> NoReturn:
-        """Raise `ServerError` about this value."""
+    def refuse(self, reason: str) -> NoReturn:
+        """Raise `ServerError` about this value: its place, and then `reason`."""
         raise ServerError(self._url, f"{self._place or 'the answer'} {reason}")
 
-    def _unlike(self, expected: str) -> NoReturn:
-        self.wrong(f"is {of_value(self._value)}: expected {expected}")
+    def _refuse_value(self, expected: str) -> NoReturn:
+        self.refuse(f"is {of_value(self._value)}: expected {expected}")
 
     def get(self, name: str) -> JsonValue | None:
-        """Return a field of an object, None if it is missing or null."""
+        """Return a field of the object; None if it is missing or null."""
         if not isinstance(self._value, dict):
-            self._unlike("an object")
+            self._refuse_value("an object")
         found = self._value.get(name)
         return None if found is None else JsonValue(found, self._url, f"{self._place}.{name}" if self._place else name)
 
     def __getitem__(self, name: str) -> JsonValue:
-        """Return a field of an object that must be there."""
+        """Return a field of the object; it must not be missing or null."""
         found = self.get(name)
         if found is None:
-            self.wrong(f"has no {name!r}")
+            self.refuse(f"has no {name!r}")
         return found
 
     def items(self) -> list[tuple[str, JsonValue]]:
-        """Return the fields of an object."""
+        """Return the names and values of the object's fields."""
         if not isinstance(self._value, dict):
-            self._unlike("an object")
+            self._refuse_value("an object")
         return [(name, JsonValue(value, self._url, f"{self._place}[{name!r}]")) for name, value in self._value.items()]
 
     def sequence(self, n: int | None = None) -> list[JsonValue]:
-        """Return the items of a list, which must have `n` of them."""
+        """Return the items of the list, which must have `n` of them if n is given."""
         if not isinstance(self._value, list):
-            self._unlike("a list")
+            self._refuse_value("a list")
         if n is not None and len(self._value) != n:
-            self.wrong(f"has {len(self._value)} items: expected {n}")
+            self.refuse(f"has {len(self._value)} items: expected {n}")
         return [JsonValue(one, self._url, f"{self._place}[{index}]") for index, one in enumerate(self._value)]
 
     def text(self) -> str:
-        """Return a text."""
+        """Return the value, which must be a string."""
         if not isinstance(self._value, str):
-            self._unlike("a text")
+            self._refuse_value("a text")
         return self._value
 
     def flag(self) -> bool:
-        """Return a truth value."""
+        """Return the value, which must be true or false."""
         if not isinstance(self._value, bool):
-            self._unlike("true or false")
+            self._refuse_value("true or false")
         return self._value
 
     def whole(self) -> int:
-        """Return a whole number of at least 0."""
+        """Return the value, which must be an integer of at least 0."""
         if isinstance(self._value, bool) or not isinstance(self._value, int) or self._value < 0:
-            self._unlike("a whole number of at least 0")
+            self._refuse_value("a whole number of at least 0")
         return self._value
 
     def whole_numbers(self) -> list[int]:
-        """Return a list of whole numbers of at least 0."""
+        """Return the value, which must be a list of integers of at least 0."""
         if not isinstance(self._value, list) or any(type(one) is not int or one < 0 for one in self._value):
-            self._unlike("a list of whole numbers")
+            self._refuse_value("a list of whole numbers")
         return list(self._value)
 
     def texts(self) -> list[str]:
-        """Return a list of texts."""
+        """Return the value, which must be a list of strings."""
         if not isinstance(self._value, list) or any(type(one) is not str for one in self._value):
-            self._unlike("a list of texts")
+            self._refuse_value("a list of texts")
         return list(self._value)
 
     def logp(self) -> float:
-        """Return a log-probability; -inf for what stands for it.
+        """Return the value, which must be a finite log-probability of at most 0.
 
-        Raises `ServerError` for anything but a finite number of at most 0.
+        Numbers down to -9999, which stand for -inf, become -inf.
         """
         value = self._value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self._unlike("a log-probability")
+            self._refuse_value("a log-probability")
         if not _is_finite(value) or value > _ABOVE_ONE:
-            self._unlike("a log-probability")
+            self._refuse_value("a log-probability")
         return -math.inf if value <= _NO_MODEL else min(float(value), 0.0)
 
     def nats(self) -> float:
-        """Return a finite number of nats of at least 0."""
+        """Return the value, which must be a finite number of at least 0, in nats."""
         value = self._value
         if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value) or value < 0:
-            self._unlike("a number of nats")
+            self._refuse_value("a number of nats")
         return float(value)
 
     def token(self, n_tokens: int) -> int:
-        """Return the id of a token that exists."""
+        """Return the value, which must be a token id below `n_tokens`."""
         token = self.whole()
         if token >= n_tokens:
-            self.wrong(f"is token {of_value(token)}: ids run from 0 to {n_tokens - 1}")
+            self.refuse(f"is token {of_value(token)}: ids run from 0 to {n_tokens - 1}")
         return token
 
 
 def refuse_duplicates(ids: Sequence[int], answer: JsonValue) -> None:
-    """Raise `ServerError` if a token comes twice."""
+    """Raise `ServerError` about `answer` if a token id occurs twice in `ids`."""
     if len(set(ids)) < len(ids):
         seen: set[int] = set()
         twice = next(one for one in ids if one in seen or seen.add(one))  # type: ignore[func-returns-value]
-        answer.wrong(f"has token {twice} twice")
+        answer.refuse(f"has token {twice} twice")
 
 
 def _is_finite(value: float) -> bool:
@@ -172,7 +181,8 @@ def _is_finite(value: float) -> bool:
         return False
 
 
-def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _object_of_unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the dict of a JSON object; raise `ValueError` for a repeated key."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
@@ -181,11 +191,11 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _said(error: Exception) -> str:
+def _json_error_text(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
@@ -197,20 +207,20 @@ _MAX_ERROR_BYTES = 64 << 10
 _FIRST_WAIT_S, _MAX_WAIT_S = 0.1, 5.0
 """Seconds before a request is sent again where the server does not say."""
 _MAX_FAILURES = 3
-"""How often in a row a connection may fail before a request is given up."""
+"""Number of failed connections in a row after which a request fails."""
 _MAX_SHOWN = 200
-"""Characters of a server's own message that an error quotes."""
+"""Maximum number of characters of a server's own message that an error quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where a server is, and how it is asked.
+    """The address of a server, and the limits of requests to it.
 
     Attributes:
-        url: Its address, up to where the paths of its endpoints begin.
-        api_key: The key, or None.
-        concurrency: Number of requests that are under way at once.
-        timeout_s: Seconds in which a request must be answered, repetitions included.
+        url: The base address, to which the paths of endpoints are appended.
+        api_key: The key that is sent as a bearer token, or None.
+        concurrency: Maximum number of requests that are under way at once.
+        timeout_s: Seconds in which a request must be answered, retries included.
     """
 
     url: str
@@ -222,7 +232,8 @@ class Server:
 def base_url(url: str) -> str:
     """Return the address of a server without a slash or `/v1` at its end.
 
-    Raises `OptionError` if it is none, or holds a user, a query or a fragment.
+    Raises `OptionError` if it is not an HTTP address, or has a user, a query or a
+    fragment.
     """
     try:
         parts = urlsplit(url)
@@ -237,11 +248,17 @@ def base_url(url: str) -> str:
 
 
 class Transport:
-    """A connection to one server. Methods may be called from any thread but its own.
+    """A connection to one server, with an event loop in a thread of its own.
+
+    Coroutine methods run on that loop. Others may be called from any other thread.
 
     Args:
-        server: Where it is.
-        http_transport: What carries requests, for tests; None for the network.
+        server: The server.
+        http_transport: Replaces the network in tests.
+
+    Attributes:
+        n_requests: Number of HTTP requests sent so far.
+        n_bytes: Number of bytes of answers received so far, compressed.
     """
 
     def __init__(self, server: Server, http_transport: httpx2.AsyncBaseTransport | None = None) -> None:
@@ -252,11 +269,15 @@ class Transport:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="selectrie-remote", daemon=True)
         self._thread.start()
-        self._client, self._places = asyncio.run_coroutine_threadsafe(self._made(http_transport), self._loop).result()
+        self._client, self._places = asyncio.run_coroutine_threadsafe(
+            self._make_client(http_transport), self._loop
+        ).result()
         self.n_requests = 0
         self.n_bytes = 0
 
-    async def _made(self, transport: httpx2.AsyncBaseTransport | None) -> tuple[httpx2.AsyncClient, asyncio.Semaphore]:
+    async def _make_client(
+        self, transport: httpx2.AsyncBaseTransport | None
+    ) -> tuple[httpx2.AsyncClient, asyncio.Semaphore]:
         n, key = self.server.concurrency, self.server.api_key
         headers = {"accept": "application/json", "accept-encoding": "gzip"}
         if key is not None:
@@ -273,18 +294,18 @@ class Transport:
     def run(self, work: Callable[[], Coroutine[Any, Any, T]], cancellation: Cancellation | None = None) -> T:
         """Run a coroutine on the loop and return its result.
 
-        Cancelling, and closing, abort its requests.
+        Cancelling the call or closing the connection aborts its requests.
 
         Raises:
-            ClosedError: If the connection was closed, before or meanwhile.
+            ClosedError: If the connection was closed, before or during the call.
             CancelledError: If the call was cancelled.
-            ForkedError: In a forked child process, which has no thread for it.
+            ForkedError: In a forked child process, where the thread does not run.
         """
         if threading.current_thread() is self._thread:
             raise ProtocolError("the thread that sends requests may not wait for one")
-        future = self._begin(work, cancellation)
+        future = self._submit(work, cancellation)
         try:
-            return self._result(future, cancellation)
+            return self._wait_for(future, cancellation)
         except BaseException:
             future.cancel()  # the thread that waits was interrupted
             raise
@@ -295,23 +316,24 @@ class Transport:
         done: Callable[[T | BaseException], None],
         cancellation: Cancellation,
     ) -> None:
-        """Run a coroutine on the loop; `done` gets its result, or an error as of `run`.
+        """Run a coroutine on the loop, and pass its result or error to `done`.
 
-        Raises `ClosedError` or `ForkedError` if it cannot begin; `done` is not called
-        then. Otherwise it is called once, in any thread, and must not raise.
+        The errors are those of `run`. `done` is called once, in any thread, and must
+        not raise. It is not called if this raises `ClosedError` or `ForkedError`,
+        because the coroutine cannot begin.
         """
 
         def end(future: concurrent.futures.Future[T]) -> None:
             result: T | BaseException
             try:
-                result = self._result(future, cancellation)
+                result = self._wait_for(future, cancellation)
             except BaseException as error:  # noqa: BLE001 - it goes to the caller
                 result = error
             done(result)
 
-        self._begin(work, cancellation).add_done_callback(end)
+        self._submit(work, cancellation).add_done_callback(end)
 
-    def _begin(
+    def _submit(
         self, work: Callable[[], Coroutine[Any, Any, T]], cancellation: Cancellation | None
     ) -> concurrent.futures.Future[T]:
         self.require_open()
@@ -323,7 +345,7 @@ class Transport:
             cancellation.when_cancelled(lambda: _cancel(future))
         return future
 
-    def _result(self, future: concurrent.futures.Future[T], cancellation: Cancellation | None) -> T:
+    def _wait_for(self, future: concurrent.futures.Future[T], cancellation: Cancellation | None) -> T:
         try:
             return future.result()
         except concurrent.futures.CancelledError:
@@ -339,17 +361,17 @@ class Transport:
             raise ClosedError(f"the connection to {self.server.url}")
 
     def close(self) -> None:
-        """Abort what is under way, and close. May be called twice."""
+        """Abort all requests and close the connection. A second call does nothing."""
         with self._lock:
             if self._is_closed or os.getpid() != self._pid:
                 return
             self._is_closed = True
-        asyncio.run_coroutine_threadsafe(self._ended(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._abort_all(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    async def _ended(self) -> None:
+    async def _abort_all(self) -> None:
         """Abort all work, and wait until it has ended."""
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
@@ -358,8 +380,12 @@ class Transport:
         await self._client.aclose()
 
     async def get(self, path: str, *, max_bytes: int = 1 << 20, may_lack: bool = False) -> JsonValue | None:
-        """Return the answer of a GET; None with `may_lack` for an unknown path."""
-        return await self._asked("GET", path, None, max_bytes, may_lack=may_lack)
+        """Return the answer of a GET request.
+
+        `max_bytes` is the maximum size of the decoded answer. With `may_lack`, returns
+        None if the server does not know the path. Raises `ServerError` as `post` does.
+        """
+        return await self._request("GET", path, None, max_bytes, may_lack=may_lack)
 
     async def post(self, path: str, body: Mapping[str, Any], *, max_bytes: int = 4 << 20) -> JsonValue:
         """Return the answer of a POST of JSON.
@@ -367,19 +393,20 @@ class Transport:
         Args:
             path: Path below the server's address.
             body: The object that is sent.
-            max_bytes: Maximum size of the answer, decoded.
+            max_bytes: Maximum size of the decoded answer.
 
-        Raises `ServerError` if there is none within the time, after repetitions.
+        Raises `ServerError` if there is no answer within `timeout_s`, retries included,
+        or if it is an error or not valid.
         """
-        found = await self._asked("POST", path, body, max_bytes, may_lack=False)
+        found = await self._request("POST", path, body, max_bytes, may_lack=False)
         assert found is not None  # noqa: S101 - only what may lack is None
         return found
 
     async def try_post(self, path: str, body: Mapping[str, Any], *, max_bytes: int = 4 << 20) -> JsonValue | None:
-        """Return the answer of a POST, None where the path is unknown."""
-        return await self._asked("POST", path, body, max_bytes, may_lack=True)
+        """Return the answer as `post` does; None if the server lacks the path."""
+        return await self._request("POST", path, body, max_bytes, may_lack=True)
 
-    async def _asked(
+    async def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None, max_bytes: int, *, may_lack: bool
     ) -> JsonValue | None:
         url = self.server.url + path
@@ -388,7 +415,7 @@ class Transport:
         wait_s, n_failures = _FIRST_WAIT_S, 0
         while True:
             async with self._places:
-                reply = await self._once(method, url, content, max_bytes, deadline_s)
+                reply = await self._try_once(method, url, content, max_bytes, deadline_s)
             if isinstance(reply, bytes):
                 return JsonValue.parse(reply, url)
             if may_lack and reply.status in (404, 405, 501):
@@ -397,19 +424,19 @@ class Transport:
             n_failures = n_failures + 1 if reply.status is None else 0
             is_late = time.monotonic() + pause_s >= deadline_s
             if not reply.may_retry or n_failures == _MAX_FAILURES or is_late:
-                raise self._failure(url, reply, pause_s)
+                raise self._server_error(url, reply, pause_s)
             await asyncio.sleep(pause_s)
             wait_s = min(2 * wait_s, _MAX_WAIT_S)
 
-    async def _once(
+    async def _try_once(
         self, method: str, url: str, content: bytes | None, max_bytes: int, deadline_s: float
     ) -> bytes | _Refusal:
-        """Send a request and return its body, or why there is none."""
+        """Send a request once, and return the body of the answer or the failure."""
         headers = {} if content is None else {"content-type": "application/json"}
         left_s = max(0.0, deadline_s - time.monotonic())
         self.n_requests += 1
         try:
-            return await asyncio.wait_for(self._sent(method, url, content, headers, max_bytes), left_s)
+            return await asyncio.wait_for(self._send(method, url, content, headers, max_bytes), left_s)
         except (asyncio.TimeoutError, httpx2.TimeoutException):
             return _Refusal(None, "it did not answer in time", may_retry=False)
         except httpx2.TransportError as error:
@@ -418,16 +445,21 @@ class Transport:
         except httpx2.InvalidURL as error:
             raise OptionError("url", url, "the address of a server, as in http://host:8000") from error
 
-    async def _sent(
+    async def _send(
         self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], max_bytes: int
     ) -> bytes | _Refusal:
         async with self._client.stream(method, url, content=content, headers=headers) as response:
             is_right = response.status_code == 200
-            data = await self._body(response, url, max_bytes if is_right else _MAX_ERROR_BYTES, is_cut=not is_right)
-            return data if is_right else _refusal(response, data)
+            data = await self._read_body(
+                response, url, max_bytes if is_right else _MAX_ERROR_BYTES, is_cut=not is_right
+            )
+            return data if is_right else _read_refusal(response, data)
 
-    async def _body(self, response: httpx2.Response, url: str, max_bytes: int, *, is_cut: bool) -> bytes:
-        """Return a body, decoded within the limit. A longer one is cut, or an error."""
+    async def _read_body(self, response: httpx2.Response, url: str, max_bytes: int, *, is_cut: bool) -> bytes:
+        """Return the decoded body of a response.
+
+        One of more than `max_bytes` is cut if `is_cut`, and otherwise a `ServerError`.
+        """
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", ""):
             raise ServerError(url, f"its answer is encoded as {encoding[:40]!r}: expected gzip or nothing")
@@ -447,7 +479,7 @@ class Transport:
             raise ServerError(url, "its answer is cut off")
         return bytes(found)
 
-    def _failure(self, url: str, reply: _Refusal, pause_s: float) -> ServerError:
+    def _server_error(self, url: str, reply: _Refusal, pause_s: float) -> ServerError:
         status = "" if reply.status is None else f"it answered {reply.status}: "
         late, timeout = "", f"timeout_s={self.server.timeout_s:g}"
         if reply.status is None:
@@ -459,18 +491,18 @@ class Transport:
         return ServerError(url, f"{status}{self._without_key(reply.reason)}{late}", status=reply.status)
 
     def _without_key(self, text: str) -> str:
-        """Return text in which the key, if a server repeats it, is left out."""
+        """Return a server's text with "…" in place of the API key."""
         key = self.server.api_key
         return text if not key else text.replace(key, "…")
 
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Why a request has no answer.
+    """The failure of a request.
 
     Attributes:
-        status: The status, None if there was no response.
-        reason: What the server or the connection says.
+        status: The HTTP status; None if there was no response.
+        reason: The message of the server or the connection.
         may_retry: Whether the same request may succeed later.
         wait_s: Seconds that the server asks to wait, or None.
     """
@@ -481,10 +513,10 @@ class _Refusal:
     wait_s: float | None = None
 
 
-def _refusal(response: httpx2.Response, data: bytes) -> _Refusal:
+def _read_refusal(response: httpx2.Response, data: bytes) -> _Refusal:
     status, headers = response.status_code, response.headers
     may_retry = status in _AGAIN and headers.get("x-should-retry", "").strip().lower() != "false"
-    return _Refusal(status, _message(data) or response.reason_phrase, may_retry, _retry_after_s(headers))
+    return _Refusal(status, _error_message(data) or response.reason_phrase, may_retry, _retry_after_s(headers))
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -494,22 +526,22 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
         try:
             value = float(text) * unit_s
         except ValueError:
-            value = _until_s(text)
+            value = _seconds_until(text)
         if 0 <= value < float("inf"):
             return value
     return None
 
 
-def _until_s(text: str) -> float:
-    """Return the seconds until a date of HTTP; -1 if it is none."""
+def _seconds_until(text: str) -> float:
+    """Return the seconds until an HTTP date; -1 if the text is not a date."""
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
     except (ValueError, TypeError, OverflowError):
         return -1.0
 
 
-def _message(data: bytes) -> str:
-    """Return what the body of an error says, in one line."""
+def _error_message(data: bytes) -> str:
+    """Return the message in the body of an error response, in one line."""
     text: object = data.decode("utf-8", "replace")
     try:
         found = json.loads(data)

@@ -1,4 +1,4 @@
-"""The vocabulary of a served model: as JSON, asked for, or given by the caller."""
+"""The vocabulary of a served model: sent as JSON, or read from the caller's files."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from selectrie.core.vocabulary import ChatTemplate, Spacing, Tokenize, Tokenizer
 from selectrie.errors import MissingExtraError, OptionError, TextError
 
 FORMAT = 1
-"""Version of the object. A reader refuses others."""
+"""Version of the JSON object. A reader accepts no other."""
 BEGIN, INSIDE, NORMALIZE = "begin", "inside", "normalize"
-"""The questions about a text: its tokens at the beginning of a context, its tokens
-inside another text, and the text as the tokenizer normalises it."""
+"""The forms in which a text can be encoded: as the beginning of a context, as the
+continuation of another text, and as the tokenizer's normalised text."""
 _ID_SETS = ("eog", "control", "strips_left", "strips_right", "user_defined")
 _SPECIAL = ("bos", "eos", "declared_bos")
 
 
 def vocabulary_object(vocabulary: Vocabulary) -> dict[str, Any]:
-    """Return a vocabulary as an object of JSON.
+    """Return a vocabulary as a JSON object, which `read_vocabulary` reads.
 
-    How the tokenizer works is examined for it, which takes up to 0.5 s on first use.
+    On first use this examines the tokenizer, which takes up to 0.5 s.
     """
     spacing, tokenizing = vocabulary.spacing, vocabulary.tokenizing
     return {
         "object": "vocabulary",
         "format": FORMAT,
         "digest": vocabulary.digest,
-        "pieces": as_text(b"".join(vocabulary.pieces)),
+        "pieces": to_base64(b"".join(vocabulary.pieces)),
         "lengths": vocabulary.lengths.tolist(),
         "texts": list(vocabulary.texts),
         **{name: getattr(vocabulary, name) for name in _SPECIAL},
@@ -48,10 +48,10 @@ def vocabulary_object(vocabulary: Vocabulary) -> dict[str, Any]:
         "normalizes": vocabulary.normalize is not None,
         "bos_in_chats": vocabulary.bos_in_chats,
         "white_space": vocabulary.white_space,
-        "ambiguous": sorted(map(as_text, vocabulary.ambiguous)),
+        "ambiguous": sorted(map(to_base64, vocabulary.ambiguous)),
         "tokenizing": {
             "kind": tokenizing.kind.value,
-            "altered": None if tokenizing.altered is None else sorted(map(as_text, tokenizing.altered)),
+            "altered": None if tokenizing.altered is None else sorted(map(to_base64, tokenizing.altered)),
             "splits_locally": tokenizing.splits_locally,
         },
         "chat": _chat_object(vocabulary.chat_template),
@@ -59,7 +59,7 @@ def vocabulary_object(vocabulary: Vocabulary) -> dict[str, Any]:
 
 
 def _chat_object(template: ChatTemplate | None) -> dict[str, Any] | None:
-    """Return a chat template as an object, None if it is not one of Jinja alone."""
+    """Return a chat template as a JSON object; None if it is no `JinjaTemplate`."""
     if not isinstance(template, JinjaTemplate):
         return None
     return {
@@ -73,11 +73,11 @@ def _chat_object(template: ChatTemplate | None) -> dict[str, Any] | None:
 def read_vocabulary(
     answer: JsonValue, *, begin: Tokenize, inside: Tokenize, normalize: Callable[[str], str]
 ) -> Vocabulary:
-    """Return the vocabulary of an object.
+    """Return the vocabulary from the object of `vocabulary_object`.
 
     Args:
         answer: The object.
-        begin: Returns the tokens of a text.
+        begin: Returns the tokens of a text at the beginning of a context.
         inside: Returns the tokens of a text that continues another one.
         normalize: Returns a text as the tokenizer normalises it.
 
@@ -85,96 +85,99 @@ def read_vocabulary(
     the parts.
     """
     if answer["format"].whole() != FORMAT:
-        answer["format"].wrong(f"is {answer['format'].whole()}: expected {FORMAT}; use the same version here and there")
-    pieces = _pieces(answer)
+        answer["format"].refuse(
+            f"is {answer['format'].whole()}: expected {FORMAT}; use the same version here and there"
+        )
+    pieces = _read_pieces(answer)
     n_tokens = len(pieces)
     texts = answer["texts"].texts()
     if len(texts) != n_tokens:
-        answer["texts"].wrong(f"has {len(texts)} items: expected {n_tokens}")
-    chat, tokenizing = answer.get("chat"), _tokenizing(answer["tokenizing"])
-    template = None if chat is None else _chat(chat)
+        answer["texts"].refuse(f"has {len(texts)} items: expected {n_tokens}")
+    chat, tokenizing = answer.get("chat"), _read_tokenizing(answer["tokenizing"])
+    template = None if chat is None else _read_chat(chat)
     vocabulary = Vocabulary(
         pieces=pieces,
         texts=tuple(texts),
-        **{name: _optional_token(answer, name, n_tokens) for name in _SPECIAL},  # type: ignore[arg-type]
-        **{name: _ids(answer[name], n_tokens) for name in _ID_SETS},  # type: ignore[arg-type]
+        **{name: _read_token(answer, name, n_tokens) for name in _SPECIAL},  # type: ignore[arg-type]
+        **{name: _read_ids(answer[name], n_tokens) for name in _ID_SETS},  # type: ignore[arg-type]
         space_prefix=answer["space_prefix"].flag(),
         tokenize=begin,
-        spacing=_spacing(answer.get("spacing"), inside),
+        spacing=_read_spacing(answer.get("spacing"), inside),
         normalize=normalize if answer["normalizes"].flag() else None,
         bos_in_chats=answer["bos_in_chats"].flag(),
         white_space=answer["white_space"].text(),
-        ambiguous=frozenset(as_bytes(one) for one in answer["ambiguous"].sequence()),
+        ambiguous=frozenset(from_base64(one) for one in answer["ambiguous"].sequence()),
         examine=lambda _: tokenizing,
         chat_template=template,
         chat_source="" if template is None else template.source,
     )
     if answer["digest"].text() != vocabulary.digest:
-        answer["digest"].wrong("is not the digest of what was sent; use the same version here and there")
+        answer["digest"].refuse("is not the digest of what was sent; use the same version here and there")
     return vocabulary
 
 
-def as_text(data: bytes) -> str:
-    """Return bytes as base64."""
+def to_base64(data: bytes) -> str:
+    """Return bytes encoded as base64."""
     return base64.b64encode(data).decode("ascii")
 
 
-def as_bytes(answer: JsonValue) -> bytes:
-    """Return the bytes of base64."""
+def from_base64(answer: JsonValue) -> bytes:
+    """Return the bytes of a base64 text; raise `ServerError` if it is not base64."""
     try:
         return base64.b64decode(answer.text().encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError):
-        answer.wrong("is not base64")
+        answer.refuse("is not base64")
 
 
-def _pieces(answer: JsonValue) -> tuple[bytes, ...]:
-    data, lengths = as_bytes(answer["pieces"]), answer["lengths"].whole_numbers()
+def _read_pieces(answer: JsonValue) -> tuple[bytes, ...]:
+    """Return the bytes of each token."""
+    data, lengths = from_base64(answer["pieces"]), answer["lengths"].whole_numbers()
     if not lengths or sum(lengths) != len(data):
-        answer["lengths"].wrong(f"add up to {sum(lengths)}, the pieces have {len(data)} bytes")
+        answer["lengths"].refuse(f"add up to {sum(lengths)}, the pieces have {len(data)} bytes")
     stops = np.cumsum(lengths).tolist()
     return tuple(data[stop - length : stop] for stop, length in zip(stops, lengths, strict=True))
 
 
-def _optional_token(answer: JsonValue, name: str, n_tokens: int) -> int | None:
+def _read_token(answer: JsonValue, name: str, n_tokens: int) -> int | None:
     found = answer.get(name)
     return None if found is None else found.token(n_tokens)
 
 
-def _ids(answer: JsonValue, n_tokens: int) -> IntArray:
+def _read_ids(answer: JsonValue, n_tokens: int) -> IntArray:
     ids = answer.whole_numbers()
     if ids and max(ids) >= n_tokens:
-        answer.wrong(f"has token {max(ids)}: ids run from 0 to {n_tokens - 1}")
+        answer.refuse(f"has token {max(ids)}: ids run from 0 to {n_tokens - 1}")
     return np.asarray(ids, dtype=np.int32)
 
 
-def _spacing(answer: JsonValue | None, inside: Tokenize) -> Spacing | None:
+def _read_spacing(answer: JsonValue | None, inside: Tokenize) -> Spacing | None:
     if answer is None:
         return None
     return Spacing(inside, after_control=answer["after_control"].flag(), before_space=answer["before_space"].flag())
 
 
-def _tokenizing(answer: JsonValue) -> Tokenizing:
+def _read_tokenizing(answer: JsonValue) -> Tokenizing:
     kinds = {kind.value: kind for kind in TokenizerKind}
     name, altered = answer["kind"].text(), answer.get("altered")
     if name not in kinds:
-        answer["kind"].wrong(f"is {name[:40]!r}: expected one of {', '.join(kinds)}")
+        answer["kind"].refuse(f"is {name[:40]!r}: expected one of {', '.join(kinds)}")
     return Tokenizing(
         kind=kinds[name],
-        altered=None if altered is None else frozenset(as_bytes(one) for one in altered.sequence()),
+        altered=None if altered is None else frozenset(from_base64(one) for one in altered.sequence()),
         splits_locally=answer["splits_locally"].flag(),
     )
 
 
-def _chat(answer: JsonValue) -> JinjaTemplate:
-    tokens: Mapping[str, object] = {name: _spelled(value) for name, value in answer["special_tokens"].items()}
+def _read_chat(answer: JsonValue) -> JinjaTemplate:
+    tokens: Mapping[str, object] = {name: _read_spelling(value) for name, value in answer["special_tokens"].items()}
     absent: Iterable[str] = answer["absent"].texts()
     return chat_template(
         answer["source"].text(), tokens, absent=tuple(absent), aliases_reasoning=answer["aliases_reasoning"].flag()
     )
 
 
-def _spelled(answer: JsonValue) -> object:
-    """Return the spelling of a special token, or a list of them."""
+def _read_spelling(answer: JsonValue) -> object:
+    """Return the text of a special token, or a list of texts."""
     return answer.texts() if isinstance(answer.value, list) else answer.text()
 
 
@@ -185,7 +188,7 @@ _BYTES_OF_TOKEN = 16
 
 
 class RemoteTokenizer:
-    """Asks this project's server for the tokens of plain texts.
+    """Tokenizes plain texts by asking selectrie's server, and caches the answers.
 
     It may be called from any thread but that of the transport.
 
@@ -201,53 +204,61 @@ class RemoteTokenizer:
         self._n_bytes = 0
 
     def begin(self, text: bytes, /) -> list[int]:
-        """Return the tokens of a text. Raises `TextError` if there are none for it."""
+        """Return the tokens of a text at the beginning of a context.
+
+        Raises `TextError` if it cannot be encoded.
+        """
         return self._tokens(text, BEGIN)
 
     def inside(self, text: bytes, /) -> list[int]:
-        """Return the tokens of a text that continues another one."""
+        """Return the tokens of a text that continues another one, as `begin` does."""
         return self._tokens(text, INSIDE)
 
     def normalize(self, text: str) -> str:
         """Return a text as the tokenizer normalises it."""
-        found = self._asked(text.encode(), NORMALIZE)
+        found = self._encode(text.encode(), NORMALIZE)
         return found.decode() if isinstance(found, bytes) else text
 
     def prefetch(self, texts: Sequence[bytes]) -> None:
-        """Ask for many texts at once."""
+        """Cache the tokens of many texts, with few requests."""
         for start in range(0, len(texts), _MAX_TEXTS):
             part = list(dict.fromkeys(texts[start : start + _MAX_TEXTS]))
-            for text, found in zip(part, self._answered(part, BEGIN), strict=True):
+            for text, found in zip(part, self._request(part, BEGIN), strict=True):
                 self._keep((BEGIN, text), found)
 
     def _tokens(self, text: bytes, form: str) -> list[int]:
-        found = self._asked(text, form)
+        found = self._encode(text, form)
         if isinstance(found, list):
             return list(found)
         raise TextError("text", str(found))
 
-    def _asked(self, text: bytes, form: str) -> list[int] | bytes | str:
-        """Return tokens, a normalised text, or why there are none."""
+    def _encode(self, text: bytes, form: str) -> list[int] | bytes | str:
+        """Return the tokens of a text, its normalised form, or the reason of an error.
+
+        The result depends on `form`, and is cached.
+        """
         key = (form, text)
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        (found,) = self._answered([text], form)
+        (found,) = self._request([text], form)
         self._keep(key, found)
         return found
 
-    def _answered(self, texts: Sequence[bytes], form: str) -> list[list[int] | bytes | str]:
-        body = {"model": self._model, "texts": [as_text(text) for text in texts], "form": form}
+    def _request(self, texts: Sequence[bytes], form: str) -> list[list[int] | bytes | str]:
+        """Return the result of each text, asked for in one request."""
+        body = {"model": self._model, "texts": [to_base64(text) for text in texts], "form": form}
         max_bytes = (1 << 20) + _BYTES_OF_TOKEN * sum(map(len, texts))
         answer = self._transport.run(lambda: self._transport.post(_PATH, body, max_bytes=max_bytes))
         if form == NORMALIZE:
-            return [as_bytes(one) for one in answer["texts"].sequence(len(texts))]
+            return [from_base64(one) for one in answer["texts"].sequence(len(texts))]
         reasons = answer["reasons"].sequence(len(texts))
         tokens = answer["tokens"].sequence(len(texts))
-        return [_one(found, reason) for found, reason in zip(tokens, reasons, strict=True)]
+        return [_read_tokens(found, reason) for found, reason in zip(tokens, reasons, strict=True)]
 
     def _keep(self, key: tuple[str, bytes], found: list[int] | bytes | str) -> None:
+        """Cache a result, and drop the oldest ones beyond `_KEPT_BYTES`."""
         with self._lock:
             if key in self._kept:
                 return
@@ -257,12 +268,12 @@ class RemoteTokenizer:
                 self._n_bytes -= _size(*self._kept.popitem(last=False))
 
 
-def _one(tokens: JsonValue, reason: JsonValue) -> list[int] | str:
+def _read_tokens(tokens: JsonValue, reason: JsonValue) -> list[int] | str:
     return reason.text() if tokens.value is None else tokens.whole_numbers()
 
 
 def _size(key: tuple[str, bytes], found: list[int] | bytes | str) -> int:
-    """Return about how many bytes of memory an entry takes."""
+    """Return roughly how many bytes of memory a cache entry takes."""
     return 200 + len(key[1]) + 8 * len(found)
 
 
@@ -270,9 +281,9 @@ def read_tokenizer(path: Path, n_tokens: int | None = None) -> Vocabulary:
     """Return the vocabulary of a GGUF file, or of a folder with a tokenizer.
 
     Args:
-        path: The file, which may hold nothing but the vocabulary, or the folder of a
-            tokenizer of Transformers (extra `transformers`).
-        n_tokens: Number of tokens of the model, if it is known.
+        path: A GGUF file, which needs no weights, or a folder with a tokenizer of
+            Transformers (extra `transformers`).
+        n_tokens: Number of tokens of the model; None if it is unknown.
 
     Raises:
         OptionError: If there is no such path.
