@@ -13,7 +13,7 @@ for _name in ("torch", "transformers"):
     pytest.importorskip(_name)
 
 from selectrie.backends.transformers import module as module_file
-from selectrie.backends.transformers.module import PreparedModule, copy_without_weights
+from selectrie.backends.transformers.module import PreparedModule, copy_sharing_weights
 from tests.support.transformers_models import make_module, opened
 
 PATIENCE_S = 60
@@ -48,7 +48,7 @@ def can_enter(prepared):
 
 
 def call(prepared):
-    with prepared._calling():
+    with prepared._count_caller():
         return True
 
 
@@ -67,7 +67,7 @@ def test_a_thread_is_alone_only_after_running_calls_have_ended(prepared):
     order, is_inside, may_end = [], threading.Event(), threading.Event()
 
     def long_call():
-        with prepared._calling():
+        with prepared._count_caller():
             is_inside.set()
             assert may_end.wait(PATIENCE_S)
             order.append("call")
@@ -137,7 +137,7 @@ def test_a_module_is_copied_while_no_other_thread_changes_it(monkeypatch):
 
     with opened(tiny):
         monkeypatch.setattr(module_file.copy, "deepcopy", watched)
-        twin = copy_without_weights(tiny)
+        twin = copy_sharing_weights(tiny)
     assert seen == [False]
     assert twin.config.sliding_window == tiny.config.sliding_window
     assert id(tiny) not in module_file._prepared

@@ -176,9 +176,11 @@ def test_what_rounding_explains_follows_the_arithmetic(dtype):
 
         def check(prepared, seen=seen):
             for seed in range(2):
-                tree = probe._tree(prepared, seed)
+                tree = probe._make_tree(prepared, seed)
                 solo = prepared.route is not module.Route.STATES
-                seen.append((max(probe._worst(prepared, tree, solo=s) for s in {False, solo}), tree.allowed_nats))
+                seen.append(
+                    (max(probe._worst_difference(prepared, tree, solo=s) for s in {False, solo}), tree.allowed_nats)
+                )
 
         module.prepare_module(make_module(name).to(dtype), name, check).release()
         worst, allowed = np.array(seen).T
@@ -290,7 +292,7 @@ def test_other_models_of_the_module_wait_for_the_probe(monkeypatch):
     prefix = remembered(tiny)
     tokens = np.arange(30, 45, dtype=np.int32)
     rows, errors, callers, is_done = [], [], [], threading.Event()
-    difference = probe._difference
+    difference = probe._describe_difference
 
     def observed(prepared, tree):
         callers.append(set(prepared._callers))
@@ -308,7 +310,7 @@ def test_other_models_of_the_module_wait_for_the_probe(monkeypatch):
             errors.append(error)
 
     with opened(tiny) as model:
-        monkeypatch.setattr(probe, "_difference", observed)
+        monkeypatch.setattr(probe, "_describe_difference", observed)
         thread = threading.Thread(target=work)
         thread.start()
         try:

@@ -134,9 +134,9 @@ def test_no_programs_are_made_for_later_calls(model):
 def test_a_long_context_has_a_pool_that_is_a_multiple(model):
     """Beyond the long pool, whose cells are said by `source.lengths`; a path of twice its length gives right rows."""
     lengths = model.source.lengths
-    assert lengths.fitting(lengths.short) == lengths.short
-    assert lengths.fitting(lengths.short + 1) == lengths.long
-    assert lengths.fitting(lengths.long + 1) == 2 * lengths.long
+    assert lengths.length_for(lengths.short) == lengths.short
+    assert lengths.length_for(lengths.short + 1) == lengths.long
+    assert lengths.length_for(lengths.long + 1) == 2 * lengths.long
     long = model.new_context(lengths.long + 10)
     path = np.random.default_rng(3).integers(3, N_TOKENS, lengths.long + 10).tolist()
     end = ROOT

@@ -206,10 +206,10 @@ def test_a_damaged_file_of_seconds_is_measured_again(kept, content):
 )
 def test_kept_seconds_that_cannot_be_are_not_taken(values):
     """Of other buckets, of other types, not positive, or not finite."""
-    assert opening._kept_seconds({"bodies": values}, "bodies", (4,)) is None
+    assert opening._read_seconds({"bodies": values}, "bodies", (4,)) is None
     for bad in (float("nan"), float("inf")):
-        assert opening._kept_seconds({"bodies": {"4": bad}}, "bodies", (4,)) is None
-    assert opening._kept_seconds({"bodies": {"4": 0.5}}, "bodies", (4,)) == {4: 0.5}
+        assert opening._read_seconds({"bodies": {"4": bad}}, "bodies", (4,)) is None
+    assert opening._read_seconds({"bodies": {"4": 0.5}}, "bodies", (4,)) == {4: 0.5}
 
 
 def test_a_self_check_depends_on_the_seconds_and_the_size():

@@ -39,8 +39,8 @@ _GATHERED_BYTES = 1 << 26
 _GATHERED_BYTES_ON_CPU = 1 << 22
 """Maximum size of the keys and values that are gathered at once.
 
-On the processor they are read again while they are in its cache: 512 rows of 256 cells,
-2 heads of 64, took 108 ms at once and 44 ms in parts of 4 MiB.
+On the CPU, smaller parts stay in its cache until they are read: 512 rows of 256 cells
+with 2 heads of 64 took 108 ms at once, and 44 ms in parts of 4 MiB.
 """
 
 _running = threading.local()
@@ -98,13 +98,13 @@ class TreeCall(ModuleCall):
 
     def index(self, device: torch.device) -> Tensor:
         """Return the cells that the rows write, int64[R]."""
-        return self._kept(("cells", device), lambda: self._tensor(self.cells, device))
+        return self._memoize(("cells", device), lambda: self._tensor(self.cells, device))
 
-    def finite(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what rows store, with zeros for rows whose numbers are not finite.
+    def zero_non_finite(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values with zeros for rows whose numbers are not finite.
 
         A hidden cell is read with weight 0, and 0 times NaN is NaN, so such a row would
-        spoil all others. `is_finite` remembers it.
+        make all others NaN. `is_finite` records which rows are finite.
 
         Args:
             keys: [1, key heads, R, width].
@@ -118,25 +118,27 @@ class TreeCall(ModuleCall):
     def mask(self, window: int | None, device: torch.device) -> Tensor:
         """Return which cells each row sees, bool[1, 1, R, C].
 
-        `window` limits how many positions it sees; None does not.
+        `window` is the number of positions that a row sees; None means all.
         """
-        return self._kept(("mask", window, device), lambda: self._tensor(self._seen(window), device)[None, None])
+        return self._memoize(
+            ("mask", window, device), lambda: self._tensor(self._visible_cells(window), device)[None, None]
+        )
 
     def bias(self, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Return the numbers to add to scores, [1, 1, R, C].
 
-        They are 0 for cells that a row sees, and the least number for others.
+        They are 0 for cells that a row sees, and the lowest finite number for others.
         """
 
-        def made() -> Tensor:
+        def make() -> Tensor:
             hidden = ~self.mask(None, device)
             return torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, torch.finfo(dtype).min)
 
-        return self._kept(("bias", dtype, device), made)
+        return self._memoize(("bias", dtype, device), make)
 
     def distance(self, device: torch.device) -> Tensor:
-        """Return the position that each cell holds, float32[C]."""
-        return self._kept(("distance", device), lambda: self._tensor(self.cell_positions, device).float())
+        """Return the position that each cell holds, float32[C], for ALiBi's biases."""
+        return self._memoize(("distance", device), lambda: self._tensor(self.cell_positions, device).float())
 
     def paths(self, window: int | None, device: torch.device) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Return the cells that each row sees, in the order of its path.
@@ -149,13 +151,14 @@ class TreeCall(ModuleCall):
             bool[n, L], which of these are cells and not padding.
         """
 
-        def made() -> list[tuple[Tensor, ...]]:
+        def make() -> list[tuple[Tensor, ...]]:
             return [tuple(self._tensor(one, device) for one in group) for group in self._groups(window)]
 
-        paths: list[tuple[Tensor, Tensor, Tensor]] = self._kept(("paths", window, device), made)
+        paths: list[tuple[Tensor, Tensor, Tensor]] = self._memoize(("paths", window, device), make)
         return paths
 
-    def _seen(self, window: int | None) -> BoolArray:
+    def _visible_cells(self, window: int | None) -> BoolArray:
+        """Return the cells that each row sees within a window, bool[R, C]."""
         if window is None:
             return self.visible
         near: BoolArray = self.positions[:, None] - self.cell_positions[None, :] < window
@@ -168,8 +171,9 @@ class TreeCall(ModuleCall):
         return torch.from_numpy(values).to(device)
 
     def _groups(self, window: int | None) -> Iterator[tuple[OffsetArray, OffsetArray, BoolArray]]:
+        """Yield the groups of `paths` as arrays."""
         groups: dict[int, list[tuple[int, OffsetArray]]] = {}
-        for row, seen in enumerate(self._seen(window)):
+        for row, seen in enumerate(self._visible_cells(window)):
             cells = np.flatnonzero(seen)
             cells = cells[np.argsort(self.cell_positions[cells], kind="stable")]
             groups.setdefault(-(-len(cells) // CELL_MULTIPLE) * CELL_MULTIPLE, []).append((row, cells))
@@ -181,14 +185,15 @@ class TreeCall(ModuleCall):
                 there[i, : len(cells)] = True
             yield np.array([row for row, _ in members], dtype=np.int64), table, there
 
-    def _kept(self, key: Any, make: Any) -> Any:
+    def _memoize(self, key: Any, make: Any) -> Any:
+        """Return the value under a key, which `make` makes at first."""
         if key not in self._on_device:
             self._on_device[key] = make()
         return self._on_device[key]
 
 
 def running_call() -> ModuleCall | None:
-    """Return the call that this thread is making, or None."""
+    """Return the call of a module that this thread is making, or None."""
     call: ModuleCall | None = getattr(_running, "call", None)
     return call
 
@@ -232,18 +237,18 @@ class CellLayer(CacheLayerMixin):  # type: ignore[misc]  # mypy does not follow 
         self._n_cells = n_cells
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Allocate the cells, with the shape, type and device of these states."""
+        """Allocate the cells, like these keys and values in shape, type and device."""
         self.keys = _cells_like(key_states, self._n_cells)
         self.values = _cells_like(value_states, self._n_cells)
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *_args: Any, **_kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Write the rows of the running call, and return all cells that it may read."""
+        """Write the rows of the running call; return the cells that it may read."""
         call = require_tree_call()
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         at = call.index(key_states.device)
-        keys, values = call.finite(key_states, value_states)
+        keys, values = call.zero_non_finite(key_states, value_states)
         self.keys, self.values = self._put(self.keys, at, keys), self._put(self.values, at, values)
         call.n_stored += 1
         return self.keys[:, :, : call.n_cells], self.values[:, :, : call.n_cells]
@@ -283,13 +288,13 @@ class CellCache(Cache):  # type: ignore[misc]  # as above
         self._n_cells = n_cells
         self._spoiled: Tensor | None = None
 
-    def without_spoiled(self, call: TreeCall, logits: Tensor, outputs: Tensor) -> Tensor:
-        """Return logits with NaN for rows on whose path numbers are not finite.
+    def mask_spoiled(self, call: TreeCall, logits: Tensor, outputs: Tensor) -> Tensor:
+        """Return logits with NaN for rows whose path has numbers that are not finite.
 
         Args:
             call: The call that has been evaluated.
-            logits: [M, V].
-            outputs: int64[M], the row of each.
+            logits: [M, V], its logits.
+            outputs: int64[M], the row of the call that each row of logits belongs to.
         """
         if call.is_finite is None or (self._spoiled is None and bool(call.is_finite.all())):
             return logits
@@ -306,7 +311,7 @@ class CellCache(Cache):  # type: ignore[misc]  # as above
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scoring:
-    """How a layer scores cells; see the arguments of `tree_attention`."""
+    """The settings by which a layer scores cells: arguments of `tree_attention`."""
 
     scale: float
     window: int | None
@@ -367,8 +372,8 @@ def tree_attention(  # noqa: PLR0913, PLR0917 - the signature is that of Transfo
         return mixed.transpose(1, 2).contiguous(), None
     # Heads that share keys are rows of one product, so that no key is copied.
     n_heads, n_rows = query.shape[1:3]
-    asked = query.reshape(1, key.shape[1], n_shared * n_rows, -1)
-    scores = ((asked @ key.transpose(2, 3)) * scale).reshape(1, n_heads, n_rows, -1)
+    grouped = query.reshape(1, key.shape[1], n_shared * n_rows, -1)
+    scores = ((grouped @ key.transpose(2, 3)) * scale).reshape(1, n_heads, n_rows, -1)
     weights = _weights(scores, mask, softcap, None if s_aux is None else s_aux.reshape(1, -1, 1, 1))
     mixed = weights.to(value.dtype).reshape(1, key.shape[1], n_shared * n_rows, -1) @ value
     return mixed.reshape(1, n_heads, n_rows, -1).transpose(1, 2).contiguous(), None
@@ -391,8 +396,8 @@ def _weights(scores: Tensor, mask: Tensor, softcap: float | None, sinks: Tensor 
 def _in_path_order(call: TreeCall, query: Tensor, key: Tensor, value: Tensor, scoring: _Scoring) -> Tensor:
     """Attend as `tree_attention` does, over cells gathered in the order of each path.
 
-    No other cell and no other row takes part in a sum, and the number of terms depends
-    on the path alone.
+    A sum has only terms of the row's own cells, and their number depends on the path
+    alone. So do the bits of the result, [1, R, heads, value width].
     """
     n_keys = key.shape[1]
     n_shared = query.shape[1] // n_keys
@@ -404,19 +409,19 @@ def _in_path_order(call: TreeCall, query: Tensor, key: Tensor, value: Tensor, sc
         step = max(1, at_once // (width * cells.shape[1]))
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
-            keys, values = _gathered(key[0], cells[part]), _gathered(value[0], cells[part])
-            asked = query[0][:, rows[part]].reshape(n_keys, n_shared, -1, query.shape[3]).transpose(1, 2)
-            scores = (asked @ keys.transpose(2, 3)) * scoring.scale
+            keys, values = _gather(key[0], cells[part]), _gather(value[0], cells[part])
+            grouped = query[0][:, rows[part]].reshape(n_keys, n_shared, -1, query.shape[3]).transpose(1, 2)
+            scores = (grouped @ keys.transpose(2, 3)) * scoring.scale
             weights = _weights(scores, there[part][None, :, None, :], scoring.softcap, sinks)
             read = weights.to(values.dtype) @ values
             mixed[rows[part]] = read.permute(1, 0, 2, 3).reshape(-1, query.shape[1], value.shape[3])
     return mixed[None]
 
 
-def _gathered(states: Tensor, cells: Tensor) -> Tensor:
-    """Return the states [heads, C, width] of int64[n, L] cells, [heads, n, L, width].
+def _gather(states: Tensor, cells: Tensor) -> Tensor:
+    """Return [heads, n, L, width], the states of int64[n, L] cells.
 
-    Indexing by a table takes twice as long.
+    `states` is [heads, C, width]. Indexing it by a table takes twice as long.
     """
     return states.index_select(1, cells.reshape(-1)).unflatten(1, cells.shape)
 

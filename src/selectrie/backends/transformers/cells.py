@@ -27,8 +27,9 @@ class CallLogits:
     """The logits of one call.
 
     Attributes:
-        logits: [M, V], on the model's device; an array if that is not one of torch.
-        row_of: The row of `logits` for each entry of the plan that has one.
+        logits: [M, V]: a tensor on the model's device, or an array; None if there are
+            none.
+        row_of: Index of the row of `logits` for each entry of the plan that has one.
         n_rows: Number of rows evaluated.
         padding: Number of rows added as padding.
         seconds: Time spent inside the model.
@@ -44,7 +45,7 @@ class CallLogits:
 
 
 class Contexts(Protocol):
-    """Keeps what a model remembers of the nodes of a tree.
+    """The memory of the nodes of a tree.
 
     A call goes through `plan_rows`, `make_room`, its evaluation, `PrefixTree.commit`
     and `finish`. After an exception from the evaluation on, `restore` is called.
@@ -69,10 +70,10 @@ class Contexts(Protocol):
         """
 
     def finish(self, plan: CallPlan, rows: Any, nodes: list[int]) -> None:
-        """Remember the new nodes. `nodes` has the node of each entry."""
+        """Record the new nodes. `nodes` has the node of each entry."""
 
     def restore(self) -> None:
-        """Forget what a failed call remembered of nodes that are not in the tree."""
+        """Forget nodes that are not in the tree, after a failed call."""
 
     def release(self, nodes: IntArray, *, forget: bool) -> None:
         """Release references as `Model.release` does."""
@@ -81,14 +82,17 @@ class Contexts(Protocol):
         """Drop unused nodes as `Model.trim` does."""
 
     def close(self) -> None:
-        """Free everything."""
+        """Free the memory."""
 
 
 class TorchContexts(Contexts, Protocol):
     """Contexts that a module of torch evaluates, in calls of one program."""
 
     def evaluate(self, plan: CallPlan, rows: Any, batch_multiple: int) -> CallLogits:
-        """Evaluate a call without changing what is remembered of live nodes."""
+        """Evaluate a call without changing the memory of live nodes.
+
+        `batch_multiple` is the multiple to which rows are padded.
+        """
 
 
 def cells_for(nodes: int, rows: int) -> int:
@@ -99,7 +103,7 @@ def cells_for(nodes: int, rows: int) -> int:
 class CellContexts(NodeCells):
     """Keeps keys and values in cells, and evaluates calls over them.
 
-    A prefix has the first cells for good.
+    The first cells are those of a prefix, and stay so.
     """
 
     def __init__(
@@ -151,7 +155,7 @@ class CellContexts(NodeCells):
             outputs,
             self._cache,
         )
-        logits = self._cache.without_spoiled(call, logits, outputs)
+        logits = self._cache.mask_spoiled(call, logits, outputs)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - begin
@@ -175,7 +179,7 @@ class StateRows:
 
     Attributes:
         runs: The runs.
-        states: By the index of its run, each state to keep, once it is evaluated.
+        states: The states to keep, by the index of their run, once evaluated.
     """
 
     runs: list[Run]
@@ -236,7 +240,11 @@ class StateContexts(NodeStates[Any]):
         return CallLogits(torch.cat(logits) if logits else None, row_of, n_rows, 0, seconds, len(logits))
 
     def _parts(self, run: Run) -> Iterator[list[int]]:
-        """Yield the entries that are evaluated together: the whole run, or one each."""
+        """Yield the entries of a run that are evaluated together.
+
+        That is the whole run, or single entries if the module needs it
+        (`runs_below_states`).
+        """
         if run.base == ROOT or self._prepared.runs_below_states:
             yield run.entries
         else:
@@ -246,6 +254,10 @@ class StateContexts(NodeStates[Any]):
     def _evaluate_part(
         self, call: ModuleCall, plan: CallPlan, entries: list[int], outputs: list[int], state: Any
     ) -> tuple[Tensor, Any]:
+        """Evaluate entries after a state; return their logits and the new state.
+
+        `outputs` has the indices of the entries whose logits are computed.
+        """
         device = self._prepared.device
 
         def index(values: list[int]) -> Tensor:
@@ -274,7 +286,7 @@ class StateContexts(NodeStates[Any]):
 
 
 def sequences_for(prepared: PreparedModule, nodes: int) -> int:
-    """Return how many states of the full context's size fit in memory.
+    """Return how many states of contexts of `nodes` tokens fit in memory.
 
     Raises `ModelError` if there is no memory for two.
     """
@@ -299,7 +311,7 @@ def states_for(n_bytes: int, device: torch.device) -> int:
 
 
 def _free_bytes(device: torch.device) -> int:
-    """Return how much memory states may take, in bytes."""
+    """Return the number of bytes that states may take on a device."""
     if device.type == "cuda":
         free = int(torch.cuda.mem_get_info(device)[0])
     else:

@@ -79,7 +79,7 @@ class Checkpoint:
 
 
 def is_checkpoint(names: Collection[str]) -> bool:
-    """Return whether files of these names are a checkpoint, even one of pickles."""
+    """Return whether files of these names make a checkpoint, safe or pickled."""
     return CONFIG in names and any(name.endswith((SAFETENSORS, *PICKLES)) for name in names)
 
 
@@ -103,7 +103,7 @@ def digest(folder: Path) -> str:
     Large files are sampled as `file_digest` says, and the result then begins
     `blake2b-sampled:`. Raises `ModelFileError` if a file cannot be read.
     """
-    with _reading(folder):
+    with _as_file_errors(folder):
         digests = {name: file_digest(folder / name) for name in checkpoint_files(names_in(folder))}
     sampled = any(one.startswith("blake2b-sampled:") for one in digests.values())
     state = blake2b(json.dumps(digests, sort_keys=True).encode(), digest_size=16)
@@ -116,14 +116,14 @@ def names_in(folder: Path) -> list[str]:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Check all of a checkpoint that can be checked before loading; return its parts.
+    """Check a checkpoint as far as possible without loading it, and return its parts.
 
     Raises:
         ModelFileError: A file is missing, damaged, truncated or cannot be read.
         UnsupportedModelError: The weights are pickles; the model needs code from the
             hub; or the folder holds an adapter.
     """
-    with _reading(folder):
+    with _as_file_errors(folder):
         names = names_in(folder)
         if CONFIG not in names:
             raise ModelFileError(str(folder), f"has no {CONFIG}; pass the folder of a Transformers checkpoint")
@@ -140,10 +140,13 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file. Raises `ModelFileError` or `OSError`."""
+    """Return the object in a JSON file.
+
+    Raises `ModelFileError` if it is too large or holds no object, and `OSError`.
+    """
     if path.stat().st_size > _MAX_JSON_BYTES:
         raise ModelFileError(str(path), f"is larger than {_MAX_JSON_BYTES >> 20} MiB; {_GET_AGAIN}")
-    return _parsed(path, path.read_bytes())
+    return _parse_object(path, path.read_bytes())
 
 
 def check_tokenizer(folder: Path) -> None:
@@ -152,7 +155,7 @@ def check_tokenizer(folder: Path) -> None:
     It is called to explain why Transformers could not read a tokenizer. A folder
     without `tokenizer.json` is therefore an error too.
     """
-    with _reading(folder):
+    with _as_file_errors(folder):
         names = names_in(folder)
         for name in _BESIDE:
             if name in names and name.endswith(".json"):
@@ -163,7 +166,7 @@ def check_tokenizer(folder: Path) -> None:
 
 
 @contextmanager
-def _reading(folder: Path) -> Iterator[None]:
+def _as_file_errors(folder: Path) -> Iterator[None]:
     """Turn an `OSError` in the block into a `ModelFileError` about the file."""
     try:
         yield
@@ -188,7 +191,8 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
         raise ModelFileError(str(path), f"is damaged or truncated: {clip(str(error))}; {_GET_AGAIN}") from error
 
 
-def _parsed(path: Path, data: bytes) -> dict[str, Any]:
+def _parse_object(path: Path, data: bytes) -> dict[str, Any]:
+    """Return the object in JSON data, or raise `ModelFileError` about its file."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -200,7 +204,7 @@ def _parsed(path: Path, data: bytes) -> dict[str, Any]:
 
 
 def _require_plain(folder: Path, config: Mapping[str, Any], names: Collection[str]) -> None:
-    """Refuse adapters, encoders, and attention that would be downloaded."""
+    """Raise `UnsupportedModelError` for adapters, encoders, and code of the hub."""
     if _ADAPTER in names:
         raise UnsupportedModelError(
             str(folder), f"holds an adapter ({_ADAPTER}); merge it by PEFT's merge_and_unload, and save the result"
@@ -215,9 +219,9 @@ def _require_plain(folder: Path, config: Mapping[str, Any], names: Collection[st
 
 
 def _require_lengths(path: Path, config: Mapping[str, Any]) -> None:
-    """Raise `ModelFileError` for a number of positions that no model has.
+    """Raise `ModelFileError` for a number of positions that no model can have.
 
-    None is one that is not said.
+    A missing number, or null, is allowed.
     """
     text = config.get("text_config")
     parts = [config, text, *(one.get(name) for one in (config, text) if isinstance(one, dict) for name in _ROPES)]
@@ -232,19 +236,23 @@ def _require_lengths(path: Path, config: Mapping[str, Any]) -> None:
 
 
 def _weight_files(folder: Path, names: Collection[str]) -> list[Path]:
-    """Return the files of weights; if there are several, those that the index names."""
+    """Return the files of weights: one, or those that the index names."""
     if WEIGHTS in names:
         return [folder / WEIGHTS]
     if INDEX in names:
-        return [folder / name for name in _indexed(folder / INDEX, names)]
+        return [folder / name for name in _files_in_index(folder / INDEX, names)]
     require_safe(str(folder), names)
     raise ModelFileError(str(folder), f"has no weights: neither {WEIGHTS} nor {INDEX}; {_GET_AGAIN}")
 
 
 def require_safe(name: str, names: Iterable[str]) -> None:
-    """Raise `UnsupportedModelError` if there are weights that are pickles.
+    """Raise `UnsupportedModelError` if the weights of a checkpoint are pickles.
 
-    It is called if there are no weights in safetensors files.
+    Call it for a folder without weights in safetensors files.
+
+    Args:
+        name: Name of the folder or repository, for errors.
+        names: Names of the files in it.
     """
     pickles = sorted(one for one in names if one.endswith(PICKLES))
     if pickles:
@@ -257,7 +265,7 @@ def require_safe(name: str, names: Iterable[str]) -> None:
         )
 
 
-def _indexed(path: Path, names: Collection[str]) -> list[str]:
+def _files_in_index(path: Path, names: Collection[str]) -> list[str]:
     """Return the names of the files that an index lists, sorted."""
     by_tensor = read_json(path).get("weight_map")
     if not isinstance(by_tensor, dict) or not by_tensor:

@@ -56,13 +56,13 @@ _Model = TypeVar("_Model", bound="ModuleModel")
 
 
 class ModuleModel(ABC):
-    """A model that evaluates trees of contexts by a prepared module.
+    """A model that evaluates trees of contexts with a prepared module.
 
-    See `selectrie.core.model.Model` for the contracts of its methods. A subclass says
-    how a call is evaluated, and what the model's limits and identity are.
+    See `selectrie.core.model.Model` for the contracts of its methods. A subclass
+    evaluates calls, and has the limits and the identity of the model.
 
-    Only `interrupt` is thread-safe. Nodes that were evicted for a call do not come back
-    if the call fails. No caller held them.
+    Only `interrupt` is thread-safe. If a call fails after nodes were evicted for it,
+    they are not restored: they were cached and held by no caller.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class ModuleModel(ABC):
 
         Args:
             prepared: The module.
-            vocabulary: What its token ids mean.
+            vocabulary: The vocabulary of its token ids.
             tree: The tree, which is empty.
-            contexts: What the model remembers of the nodes of the tree.
+            contexts: The memory of the nodes of the tree.
             stop: Set to interrupt a running call.
             n_prefix: Number of tokens that stand before all contexts.
         """
@@ -93,7 +93,7 @@ class ModuleModel(ABC):
 
     @abstractmethod
     def _evaluate(self, plan: CallPlan, rows: Any) -> CallLogits:
-        """Evaluate a call; `rows` is what `Contexts.plan_rows` has returned."""
+        """Evaluate a call; `rows` are those that `Contexts.plan_rows` returned."""
 
     @property
     @abstractmethod
@@ -114,7 +114,7 @@ class ModuleModel(ABC):
         self._contexts.make_room(plan, row_plan)
         try:
             evaluated = self._evaluate(plan, row_plan)
-            rows = _rows(evaluated, plan, wanted, self._vocabulary.n_tokens)
+            rows = _wanted_rows(evaluated, plan, wanted, self._vocabulary.n_tokens)
             nodes = self._tree.commit(plan, evaluated.n_rows)
             self._contexts.finish(plan, row_plan, plan.nodes_of_entries(nodes))
         except BaseException:
@@ -177,22 +177,25 @@ class ModuleModel(ABC):
             raise ClosedError(f"the model {self._prepared.name}")
 
     def _require_positions(self, plan: CallPlan) -> None:
+        """Raise `CapacityError` if a path is longer than the model's positions."""
         bound, required = self._prepared.max_positions, self._n_prefix + max(plan.depth, default=0)
         if bound is not None and required > bound:
             raise CapacityError("positions", required=required, available=bound)
 
 
 def larger_context(nodes: int, max_positions: int | None) -> str:
-    """Return how to get a context of more nodes, as in `Limits`.
+    """Return advice for a larger context, for `Limits.larger_context`.
 
-    `nodes` counts those of a prefix too.
+    Args:
+        nodes: Maximum number of nodes of the context, those of a prefix included.
+        max_positions: Number of positions of the model, or None.
     """
     if max_positions is not None and nodes >= max_positions:
         return f"use a model of more than {max_positions} positions"
     return ways(operator="load with a larger `n_ctx`")
 
 
-def _rows(evaluated: CallLogits, plan: CallPlan, wanted: BoolArray, n_vocabulary: int) -> Rows:
+def _wanted_rows(evaluated: CallLogits, plan: CallPlan, wanted: BoolArray, n_vocabulary: int) -> Rows:
     """Return the rows of the wanted elements of a call."""
     if evaluated.logits is None:
         return DenseRows(np.empty((0, n_vocabulary), dtype=np.float32))
@@ -231,7 +234,7 @@ class _SharedModule:
         options: The options it was opened with.
         digest: Digest of the weights.
         stop: Set to interrupt a running call.
-        prefix: What stands before node 0 of every context, or None.
+        prefix: Keys and values that stand before node 0 of every context, or None.
     """
 
     prepared: PreparedModule
@@ -286,7 +289,7 @@ def open_module(
             if vocabulary.bos is not None and begins_with(prefix, prepared, vocabulary.bos):
                 vocabulary = replace(vocabulary, bos=None)  # it stands there already
         source = _SharedModule(prepared, vocabulary, options, digest, threading.Event(), prefix)
-        size = _fit(source)
+        size = _fit_limits(source)
         if prefix is not None:
             probe_behind(prepared, prefix)
         return TransformersModel(source, size, solo=False)
@@ -306,7 +309,8 @@ def _require_fit(prepared: PreparedModule, options: TransformersOptions) -> None
         raise OptionError("device", options.device, Words(f"{device}, where this module is", PythonOnly(", or None")))
 
 
-def _fit(source: _SharedModule) -> _ModelLimits:
+def _fit_limits(source: _SharedModule) -> _ModelLimits:
+    """Return the limits of a new model, from its options and the free memory."""
     prepared = source.prepared
     nodes, rows = nodes_and_rows(source.options, prepared.config, prepared.n_vocabulary, prepared.max_positions)
     if source.prefix is not None:
@@ -317,7 +321,7 @@ def _fit(source: _SharedModule) -> _ModelLimits:
 
 
 def _require_room(source: _SharedModule, nodes: int) -> None:
-    """Raise `OptionError` if too few of `nodes` tokens are left behind the prefix."""
+    """Raise `OptionError` if the prefix leaves less than `MIN_NODES` of `nodes`."""
     n_prefix, bound = source.n_prefix, source.prepared.max_positions
     is_bound = bound is not None and bound <= nodes
     most = (bound if bound is not None and is_bound else nodes) - MIN_NODES
@@ -331,7 +335,7 @@ def _require_room(source: _SharedModule, nodes: int) -> None:
 def nodes_and_rows(
     options: TransformersOptions, config: Any, n_vocabulary: int, max_positions: int | None
 ) -> tuple[int, int]:
-    """Return how many tokens a model holds, and the maximum number of rows of a call.
+    """Return the maximum numbers of tokens held and of rows of one call.
 
     Args:
         options: The options of the model.
@@ -352,7 +356,7 @@ def _trained_positions(config: Any) -> int | None:
 
 @final
 class TransformersModel(ModuleModel):
-    """A model that evaluates trees of contexts by a Transformers module."""
+    """A model that evaluates trees of contexts with a Transformers module."""
 
     def __init__(self, source: _SharedModule, size: _ModelLimits, *, solo: bool) -> None:
         self._source, self._size = source, size
@@ -447,7 +451,7 @@ class TransformersModel(ModuleModel):
 
 
 def processor_name(device: torch.device) -> str:
-    """Return the name of the processor, which decides which kernels are used."""
+    """Return the name of a device's processor, which decides which kernels run."""
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     if device.type == "cpu":

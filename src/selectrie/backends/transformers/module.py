@@ -42,7 +42,7 @@ from selectrie.errors import (
 )
 
 _CACHES = ("cache", "past_key_values", "cache_params", "state")
-"""The possible names of the cache, among a model's arguments and in its output.
+"""The possible names of the cache in a model's arguments and output.
 
 Transformers 5.24 renamed the second and the third to the first. A model whose code
 comes with its weights may still take one of the old names and return the new one.
@@ -50,9 +50,9 @@ comes with its weights may still take one of the old names and return the new on
 
 
 def cache_argument(module: Any) -> str:
-    """Return the name of the argument by which a model takes its cache.
+    """Return the name of the argument for the cache of a model.
 
-    If it is among keywords that the model passes on, the name is that of Transformers.
+    If its signature does not name one, returns the name that Transformers itself uses.
     """
     arguments = inspect.signature(module.forward).parameters
     own = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
@@ -66,7 +66,10 @@ def cache_in(result: Any) -> Any:
 
 
 def may_have_cells(module: Any, cache: Any) -> bool:
-    """Return whether a model's cache has only keys and values, one pair a token."""
+    """Return whether a model's cache has only keys and values, one pair per token.
+
+    Such a cache can be replaced by cells.
+    """
     layers = layers_of(cache)
     is_plain = bool(layers) and all(isinstance(layer, (DynamicLayer, DummyLayer)) for layer in layers)
     return is_plain and not getattr(module, "_is_stateful", False)
@@ -82,7 +85,10 @@ _BOUNDED_ROPE = ("dynamic", "longrope")
 
 
 def max_positions_of(config: Any) -> int | None:
-    """Return the maximum length of paths whose rows depend on them alone, or None."""
+    """Return the maximum length of a path whose rows depend on the path alone.
+
+    None if the config sets no bound.
+    """
     bounds = []
     rope = getattr(config, "rope_parameters", None)
     if not rope:
@@ -100,10 +106,9 @@ def max_positions_of(config: Any) -> int | None:
 
 
 def other_windows(config: Any) -> list[int]:
-    """Return the sizes of windows that a config has under other names.
+    """Return the sizes of windows in a config whose names are not `sliding_window`.
 
-    The usual name is `sliding_window`. A row sees all of a path that is no longer than
-    the window.
+    A row sees all of a path that is not longer than the window.
     """
     sizes = [
         size
@@ -113,15 +118,15 @@ def other_windows(config: Any) -> list[int]:
     return [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
 
 
-def stop_if_asked(_block: nn.Module, _args: tuple[Any, ...]) -> None:
-    """Raise `DecodeInterrupted` if the running call is to stop."""
+def raise_if_stopped(_block: nn.Module, _args: tuple[Any, ...]) -> None:
+    """Raise `DecodeInterrupted` if the running call was interrupted (a hook)."""
     call = running_call()
     if call is not None and call.stop.is_set():
         raise DecodeInterrupted("the decode was interrupted")
 
 
 def repeat_rows(_experts: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Repeat the rows that are given to experts, if the bits of a row matter.
+    """Repeat the rows that experts get, if the call is `in_path_order` (a hook).
 
     An expert evaluates its rows together. If their number is a multiple of
     `EXACT_BATCH_MULTIPLE`, the bits of a row do not depend on that number.
@@ -132,15 +137,16 @@ def repeat_rows(_experts: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] |
     return tuple(one.repeat_interleave(EXACT_BATCH_MULTIPLE, 0) if isinstance(one, Tensor) else one for one in args)
 
 
-def first_of_each(_experts: nn.Module, _args: tuple[Any, ...], result: Any) -> Any:
-    """Keep one of the copies of each row that `repeat_rows` made."""
+def keep_first_of_each(_experts: nn.Module, _args: tuple[Any, ...], result: Any) -> Any:
+    """Keep one of the copies of each row that `repeat_rows` made (a hook)."""
     call = running_call()
     if not isinstance(call, TreeCall) or not call.in_path_order:
         return None
     return result[::EXACT_BATCH_MULTIPLE]
 
 
-def _bloom_bias(config: Any) -> Any:
+def _make_bloom_hook(config: Any) -> Any:
+    """Return a hook that gives the blocks of a Bloom model a mask and an ALiBi bias."""
     from transformers.models.bloom.modeling_bloom import _get_alibi_slopes
 
     def add_bias(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
@@ -156,7 +162,8 @@ def _bloom_bias(config: Any) -> Any:
     return add_bias
 
 
-def _mpt_bias(config: Any) -> Any:
+def _make_mpt_hook(config: Any) -> Any:
+    """Return a hook that gives the blocks of an MPT model a mask and its ALiBi bias."""
     from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
     two = build_mpt_alibi_tensor(config.n_heads, 2, config.attn_config.alibi_bias_max)
@@ -172,7 +179,7 @@ def _mpt_bias(config: Any) -> Any:
     return add_bias
 
 
-ALIBI_BLOCKS = {"bloom": _bloom_bias, "mpt": _mpt_bias}
+ALIBI_BLOCKS = {"bloom": _make_bloom_hook, "mpt": _make_mpt_hook}
 
 logger = logging.getLogger(__name__)
 
@@ -184,13 +191,13 @@ _ONE_BY_ONE = ("falcon_mamba", "jamba", "mamba", "zamba")
 
 
 class Route(Enum):
-    """How a model is made to evaluate a tree.
+    """The way in which a model evaluates a tree of contexts.
 
     Attributes:
         FUNCTION: Its layers call `tree_attention`.
-        MASK: Its layers attend by code of their own, and are given a mask [1, 1, R, C].
-        ALIBI: Its blocks are given a mask, and a bias that depends on positions.
-        STATES: It is called without changes, and each context has its own copy of the
+        MASK: Its layers attend with their own code, and get a mask [1, 1, R, C].
+        ALIBI: Its blocks get a mask, and a bias that depends on positions.
+        STATES: It is called without changes, and each context has a copy of the model's
             cache.
     """
 
@@ -217,10 +224,10 @@ class PreparedModule:
         module: The module.
         name: Name for messages.
         n_vocabulary: Number of logits of a row.
-        route: How it is made to evaluate a tree.
+        route: The way in which it evaluates a tree.
         kind: The kind of its memory.
-        runs_below_states: Whether several tokens may be evaluated at once below a
-            state. Some recurrent models get them wrong without an error.
+        runs_below_states: Whether several tokens can be evaluated at once after a
+            state. Some recurrent models then compute wrong rows without an error.
         max_positions: Number of positions up to which a row depends on its path alone;
             None if there is no bound.
         cache_windows: The size of the sliding window of each layer of the model's own
@@ -289,16 +296,19 @@ class PreparedModule:
 
     @property
     def cache_like(self) -> list[tuple[Tensor, Tensor] | None]:
-        """Return keys and values of two tokens in each layer; None if it keeps none."""
+        """Return the keys and values of two tokens in each layer, to copy shapes from.
+
+        None for a layer that keeps none.
+        """
         return list(self._stored)
 
     # Use
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep calls of other threads out of the module until the block ends.
+        """Make calls of other threads wait until the block ends.
 
-        Waits for those that are running. Calls of this thread are made as usual.
+        Waits first for calls that are running. This thread can call the module.
         """
         thread = threading.get_ident()
         with self._callers_changed:
@@ -311,9 +321,9 @@ class PreparedModule:
                 self._callers_changed.notify_all()
 
     def new_cache(self, n_cells: int) -> CellCache:
-        """Return cells for all layers.
+        """Return a new cache of `n_cells` cells in all layers.
 
-        Raises `ModelError` if there is no memory for them.
+        Raises `ModelError` if there is no memory for it.
         """
         cache = CellCache(self.n_layers, n_cells)
         try:
@@ -330,9 +340,9 @@ class PreparedModule:
 
         Args:
             call: The cells that the rows write, and those that they see.
-            ids: int64[R], the tokens.
-            positions: int64[R].
-            outputs: int64[M], the rows whose logits are computed.
+            ids: int64[R], the token of each row.
+            positions: int64[R], the position of each row.
+            outputs: int64[M], the indices of the rows whose logits are computed.
             cache: The cells.
 
         Returns:
@@ -354,10 +364,10 @@ class PreparedModule:
         """Evaluate a run of tokens after a state, and change the state in place.
 
         Args:
-            call: The call, by which the forward can be interrupted.
-            ids: int64[R], the tokens.
-            positions: int64[R].
-            outputs: int64[M], the rows whose logits are computed.
+            call: The call, whose `stop` interrupts it.
+            ids: int64[R], the token of each row.
+            positions: int64[R], the position of each row.
+            outputs: int64[M], the indices of the rows whose logits are computed.
             state: The model's cache, or None for the empty context.
 
         Returns:
@@ -367,12 +377,12 @@ class PreparedModule:
         return self._logits(result, outputs), cache_in(result)
 
     def forward_plain(self, ids: Tensor, cache: Any = None) -> Tensor:
-        """Evaluate texts by the model's own attention.
+        """Evaluate texts with the model's own attention.
 
         Args:
-            ids: int64[B, T].
-            cache: The model's own cache with what stands before the texts, which is
-                changed; None for texts alone, which are evaluated without any cache.
+            ids: int64[B, T], the tokens of B texts.
+            cache: The model's own cache with the tokens before the texts, which is
+                changed. None evaluates the texts alone, without any cache.
 
         Returns:
             The logits, [B, T, V].
@@ -390,6 +400,10 @@ class PreparedModule:
     def _forward(
         self, call: ModuleCall, ids: Tensor, positions: Tensor, outputs: Tensor, cache: Any, **given: Any
     ) -> Any:
+        """Call the module for one call, and turn its errors into `DecodeError`.
+
+        `given` are further arguments of the module. Returns the module's output.
+        """
         if cache is not None:
             given[self._cache_argument] = cache
         if "position_ids" in self._arguments:
@@ -398,7 +412,7 @@ class PreparedModule:
             given["logits_to_keep"] = outputs
         # In inference mode, operations are not taken apart into those a compiler knows.
         mode = torch.no_grad() if call.is_traced else torch.inference_mode()
-        with mode, self._calling(), running(call):
+        with mode, self._count_caller(), running(call):
             try:
                 return self.module(input_ids=ids[None], use_cache=True, **given)
             except SelectrieError:
@@ -410,10 +424,10 @@ class PreparedModule:
                 raise DecodeError(f"{self.name}: {type(error).__name__}: {error}") from error
 
     @contextmanager
-    def _calling(self) -> Iterator[None]:
-        """Count this thread among the callers until the block ends.
+    def _count_caller(self) -> Iterator[None]:
+        """Count this thread among the callers of the module until the block ends.
 
-        Waits while other threads claim the module by `alone`.
+        Waits first while another thread is in `alone`.
         """
         thread = threading.get_ident()
         try:
@@ -442,21 +456,22 @@ class PreparedModule:
         with _lock:
             self._n_users -= 1
             if self._n_users == 0:
-                self._put_back()
+                self._restore()
 
     def _prepare(self) -> None:
-        """Change the module as the route needs it."""
+        """Put the module into evaluation mode, add hooks, and choose its route."""
         self._trained = [m for m in self.module.modules() if m.training]
         for part in self._trained:
             part.training = False
-        self._hooks = [block.register_forward_pre_hook(stop_if_asked) for block in self.blocks()]
+        self._hooks = [block.register_forward_pre_hook(raise_if_stopped) for block in self.blocks()]
         for experts in (m for m in self.module.modules() if hasattr(m, "_is_expert_parallel")):
             self._hooks.append(experts.register_forward_pre_hook(repeat_rows))
-            self._hooks.append(experts.register_forward_hook(first_of_each))
+            self._hooks.append(experts.register_forward_hook(keep_first_of_each))
         self._copy_configs()
         self._examine()
 
-    def _put_back(self) -> None:
+    def _restore(self) -> None:
+        """Undo all changes of the module."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
@@ -479,8 +494,7 @@ class PreparedModule:
     def _copy_configs(self) -> None:
         """Give every part a copy of its config.
 
-        The choice of attention is written into config objects, which other modules may
-        share.
+        The attention function is set in config objects, which other modules may share.
         """
         memo: dict[int, Any] = {}
         for part in self.module.modules():
@@ -496,7 +510,7 @@ class PreparedModule:
             config._attn_implementation_internal = ATTENTION
 
     def _reset_attention(self) -> None:
-        """Set in every config the attention that was set before."""
+        """Set the attention function that every config had before."""
         for config, before in self._attention_before:
             config._attn_implementation_internal = before
 
@@ -541,7 +555,10 @@ class PreparedModule:
                 self._set_attention()
 
     def _examine(self) -> None:
-        """Find out which kind of cache the model has, and choose its route."""
+        """Call the model once to find the kind of its cache, and choose its route.
+
+        Raises `UnsupportedModelError` if it cannot be called or returns no cache.
+        """
         ids = torch.zeros((1, 2), dtype=torch.long, device=self.device)
         try:
             with torch.no_grad(), self._own_attention():
@@ -569,16 +586,16 @@ class PreparedModule:
         self.kind = ModelKind.HYBRID if is_hybrid else ModelKind.RECURRENT
 
     def _choose_route(self) -> bool:
-        """Choose the route by which the model attends to cells.
+        """Set the route by which the model can attend to cells, found by trying.
 
-        Returns whether there is one. A model without one can still evaluate trees by
-        copies of its own cache.
+        Returns whether there is one. A model without one can still evaluate trees with
+        copies of its own cache (`Route.STATES`).
         """
         if self.config.model_type in ALIBI_BLOCKS:
             self.route = Route.ALIBI
             add_bias = ALIBI_BLOCKS[self.config.model_type](self.config)
             self._hooks += [block.register_forward_pre_hook(add_bias, with_kwargs=True) for block in self.blocks()]
-            self._evaluate_two()
+            self._evaluate_two_rows()
             return True
         self._set_attention()
         for route in (Route.FUNCTION, Route.MASK):
@@ -586,7 +603,7 @@ class PreparedModule:
             if route is Route.MASK:
                 self._reset_attention()
             try:
-                windows = self._evaluate_two()
+                windows = self._evaluate_two_rows()
             except DecodeError as error:
                 logger.debug("%s cannot be evaluated by the route %r: %s", self.name, route.value, error)
                 continue
@@ -594,8 +611,11 @@ class PreparedModule:
             return True
         return False
 
-    def _evaluate_two(self) -> set[int]:
-        """Evaluate two rows, and return the windows that layers asked for."""
+    def _evaluate_two_rows(self) -> set[int]:
+        """Evaluate two rows by the current route, and keep their keys and values.
+
+        Returns the sizes of the sliding windows that layers asked for.
+        """
         visible = np.tril(np.ones((2, 2), dtype=np.bool_))
         at = np.arange(2)
         call = TreeCall(threading.Event(), at, visible, at, at)
@@ -670,10 +690,10 @@ def prepare_module(module: Any, name: str, check: Callable[[PreparedModule], Non
         return made
 
 
-def copy_without_weights(module: nn.Module) -> nn.Module:
-    """Return a copy of a module that has the same weights, and is not prepared.
+def copy_sharing_weights(module: nn.Module) -> nn.Module:
+    """Return a copy of a module that shares its weights and buffers.
 
-    The copy is as the module is when nobody uses it, also while it is prepared.
+    If the module is prepared, the copy is in the state before that.
     """
     shared: dict[int, Any] = {id(one): one for one in [*module.parameters(), *module.buffers()]}
     with _lock:
@@ -687,7 +707,7 @@ def copy_without_weights(module: nn.Module) -> nn.Module:
             twin = copy.deepcopy(known, shared)
     finally:
         known.release()
-    twin._put_back()
+    twin._restore()
     module_copy: nn.Module = twin.module
     return module_copy
 
@@ -714,5 +734,5 @@ def _require_supported(module: Any, name: str) -> None:
 
 
 def pad_outputs(outputs: Sequence[int], multiple: int) -> list[int]:
-    """Return the rows whose logits are computed, padded to a multiple by row 0."""
+    """Return `outputs` padded to a multiple of this length, with row 0."""
     return [*outputs, *([0] * (-len(outputs) % multiple))]

@@ -30,8 +30,9 @@ class TransformersOptions:
         n_threads: Number of torch's threads while the model runs on the CPU. None: the
             number that torch is set to.
         precision: `exact` needs float32 weights. Calls are padded to a multiple of 8
-            rows, and near ties are settled by attention whose bits depend on the path
-            alone. `fast` takes the weights as they are.
+            rows, and scores that are too close to call are evaluated again with
+            attention whose bits depend on the path alone. `fast` takes the weights as
+            they are.
         device: The device that weights are loaded on, such as "cpu" or "cuda:0"; a
             number means that GPU. None: a GPU if there is one.
         dtype: The type that weights are converted to when they are loaded, one of
@@ -75,10 +76,11 @@ class TransformersOptions:
 
     @property
     def _is_cache(self) -> bool:
-        """Return whether the prefix may be a cache; torch is not needed to tell."""
+        """Return whether the prefix looks like a cache, without importing torch."""
         return hasattr(self.prefix, "layers")
 
     def _check_dtype(self) -> None:
+        """Raise `OptionError` for an unsuitable `dtype`, or set its plain name."""
         name = str(self.dtype).removeprefix("torch.")
         if name not in DTYPES:
             raise OptionError(

@@ -1,4 +1,4 @@
-"""A prefix: keys and values of the caller that stand before every context of a model.
+"""A prefix: the caller's keys and values, which stand before every context of a model.
 
 They were computed by the model, as `past_key_values` of a forward, or learned, as by
 prefix tuning. They are copied when the model is opened.
@@ -30,9 +30,9 @@ from selectrie.backends.transformers.options import PREFIXES
 from selectrie.errors import OptionError
 
 MIN_NODES = 8
-"""Tokens that must fit behind a prefix; also the least `n_ctx`."""
+"""Number of tokens that must fit behind a prefix; also the minimum of `n_ctx`."""
 _NEAR = 2**-6
-"""How far a key may be from the one expected, as a part of its length.
+"""Distance of a key from the expected one, relative to its length, that is allowed.
 
 Kernels differ by less, also those that round to TF32. Keys of different tokens are
 about their own length apart.
@@ -47,10 +47,11 @@ class Prefix:
 
     Attributes:
         layers: For each layer its keys, [1, heads, P, width], and its values; None for
-            a layer that keeps none. What has left a sliding window is 0.
-        length: P.
+            a layer that keeps none. They are 0 for tokens that have left a sliding
+            window.
+        length: Number of tokens, P.
         digest: Digest of all shapes, types and bytes.
-        first_whole: The first layer that has all P tokens, or None.
+        first_whole: Index of the first layer that has all P tokens, or None.
     """
 
     layers: tuple[Pair | None, ...]
@@ -83,9 +84,8 @@ class Prefix:
 def begins_with(prefix: Prefix, prepared: PreparedModule, token: int) -> bool:
     """Return whether a prefix was computed from a text that begins with this token.
 
-    The first token of a text sees only itself, so its key in a layer is known. A prefix
-    whose beginning has left the windows of all layers was computed, and counts as one
-    that begins so.
+    The first token of a text sees only itself, so its key in a layer is known and is
+    compared. If no layer has the beginning any more, returns True.
     """
     pair = None if prefix.first_whole is None else prefix.layers[prefix.first_whole]
     if pair is None:
@@ -101,21 +101,21 @@ def begins_with(prefix: Prefix, prepared: PreparedModule, token: int) -> bool:
 
 
 def length_of(value: Any) -> int:
-    """Return the number of tokens of a prefix as it is given, without checking it.
+    """Return the number of tokens of the caller's prefix, without checking its shapes.
 
-    Raises `OptionError` if it is no prefix.
+    Raises `OptionError` if it is not a cache or a sequence of pairs.
     """
-    return max((layer.length for layer in _layers(value) if layer is not None), default=0)
+    return max((layer.length for layer in _read_layers(value) if layer is not None), default=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Layer:
-    """What a layer of the caller's holds: keys and values of the last n of P tokens.
+    """A layer of the caller's prefix: keys and values of the last n of P tokens.
 
     Attributes:
-        keys: [1, heads, n, width], if it is right.
-        values: [1, heads, n, width], if it is right.
-        length: P.
+        keys: [1, heads, n, width]; not checked yet.
+        values: [1, heads, n, width]; not checked yet.
+        length: P, the number of tokens.
     """
 
     keys: Tensor
@@ -124,7 +124,7 @@ class _Layer:
 
 
 def read_prefix(value: Any, prepared: PreparedModule) -> Prefix:
-    """Return a copy of a prefix for a prepared module.
+    """Check a caller's prefix, and return a copy of it for a prepared module.
 
     Args:
         value: A `DynamicCache` or `StaticCache` of Transformers, or a sequence with a
@@ -140,7 +140,7 @@ def read_prefix(value: Any, prepared: PreparedModule) -> Prefix:
     if prepared.route is Route.STATES:
         remedy = f"None, as {name} is recurrent or hybrid: nothing can be put before the states that it keeps"
         raise OptionError("prefix", kind, remedy)
-    given, expected = _layers(value), prepared.cache_like
+    given, expected = _read_layers(value), prepared.cache_like
     n_given, n_expected = (sum(one is not None for one in layers) for layers in (given, expected))
     if n_given != n_expected:
         raise OptionError("prefix", kind, f"keys and values of {n_expected} layers, as {name} has them, not {n_given}")
@@ -156,35 +156,35 @@ def read_prefix(value: Any, prepared: PreparedModule) -> Prefix:
                 raise OptionError("prefix", kind, f"keys and values in the layers where {name} keeps them, unlike {i}")
             made.append(None)
             continue
-        wrong = _mismatch(layer, own, length, prepared.cache_windows[i])
+        wrong = _describe_mismatch(layer, own, length, prepared.cache_windows[i])
         if wrong:
             raise OptionError("prefix", kind, f"{wrong} in layer {i}, as {name} has it")
         pair = (layer.keys.detach(), layer.values.detach())
         for tensor in pair:
             state.update(f"{i} {length} {tuple(tensor.shape)} {tensor.dtype} ".encode())
             state.update(tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
-        made.append((_copied(pair[0], own[0], length), _copied(pair[1], own[1], length)))
+        made.append((_copy_padded(pair[0], own[0], length), _copy_padded(pair[1], own[1], length)))
     whole = (i for i, layer in enumerate(given) if layer is not None and layer.keys.shape[2] == length)
     return Prefix(tuple(made), length, f"blake2b:{state.hexdigest()}", next(whole, None))
 
 
-def _layers(value: Any) -> list[_Layer | None]:
-    """Return what each layer of the caller's holds; None for one without anything.
+def _read_layers(value: Any) -> list[_Layer | None]:
+    """Return the layers of a caller's prefix; None for a layer without keys.
 
-    Raises `OptionError` if it is neither a cache nor a sequence.
+    Raises `OptionError` if it is neither a cache nor a sequence of pairs.
     """
     if isinstance(value, Cache) and isinstance(getattr(value, "layers", None), list):
-        return [_of_layer(i, layer) for i, layer in enumerate(value.layers)]
+        return [_read_layer(i, layer) for i, layer in enumerate(value.layers)]
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_of_pair(i, pair) for i, pair in enumerate(value)]
+        return [_read_pair(i, pair) for i, pair in enumerate(value)]
     raise OptionError("prefix", type(value).__name__, PREFIXES)
 
 
-def _of_layer(i: int, layer: Any) -> _Layer | None:
-    """Return what a layer of a cache of Transformers holds.
+def _read_layer(i: int, layer: Any) -> _Layer | None:
+    """Return layer i of a cache of Transformers; None if it has no keys.
 
     Only known classes are read. Others may keep more than keys and values, or keep
-    them in another form, as quantised caches do.
+    them in another form, as quantised caches do; they raise `OptionError`.
     """
     if type(layer) not in (DummyLayer, DynamicLayer, DynamicSlidingWindowLayer, StaticLayer):
         raise OptionError("prefix", type(layer).__name__, f"{PREFIXES}; layer {i} cannot be read, so copy it into one")
@@ -196,10 +196,10 @@ def _of_layer(i: int, layer: Any) -> _Layer | None:
     return _Layer(layer.keys, layer.values, length)
 
 
-def _of_pair(i: int, pair: Any) -> _Layer | None:
-    """Return what a layer of the older form holds: (key, value), or both in a tensor.
+def _read_pair(i: int, pair: Any) -> _Layer | None:
+    """Return layer i from a pair (key, value), or a tensor of both; None if empty.
 
-    A `DynamicCache` gives a third one, the size of its window, when it is made a tuple.
+    A `DynamicCache` that is turned into a tuple has a third item, the window's size.
     """
     parts = list(pair) if isinstance(pair, Tensor | Sequence) and not isinstance(pair, str) else []
     if len(parts) in (2, 3) and parts[0] is None and parts[1] is None:
@@ -209,8 +209,8 @@ def _of_pair(i: int, pair: Any) -> _Layer | None:
     return _Layer(parts[0], parts[1], int(parts[0].shape[2]))
 
 
-def _mismatch(layer: _Layer, own: Pair, length: int, window: int | None) -> str:
-    """Return what is expected of a layer instead of what it has, "" if it is right.
+def _describe_mismatch(layer: _Layer, own: Pair, length: int, window: int | None) -> str:
+    """Return, in words, how a layer differs from what is expected; "" if it does not.
 
     Args:
         layer: The layer.
@@ -236,8 +236,11 @@ def _mismatch(layer: _Layer, own: Pair, length: int, window: int | None) -> str:
     return ""
 
 
-def _copied(tensor: Tensor, own: Tensor, length: int) -> Tensor:
-    """Return a copy on the device of `own`, with 0 for tokens beyond the window."""
+def _copy_padded(tensor: Tensor, own: Tensor, length: int) -> Tensor:
+    """Return a copy on the device of `own`, [1, heads, length, width].
+
+    It has zeros for the first tokens if `tensor` lacks them.
+    """
     result = own.new_zeros((1, own.shape[1], length, own.shape[3]))
     result[:, :, length - tensor.shape[2] :] = tensor
     return result

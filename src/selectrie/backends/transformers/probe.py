@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 _PROMPT = 12
 _TAIL = 4
-"""Tokens of the shared prompt, and of each text below it.
+"""Number of tokens of the shared prompt, and of each text below it.
 
 The prompt is shorter where positions are few, and has at least 4 tokens.
 """
@@ -43,9 +43,9 @@ _WIDE_WINDOW = 8
 _MARGIN = 4.0
 """The difference that is allowed, as a multiple of what rounding explains.
 
-How far rounding moves the model's own rows is measured (`_rounding`). In float32 the
-multiple is larger by the square root of the number of terms of a sum, since sums are
-rounded at every step. With 15 architectures of width 64 that work, the largest
+How far rounding moves the model's own rows is measured (`_add_rounding`). In float32
+the multiple is larger by the square root of the number of terms of a sum, since sums
+are rounded at every step. With 15 architectures of width 64 that work, the largest
 difference was 1.7 times that movement in float32 and 0.6 times in bfloat16, on one
 x86-64. With runs that ignore their state it was 36 000 times in float32, but only 1.7
 to 7 times in bfloat16.
@@ -68,9 +68,9 @@ class _Tree:
         texts: int64[4, T]. The first three begin with the prompt, and the second shares
             two further tokens with the first. The last shares all but two tokens of the
             prompt.
-        rows: float64[4, T, V], the log-probabilities of the own forward pass.
+        rows: float64[4, T, V], log-probabilities of the module's own forward pass.
         allowed_nats: The difference from these that is allowed.
-        prefix: What stands before the texts, or None.
+        prefix: The prefix before the texts, or None.
     """
 
     texts: Any
@@ -82,9 +82,9 @@ class _Tree:
 def probe(prepared: PreparedModule) -> None:
     """Check a prepared module that is not in use yet.
 
-    Sets `runs_below_states` and `max_positions` to what was found. During the check,
-    windows that are wider than the tree is deep are made narrower, both in the module's
-    own forward pass and over the tree.
+    Sets `runs_below_states` and `max_positions` to the values that work. During the
+    check, windows that are wider than the tree is deep are made narrower, both in the
+    module's own forward pass and over the tree.
 
     Raises:
         UnsupportedModelError: The rows over a tree are not those of the module's own
@@ -93,8 +93,8 @@ def probe(prepared: PreparedModule) -> None:
     with full_precision(), _narrow_windows(prepared) as has_narrowed:
         failure = ""
         for seed in range(_ATTEMPTS):
-            tree = _tree(prepared, seed)
-            failure = _why_not_finite(prepared) if np.isnan(tree.rows).any() else _difference(prepared, tree)
+            tree = _make_tree(prepared, seed)
+            failure = _explain_nan(prepared) if np.isnan(tree.rows).any() else _describe_difference(prepared, tree)
             if not failure:
                 break
         else:
@@ -110,10 +110,10 @@ def probe(prepared: PreparedModule) -> None:
 
 
 def probe_model(prepared: PreparedModule, model: Model) -> None:
-    """Check rows of a model against the forward of the module that it was made of.
+    """Check the rows of a model against the forward pass of the module it was made of.
 
-    For models that evaluate a module by other means than `PreparedModule.forward_tree`.
-    They are extended as the port allows, and are empty afterwards.
+    It is for models that do not evaluate the module with `PreparedModule.forward_tree`.
+    The model is empty again afterwards.
 
     Args:
         prepared: The module, already checked by `probe`.
@@ -124,17 +124,17 @@ def probe_model(prepared: PreparedModule, model: Model) -> None:
     """
     failure = ""
     for seed in range(_ATTEMPTS):
-        tree = _tree(prepared, seed)
-        worst = _worst_of_model(model, tree)
+        tree = _make_tree(prepared, seed)
+        worst = _worst_difference_of_model(model, tree)
         model.trim(0)
         if worst <= tree.allowed_nats:
             return
-        failure = _sentence(worst, tree)
+        failure = _difference_sentence(worst, tree)
     raise UnsupportedModelError(prepared.name, failure)
 
 
-def _worst_of_model(model: Model, tree: _Tree) -> float:
-    """Return the largest difference of any row of the texts, in nats.
+def _worst_difference_of_model(model: Model, tree: _Tree) -> float:
+    """Return the largest difference of a model's rows of the texts, in nats.
 
     The first text is evaluated in one call and the others in calls of one row, so that
     programs of several sizes are compared.
@@ -159,10 +159,10 @@ def _worst_of_model(model: Model, tree: _Tree) -> float:
 
 
 def probe_behind(prepared: PreparedModule, prefix: Prefix) -> None:
-    """Check a module that was probed, behind a prefix.
+    """Check a module behind a prefix, after `probe`.
 
-    It is compared with the model's own forward on the model's own cache, which begins
-    with the prefix. Models of other threads wait meanwhile.
+    It is compared with the module's own forward pass on its own cache, which begins
+    with the prefix. Calls of other threads wait meanwhile.
 
     Raises:
         UnsupportedModelError: Rows over a tree are not those of the model itself.
@@ -171,7 +171,7 @@ def probe_behind(prepared: PreparedModule, prefix: Prefix) -> None:
     with prepared.alone(), full_precision(), _narrow_windows(prepared):
         for seed in range(_ATTEMPTS):
             try:
-                failure = _difference(prepared, _tree(prepared, seed, prefix))
+                failure = _describe_difference(prepared, _make_tree(prepared, seed, prefix))
             except DecodeError:
                 raise
             except Exception as error:
@@ -182,7 +182,8 @@ def probe_behind(prepared: PreparedModule, prefix: Prefix) -> None:
     raise UnsupportedModelError(prepared.name, f"behind the prefix, {failure}")
 
 
-def _tree(prepared: PreparedModule, seed: int, prefix: Prefix | None = None) -> _Tree:
+def _make_tree(prepared: PreparedModule, seed: int, prefix: Prefix | None = None) -> _Tree:
+    """Return random texts, with their rows and the difference that is allowed."""
     n_prompt = _PROMPT
     if prefix is not None and prepared.max_positions is not None:
         n_prompt = min(_PROMPT, prepared.max_positions - prefix.length - _TAIL)
@@ -193,14 +194,14 @@ def _tree(prepared: PreparedModule, seed: int, prefix: Prefix | None = None) -> 
     texts[1, : n_prompt + 2] = texts[0, : n_prompt + 2]
     texts[3, : n_prompt - 2] = texts[0, : n_prompt - 2]
     rows = _own_rows(prepared, texts, prefix)
-    with _rounding(prepared.module, seed):
+    with _add_rounding(prepared.module, seed):
         moved = np.abs(_own_rows(prepared, texts, prefix) - rows)
     n_terms = int(prepared.config.hidden_size) if prepared.dtype == torch.float32 else 1
     return _Tree(texts, rows, _MARGIN * n_terms**0.5 * float(moved.max()), prefix)
 
 
-def _why_not_finite(prepared: PreparedModule) -> str:
-    """Return what the error says about a model that computes NaN by itself."""
+def _explain_nan(prepared: PreparedModule) -> str:
+    """Return the text of the error about a model whose own rows are NaN."""
     names = [
         name
         for name, weight in prepared.module.named_parameters()
@@ -218,7 +219,7 @@ def _why_not_finite(prepared: PreparedModule) -> str:
 
 
 def _own_rows(prepared: PreparedModule, texts: Any, prefix: Prefix | None = None) -> FloatArray:
-    """Return the log-probabilities of the own forward pass, float64[4, T, V]."""
+    """Return float64[4, T, V], log-probabilities of the module's own forward pass."""
     cache = None if prefix is None else prefix.own_cache(prepared.module.config, len(texts))
     return _logp(prepared.forward_plain(torch.from_numpy(texts), cache))
 
@@ -229,22 +230,21 @@ def _logp(logits: Tensor) -> FloatArray:
 
 
 @contextmanager
-def _rounding(module: nn.Module, seed: int) -> Iterator[None]:
-    """Change the results of every part of a module until the block ends.
+def _add_rounding(module: nn.Module, seed: int) -> Iterator[None]:
+    """Add random rounding errors to the results of every part until the block ends.
 
-    Each number changes at random, by up to half a unit in the last place, as it may by
-    rounding.
+    Each number changes by up to half a unit in the last place.
     """
     generator = torch.Generator().manual_seed(seed)
 
-    def moved(_part: nn.Module, _args: Any, result: Any) -> Any:
+    def add_noise(_part: nn.Module, _args: Any, result: Any) -> Any:
         if not isinstance(result, Tensor) or not result.is_floating_point():
             return None
         noise = torch.rand(result.shape, generator=generator).to(result.device) - 0.5
         exact = result.float()
         return (exact + noise * exact.abs() * torch.finfo(result.dtype).eps).to(result.dtype)
 
-    hooks = [part.register_forward_hook(moved) for part in module.modules() if not list(part.children())]
+    hooks = [part.register_forward_hook(add_noise) for part in module.modules() if not list(part.children())]
     try:
         yield
     finally:
@@ -252,42 +252,43 @@ def _rounding(module: nn.Module, seed: int) -> Iterator[None]:
             hook.remove()
 
 
-def _difference(prepared: PreparedModule, tree: _Tree) -> str:
-    """Return a sentence about wrong rows over the tree, or "" if they are right."""
+def _describe_difference(prepared: PreparedModule, tree: _Tree) -> str:
+    """Compare rows over the tree; return a sentence about a difference, or ""."""
     if prepared.route is not Route.STATES:
         for solo in (False, True):
-            worst = _worst(prepared, tree, solo=solo)
+            worst = _worst_difference(prepared, tree, solo=solo)
             if not worst <= tree.allowed_nats:
-                return _sentence(worst, tree)
+                return _difference_sentence(worst, tree)
         return ""
     worst = np.inf
     for at_once in (True, False) if prepared.runs_below_states else (False,):
         prepared.runs_below_states = at_once
         try:
-            worst = _worst(prepared, tree, solo=False)
+            worst = _worst_difference(prepared, tree, solo=False)
         except DecodeError:
             if not at_once:
                 raise
             continue
         if worst <= tree.allowed_nats:
             return ""
-    return _sentence(worst, tree)
+    return _difference_sentence(worst, tree)
 
 
-def _sentence(worst: float, tree: _Tree) -> str:
+def _difference_sentence(worst: float, tree: _Tree) -> str:
     return (
         f"its rows over a tree of contexts differ from its own by {worst:.2g} nats, where rounding explains "
         f"{tree.allowed_nats:.2g}; this kind of model is not supported"
     )
 
 
-def _worst(prepared: PreparedModule, tree: _Tree, *, solo: bool) -> float:
-    """Return the largest difference of a node's row, in nats.
+def _worst_difference(prepared: PreparedModule, tree: _Tree, *, solo: bool) -> float:
+    """Return the largest difference of a row over the tree, in nats.
 
     Another context is evaluated first and then dropped, so that its cells are used
-    again, out of order. Every call has one round. Below states, runs of one token and
+    again, out of order. Every call has one round. After states, runs of one token and
     of several tokens are tried, because models have separate code for these. Behind a
     prefix, the prompt is compared too: with a window, only its rows see the prefix.
+    `solo` is as for `CellContexts`.
     """
     walk = _Walk(prepared, tree, solo=solo)
     a, b, c, d = tree.texts
@@ -332,10 +333,10 @@ class _Walk:
         return self.runs([(base, depth, tokens, text)])[0]
 
     def runs(self, runs: list[tuple[int, int, Any, int | None]]) -> list[int]:
-        """Evaluate runs (node, its depth, tokens, text) in one call.
+        """Evaluate runs in one call, and return the last node of each.
 
-        The rows of a run are compared with those of its text, unless that is None.
-        Returns the last node of each run.
+        A run is (parent node, its depth, tokens, index of the text). The rows of a run
+        are compared with those of its text, unless that is None.
         """
         parents: list[int] = []
         expected: list[tuple[int, int] | None] = []
@@ -354,6 +355,10 @@ class _Walk:
     def _evaluate(
         self, parents: Any, ids: Any, wanted: Any, keep: Any, expected: list[tuple[int, int] | None]
     ) -> list[int]:
+        """Make one call, compare its rows, and return its nodes.
+
+        `expected` has the text and the position of each row's expected values, or None.
+        """
         plan = self._tree.plan(parents, ids, wanted, keep)
         rows, _ = self._contexts.plan_rows(plan)
         evaluated = self._contexts.evaluate(plan, rows, self._multiple)
@@ -379,10 +384,9 @@ class _Walk:
 
 @contextmanager
 def _narrow_windows(prepared: PreparedModule) -> Iterator[bool]:
-    """Make the sliding windows of an attention model narrower until the block ends.
+    """Make wide sliding windows narrower than the tree is deep until the block ends.
 
-    They are then narrower than the tree is deep. The width is set in configs and in
-    layers. Yields whether there were any to narrow.
+    The width is set in configs and in layers. Yields whether there were any wide ones.
     """
     places = [] if prepared.route is Route.STATES else _wide_windows(prepared)
     before = [place.sliding_window for place in places]
@@ -396,6 +400,7 @@ def _narrow_windows(prepared: PreparedModule) -> Iterator[bool]:
 
 
 def _wide_windows(prepared: PreparedModule) -> list[Any]:
+    """Return the configs and layers with a sliding window wider than `_WIDE_WINDOW`."""
     places = [*prepared.configs(), *prepared.module.modules()]
     computed = [isinstance(getattr(type(place), "sliding_window", None), property) for place in places]
     return [p for p, is_computed in zip(places, computed, strict=True) if _window(p) > _WIDE_WINDOW and not is_computed]

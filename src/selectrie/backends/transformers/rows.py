@@ -1,6 +1,6 @@
-"""Rows whose logits are on an accelerator, where the values to read are computed.
+"""Rows whose logits stay on an accelerator, which computes the values to read.
 
-Only these values are copied to the host. Those of a `Reads` are copied together.
+Only these values are copied to the host; those of one `Reads` in one transfer.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MORE = 8
 
 
 def rows_of(logits: torch.Tensor, index: ArrayLike | None = None) -> Rows:
-    """Return the rows of a call.
+    """Return the rows of a call: `DenseRows` for logits on the CPU, else `TorchRows`.
 
-    Logits in the host's memory stay there, and are not copied if they are float32.
+    Logits in the host's memory are not copied if they are float32.
 
     Args:
         logits: [M, V], of any floating type and on any device.
@@ -52,11 +52,8 @@ def rows_of(logits: torch.Tensor, index: ArrayLike | None = None) -> Rows:
 class TorchRows(KnownRows):
     """Rows whose logits are a tensor, [M, V], on any device with float64.
 
-    Normalisers are log-sum-exps in float64. They are computed on the device when they
-    are first needed, and kept there.
-
-    Attributes:
-        n_bytes_read: Bytes copied to the host so far, by all views together.
+    The log-sum-exp of each row is computed on the device, in float64, when it is first
+    needed, and kept there.
     """
 
     __slots__ = ("_counter", "_index", "_logits", "_normaliser")
@@ -73,6 +70,7 @@ class TorchRows(KnownRows):
 
     @property
     def n_bytes_read(self) -> int:
+        """Return the number of bytes copied to the host, by all views together."""
         return self._counter[0]
 
     @property
@@ -91,10 +89,10 @@ class TorchRows(KnownRows):
         ids = np.asarray(token_ids, dtype=np.int32)
         if len(ids) <= _SMALL_SET:
             return numerics.logsumexp(self.logp(i, ids))
-        return self._one(TokenSet(i, ids), self._mass)
+        return self._read_one(TokenSet(i, ids), self._mass)
 
     def log_rest(self, i: int, token_ids: ArrayLike) -> float:
-        return self._one(TokenSet(i, np.asarray(token_ids, dtype=np.int32)), self._rest)
+        return self._read_one(TokenSet(i, np.asarray(token_ids, dtype=np.int32)), self._rest)
 
     def top(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> tuple[IntArray, FloatArray]:
         self._check(self._index[[i]])
@@ -123,7 +121,7 @@ class TorchRows(KnownRows):
         return TorchRows(torch.cat([part._logits[part._on_device(part._index)] for part in parts]))
 
     def fetch(self, reads: Callable[[], Reads]) -> SelectedRows:
-        """Return the values that `reads` names, copied to the host together."""
+        """Return the values that `reads()` names, copied to the host together."""
         wanted = reads()
         self.check()
         masses = [one for one in wanted.masses if len(one.ids) <= _SMALL_SET]
@@ -163,7 +161,8 @@ class TorchRows(KnownRows):
         if bad is not None:
             raise NonFiniteLogitsError(row=bad[0], value=bad[1])
 
-    def _one(self, one: TokenSet, read: Callable[[TokenSet], torch.Tensor]) -> float:
+    def _read_one(self, one: TokenSet, read: Callable[[TokenSet], torch.Tensor]) -> float:
+        """Return one sum over a set of tokens, which `read` computes on the device."""
         self._check(self._index[[one.row]])
         return float(self._to_host([read(one)])[0][0])
 
@@ -189,7 +188,7 @@ class TorchRows(KnownRows):
     def _rest(self, one: TokenSet) -> torch.Tensor:
         """Return the log of the summed probability of all tokens outside a set.
 
-        These are added up themselves, because 1 minus the sum of the set loses digits.
+        Their probabilities are added, because 1 minus the sum of the set loses digits.
         """
         row = self._index[one.row]
         rest = self._logits[int(row)].double().index_fill(0, self._on_device(one.ids), -torch.inf)
@@ -202,7 +201,7 @@ class TorchRows(KnownRows):
     def _tops(self, tops: Sequence[TopTokens]) -> list[tuple[IntArray, FloatArray]]:
         """Return the ids and log-probabilities of each of `tops`."""
         result: list[tuple[IntArray, FloatArray] | None] = [None] * len(tops)
-        for numbers in _alike(tops):
+        for numbers in _group_alike(tops):
             same = [tops[number] for number in numbers]
             for number, found in zip(numbers, self._tops_alike(same), strict=True):
                 result[number] = found
@@ -228,13 +227,13 @@ class TorchRows(KnownRows):
         for i, (row_logits, row_ids) in enumerate(zip(logits.reshape(-1, n), numbers.reshape(-1, n), strict=True)):
             if n < values.shape[1] and row_logits[k - 1] == row_logits[-1] > -np.inf:
                 # More tokens may be tied than were fetched.
-                row_logits, row_ids = self._tied(values[i], float(row_logits[-1]), ids)  # noqa: PLW2901
+                row_logits, row_ids = self._read_tied(values[i], float(row_logits[-1]), ids)  # noqa: PLW2901
             order = np.lexsort((row_ids, -row_logits))[:k]
             order = order[row_logits[order] > -np.inf]
             found.append((row_ids[order].astype(np.int32), row_logits[order] - normalisers[i]))
         return found
 
-    def _tied(self, values: torch.Tensor, least: float, ids: torch.Tensor | None) -> tuple[FloatArray, FloatArray]:
+    def _read_tied(self, values: torch.Tensor, least: float, ids: torch.Tensor | None) -> tuple[FloatArray, FloatArray]:
         """Return logits and ids of all tokens with a logit of at least `least`."""
         places = torch.nonzero(values >= least)[:, 0]
         logits, numbers = self._to_host([values[places], places if ids is None else ids[places]])
@@ -251,7 +250,7 @@ class _Normaliser:
         self._bad: dict[int, float] = {}
 
     def of(self, rows: NDArray[np.int64]) -> torch.Tensor:
-        """Return the normalisers of some rows, float64 on the device."""
+        """Return the normaliser of each of these rows, float64[n] on the device."""
         self._compute(np.unique(rows))
         values = self._values
         if values is None:
@@ -259,11 +258,12 @@ class _Normaliser:
         return values[torch.as_tensor(np.ascontiguousarray(rows), device=values.device)]
 
     def first_bad(self, rows: NDArray[np.int64]) -> tuple[int, float] | None:
-        """Return the first row that is not finite with its largest logit, or None."""
+        """Return the first row that is not finite, and its largest logit, or None."""
         self._compute(rows)
         return next(((row, self._bad[row]) for row in rows.tolist() if row in self._bad), None)
 
     def _compute(self, rows: NDArray[np.int64]) -> None:
+        """Compute the normalisers of distinct rows that are not known yet."""
         todo = rows[~self._known[rows]]
         if not len(todo):
             return
@@ -284,8 +284,8 @@ class _Normaliser:
         self._known[todo] = True
 
 
-def _alike(tops: Sequence[TopTokens]) -> Iterable[list[int]]:
-    """Yield groups of elements, by their numbers, that have the same k and set."""
+def _group_alike(tops: Sequence[TopTokens]) -> Iterable[list[int]]:
+    """Return groups of indices of `tops` with the same k and the same allowed set."""
     groups: dict[tuple[int, bytes | None], list[int]] = {}
     for number, one in enumerate(tops):
         key = None if one.allowed is None else one.allowed.dtype.char.encode() + one.allowed.tobytes()

@@ -1,4 +1,4 @@
-"""Finds out how a tokenizer of Transformers works, from its file and by trying it."""
+"""Finds out how a tokenizer of Transformers works, from its file and from trials."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LISTS = ("normalizers", "pretokenizers", "decoders", "processors")
 
 @dataclass(frozen=True, slots=True)
 class AddedToken:
-    """A token that is searched for in a text before the text is split into words."""
+    """An entry of `added_tokens`, found in a text before that is split into words."""
 
     id: int
     content: str
@@ -47,11 +47,11 @@ class AddedToken:
 
 @dataclass(frozen=True, eq=False)
 class TokenizerJson:
-    """A tokenizer's parts, from which copies with other parts can be made.
+    """The content of a `tokenizer.json`, from which changed copies can be made.
 
     Attributes:
         name: The name of the model in errors.
-        spec: The content of `tokenizer.json`; it must not be written to.
+        spec: The parsed content. It must not be changed.
     """
 
     name: str
@@ -59,10 +59,10 @@ class TokenizerJson:
 
     @classmethod
     def of(cls, name: str, backend: Tokenizer) -> TokenizerJson:
-        """Return the parts of a tokenizer.
+        """Return the content of a loaded tokenizer.
 
         Raises `UnsupportedModelError` for a tokenizer with parts written in Python, and
-        for one whose tokens have no fixed bytes or spellings.
+        for one whose tokens have no fixed bytes or texts.
         """
         try:
             spec = json.loads(backend.to_str())
@@ -75,20 +75,22 @@ class TokenizerJson:
 
     @property
     def model(self) -> Part:
+        """Return a copy of the part `model`."""
         return dict(self.spec["model"])
 
     @property
     def is_unigram(self) -> bool:
+        """Return whether the model is of type Unigram."""
         return bool(self.model["type"] == "Unigram")
 
     @property
     def takes_words_whole(self) -> bool:
-        """Return whether a word that is a token is taken whole, without merges."""
+        """Return whether a word that is a token becomes it directly, without merges."""
         return bool(self.model.get("ignore_merges"))
 
     @cached_property
     def is_byte_level(self) -> bool:
-        """Return whether tokens are spelled in the alphabet of bytes (GPT-2)."""
+        """Return whether tokens are written in GPT-2's alphabet of bytes."""
         return any(part["type"] == "ByteLevel" for part in parts(self.spec["decoder"]))
 
     @cached_property
@@ -101,12 +103,13 @@ class TokenizerJson:
 
     @cached_property
     def added(self) -> tuple[AddedToken, ...]:
+        """Return the added tokens."""
         names = AddedToken.__slots__
         return tuple(AddedToken(**{name: part[name] for name in names}) for part in self.spec["added_tokens"])
 
     @cached_property
     def unknown(self) -> int | None:
-        """Return the id of the token for text that has no other, or None."""
+        """Return the id of the token for unknown text, or None."""
         if self.is_unigram:
             token: int | None = self.model.get("unk_id")
             return token
@@ -141,9 +144,9 @@ class TokenizerJson:
         return self.fallback(text) or text.replace(SIGN, " ").encode()
 
     def fallback(self, text: str) -> bytes:
-        """Return the byte that a token of the byte fallback stands for, or b"".
+        """Return the byte of a token of the byte fallback, such as `<0x0A>`, or b"".
 
-        The model makes such a token of plain text, and the decoder reads it as its
+        The model turns plain text into such a token, and the decoder reads it as its
         byte, even if the token is listed among the added ones.
         """
         byte = _BYTE_TEXTS.get(text, b"")
@@ -151,9 +154,10 @@ class TokenizerJson:
         return byte if is_made else b""
 
     def copy(self, *, adds_space: bool) -> Tokenizer:
-        """Return a tokenizer that treats control tokens in a text as plain text.
+        """Return a tokenizer that treats special tokens in a text as plain text.
 
-        If `adds_space` is false, it does not add a space before a text either.
+        If `adds_space` is false, it does not add a space before a text either. Raises
+        `UnsupportedModelError` if an added token gets another id in it.
         """
         spec = dict(self.spec)
         if self.is_unigram:
@@ -176,21 +180,23 @@ class TokenizerJson:
 
     @property
     def may_add_space(self) -> bool:
-        """Return whether a part adds a space before text."""
+        """Return whether the normalizer or pre-tokenizer adds a space before text."""
         names = ("normalizer", "pre_tokenizer")
         return any(self.spec[name] != _without_space(self.spec[name]) for name in names)
 
     @property
     def adds_space_once(self) -> bool:
         """Return whether a space is added only at the very beginning of a text."""
-        adding = [part for name in ("normalizer", "pre_tokenizer") for part in parts(self.spec[name]) if _adds(part)]
+        adding = [
+            part for name in ("normalizer", "pre_tokenizer") for part in parts(self.spec[name]) if _adds_space(part)
+        ]
         return bool(adding) and all(part.get("prepend_scheme") == "first" for part in adding)
 
     @cached_property
     def hidden(self) -> frozenset[str]:
-        """Return the special tokens that a Unigram model would find in plain text.
+        """Return the texts of special tokens that a Unigram model finds in plain text.
 
-        Tokens of the byte fallback are not included, because text needs them.
+        Those of the byte fallback are left out, because text needs them.
         """
         if not self.is_unigram:
             return frozenset()
@@ -199,7 +205,7 @@ class TokenizerJson:
 
     @cached_property
     def changes(self) -> tuple[str, ...]:
-        """Return the types of normalizers that change text apart from spaces."""
+        """Return the types of the normalizers that do more than change spaces."""
         return tuple(part["type"] for part in parts(self.spec["normalizer"]) if not _is_spacing(part))
 
     def normalizer(self) -> Normalizer | None:
@@ -221,6 +227,7 @@ class TokenizerJson:
         return Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model, **own_parts}))
 
     def _check(self) -> None:
+        """Raise `UnsupportedModelError` for parts whose tokens have no fixed bytes."""
         model, decoders = self.model, [part["type"] for part in parts(self.spec["decoder"])]
         if model["type"] not in _MODELS:
             raise self._refusal(
@@ -254,7 +261,7 @@ class TokenizerJson:
             raise self._refusal("its tokenizer leaves out characters without a token, and has no token for the unknown")
 
     def _check_texts(self, backend: Tokenizer) -> None:
-        """Refuse a vocabulary with two texts of one id; `spec` has one of them."""
+        """Raise `UnsupportedModelError` if two texts of the vocabulary have one id."""
         for text, token in backend.get_vocab(with_added_tokens=False).items():
             if text not in self.vocab:
                 other = backend.id_to_token(token)
@@ -275,7 +282,7 @@ class TokenizerJson:
 
 
 def parts(part: Part | None) -> Iterator[Part]:
-    """Yield a part of a tokenizer; of a sequence, the parts in it."""
+    """Yield the single parts of a tokenizer's part, which may be a nested sequence."""
     waiting = [part] if part else []
     while waiting:
         one = waiting.pop()
@@ -286,7 +293,8 @@ def parts(part: Part | None) -> Iterator[Part]:
             waiting += reversed(inner)
 
 
-def _adds(part: Part) -> bool:
+def _adds_space(part: Part) -> bool:
+    """Return whether a single part adds a space before text."""
     kind = part["type"]
     if kind == "Metaspace":
         return bool(part.get("prepend_scheme", "always") != "never")
@@ -317,7 +325,7 @@ _CHARACTERS = (
     *map(chr, range(32, 127)),
     *"\n\t\réßЖж日の한אก\u0301🤗“’…。\u3000\u00a0\u200b²½٣ǅ\u200dª",
 )
-"""Characters of every class that patterns distinguish."""
+"""Characters of every class that the patterns of pre-tokenizers distinguish."""
 _PARTS = (
     *_CHARACTERS,
     *"aA1. ",
@@ -338,9 +346,9 @@ _PARTS = (
 _CASELESS = ("日", "の", "한", "א", "ก", "م", "ー", "語")
 _RUNS = re.compile(r"(?<!['’A-Za-z])[A-Za-z]+")
 _BEGINNING = re.compile(r"[ \t]*[A-Za-z0-9]", re.DOTALL)
-"""The beginning of a text that follows a line end at a settled position."""
+"""Matches the beginning of a text that `_ends_word` allows after a line end."""
 _N_TRIED = 4000
-"""Number of texts that are cut at each kind of position."""
+"""Number of pairs of texts tried for each kind of position."""
 _COMPOSED = (range(0x80, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x20000), range(0x2F800, 0x30000))
 _JAMO = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))
 """Code points that Unicode's normal forms may change: all but ideographs, and Hangul's
@@ -350,15 +358,15 @@ Split = Callable[[str], list[str]]
 
 
 def examiner(json: TokenizerJson) -> Callable[[Vocabulary], Tokenizing]:
-    """Return a function that finds out how the tokenizer works.
+    """Return a function that finds out how the tokenizer works (`Vocabulary.examine`).
 
     It takes up to a second.
     """
 
     def examine(vocabulary: Vocabulary) -> Tokenizing:
         split = _splitter(json.splitter())
-        kind, is_local = _kind(json, split)
-        return Tokenizing(kind, _altered(json, vocabulary), is_local)
+        kind, is_local = _examine_kind(json, split)
+        return Tokenizing(kind, _altered_texts(json, vocabulary), is_local)
 
     return examine
 
@@ -380,8 +388,8 @@ def _splitter(tokenizer: Tokenizer) -> Split:
     return split
 
 
-def _kind(json: TokenizerJson, split: Split) -> tuple[TokenizerKind, bool]:
-    """Return the kind, and whether texts split independently at settled positions."""
+def _examine_kind(json: TokenizerJson, split: Split) -> tuple[TokenizerKind, bool]:
+    """Return the tokenizer's kind, and whether `Tokenizing.splits_locally` holds."""
     is_local = all(_is_apart(split, *texts) for texts in _cuts(_rng(1), _ends_word))
     has_context = any(token.single_word for token in json.added)
     if not is_local or json.is_unigram or json.takes_words_whole or has_context:
@@ -394,7 +402,7 @@ def _kind(json: TokenizerJson, split: Split) -> tuple[TokenizerKind, bool]:
 
 
 def _cuts(rng: random.Random, is_kept: Callable[[str, str], bool]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of texts: random texts, cut at each position that is kept."""
+    """Yield pairs (left, right) of random texts, cut where `is_kept(left, right)`."""
     n = 0
     while n < _N_TRIED:
         text = "".join(rng.choices(_PARTS, k=rng.randrange(2, 9)))
@@ -412,7 +420,8 @@ def _is_inside(_left: str, _right: str) -> bool:
 def _ends_word(left: str, right: str) -> bool:
     """Return whether a word ends between two texts.
 
-    This is so at all positions of `tokenization.canonical`, and at some others.
+    This holds at all positions at which `tokenization.canonical` cuts a text, and at
+    some others.
     """
     last, first = left[-1], right[0]
     if last == "\n":
@@ -451,7 +460,7 @@ def _before(words: list[str], last: list[str]) -> list[str] | None:
 
 
 def _keeps_runs(split: Split) -> bool:
-    """Return whether ASCII letters without a break stay in one word.
+    """Return whether a run of ASCII letters always stays in one word.
 
     After an apostrophe they may be split, because contractions are.
     """
@@ -470,24 +479,25 @@ def _keeps_runs(split: Split) -> bool:
 
 
 def _is_apart_between_caseless(split: Split) -> bool:
+    """Return whether texts split part by part between letters without case."""
     rng = _rng(4)
     around = ["".join(rng.choices(_PARTS, k=rng.randrange(3))) for _ in range(20)]
     pairs = product(_CASELESS, repeat=2)
     return all(_is_apart(split, start + one, other + end) for one, other in pairs for start, end in pairwise(around))
 
 
-def _altered(json: TokenizerJson, vocabulary: Vocabulary) -> frozenset[bytes] | None:
-    """Return the texts of `Tokenizing.altered`."""
+def _altered_texts(json: TokenizerJson, vocabulary: Vocabulary) -> frozenset[bytes] | None:
+    """Return the texts that the tokenizer may alter; None if they are not known."""
     if json.changes not in ((), ("NFC",)):
         return None
     if not json.is_byte_level and not json.has_every_byte:
         return None
     composed = composed_by_nfc() if json.changes else frozenset()
-    own = _altered_bytes(json, vocabulary) if json.is_byte_level else _altered_pieces(json, vocabulary)
-    return frozenset({*composed, *own, *_set_apart(json, vocabulary)})
+    own = _altered_by_byte_level(json, vocabulary) if json.is_byte_level else _altered_by_sign(json, vocabulary)
+    return frozenset({*composed, *own, *_texts_set_apart(json, vocabulary)})
 
 
-def _altered_bytes(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[bytes]:
+def _altered_by_byte_level(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[bytes]:
     """Yield the texts that a byte-level tokenizer alters.
 
     These are bytes without a token, and texts that become a token with other bytes, or
@@ -503,7 +513,7 @@ def _altered_bytes(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[byte
             yield data
 
 
-def _altered_pieces(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[bytes]:
+def _altered_by_sign(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[bytes]:
     """Yield the texts that a tokenizer alters if it writes spaces as U+2581."""
     yield SIGN.encode()
     if SIGN not in json.vocab:
@@ -517,10 +527,11 @@ def _altered_pieces(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[byt
             yield plain
 
 
-def _set_apart(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[bytes]:
-    """Yield the texts of added tokens that alter the text around them.
+def _texts_set_apart(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[bytes]:
+    """Yield the texts of added tokens, if these alter the text beside them.
 
-    They remove white space beside them, or a space is added after them.
+    White space beside such a token is removed, or a space is added after it. Texts with
+    such white space are yielded too.
     """
     for token in json.added:
         text = token.content.encode()
@@ -536,7 +547,7 @@ def _set_apart(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[bytes]:
 
 @cache
 def composed_by_nfc() -> frozenset[bytes]:
-    """Return characters such that NFC changes no text that has none of them.
+    """Return characters, as UTF-8, without which no text is changed by NFC.
 
     These are the characters that NFC replaces, those that compose with the character
     before them, and combining ones, whose order NFC may change. They are taken from the

@@ -36,20 +36,20 @@ _TEXTS = (
     ),
     *("a<0x0A>b", "\u2581a", "\u00a0", "  two  spaces  "),
 )
-"""Texts of many kinds. Where two tokenizers differ in a part, some text shows it."""
+"""Texts of many kinds, so that two different tokenizers differ on some of them."""
 _MAX_ADDED = 16
 """Maximum number of added tokens that are tried within a text."""
 
 
 def compare_with_file(folder: Path, tokenizer: Any) -> None:
-    """Warn if a folder's tokenizer gives other tokens than its file.
+    """Log a warning if a loaded tokenizer encodes texts differently than its file.
 
-    Texts of many kinds are tried. The warning is logged; it names the first text with
-    other tokens, and both. Nothing is compared if there is no file, or if the tokenizer
-    is not a fast one.
+    The file is the `tokenizer.json` of the folder. The warning names the first of
+    several fixed texts with other tokens. Nothing is compared if there is no file, or
+    if the tokenizer is not a fast one.
 
-    Raises `UnsupportedModelError` if the tokenizer gives an added token of the file
-    another id than the file: such an id has two texts.
+    Raises `UnsupportedModelError` if an added token has another id in the tokenizer
+    than in the file.
     """
     path = folder / TOKENIZER
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -64,7 +64,7 @@ def compare_with_file(folder: Path, tokenizer: Any) -> None:
     _check_ids(folder, backend, added)
     own.no_truncation()
     own.no_padding()
-    for text in _texts([str(token["content"]) for token in added]):
+    for text in _texts_to_compare([str(token["content"]) for token in added]):
         ids, ids_of_file = list(tokenizer(text).input_ids), own.encode(text).ids
         if ids != ids_of_file:
             tokens = [backend.id_to_token(one) for one in ids]
@@ -78,6 +78,7 @@ def compare_with_file(folder: Path, tokenizer: Any) -> None:
 
 
 def _check_ids(folder: Path, backend: Tokenizer, added: list[dict[str, Any]]) -> None:
+    """Raise `UnsupportedModelError` if an added token of the file has another id."""
     for token in added:
         given, own = token["id"], backend.token_to_id(token["content"])
         if own is not None and own != given:
@@ -90,7 +91,8 @@ def _check_ids(folder: Path, backend: Tokenizer, added: list[dict[str, Any]]) ->
             )
 
 
-def _texts(added: list[str]) -> Iterator[str]:
+def _texts_to_compare(added: list[str]) -> Iterator[str]:
+    """Yield fixed texts, and texts with added tokens."""
     yield from _TEXTS
     for content in added[:_MAX_ADDED]:
         yield from (content, f"a{content}b", f"a {content} b", f"{content}\n")
@@ -147,20 +149,20 @@ def chat_source_of(tokenizer: Any) -> str:
 
 _LETTERS = ("a", *map(chr, range(0x21, 0x7F)))
 _PROBES = ("a b", "the answer is 42", "yes, no.")
-"""Texts that must be equal to the bytes of their tokens, for any tokenizer."""
+"""Texts that the bytes of their tokens must spell, for any supported tokenizer."""
 
 
 def open_tokenizer(folder: Path) -> Any:
-    """Return the tokenizer of a model's folder.
+    """Open the tokenizer of a model's folder with `AutoTokenizer`.
 
-    It is the one that `AutoTokenizer` opens. A warning is logged if it gives other
-    tokens than the folder's `tokenizer.json` (see `compare_with_file`). No code of the
-    folder is run, and nothing is downloaded.
+    A warning is logged if it encodes texts differently than the folder's
+    `tokenizer.json` (see `compare_with_file`). No code of the folder is run, and
+    nothing is downloaded.
 
     Raises:
         ModelFileError: If its files are missing or damaged.
-        UnsupportedModelError: If Transformers cannot read them, or if it moves the id
-            of an added token.
+        UnsupportedModelError: If Transformers cannot read them, or if it gives an added
+            token another id.
     """
     from transformers import AutoTokenizer
 
@@ -191,8 +193,8 @@ def read_vocabulary(
 
     Raises:
         UnsupportedModelError: The tokenizer is not a fast one; the bytes of its tokens
-            are not known; they are not those of the text, even for ordinary texts; or
-            it has more tokens than the model.
+            are not known, or do not spell ordinary texts; or it has more tokens than
+            the model.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
@@ -220,9 +222,9 @@ def read_vocabulary(
         or (pieces[token] and (pieces[token] != content.encode() or _tokens(inside, content) != [token]))
     ]
     control = [token for token, (text, piece) in enumerate(zip(texts, pieces, strict=True)) if not (text and piece)]
-    bos = _bos(name, starting, begin, n_tokens)
+    bos = _find_bos(name, starting, begin, n_tokens)
     eos, declared = tokenizer.eos_token_id, tokenizer.bos_token_id
-    spacing = _spacing(json, begin, inside, pieces)
+    spacing = _find_spacing(json, begin, inside, pieces)
     user_defined = [token.id for token in json.added if not token.special]
     normalizer = json.normalizer()
     vocabulary = Vocabulary(
@@ -247,7 +249,7 @@ def read_vocabulary(
         ambiguous=frozenset(ambiguous),
         examine=examiner(json),
     )
-    _check(name, vocabulary)
+    _check_spellings(name, vocabulary)
     return vocabulary
 
 
@@ -276,7 +278,7 @@ def _pieces(json: TokenizerJson, texts: list[str]) -> list[bytes]:
 
 
 def _piece_from_text(json: TokenizerJson, token: int, text: str, tokenize: Tokenize) -> bytes:
-    """Return the bytes of a special token that plain text can become too, or b"".
+    """Return the bytes of a special token if plain text can also become it, else b"".
 
     Such a token may be the result of a merge, or belong to the byte fallback.
     """
@@ -294,10 +296,12 @@ def _piece_from_text(json: TokenizerJson, token: int, text: str, tokenize: Token
 
 
 _Encode = Callable[[str], tuple[list[int], list[tuple[int, int]]]]
-"""Returns the ids of a text, and the positions in it where each begins and ends."""
+"""Returns the ids of a text, and for each where it begins and ends in the text."""
 
 
 def _encoder(copy: Tokenizer) -> _Encode:
+    """Return the function that encodes text without adding special tokens."""
+
     def encode(text: str) -> tuple[list[int], list[tuple[int, int]]]:
         encoding = copy.encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
@@ -339,12 +343,12 @@ def _tokenizer(json: TokenizerJson, encode: _Encode, unknown: int | None) -> Tok
 
     def tokenize(text: bytes, /) -> list[int]:
         if not missing.isdisjoint(text):
-            raise _no_token(bytes([min(missing.intersection(text))]).decode("utf-8", "backslashreplace"))
+            raise _no_token_error(bytes([min(missing.intersection(text))]).decode("utf-8", "backslashreplace"))
         read = text.decode("utf-8", "replace")
         ids, offsets = encode(read)
         if unknown is not None and unknown in ids:
             start, stop = offsets[ids.index(unknown)]
-            raise _no_token(read[start:stop])
+            raise _no_token_error(read[start:stop])
         return ids
 
     return tokenize
@@ -357,15 +361,15 @@ def _missing_bytes(json: TokenizerJson) -> frozenset[int]:
     return frozenset(range(256)) - {data[0] for data in map(json.meaning, json.vocab) if data and len(data) == 1}
 
 
-def _no_token(part: str) -> TextError:
+def _no_token_error(part: str) -> TextError:
     return TextError("text", f"the model's vocabulary has no token for {part!r}; leave it out, or use another model")
 
 
-def _bos(name: str, copy: Tokenizer, tokenize: Tokenize, n_tokens: int) -> int | None:
+def _find_bos(name: str, copy: Tokenizer, tokenize: Tokenize, n_tokens: int) -> int | None:
     """Return the id that the post-processor puts before a text, or None.
 
-    `copy` neither pads nor truncates. The tokenizer itself may do so, depending on its
-    last call, and one token of padding on the left would look like BOS.
+    `copy` must neither pad nor truncate, because one token of padding on the left would
+    look like BOS.
     """
     plain = _tokens_of_a_letter(name, tokenize)
     letter = next(one for one in _LETTERS if _tokens(tokenize, one) == plain)
@@ -394,8 +398,8 @@ def _tokens_of_a_letter(name: str, tokenize: Tokenize) -> list[int]:
     raise UnsupportedModelError(name, "its vocabulary has no token for any letter")
 
 
-def _spacing(json: TokenizerJson, begin: Tokenize, inside: Tokenize, pieces: list[bytes]) -> Spacing | None:
-    """Return where a space is added before a text; None if it never is."""
+def _find_spacing(json: TokenizerJson, begin: Tokenize, inside: Tokenize, pieces: list[bytes]) -> Spacing | None:
+    """Return how the tokenizer adds a space before a text; None if it never does."""
     letter = next(one.encode() for one in _LETTERS if _tokens(begin, one))
     if begin(letter) == inside(letter):
         return None
@@ -412,7 +416,7 @@ def _end_tokens(name: str, configured: int | Iterable[int] | None, eos: int | No
     return _ids(ids)
 
 
-def _check(name: str, vocabulary: Vocabulary) -> None:
+def _check_spellings(name: str, vocabulary: Vocabulary) -> None:
     """Raise `UnsupportedModelError` if tokens of ordinary texts have other bytes."""
     encoders: list[Callable[[bytes], list[int]]] = [vocabulary.tokenize]
     if vocabulary.spacing is not None:
@@ -440,16 +444,16 @@ def open_vocabulary(folder: Path, n_tokens: int | None = None) -> Vocabulary:
 
     Args:
         folder: The folder.
-        n_tokens: Number of logits of the model. None: what `config.json` says, or as
-            many as the tokenizer has.
+        n_tokens: Number of logits of the model. None: the number in `config.json`, or
+            else the number of tokens of the tokenizer.
 
     Raises:
         ModelFileError: If a file is missing or damaged.
-        UnsupportedModelError: If the tokenizer is not a fast one, or its tokens have
-            no bytes that are known.
+        UnsupportedModelError: If the tokenizer is not a fast one, or the bytes of its
+            tokens are not known.
     """
     tokenizer = open_tokenizer(folder)
-    config, generation = (_json(folder / name) for name in (CONFIG, GENERATION))
+    config, generation = (_read_json_or_empty(folder / name) for name in (CONFIG, GENERATION))
     inner = config.get("text_config")
     text: dict[str, Any] = inner if isinstance(inner, dict) else config
     if n_tokens is None:
@@ -459,11 +463,11 @@ def open_vocabulary(folder: Path, n_tokens: int | None = None) -> Vocabulary:
     return read_vocabulary(tokenizer, n_tokens=n_tokens, eos_token_ids=_folder_ids(ends), name=str(folder))
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json_or_empty(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
 def _folder_ids(value: object) -> list[int] | None:
-    """Return the ids of a configuration, which has one, a list or none."""
+    """Return the ids in a value of a configuration: an id, a list or null."""
     several = value if isinstance(value, list) else [value]
     return [one for one in several if type(one) is int] or None

@@ -42,19 +42,19 @@ logger = logging.getLogger(__name__)
 
 _MAX_NAMES = 3
 _SAMPLES = 1024
-"""The digest of a module covers each tensor's sum, and this many of its numbers."""
+"""Minimum number of elements that a digest covers of a larger tensor."""
 _NUMBER = re.compile(r"\.(\d+)(?=\.)", re.ASCII)
-"""Number of a layer, or of an expert, in the name of a tensor."""
+"""Matches the number of a layer, or of an expert, in the name of a tensor."""
 _WHOLE_NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A module with its weights, and what belongs to it.
+class OpenedModule:
+    """A module with its weights and its vocabulary.
 
     Attributes:
         module: The module.
-        vocabulary: What its token ids mean.
+        vocabulary: The vocabulary of its token ids.
         name: Name of the model, for messages and signatures.
         digest: Digest of its weights.
     """
@@ -66,7 +66,7 @@ class Opened:
 
 
 def open_model(source: Any, options: TransformersOptions | None = None) -> TransformersModel:
-    """Open a checkpoint, or make a model of a module.
+    """Open a checkpoint, or a loaded module, as a model.
 
     Args:
         source: The `Path` of a folder, or an `AutoModelForCausalLM`. A module is used
@@ -84,7 +84,7 @@ def open_model(source: Any, options: TransformersOptions | None = None) -> Trans
         return open_module(opened.module, opened.vocabulary, options, name=opened.name, digest=opened.digest)
 
 
-def open_source(source: Any, options: TransformersOptions) -> Opened:
+def open_source(source: Any, options: TransformersOptions) -> OpenedModule:
     """Load a checkpoint with its vocabulary, or find the vocabulary of a module.
 
     Nothing is downloaded, no code of a folder is run, and only safetensors are read.
@@ -100,10 +100,11 @@ def open_source(source: Any, options: TransformersOptions) -> Opened:
         OptionError: An option is invalid or does not fit the model.
         ModelError: There is no memory for the weights.
     """
-    return _open_folder(source, options) if isinstance(source, Path) else _open_given(source, options)
+    return _open_folder(source, options) if isinstance(source, Path) else _open_module(source, options)
 
 
-def _open_folder(folder: Path, options: TransformersOptions) -> Opened:
+def _open_folder(folder: Path, options: TransformersOptions) -> OpenedModule:
+    """Load a checkpoint; raises as `open_source` does."""
     device = find_device(options.device)
     found = checkpoint.read_checkpoint(folder)
     config = read_config(found)
@@ -114,7 +115,7 @@ def _open_folder(folder: Path, options: TransformersOptions) -> Opened:
     vocabulary = read_vocabulary(
         tokenizer, n_tokens=_n_logits(module, name), eos_token_ids=_end_tokens(module), name=str(folder)
     )
-    return Opened(module, vocabulary, name, digest)
+    return OpenedModule(module, vocabulary, name, digest)
 
 
 def name_of_folder(folder: Path) -> str:
@@ -128,7 +129,8 @@ def name_of_folder(folder: Path) -> str:
     return kept.rsplit("--", 1)[-1] if is_of_hub else revision.name
 
 
-def _open_given(module: Any, options: TransformersOptions) -> Opened:
+def _open_module(module: Any, options: TransformersOptions) -> OpenedModule:
+    """Find the vocabulary of a loaded module; raises as `open_source` does."""
     name = type(module).__name__
     config = getattr(module, "config", None)
     if not isinstance(module, nn.Module) or not hasattr(config, "get_text_config"):
@@ -142,7 +144,7 @@ def _open_given(module: Any, options: TransformersOptions) -> Opened:
     vocabulary = read_vocabulary(
         tokenizer, n_tokens=_n_logits(module, name), eos_token_ids=_end_tokens(module), name=name
     )
-    return Opened(module, vocabulary, name, _module_digest(module))
+    return OpenedModule(module, vocabulary, name, _module_digest(module))
 
 
 def read_config(found: Checkpoint) -> Any:
@@ -171,7 +173,7 @@ def read_config(found: Checkpoint) -> Any:
     try:
         config = AutoConfig.from_pretrained(str(found.folder), local_files_only=True, trust_remote_code=False)
     except Exception as error:
-        raise ModelFileError(str(path), f"cannot be used: {_said(error)}; get the file again") from error
+        raise ModelFileError(str(path), f"cannot be used: {_describe_error(error)}; get the file again") from error
     if getattr(config, "is_encoder_decoder", False):
         raise UnsupportedModelError(str(found.folder), "has an encoder; a decoder-only language model is needed")
     if type(config) not in AutoModelForCausalLM._model_mapping:
@@ -195,7 +197,7 @@ def quantisation_of(config: Any) -> str | None:
 def _require_known_quantisation(found: Checkpoint, config: Any) -> None:
     """Raise `UnsupportedModelError` if Transformers does not know the quantisation.
 
-    It would load such weights as if they were plain.
+    Transformers would load such weights as if they were not quantised.
     """
     from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
 
@@ -227,17 +229,20 @@ def find_device(name: str | int | None) -> torch.device:
 
 
 def dtype_for(options: TransformersOptions) -> str:
-    """Return the type that weights are loaded in; "auto" is the checkpoint's own."""
+    """Return the name of the type that weights are loaded in.
+
+    "auto" means the checkpoint's own type.
+    """
     if options.dtype is not None:
         return options.dtype
     return "float32" if options.precision is Precision.EXACT else "auto"
 
 
-def skeleton(found: Checkpoint, config: Any) -> Any:
-    """Return the module of a checkpoint without memory for its weights.
+def make_skeleton(found: Checkpoint, config: Any) -> Any:
+    """Make the module of a checkpoint on torch's `meta` device, without its weights.
 
-    Raises `ModelFileError` if the weights in the files are not those of the
-    configuration.
+    Raises `ModelFileError` if the files hold fewer weights than the configuration
+    describes.
     """
     from transformers import AutoModelForCausalLM
 
@@ -250,7 +255,7 @@ def skeleton(found: Checkpoint, config: Any) -> Any:
         with torch.device("meta"):
             module = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except Exception as error:
-        raise ModelFileError(str(path), f"Transformers cannot make this model: {_said(error)}") from error
+        raise ModelFileError(str(path), f"Transformers cannot make this model: {_describe_error(error)}") from error
     if getattr(config, "quantization_config", None) is None:
         n_expected, n_there = sum(p.numel() for p in module.parameters()), _n_numbers(found)
         if n_expected > n_there:
@@ -264,10 +269,10 @@ def _n_numbers(found: Checkpoint) -> int:
 
 
 def _load(found: Checkpoint, config: Any, options: TransformersOptions, device: torch.device) -> Any:
-    """Return the module of a checkpoint with its weights."""
+    """Load the module of a checkpoint with its weights; raises as `open_source`."""
     from transformers import AutoModelForCausalLM
 
-    skeleton(found, config)
+    make_skeleton(found, config)
     folder = str(found.folder)
     try:
         module, report = AutoModelForCausalLM.from_pretrained(
@@ -289,22 +294,26 @@ def _load(found: Checkpoint, config: Any, options: TransformersOptions, device: 
     except ImportError as error:
         method = quantisation_of(config)
         by = "" if method is None else f"is quantised by {method!r} and "
-        raise UnsupportedModelError(folder, f"{by}needs a package that is not installed: {_said(error)}") from error
+        raise UnsupportedModelError(
+            folder, f"{by}needs a package that is not installed: {_describe_error(error)}"
+        ) from error
     except Exception as error:
         method = quantisation_of(config)
         if method is not None:
-            reason = f"is quantised by {method!r}, which Transformers cannot load here: {_said(error)}"
+            reason = f"is quantised by {method!r}, which Transformers cannot load here: {_describe_error(error)}"
             raise UnsupportedModelError(folder, f"{reason}; take a version that is not quantised") from error
-        raise ModelFileError(folder, f"Transformers cannot load it: {_said(error)}; get the files again") from error
+        raise ModelFileError(
+            folder, f"Transformers cannot load it: {_describe_error(error)}; get the files again"
+        ) from error
     _require_all_layers(found, module, report.get("unexpected_keys", ()))
     missing = sorted({*report.get("missing_keys", ()), *(one[0] for one in report.get("mismatched_keys", ()))})
     if missing:
-        reason = f"its weights lack tensors of the model, or have them in another shape: {_listed(missing)}"
+        reason = f"its weights lack tensors of the model, or have them in another shape: {_list_names(missing)}"
         raise ModelFileError(folder, f"{reason}; get the files again")
     try:
         return module if getattr(module, "hf_quantizer", None) is not None else module.to(device)
     except (torch.OutOfMemoryError, RuntimeError) as error:
-        raise ModelError(f"{folder}: no memory for the weights on {device}: {_said(error)}") from error
+        raise ModelError(f"{folder}: no memory for the weights on {device}: {_describe_error(error)}") from error
 
 
 def _require_all_layers(found: Checkpoint, module: Any, unused: Iterable[str]) -> None:
@@ -326,11 +335,11 @@ def _require_all_layers(found: Checkpoint, module: Any, unused: Iterable[str]) -
         if int(number[1]) >= lists.get(name[: number.start()], math.inf)
     )
     if more:
-        reason = f"describes fewer layers than the files hold: {_listed(more)} would not be used"
+        reason = f"describes fewer layers than the files hold: {_list_names(more)} would not be used"
         raise ModelFileError(str(found.folder / CONFIG), f"{reason}; get the files again, all of one model")
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return ", ".join(names[:_MAX_NAMES]) + more
 
@@ -348,6 +357,7 @@ def _tokenizer(options: TransformersOptions, folder: Path | None) -> Any:
 
 
 def _n_logits(module: Any, name: str) -> int:
+    """Return the number of logits of a row, from the shape of the head."""
     head = module.get_output_embeddings()
     if head is None or getattr(head, "weight", None) is None:
         raise UnsupportedModelError(name, "has no language model head; load it by AutoModelForCausalLM")
@@ -362,8 +372,8 @@ def _end_tokens(module: Any) -> Any:
 def _module_digest(module: Any) -> str:
     """Return the digest of a module.
 
-    It covers the configuration, and of each tensor some numbers and the sum of all,
-    both read as integers.
+    It covers the configuration and, for each tensor, some of its elements and the sum
+    of all, both read as integers.
     """
     state = blake2b(json.dumps(module.config.to_dict(), sort_keys=True, default=str).encode(), digest_size=16)
     with torch.no_grad():
@@ -380,7 +390,7 @@ def _module_digest(module: Any) -> str:
     return f"blake2b-sampled:{state.hexdigest()}"
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return the type and message of another package's error, in one line."""
     text = " ".join(str(error).split())
     return clip(f"{type(error).__name__}: {text}", 300)
@@ -388,41 +398,40 @@ def _said(error: Exception) -> str:
 
 @contextmanager
 def quiet(verbose: bool) -> Iterator[None]:  # noqa: FBT001 - one option
-    """Suppress Transformers' warnings and progress bars, unless `verbose` is set."""
+    """Suppress warnings and progress bars in the block, unless `verbose` is set."""
     if verbose:
         yield
         return
-    from transformers.utils import logging as said
+    from transformers.utils import logging as transformers_logging
 
-    level, bars = said.get_verbosity(), said.is_progress_bar_enabled()
-    said.set_verbosity(said.CRITICAL)
-    said.disable_progress_bar()
+    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity(transformers_logging.CRITICAL)
+    transformers_logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        said.set_verbosity(level)
+        transformers_logging.set_verbosity(level)
         if bars:
-            said.enable_progress_bar()
+            transformers_logging.enable_progress_bar()
 
 
 _UNPACKED = ("fp8", "mxfp4")
-"""Quantisations that Transformers computes with on a GPU, and unpacks elsewhere."""
+"""Quantisations whose weights stay packed on a GPU, and are unpacked elsewhere."""
 _TYPES = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeeds:
-    """The bytes that a model takes.
+    """The memory that a model takes, in bytes.
 
     Attributes:
         weights: The weights, in the type that they are loaded in.
-        contexts: The cells, also those of a prefix, and the bits that say which cells
-            each row may see; or all states that may be kept.
-        n_cells: Number of cells; 0 where contexts are states.
-        call: The logits of a call with all rows, twice, as the model's own and as a
-            copy.
+        contexts: The cells, those of a prefix included, and the bits that say which
+            cells each row sees; or as many states as are kept at most.
+        n_cells: Number of cells (not bytes); 0 if contexts are states.
+        call: The logits of the largest call, twice: the model's own and a copy.
     """
 
     weights: int
@@ -432,15 +441,15 @@ class MemoryNeeds:
 
     @property
     def total(self) -> int:
-        """Return the sum."""
+        """Return the sum of weights, contexts and call."""
         return self.weights + self.contexts + self.call
 
 
 def memory_needed(folder: Path, options: TransformersOptions) -> int:
     """Return an upper bound on the bytes of a checkpoint's weights and contexts.
 
-    In `exact` precision cells count twice: a second context is kept, which grows to the
-    longest prompt behind which near ties were settled. See `memory_needs`.
+    In `exact` precision cells count twice, because a second context is kept, in which
+    scores that are too close to call are evaluated again. See `memory_needs`.
     """
     needs = memory_needs(folder, options)
     has_second = options.precision is Precision.EXACT and needs.n_cells
@@ -457,15 +466,16 @@ def memory_needs(
     """Return the bytes that a checkpoint takes when it is opened with these options.
 
     The headers of its files are read, and the model is called with a few tokens on
-    torch's `meta` device, where tensors have shapes but no data. The size of its cache
-    then says how large a cell or a state is. Not included are one layer's activations.
+    torch's `meta` device, where tensors have shapes but no data. The size of a cell or
+    a state follows from the cache that it returns. Not included are one layer's
+    activations.
 
     Args:
         folder: The folder of the checkpoint.
         options: The options.
-        rows: Maximum number of rows of a call; None for what the options give.
-        cells_of: Returns the number of cells of a model that holds this many nodes, and
-            takes this many rows in a call.
+        rows: Maximum number of rows of a call; None to compute it from the options.
+        cells_of: Returns the number of cells of a model, from its maximum numbers of
+            nodes and of rows of a call.
 
     Raises:
         ModelFileError: A file is missing, damaged, truncated or cannot be read.
@@ -476,11 +486,11 @@ def memory_needs(
         device = find_device(options.device)
         found = checkpoint.read_checkpoint(folder)
         config = read_config(found)
-        module = skeleton(found, config)
+        module = make_skeleton(found, config)
         dtype = _dtype(found, config, options)
         weights = _weight_bytes(found, config, module, dtype, device)
         text = config.get_text_config()
-        shapes = _shapes(module, dtype)
+        shapes = _cache_shapes(module, dtype)
         n_vocabulary = shapes.n_vocabulary or int(getattr(text, "vocab_size", 0)) or 1
         nodes, usual_rows = nodes_and_rows(options, text, n_vocabulary, max_positions_of(text))
         rows = rows or usual_rows
@@ -495,7 +505,7 @@ def memory_needs(
 
 
 @dataclass(frozen=True, slots=True)
-class _Shapes:
+class _CacheShapes:
     """The size of a model's cache.
 
     Attributes:
@@ -511,14 +521,14 @@ class _Shapes:
     n_vocabulary: int
 
 
-def _shapes(module: Any, dtype: torch.dtype) -> _Shapes:
-    """Return the size of the cache, from calls on the meta device.
+def _cache_shapes(module: Any, dtype: torch.dtype) -> _CacheShapes:
+    """Return the size of a module's cache, from calls on the meta device.
 
-    A call with two tokens and one with four are compared. If the module cannot be
-    called there, the size is that of the keys and values of all heads.
+    The caches of two and of four tokens are compared. If the module cannot be called
+    there, the size is that of the keys and values of all heads.
     """
     for experts in (part for part in module.modules() if hasattr(part, "_is_expert_parallel")):
-        experts.forward = _unchanged  # without data it is not known which rows an expert gets
+        experts.forward = _return_hidden  # without data it is not known which rows an expert gets
     module = module.eval().to(dtype)
     try:
         with torch.no_grad():
@@ -532,17 +542,17 @@ def _shapes(module: Any, dtype: torch.dtype) -> _Shapes:
     except Exception:  # noqa: BLE001 - a model's own code may raise anything without data
         text = module.config.get_text_config()
         cell = 2 * dtype.itemsize * int(text.num_hidden_layers) * int(text.hidden_size)
-        return _Shapes(is_cells=True, cell_bytes=cell, state_bytes=0, n_vocabulary=0)
+        return _CacheShapes(is_cells=True, cell_bytes=cell, state_bytes=0, n_vocabulary=0)
     cell = (sizes[1] - sizes[0]) // 2
-    return _Shapes(may_have_cells(module, cache), cell, sizes[0] - 2 * cell, n_vocabulary)
+    return _CacheShapes(may_have_cells(module, cache), cell, sizes[0] - 2 * cell, n_vocabulary)
 
 
-def _unchanged(hidden: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
+def _return_hidden(hidden: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
     return hidden
 
 
 def _dtype(found: Checkpoint, config: Any, options: TransformersOptions) -> torch.dtype:
-    """Return the type that weights are loaded in."""
+    """Return the type that weights are loaded in, with "auto" resolved."""
     name = dtype_for(options)
     if name == "auto":
         own = getattr(config, "dtype", None)
@@ -553,9 +563,9 @@ def _dtype(found: Checkpoint, config: Any, options: TransformersOptions) -> torc
 
 
 def _weight_bytes(found: Checkpoint, config: Any, module: Any, dtype: torch.dtype, device: torch.device) -> int:
-    """Return the bytes of the weights; of quantised weights, those of the files.
+    """Return the bytes of the weights; for quantised weights, the size of the files.
 
-    Those that are unpacked when they are loaded count as if they were not quantised.
+    Weights that are unpacked when they are loaded count as if they were not quantised.
     """
     method = quantisation_of(config)
     if method is not None and (method not in _UNPACKED or device.type == "cuda"):

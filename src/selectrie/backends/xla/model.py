@@ -26,14 +26,14 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import DecodeInterrupted, ModelError, OptionError
 
 CELL_MULTIPLE = 64
-"""Pools have a multiple of this many cells."""
+"""The number of cells of a pool is a multiple of this."""
 
 
 def cells_needed(nodes: int, rows: int) -> int:
-    """Return the number of cells for this many nodes, and rows of a call.
+    """Return the number of cells of a pool, from the numbers of nodes and of rows.
 
-    Nodes that are wanted again are evaluated into cells of their own, and the rows of
-    padding share one.
+    `rows` is the maximum number of rows of a call. Nodes that are wanted again are
+    evaluated into additional cells, and the rows of padding share one.
     """
     return -(-(nodes + min(nodes, rows) + 1) // CELL_MULTIPLE) * CELL_MULTIPLE
 
@@ -51,11 +51,14 @@ class PoolCells(NodeCells):
         self._pool: Pool | None = programs.new_pool(n_cells)
 
     def evaluate(self, plan: CallPlan, rows: CellRows, bodies: BatchSizes, heads: BatchSizes) -> CallLogits:
-        """Evaluate a call in free cells, by as many programs as the sizes say.
+        """Evaluate a call in free cells.
+
+        `bodies` and `heads` have the sizes of the programs that layers and logits are
+        split among.
 
         Raises:
             DecodeError: A program failed.
-            DecodeInterrupted: `stop` was set; looked at after each program.
+            DecodeInterrupted: `stop` was set; it is checked after each program.
         """
         entries = rows.entries
         n = len(entries)
@@ -67,7 +70,7 @@ class PoolCells(NodeCells):
         begin = time.perf_counter()
         start = 0
         for size in sizes:
-            is_finite = self._evaluate_part(self._part(layout, start, size), start)
+            is_finite = self._evaluate_part(self._body_arguments(layout, start, size), start)
             cells = layout.cells[start : start + size]
             self._is_spoiled[cells] = ~is_finite[: len(cells)]
             start += size
@@ -75,7 +78,7 @@ class PoolCells(NodeCells):
                 raise DecodeInterrupted("the decode was interrupted")
         logits = self._logits(np.array(wanted, dtype=np.int32), heads)
         if logits is not None and self._is_spoiled.any():
-            # As `CellCache.without_spoiled` does.
+            # As `CellCache.mask_spoiled` does.
             logits = logits.copy()
             logits[np.any(layout.visible[wanted] & self._is_spoiled, axis=1)] = np.nan
         seconds = time.perf_counter() - begin
@@ -83,16 +86,21 @@ class PoolCells(NodeCells):
         return CallLogits(logits, row_of, n, start - n, seconds, len(sizes))
 
     def seconds_of_body(self, size: int, n_runs: int) -> float:
-        """Compile a body, and return its seconds, measured as by `least_seconds`."""
+        """Compile the body of `size` rows, and return its seconds (`least_seconds`)."""
         nothing = np.empty(0, dtype=np.int64)
         n_cells = len(self._is_used)
         layout = CellLayout(
             nothing, nothing, nothing, np.empty((0, n_cells), dtype=np.bool_), np.zeros(n_cells, np.int64)
         )
-        part = self._part(layout, 0, size)
+        part = self._body_arguments(layout, 0, size)
         return least_seconds(lambda: self._evaluate_part(part, 0), n_runs)
 
     def _evaluate_part(self, part: tuple[NDArray[np.generic], ...], start: int) -> BoolArray:
+        """Run one body, and return whether the numbers of each row are finite.
+
+        `part` has the arguments of `_body_arguments`, `start` the index of row 0 among
+        the hidden states.
+        """
         if self._pool is None:
             raise ModelError("the contexts were lost when a program failed; close the engine and load the model again")
         pool = self._pool
@@ -104,28 +112,31 @@ class PoolCells(NodeCells):
             raise
         return is_finite
 
-    def _part(self, layout: CellLayout, start: int, size: int) -> tuple[NDArray[np.generic], ...]:
-        """Return the arguments of a body: rows from `start` on, and padding."""
+    def _body_arguments(self, layout: CellLayout, start: int, size: int) -> tuple[NDArray[np.generic], ...]:
+        """Return the arguments of a body: `size` rows from `start` on, with padding."""
         part = slice(start, start + size)
         n = len(layout.tokens[part])
         visible = np.zeros((size, layout.visible.shape[1]), dtype=np.bool_)
         visible[:n] = layout.visible[part]
         visible[n:, self._padding_cell] = True
         return (
-            _filled(layout.tokens[part], size, 0),
-            _filled(layout.positions[part], size, 0),
-            _filled(layout.cells[part], size, self._padding_cell),
+            _pad(layout.tokens[part], size, 0),
+            _pad(layout.positions[part], size, 0),
+            _pad(layout.cells[part], size, self._padding_cell),
             visible,
             layout.cell_positions.astype(np.int32),
         )
 
     def _logits(self, wanted: Int32s, heads: BatchSizes) -> LogitArray | None:
-        """Return the logits of hidden states, float32[M, V], or None for none."""
+        """Return float32[M, V], the logits of the rows with these indices.
+
+        None if there are none.
+        """
         parts: list[LogitArray] = []
         start = 0
         for size in heads.programs(len(wanted)):
             part = wanted[start : start + size]
-            parts.append(self._programs.head(_filled(part, size, 0))[: len(part)])
+            parts.append(self._programs.head(_pad(part, size, 0))[: len(part)])
             start += size
         if not parts:
             return None
@@ -136,7 +147,8 @@ class PoolCells(NodeCells):
         self._pool = None
 
 
-def _filled(values: NDArray[np.integer], size: int, fill: int) -> Int32s:
+def _pad(values: NDArray[np.integer], size: int, fill: int) -> Int32s:
+    """Return int32[size], the values and then `fill`."""
     result = np.full(size, fill, dtype=np.int32)
     result[: len(values)] = values
     return result
@@ -151,8 +163,8 @@ class PoolLengths:
     """The two lengths of pools, to which contexts are rounded up.
 
     Attributes:
-        long: Cells of the pool of the model that is opened.
-        short: Cells of a small one; equal to `long` where that is small itself.
+        long: Number of cells of the pool of the opened model.
+        short: Number of cells of a small pool; at most `long`.
     """
 
     long: int
@@ -160,24 +172,24 @@ class PoolLengths:
 
     @staticmethod
     def of(nodes: int, rows: int) -> PoolLengths:
-        """Return the lengths for a model of this many nodes, and rows of a call.
+        """Return the lengths for a model of `nodes` nodes and calls of `rows` rows.
 
         A context of `nodes + rows` nodes fits into the long one.
         """
         long = cells_needed(nodes + rows, rows)
         return PoolLengths(long, min(long, cells_needed(-(-long // _SHORT_PART), 0)))
 
-    def fitting(self, n_cells: int) -> int:
+    def length_for(self, n_cells: int) -> int:
         """Return the length of a pool of at least `n_cells` cells.
 
-        Beyond the long one it is a multiple of that, with programs of its own.
+        Beyond the long length it is a multiple of that, and needs further programs.
         """
         return self.short if n_cells <= self.short else -(-n_cells // self.long) * self.long
 
 
 @dataclass(slots=True)
 class SharedModule:
-    """What the models of one module share.
+    """The parts that all models on one module share.
 
     Attributes:
         prepared: The module.
@@ -187,8 +199,8 @@ class SharedModule:
         digest: Digest of the weights.
         device: The device of JAX.
         lengths: Lengths of pools.
-        bodies: The bodies, and how long they take.
-        heads: The heads, and how long they take.
+        bodies: Sizes and seconds of the bodies.
+        heads: Sizes and seconds of the heads.
         stop: Set to interrupt a running call.
     """
 
@@ -210,7 +222,7 @@ class SharedModule:
 
     @property
     def identity(self) -> ModelIdentity:
-        """Return what a score depends on."""
+        """Return the identity of every model on this module."""
         return ModelIdentity(
             name=self.prepared.name,
             digest=self.digest,
@@ -225,7 +237,7 @@ class SharedModule:
 
 @final
 class XlaModel(ModuleModel):
-    """A model that evaluates trees of contexts by compiled programs."""
+    """A model that evaluates trees of contexts with compiled programs."""
 
     def __init__(self, source: SharedModule, *, nodes: int, rows: int, n_cells: int) -> None:
         tree = PrefixTree(source.vocabulary.n_tokens)
@@ -253,18 +265,18 @@ class XlaModel(ModuleModel):
 
     @property
     def source(self) -> SharedModule:
-        """Return what this model shares with its contexts."""
+        """Return the parts that this model shares with its `new_context` models."""
         return self._source
 
     @property
     def n_compiled(self) -> tuple[int, int]:
-        """Return how many bodies and heads were compiled for the module so far."""
+        """Return the numbers of bodies and of heads compiled for the module so far."""
         return self._source.programs.n_bodies, self._source.programs.n_heads
 
     def seconds_of_body(self, size: int, n_runs: int) -> float:
-        """Compile a body for the pool of this model, and return how long it takes.
+        """Compile the body of `size` rows for this pool, and return its seconds.
 
-        See `programs.least_seconds`. The model must be empty.
+        They are measured by `programs.least_seconds`. The model must be empty.
         """
         return self._cells.seconds_of_body(size, n_runs)
 
@@ -282,7 +294,7 @@ class XlaModel(ModuleModel):
         self._require_open()
         nodes = max(nodes, 8)
         rows = min(self._source.rows_per_call, nodes, rows or nodes)
-        n_cells = self._source.lengths.fitting(cells_needed(nodes, rows))
+        n_cells = self._source.lengths.length_for(cells_needed(nodes, rows))
         return XlaModel(self._source, nodes=nodes, rows=rows, n_cells=n_cells)
 
     def _evaluate(self, plan: CallPlan, rows: Any) -> CallLogits:
@@ -290,7 +302,7 @@ class XlaModel(ModuleModel):
 
 
 def _processor(device: Any) -> str:
-    """Return what computes, by the name that decides which kernels are used."""
+    """Return the name of a JAX device's processor, which decides which kernels run."""
     if device.platform == "cpu":
         return f"{processor_name(torch.device('cpu'))}, {os.cpu_count()} cores"
     return str(device.device_kind)

@@ -1,4 +1,4 @@
-"""Open models: compile the programs of a module, time them, and check their rows.
+"""Opens models: compiles the programs of a module, times them, and checks their rows.
 
 The seconds that programs take decide how calls are split, and so the last bits of
 results. They are measured once for a model on a machine, and kept in the folder of
@@ -27,7 +27,7 @@ from selectrie.backends.transformers.model import nodes_and_rows
 from selectrie.backends.transformers.module import (
     PreparedModule,
     Route,
-    copy_without_weights,
+    copy_sharing_weights,
     full_precision,
     prepare_module,
 )
@@ -49,12 +49,12 @@ _OTHER = ways(operator="use `backend='transformers'`")
 
 
 def open_model(source: Any, options: XlaOptions | None = None) -> XlaModel:
-    """Compile a checkpoint, or a module.
+    """Open a checkpoint, or a loaded module, as a compiled model.
 
     Args:
-        source: The `Path` of a folder, or an `AutoModelForCausalLM`; `tokenizer` must
-            then be given. A module is copied without its weights, which must not be
-            changed until this returns.
+        source: The `Path` of a folder, or an `AutoModelForCausalLM`; the option
+            `tokenizer` is then required. The model gets its own copy of the weights,
+            which must not be changed until this returns.
         options: See `XlaOptions`.
 
     Raises:
@@ -71,7 +71,7 @@ def open_model(source: Any, options: XlaOptions | None = None) -> XlaModel:
 
 
 def for_transformers(options: XlaOptions) -> TransformersOptions:
-    """Return the options by which the module is loaded, in the host's memory."""
+    """Return the options with which the module is loaded into the host's memory."""
     return TransformersOptions(
         n_ctx=options.n_ctx,
         precision=options.precision,
@@ -85,12 +85,12 @@ def for_transformers(options: XlaOptions) -> TransformersOptions:
 def open_module(
     module: Any, vocabulary: Vocabulary, options: XlaOptions | None = None, *, name: str, digest: str = "unknown:"
 ) -> XlaModel:
-    """Compile a Transformers module with a language model head.
+    """Make a compiled model of a Transformers module with a language model head.
 
     Args:
-        module: An `AutoModelForCausalLM` on the CPU. It is copied without its weights,
-            which must not be changed until this returns.
-        vocabulary: What its token ids mean.
+        module: An `AutoModelForCausalLM` on the CPU. The model gets its own copy of
+            the weights, which must not be changed until this returns.
+        vocabulary: The vocabulary of its token ids.
         options: See `XlaOptions`.
         name: Name of the model, for messages and signatures.
         digest: Digest of its weights, for signatures.
@@ -103,7 +103,7 @@ def open_module(
     options = options or XlaOptions()
     device = find_device(options.device)
     # Programs are recorded with a copy, in which weights are replaced by other tensors.
-    recorded = copy_without_weights(module) if isinstance(module, nn.Module) else module
+    recorded = copy_sharing_weights(module) if isinstance(module, nn.Module) else module
     prepared = prepare_module(recorded, name, probe)
     try:
         _require_supported(prepared, vocabulary, options)
@@ -112,7 +112,9 @@ def open_module(
         )
         rows = max(options.buckets)
         lengths = PoolLengths.of(nodes, rows)
-        programs = Programs(prepared, n_hidden=2 * rows, device=device, compiling=_shown(verbose=options.verbose))
+        programs = Programs(
+            prepared, n_hidden=2 * rows, device=device, compiling=_make_reporter(verbose=options.verbose)
+        )
         untimed = BatchSizes.fixed(dict.fromkeys(options.buckets, 1.0))
         source = SharedModule(
             prepared, programs, vocabulary, options, digest, device, lengths, untimed, untimed, threading.Event()
@@ -138,11 +140,11 @@ def memory_needed(folder: Path, options: XlaOptions) -> int:
     """Return an estimate of the bytes of a checkpoint's weights and contexts.
 
     Not included are the weights in the host's memory while the model is opened, and the
-    short pool that exists while near ties are settled.
+    short pool that exists while scores that are too close to call are evaluated again.
 
-    It is reckoned as by `memory_needs` of the back end on Transformers, with the cells
-    of the long pool and the rows of the largest program. Two products of attention are
-    alive at once in the largest body.
+    It is the `memory_needs` of the back end on Transformers, with the cells of the long
+    pool and the rows of the largest program, and two matrices of attention scores,
+    which are in memory at once in the largest body.
 
     Raises:
         ModelFileError: A file is missing, damaged, truncated or cannot be read.
@@ -157,9 +159,9 @@ def memory_needed(folder: Path, options: XlaOptions) -> int:
 
 
 def find_device(name: str | None) -> Any:
-    """Return the device of JAX with a name; None for the one that JAX takes by itself.
+    """Return the device of JAX with a name such as "tpu:1"; None for JAX's default.
 
-    Raises `OptionError` if it is not there.
+    Raises `OptionError` if there is no such device.
     """
     if name is None:
         return jax.devices()[0]
@@ -193,10 +195,10 @@ def _require_supported(prepared: PreparedModule, vocabulary: Vocabulary, options
 
 
 def _drop_weights(module: nn.Module) -> None:
-    """Replace the weights of the copy by tensors without numbers.
+    """Replace the weights of a module by tensors on the `meta` device, without data.
 
-    Programs have their own on the device. What is recorded from now on needs shapes
-    only; a weight that two parts share stays shared.
+    Programs have a copy on their device, and recording further programs needs shapes
+    only. A weight that two parts share stays shared.
     """
     empty = {
         id(one): nn.Parameter(torch.empty_like(one, device="meta"), requires_grad=False) for one in module.parameters()
@@ -211,7 +213,10 @@ def _drop_weights(module: nn.Module) -> None:
 
 
 def _time_programs(source: SharedModule, model: XlaModel) -> None:
-    """Compile the programs of the long pools, and set how long each takes."""
+    """Compile the programs of the long pool, and set `source.bodies` and `heads`.
+
+    Their seconds are measured, or read from the file of an earlier measurement.
+    """
     path = cache_folder() / "xla_seconds.json"
     identity, buckets = source.identity, source.options.buckets
     flags = os.environ.get("XLA_FLAGS", "")
@@ -220,25 +225,28 @@ def _time_programs(source: SharedModule, model: XlaModel) -> None:
     # Without a digest, nothing says which model it was.
     is_known = not identity.digest.startswith("unknown:")
     kept = read_object(path).get(key) if is_known else None
-    bodies, heads = _kept_seconds(kept, "bodies", buckets), _kept_seconds(kept, "heads", buckets)
+    bodies, heads = _read_seconds(kept, "bodies", buckets), _read_seconds(kept, "heads", buckets)
     n_runs = 0 if bodies and heads else N_RUNS
     measured_bodies = {size: model.seconds_of_body(size, n_runs) for size in buckets}
     measured_heads = {size: source.programs.seconds_of_head(size, n_runs) for size in buckets}
     if bodies is None or heads is None:
         bodies, heads = measured_bodies, measured_heads
-        entry = {"bodies": _as_json(bodies), "heads": _as_json(heads)}
+        entry = {"bodies": _seconds_to_json(bodies), "heads": _seconds_to_json(heads)}
         if is_known:
             write_object(path, read_object(path) | {key: entry})
     source.bodies, source.heads = BatchSizes.fixed(bodies), BatchSizes.fixed(heads)
     logger.debug("%s: seconds of bodies %s, of heads %s", identity.name, bodies, heads)
 
 
-def _as_json(seconds: Mapping[int, float]) -> dict[str, float]:
+def _seconds_to_json(seconds: Mapping[int, float]) -> dict[str, float]:
     return {str(size): value for size, value in seconds.items()}
 
 
-def _kept_seconds(kept: object, kind: str, buckets: tuple[int, ...]) -> dict[int, float] | None:
-    """Return the seconds that were kept for these buckets, or None."""
+def _read_seconds(kept: object, kind: str, buckets: tuple[int, ...]) -> dict[int, float] | None:
+    """Return the stored seconds by size, or None if not all are stored.
+
+    `kept` is the entry of the file, and `kind` is "bodies" or "heads".
+    """
     values = kept.get(kind) if isinstance(kept, dict) else None
     if not isinstance(values, dict) or set(values) != {str(size) for size in buckets}:
         return None
@@ -250,11 +258,14 @@ def _kept_seconds(kept: object, kind: str, buckets: tuple[int, ...]) -> dict[int
 # What a user sees while programs are compiled
 
 
-def _shown(*, verbose: bool) -> Compiling:
-    """Return how it is shown that a program is compiled: as a line on a terminal."""
+def _make_reporter(*, verbose: bool) -> Compiling:
+    """Return the context manager that reports the compilation of a named program.
+
+    It shows a spinner on a terminal, and with `verbose` writes a line to stderr.
+    """
 
     @contextmanager
-    def compiling(name: str) -> Iterator[None]:
+    def report(name: str) -> Iterator[None]:
         begin = time.perf_counter()
         with _status(f"compiling the {name}", is_shown=is_terminal(sys.stderr)):
             yield
@@ -263,12 +274,12 @@ def _shown(*, verbose: bool) -> Compiling:
         if verbose:
             write(line, sys.stderr)
 
-    return compiling
+    return report
 
 
 @contextmanager
 def _status(line: str, *, is_shown: bool) -> Iterator[None]:
-    """Show a line with a spinner, if it is shown at all."""
+    """Show a line with a spinner in the block, if `is_shown`."""
     if not is_shown:
         yield
         return

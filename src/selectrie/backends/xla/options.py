@@ -10,7 +10,7 @@ from selectrie.errors import OptionError, PythonOnly, Words
 from selectrie.options import at_least, flag, one_of
 
 BUCKETS = (512, 64, 8, 1)
-"""Rows of the programs by default."""
+"""Default numbers of rows of the programs."""
 MAX_BUCKETS = 16
 MAX_ROWS = 8192
 """Maximum number of programs, and of the rows of one."""
@@ -21,20 +21,21 @@ class XlaOptions:
     """Options for compiling a model of Transformers by XLA.
 
     Attributes:
-        n_ctx: Tokens held at once. None: as many as the model has positions, at most
-            8192. Every call reads cells for so many tokens, so a smaller number is
-            faster.
-        buckets: Rows of the programs that are compiled, each a positive number once. A
-            call is split among them, or padded, as it takes the least time. Small ones
-            should be among them: every call takes at least as long as the smallest.
+        n_ctx: Maximum number of tokens held at once. None: as many as the model has
+            positions, at most 8192. Every call reads the cells of all these tokens, so
+            a smaller number is faster.
+        buckets: Numbers of rows of the programs that are compiled, all different. A
+            call is split among programs and padded so that it takes the least time. A
+            call takes at least as long as the smallest program, so some should be
+            small.
         precision: `exact` computes float32 weights with the full precision of float32.
             `fast` computes in bfloat16.
-        device: Where programs run: "cpu", "tpu", "cuda", or with a number as "tpu:1".
-            None: what JAX takes by itself.
+        device: The device that programs run on: "cpu", "tpu", "cuda", or with a number,
+            such as "tpu:1". None: JAX's default.
         tokenizer: A loaded fast tokenizer of Transformers, or the path of a folder with
             one. None: the checkpoint's own.
-        verbose: Whether Transformers shows its warnings, and compilation is reported
-            also where stderr is no terminal.
+        verbose: Whether Transformers shows its warnings, and a line on stderr reports
+            each compiled program.
     """
 
     n_ctx: int | None = None
@@ -56,6 +57,7 @@ class XlaOptions:
         self._check_buckets()
 
     def _check_buckets(self) -> None:
+        """Raise `OptionError` for invalid `buckets`, or sort them, largest first."""
         expected = f"1 to {MAX_BUCKETS} different whole numbers of rows from 1 to {MAX_ROWS}"
         if not isinstance(self.buckets, (list, tuple)):
             raise OptionError("buckets", self.buckets, expected)

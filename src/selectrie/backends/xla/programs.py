@@ -29,24 +29,25 @@ from selectrie.errors import LESS_MEMORY, DecodeError, ModelError, UnsupportedMo
 
 _OVERLOAD = re.compile(r"\baten\.(\w+)\.(\w+)")
 _MIN_COMPILE_S = 0.1
-"""Seconds of compiling from which on a program is kept on disk."""
+"""Seconds of compilation from which on JAX caches a program on disk."""
 _lock = threading.Lock()
 _loaded: list[Any] = []
 
 
 class _Removed:
-    """Stands for an overload that torch no longer has."""
+    """A placeholder for an operator overload that torch no longer has."""
 
 
 def load_torchax() -> Any:
     """Return the module `torchax`, imported once in a process."""
     with _lock:
         if not _loaded:
-            _loaded.append(_import())
+            _loaded.append(_import_torchax())
         return _loaded[0]
 
 
-def _import() -> Any:
+def _import_torchax() -> Any:
+    """Import torchax, patched for this torch, with JAX's cache of programs on disk."""
     spec = importlib.util.find_spec("torchax")
     folders = [] if spec is None else spec.submodule_search_locations or []
     for folder in folders:
@@ -73,18 +74,18 @@ Pool: TypeAlias = list[tuple[Any, Any]]
 """Keys and values, [1, heads, cells, width], of each layer that stores any."""
 Int32s: TypeAlias = NDArray[np.int32]
 Compiling: TypeAlias = Callable[[str], AbstractContextManager[None]]
-"""Given the name of a program, what is entered while it is compiled."""
+"""Returns a context manager that is entered while the named program is compiled."""
 
 N_RUNS = 5
 """Maximum number of runs by which a program is timed."""
 _ENOUGH_S = 0.3
-"""Seconds of runs after which a program is timed."""
+"""Total seconds of runs after which no further run times a program."""
 _EXPERTS = "batched_mm"
-"""How a mixture of experts is computed: no shape may depend on numbers."""
+"""Implementation of a mixture of experts whose shapes do not depend on values."""
 
 
 class _TracedCall(TreeCall):
-    """A tree call whose arrays are tensors that are recorded."""
+    """A tree call whose arrays are already tensors, for recording a program."""
 
     is_traced = True
 
@@ -98,7 +99,7 @@ class _TracedCall(TreeCall):
 
 
 class _TracedLayer(CellLayer):
-    """The cells of one layer, replaced instead of being written into."""
+    """The cells of one layer, which are replaced instead of written in place."""
 
     @staticmethod
     def _put(cells: Tensor, at: Tensor, states: Tensor) -> Tensor:
@@ -106,7 +107,10 @@ class _TracedLayer(CellLayer):
 
 
 class _Recorded(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
-    """A module whose forward calls the function that it is given."""
+    """A wrapper of a module whose `forward` calls a given function.
+
+    So `functional_call` can replace the module's weights during any function.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -123,16 +127,16 @@ class Programs:
     """
 
     def __init__(self, prepared: PreparedModule, *, n_hidden: int, device: Any, compiling: Compiling) -> None:
-        """Copy the weights to a device; nothing is compiled yet.
+        """Copy the weights to a device. Nothing is compiled yet.
 
         Args:
             prepared: The module. No other thread may call it during recording.
             n_hidden: Maximum number of rows of a call, padding included.
             device: The device of JAX.
-            compiling: Shows that a program is compiled.
+            compiling: Reports the compilation of each program.
 
         Raises:
-            UnsupportedModelError: The module has no head that is called as a module.
+            UnsupportedModelError: The module does not call its language model head.
             ModelError: There is no memory for the weights.
         """
         self._prepared, self._device, self._compiling = prepared, device, compiling
@@ -157,7 +161,7 @@ class Programs:
         return sum(kind == "head" for kind, _, _ in self._compiled)
 
     def new_pool(self, n_cells: int) -> Pool:
-        """Return empty cells for all layers.
+        """Return a new pool of `n_cells` cells in all layers.
 
         Raises `ModelError` if there is no memory for them.
         """
@@ -166,15 +170,16 @@ class Programs:
             return [(self._zeros(keys, n_cells), self._zeros(values, n_cells)) for keys, values in stored]
 
     def body(self, pool: Pool, rows: Sequence[NDArray[Any]], first: int) -> tuple[Pool, BoolArray]:
-        """Evaluate rows, and return the pool after them; the one given is used up.
+        """Evaluate the layers for R rows, and keep their hidden states for `head`.
 
-        Also returns bool[R], whether all numbers that a row has stored are finite.
+        Returns the pool after them, and bool[R], whether all numbers that a row has
+        stored are finite. The given pool must not be used again.
 
         Args:
             pool: The cells.
             rows: int32[R] ids, positions and cells, bool[R, C] visible, and int32[C]
                 the position of each cell; see `TreeCall`. R is the size of the program.
-            first: The element of the hidden states that row 0 writes.
+            first: Index of row 0 among the hidden states.
 
         Raises:
             DecodeError: The program failed. The pool may be lost.
@@ -182,7 +187,7 @@ class Programs:
         """
         n_cells = pool[0][0].shape[2]
         arguments = (self._hidden, pool, *rows, np.array(first, dtype=np.int32))
-        program = self._program("body", len(rows[0]), n_cells, self._body, arguments, n_donated=2)
+        program = self._get_program("body", len(rows[0]), n_cells, self._body, arguments, n_donated=2)
         try:
             self._hidden, pool, is_finite = self._run(program, arguments)
         except BaseException:
@@ -197,24 +202,25 @@ class Programs:
         """Return the logits of hidden states, float32[M, V].
 
         Args:
-            at: int32[M], elements of the hidden states; M is the size of the program.
+            at: int32[M], indices of hidden states; M is the size of the program.
 
         Raises:
             DecodeError: The program failed.
             UnsupportedModelError: The module cannot be compiled.
         """
         arguments = (self._hidden, at)
-        program = self._program("head", len(at), 0, self._head, arguments, n_donated=0)
+        program = self._get_program("head", len(at), 0, self._head, arguments, n_donated=0)
         return np.asarray(self._run(program, arguments))
 
     def seconds_of_head(self, size: int, n_runs: int) -> float:
-        """Compile a head, and return its seconds, measured as by `least_seconds`."""
+        """Compile the head of `size` rows, and return its seconds (`least_seconds`)."""
         at = np.zeros(size, dtype=np.int32)
         return least_seconds(lambda: self.head(at), n_runs)
 
     # What is recorded
 
     def _body(self, hidden: Tensor, pool: list[tuple[Tensor, Tensor]], *rows: Tensor) -> tuple[Tensor, Any, Any]:
+        """Return the new hidden states and pool, and which rows are finite."""
         ids, positions, cells, visible, cell_positions, first = rows
         call = _TracedCall(cells, visible, positions, cell_positions)
         layers = self._layers(pool)
@@ -227,6 +233,7 @@ class Programs:
         return hidden.index_copy(0, outputs + first, states), stored, call.is_finite
 
     def _head(self, hidden: Tensor, at: Tensor) -> Tensor:
+        """Return the logits of hidden states, which replace the input of the head."""
         n_rows = len(at)
         order = torch.arange(n_rows, device=at.device)
         call = _TracedCall(order, order[:, None] == order, torch.zeros_like(order), torch.zeros_like(order))
@@ -236,7 +243,7 @@ class Programs:
             return self._prepared.forward_tree(call, ids, ids, order, cache).float()
 
     def _layers(self, pool: list[tuple[Tensor, Tensor]]) -> list[_TracedLayer]:
-        """Return a layer for each of the module's; those that store have their pool."""
+        """Return the layers of a cache whose cells are those of the pool."""
         states = iter(pool)
         layers = []
         for like in self._prepared.cache_like:
@@ -249,7 +256,10 @@ class Programs:
 
     @contextmanager
     def _head_input(self, replacement: Tensor | None = None) -> Iterator[list[Tensor]]:
-        """Record what the head is given, or give it something else."""
+        """Yield a list that gets the input of the head during the block.
+
+        With `replacement`, the head gets that instead.
+        """
         seen: list[Tensor] = []
 
         def hook(_head: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -264,7 +274,7 @@ class Programs:
 
     # Compiling and running
 
-    def _program(
+    def _get_program(
         self,
         kind: str,
         size: int,
@@ -274,6 +284,10 @@ class Programs:
         *,
         n_donated: int,
     ) -> Any:
+        """Return the compiled program of a function, compiled on first use.
+
+        The first `n_donated` of the arguments are used up by each run.
+        """
         key = (kind, size, n_cells)
         if key not in self._compiled:
             name = f"{kind} of {size} row{'s'[: size > 1]}" + (f" over {n_cells} cells" if n_cells else "")
@@ -282,6 +296,7 @@ class Programs:
         return self._compiled[key]
 
     def _compile(self, function: Callable[..., Any], arguments: tuple[Any, ...], n_donated: int) -> Any:
+        """Record a function of torch for arguments of these shapes, and compile it."""
         environment, recorded = self._environment, self._recorded
 
         def pure(state: Any, *arrays: Any) -> Any:
@@ -304,18 +319,19 @@ class Programs:
                 raise ModelError(Words(self._prepared.name, ": no memory to compile a program; ", remedy)) from error
             cause = error.__cause__ if isinstance(error, DecodeError) and error.__cause__ is not None else error
             remedy = ways(operator="use `backend='transformers'`")
-            reason = words("cannot be compiled by XLA: {}; {}", _said(cause), remedy)
+            reason = words("cannot be compiled by XLA: {}; {}", _describe_error(cause), remedy)
             raise UnsupportedModelError(self._prepared.name, reason) from error
 
     def _run(self, program: Any, arguments: tuple[Any, ...]) -> Any:
+        """Run a program to its end; raise `DecodeError` if it fails."""
         try:
             return jax.block_until_ready(program(self._state, *arguments))
         except Exception as error:
-            raise DecodeError(f"{self._prepared.name}: {_said(error)}") from error
+            raise DecodeError(f"{self._prepared.name}: {_describe_error(error)}") from error
 
     @contextmanager
     def _traceable_experts(self) -> Iterator[None]:
-        """Compute experts in a way that can be recorded."""
+        """Set an implementation of experts that can be recorded, during the block."""
         configs = [one for one in self._prepared.configs() if hasattr(one, "_experts_implementation_internal")]
         before = [one._experts_implementation_internal for one in configs]
         for one in configs:
@@ -340,6 +356,7 @@ class Programs:
 
     @contextmanager
     def _memory_for(self, what: str) -> Iterator[None]:
+        """Turn errors of allocating `what` into a `ModelError`."""
         try:
             yield
         except (RuntimeError, MemoryError) as error:
@@ -348,9 +365,9 @@ class Programs:
 
 
 def least_seconds(run: Callable[[], object], n_runs: int) -> float:
-    """Return the least seconds of up to `n_runs` runs; one more comes before them.
+    """Return the seconds of the fastest of up to `n_runs` runs, after one to warm up.
 
-    Infinity for 0.
+    With 0 runs, returns infinity.
     """
     run()
     best, spent = np.inf, 0.0
@@ -365,12 +382,15 @@ def least_seconds(run: Callable[[], object], n_runs: int) -> float:
 
 
 def is_lost(pool: Pool) -> bool:
-    """Return whether a program that failed has used the pool up."""
+    """Return whether the arrays of a pool were deleted by a program that failed."""
     return any(one.is_deleted() for pair in pool for one in pair)
 
 
 def _hidden_width(prepared: PreparedModule) -> int:
-    """Return the number of elements of what the head is given for one row."""
+    """Return the width of the hidden state that the head gets for one row.
+
+    Raises `UnsupportedModelError` if the module does not call its head.
+    """
     head = prepared.module.get_output_embeddings()
     widths: list[int] = []
     handle = head.register_forward_pre_hook(lambda _head, given: widths.append(int(given[0].shape[-1])))
@@ -386,8 +406,8 @@ def _hidden_width(prepared: PreparedModule) -> int:
     return widths[0]
 
 
-def _said(error: BaseException) -> str:
-    """Return the kind of an error, and the first line of its text; JAX adds advice."""
+def _describe_error(error: BaseException) -> str:
+    """Return the type of an error and its first line; JAX adds advice in others."""
     return clip(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}", 300)
 
 
