@@ -28,7 +28,7 @@ class Loaded:
     def __init__(self, file: str) -> None:
         path = real_model(file)
         log.install()
-        with log.of_ours():
+        with log.our_calls():
             self.model = llama_cpp.llama_model_load_from_file(
                 str(path).encode(), llama_cpp.llama_model_default_params()
             )
@@ -42,7 +42,7 @@ class Loaded:
         return list(buffer[: llama_cpp.llama_tokenize(self.vocabulary, raw, len(raw), buffer, 64, begin, False)])
 
     def twin(self, **options: Any) -> PagedTwin:
-        with log.of_ours():
+        with log.our_calls():
             return PagedTwin(self.model, **options)
 
 

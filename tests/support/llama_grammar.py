@@ -18,7 +18,7 @@ class LlamaGrammar:
 
     def __init__(self, path, text):
         vocab = llama_cpp.llama_model_get_vocab(open_model(path))
-        with log.of_ours():
+        with log.our_calls():
             self.sampler = llama_cpp.llama_sampler_init_grammar(vocab, text.encode(), b"root")
         assert self.sampler, text
         self.data = np.zeros(llama_cpp.llama_vocab_n_tokens(vocab), dtype=TOKEN_DATA)

@@ -326,7 +326,7 @@ def test_without_a_doubt_no_text_is_lost(make, tmp_path):
 @pytest.mark.parametrize(
     ("name", "make"),
     [
-        ("_set_apart", random_scored),
+        ("_texts_set_apart", random_scored),
         ("_is_mergeable", random_scored),
         ("_bytes_of", random_merged),
     ],

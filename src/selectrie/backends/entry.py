@@ -1,7 +1,4 @@
-"""The records that describe a back end in the table of back ends.
-
-A function here reads keywords as the options of a back end.
-"""
+"""The records that describe a back end in the table of back ends."""
 
 from __future__ import annotations
 
@@ -38,10 +35,10 @@ class FileTrial:
 
     Attributes:
         identify: Checks a file as far as possible without opening it. Returns the key
-            under which its success is kept (content and build), and its size in bytes.
-            Raises `ModelFileError` or `UnsupportedModelError`.
-        options: Returns the options with which the child opens a file of a precision.
-        remedy: Advice on what to do about a file that ended the child.
+            under which a success is stored (of content and build), and the size of the
+            file in bytes. Raises `ModelFileError` or `UnsupportedModelError`.
+        options: Returns the options with which the child opens a file, for a precision.
+        remedy: Advice for a file on which the child crashed.
     """
 
     identify: Callable[[Path], tuple[str, int]]
@@ -58,32 +55,32 @@ class Backend:
 
     Attributes:
         name: Name in `load(backend=…)` and in `ModelIdentity.backend`.
-        opens: The kinds of sources that it opens, in words. Empty if it opens only what
-            it is asked to by name, because another back end recognises it.
+        opens: The kinds of sources that it recognises, in words. Empty if it is only
+            used when a caller names it.
         packages: Packages that it needs: name of the distribution by name of import.
         extra: The extra that installs them; None if selectrie always has them.
         suffix: The end of its files' names, in lower case; None if it opens no single
             files.
-        recognises: Whether it opens a source, a `Path` or an object, by its content.
-            Raises nothing.
+        recognises: Returns whether it opens a source, a `Path` or an object, by its
+            content. Raises nothing.
         options_type: Returns the type of its options: a frozen dataclass with a default
             for each field, which checks itself. The fields are keywords of `load`.
             `precision` and `verbose` are among them. If there is an extra, importing
             the type does not need its packages.
         open_model: Opens a source with its options.
-        check_key: Returns, from model, source and options, the key on which a
-            self-check depends: identity, where layers run, rows of a call.
-        memory_needed: Returns an upper bound on the bytes that a path takes when it is
-            opened with these options.
+        check_key: Returns the key under which a self-check (measured precision) is
+            stored, from model, source and options.
+        memory_needed: Returns an upper bound on the bytes of memory that a model takes,
+            from its path and options.
         digest: Returns the digest of a path, as in signatures.
         parts: Returns the names of all files of the model that a file belongs to. The
             first one is opened.
-        folder_files: Returns which of the files in a folder make up a model, so that
-            the folder is opened; none if they do not. The arguments are the folder's
-            name for errors and the names in it. Raises `UnsupportedModelError` if they
-            are a model of the kind that it opens, but one that it cannot open.
-        less_memory: Advice on how a model takes less memory, by the names of its
-            options; it goes on a sentence.
+        folder_files: Returns the names of the files in a folder that make up a model;
+            none if there is none. The arguments are the folder's name, for errors, and
+            the names in it. Raises `UnsupportedModelError` for a model of its kind that
+            it cannot open.
+        less_memory: Advice on options with which a model takes less memory, as the end
+            of a sentence.
         trial: The `FileTrial` by which files are first opened in a child process; None
             if they are not.
     """
@@ -141,12 +138,12 @@ def is_instance_of(source: object, module: str, name: str) -> bool:
 
 
 def self_check_key(model: Model, detail: str) -> str:
-    """Return the key on which a self-check of an opened model depends.
+    """Return the key under which the self-check (measured precision) is stored.
 
     Args:
-        model: The model.
-        detail: What decides its sums besides its identity and the rows of a call, in
-            words that do not contain "|".
+        model: The opened model.
+        detail: Further settings that change the last bits of its sums, besides its
+            identity and the rows of a call, in words without "|".
     """
     identity = model.identity
     return (
@@ -156,7 +153,7 @@ def self_check_key(model: Model, detail: str) -> str:
 
 
 def versions_of(backend: Backend) -> dict[str, str]:
-    """Return the versions of the back end's packages, by distribution."""
+    """Return the installed versions of a back end's packages, by distribution."""
     from importlib.metadata import version  # imported on first use, as it takes time
 
     return {distribution: version(distribution) for distribution in backend.packages.values()}

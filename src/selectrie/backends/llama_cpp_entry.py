@@ -45,9 +45,10 @@ def _open_model(source: Any, options: LlamaOptions) -> Model:
 
 
 def _check_key(model: Model, source: Any, options: LlamaOptions) -> str:
-    """Return the key of a self-check; a shared `Llama` has placed its layers itself.
+    """Return the key of a self-check.
 
-    Cells hold f32 for weights of a float type, and else f16.
+    It has the number of layers on a GPU, which a shared `Llama` has chosen itself, and
+    the type of cells: f32 for weights of a float type, else f16.
     """
     layers = options.n_gpu_layers if isinstance(source, Path) else source.model_params.n_gpu_layers
     cells = "f16" if model.identity.weights == "quantised" else "f32"
@@ -73,7 +74,10 @@ def _parts(name: str) -> Sequence[str]:
 
 
 def _identify(path: Path) -> tuple[str, int]:
-    """Return the key of a file and its size; a split model counts as one file."""
+    """Return (key, size in bytes) of a file, as `FileTrial.identify` does.
+
+    A split model counts as one file.
+    """
     from selectrie.backends.llama_cpp import build, file_digest, parts_of, require_gguf
 
     require_gguf(path)

@@ -1,4 +1,4 @@
-"""Where nodes of a tree are kept: in cells, or as states of recurrent models."""
+"""Memory of the nodes of a tree: cells of attention, or states of recurrent models."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class CellRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellLayout:
-    """What the rows of a call read and write, padding included.
+    """The tokens of a call and the cells that its rows write and see.
 
-    There are R rows, and C cells that may be read.
+    There are R rows, padding included, and C cells that are read.
 
     Attributes:
         tokens: int64[R], the token of each row; 0 for padding.
@@ -49,14 +49,14 @@ class CellLayout:
 
 
 class NodeCells(TreeStore):
-    """Assigns a cell to each node of a tree, and knows what the row of a cell may see.
+    """Assigns a cell to each node of a tree, and records which cells a node's row sees.
 
-    For each cell, packed bits say which cells its row may see: its own, and those that
-    its parent may see. The cells of a call count as free until the call has succeeded,
-    so a failed call changes nothing. A node that is wanted again is evaluated in
-    another cell, which stays free. If its own cell were written again, its keys and
-    values might change in their last bits, and so might the rows of all nodes below.
-    There can be as many branches as nodes.
+    For each cell, packed bits say which cells its row sees: its own, and those that its
+    parent sees. The cells of a call count as free until the call has succeeded, so a
+    failed call changes nothing. A node that is wanted again is evaluated in another
+    cell, which stays free. If its own cell were written again, its keys and values
+    might change in their last bits, and so might the rows of all nodes below. There can
+    be as many branches as nodes.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class NodeCells(TreeStore):
             nodes: Maximum number of nodes.
             n_cells: Number of cells, a multiple of 8. A call needs a free one for each
                 of its rows, also for those of existing nodes and of padding.
-            read_multiple: A call reads a multiple of this many cells, the first ones of
-                the pool. `n_cells` means that it reads all.
+            read_multiple: A call reads the first cells of the pool, and a multiple of
+                this many. `n_cells` means that it reads all.
             n_prefix: Number of tokens that stand before all contexts. They have the
-                first cells, which every row may see, and the first positions.
-            n_reserved: Number of cells at the end that no node gets.
+                first cells, which every row sees, and the first positions.
+            n_reserved: Number of cells at the end that are assigned to no node.
         """
         super().__init__(tree, nodes)
         self._nodes, self._read_multiple = nodes, read_multiple
@@ -96,7 +96,7 @@ class NodeCells(TreeStore):
     def plan_rows(self, plan: CallPlan) -> tuple[CellRows, int]:
         """Return the rows that a plan evaluates, and their number. Changes nothing.
 
-        They are those of new entries, and of existing ones that are wanted again.
+        These are the rows of new entries, and of existing ones that are wanted again.
         """
         entries = [e for e, node in enumerate(plan.node) if node == NO_NODE or plan.wanted[e]]
         return CellRows(entries), len(entries)
@@ -145,7 +145,7 @@ class NodeCells(TreeStore):
         return CellLayout(tokens, positions, free, seen, self._position[:n_read].copy())
 
     def finish(self, plan: CallPlan, rows: CellRows, nodes: list[int]) -> None:
-        """Remember the cells of the new nodes. `nodes` has the node of each entry."""
+        """Record the cells of the new nodes. `nodes` has the node of each entry."""
         if rows.cells is None:
             return
         new = [
@@ -177,7 +177,7 @@ _UNLIMITED = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Entries that are evaluated one after the other.
+    """Entries on one path that are evaluated one after the other, from a state.
 
     Attributes:
         base: The node from whose state the run starts.
@@ -217,11 +217,11 @@ class NodeStates(Generic[S]):
     # A call
 
     def plan_runs(self, plan: CallPlan) -> list[Run]:
-        """Return the fewest runs that evaluate all entries that are due.
+        """Return the smallest number of runs that evaluate all entries that are due.
 
-        Due are new entries, entries wanted again, and entries that need a state. A run
-        ends at every entry that needs a state, and at every due entry that no other run
-        passes through. Existing nodes without a state on the way are evaluated again.
+        An entry is due if it is new, wanted again, or needs a state. A run ends at
+        every entry that needs a state, and at every due entry that no other run passes
+        through. Existing nodes without a state on the way are evaluated again.
 
         Raises `NodeError` for a parent whose state was not kept.
         """
@@ -262,18 +262,18 @@ class NodeStates(Generic[S]):
         return self._tree.make_room(plan, nodes=nodes, sequences=_UNLIMITED)
 
     def _droppable(self, protected: Collection[int]) -> list[int]:
-        """Return the unheld nodes whose states may be dropped.
+        """Return the nodes without references, and not protected, that have states.
 
-        They come in the order in which their states were kept. The nodes themselves may
-        stay in the tree.
+        Their states may be dropped. They come in the order in which the states were
+        kept. The nodes themselves may stay in the tree.
         """
         references = self._tree.references
         return [node for node in self._state if not references[node] and node not in protected]
 
     def _eviction_key(self, node: int) -> tuple[int, int]:
-        """Return the key by which states are dropped: the smallest goes first.
+        """Return a sort key of nodes whose smallest one loses its state first.
 
-        The least recently used goes first, and of several the deepest.
+        The least recently used node comes first, and of several the deepest.
         """
         return self._tree.used[node], -self._tree.depth[node]
 
@@ -292,7 +292,7 @@ class NodeStates(Generic[S]):
         self._drop(gone)
 
     def trim(self, idle_rows: int) -> int:
-        """Drop nodes and states unused for `idle_rows` rows, and return how many.
+        """Drop nodes and states unused for `idle_rows` rows, and return their number.
 
         A node that stays for others loses only its state.
         """

@@ -18,7 +18,7 @@ _DEAD = -1
 """Marks an id that is not in use, as its value in `references`."""
 
 _MIN_UNUSED = 1024
-"""Ids are reused only while more than this many are unused."""
+"""A dropped id is reused only while more than this many ids are unused."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,14 +51,11 @@ class CallPlan:
     n_new_leaves: int
 
     def live_nodes(self) -> set[int]:
-        """Return the nodes of the tree that the call needs.
-
-        They are its live parents and the pairs that exist already.
-        """
+        """Return the existing nodes that the call needs: parents and repeated pairs."""
         return {p for p in self.parent if p >= 0}.union(n for n in self.node if n >= 0)
 
     def live_parents(self) -> set[int]:
-        """Return the nodes of the tree that get new children in this call."""
+        """Return the existing nodes that get new children in this call."""
         return {p for p, n in zip(self.parent, self.node, strict=True) if p >= 0 and n == NO_NODE}
 
     def nodes_of_entries(self, nodes: IntArray) -> list[int]:
@@ -141,8 +138,8 @@ class PrefixTree:
     def match_prefix(self, tokens: IntArray, usable: Callable[[int], bool] | None = None) -> tuple[int, int]:
         """Return the deepest node on the path of `tokens`, and its depth.
 
-        Only nodes for which `usable` holds count. If there is none, the root is
-        returned.
+        Only nodes for which `usable(node)` is true count. If there is none, returns the
+        root and 0.
         """
         node = best = ROOT
         lookup = self._child.get
@@ -204,7 +201,10 @@ class PrefixTree:
         return replace(plan, n_new=n_new, n_new_leaves=n_new - inner)
 
     def _base(self, plan: CallPlan, i: int, parent: int) -> int:
-        """Return the parent of element i: a live node, or `~entry` for a new entry."""
+        """Return the parent of element i: a live node, or `~entry` for a new entry.
+
+        `parent` is the argument: a node, or `~j` for element j.
+        """
         if parent < 0:
             if ~parent >= i:
                 raise NodeError(
@@ -337,13 +337,16 @@ class PrefixTree:
         return self._forgettable(released)
 
     def _forgettable(self, nodes: Iterable[int]) -> list[int]:
-        """Return the forgotten nodes to drop, in an order in which each is a leaf."""
+        """Return the forgotten nodes to drop after `nodes` were released, leaf first.
+
+        A node with children is dropped with the last of them.
+        """
         chosen = {n for n in nodes if n in self._forgotten}
         start = sorted(chosen, key=lambda n: (-self.depth[n], self._serial[n]))
         return self._cascade([n for n in start if not self.n_children[n]])
 
     def _cascade(self, leaves: list[int]) -> list[int]:
-        """Return `leaves` and the forgotten ancestors that lose their last child by it.
+        """Return `leaves`, and the forgotten ancestors that then have no child left.
 
         They come leaf first.
         """
@@ -434,6 +437,7 @@ class PrefixTree:
     # Single steps
 
     def _add(self, parent: int, token: int, made: list[int]) -> int:
+        """Add a node without references, append it to `made`, and return it."""
         if len(self._unused) <= _MIN_UNUSED:
             self._grow()
         node = self._unused.popleft()
@@ -455,6 +459,7 @@ class PrefixTree:
         return node
 
     def _remove(self, node: int) -> None:
+        """Unlink a node without children, and put its id among the unused ones."""
         parent, before, after = self.parent[node], self.previous_sibling[node], self.next_sibling[node]
         if before == NO_NODE:
             self.first_child[parent] = after
@@ -472,6 +477,7 @@ class PrefixTree:
         self._unused.append(node)
 
     def _grow(self) -> None:
+        """Lengthen all columns by their size, and at least by `_MIN_UNUSED`."""
         size = len(self.parent)
         more = max(_MIN_UNUSED, size)
         for column, value in (
@@ -494,7 +500,7 @@ class PrefixTree:
         """Add `change` to the references of `node`, and update the counts.
 
         `n_held` counts referenced nodes and their ancestors; `n_held_leaves` counts
-        those of them that have no other below.
+        those of them below which no node has a reference.
 
         Args:
             change: 1 or -1.
@@ -572,11 +578,11 @@ class TreeStore(ABC):
 
 
 _CONTEXT_ROWS = 64
-"""Rows of one call of a new context come in multiples of at least this."""
+"""Rows of one call of a new context are rounded up to a multiple of this, or more."""
 
 
 def require_batch_multiple(value: int, *, max_rows: int, tree: PrefixTree) -> None:
-    """Raise unless a batch multiple can be set, see `Model.set_batch_multiple`.
+    """Raise an error unless a batch multiple can be set (`Model.set_batch_multiple`).
 
     Raises:
         OptionError: If the value is not from 1 to `max_rows`.
@@ -589,9 +595,9 @@ def require_batch_multiple(value: int, *, max_rows: int, tree: PrefixTree) -> No
 
 
 def require_one_round(kind: ModelKind, parents: IntArray, keep: BoolArray) -> None:
-    """Raise `ProtocolError` if a recurrent or hybrid model is given several rounds.
+    """Raise `ProtocolError` for more than one round of a recurrent or hybrid model.
 
-    Such models take calls of one round, see `core.model.rounds`.
+    Such models take calls of one round only; `core.model.rounds` cuts others.
     """
     if kind.is_recurrent and len(parents) and rounds(parents, keep).any():
         raise ProtocolError(
@@ -609,10 +615,10 @@ def context_rows(nodes: int, rows: int | None, *, max_rows: int, multiple: int) 
     """Return the maximum number of rows of one call of a new context.
 
     Args:
-        nodes: Number of tokens that the context holds.
-        rows: Number of rows that are asked for; None means `nodes`.
+        nodes: Maximum number of tokens that the context holds.
+        rows: Requested number of rows; None means `nodes`.
         max_rows: Maximum number of rows of the model that makes the context.
-        multiple: Number of rows to a multiple of which calls are padded.
+        multiple: The batch multiple, to which calls are padded.
     """
     step = max(_CONTEXT_ROWS, multiple)
     return min(max_rows, -(-min(nodes, rows or nodes) // step) * step)
@@ -621,9 +627,9 @@ def context_rows(nodes: int, rows: int | None, *, max_rows: int, multiple: int) 
 def max_idle_rows(*, n_parameters: int, n_layers: int, width: int) -> int:
     """Return after how many rows an idle cell has cost as much as its evaluation.
 
-    Evaluating a row again costs 2 flops a parameter. An idle cell costs each row 4
-    flops a layer and channel, for its score and its share of the sum. As in the ski
-    rental problem, a cell is dropped after as many rows as make both costs equal. A
-    0.5B shape gives 11 486; measured: 10 000.
+    Evaluating a row again costs 2 flops per parameter. An idle cell costs each row 4
+    flops per layer and channel, for its score and its share of the sum. As in the ski
+    rental problem, a cell is dropped after the number of rows at which both costs are
+    equal. The shape of a 0.5B model gives 11 486; measured: 10 000.
     """
     return max(1, n_parameters // max(1, 2 * n_layers * width))

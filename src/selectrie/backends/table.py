@@ -24,9 +24,9 @@ A file that none recognises is opened by the first, whose errors say what is wro
 """
 
 CHECKPOINT = "config.json"
-"""The file by which a folder or a repository is known as a Transformers checkpoint."""
+"""Name of the file that every Transformers checkpoint has."""
 _PARTS_OF_CHECKPOINTS = (".safetensors", ".safetensors.index.json")
-"""How names of files end that are opened only with the other files of a checkpoint."""
+"""Ends of names of files that can be opened only as parts of a checkpoint."""
 _MAX_NAMES = 50
 """Maximum number of names that an error lists."""
 
@@ -40,17 +40,19 @@ def backend_named(name: object) -> Backend:
 
 
 def backend_of_file_name(name: str) -> Backend | None:
-    """Return the back end whose files end like this name, or None."""
+    """Return the back end that opens single files with such a suffix, or None."""
     return next((one for one in BACKENDS if one.suffix is not None and name.lower().endswith(one.suffix)), None)
 
 
 def is_part_of_checkpoint(name: str) -> bool:
-    """Return whether a file of this name is opened only as a part of its checkpoint."""
+    """Return whether a file of this name can be opened only with its checkpoint."""
     return name.rpartition("/")[2] == CHECKPOINT or name.lower().endswith(_PARTS_OF_CHECKPOINTS)
 
 
 def backend_of(source: object) -> Backend:
-    """Return the back end that opens a source, by its content.
+    """Return the back end that recognises the content of a source.
+
+    A path that none recognises, unless it is a directory, is left to the first one.
 
     Args:
         source: A `Path`, or an open model of a library.
@@ -63,31 +65,28 @@ def backend_of(source: object) -> Backend:
         if backend.recognises(source):
             return backend
     if not isinstance(source, Path):
-        raise OptionError("model", source, f"what a back end opens: {what_is_opened()}")
+        raise OptionError("model", source, f"what a back end opens: {describe_sources()}")
     if os.path.isdir(source):  # noqa: PTH112 - `Path.is_dir` raises for a name that is too long
-        raise _of_directory(source)
+        raise _directory_error(source)
     return BACKENDS[0]
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise `OptionError` if no back end takes these keywords.
+    """Raise `OptionError` if no back end accepts these keywords of `load`.
 
-    If a back end has options of all these names, the error is about a value.
+    If a back end has options of all these names, the error is about their values.
     """
     errors = []
     for backend in BACKENDS:
-        error = _refusal(backend, options)
+        error = _options_error(backend, options)
         if error is None:
             return
         errors.append(error)
     raise next((error for error in errors if not isinstance(error, UnknownOptionError)), errors[0])
 
 
-def _refusal(backend: Backend, options: Mapping[str, Any]) -> OptionError | None:
-    """Return the error with which a back end rejects these keywords.
-
-    None if it takes them.
-    """
+def _options_error(backend: Backend, options: Mapping[str, Any]) -> OptionError | None:
+    """Return the error of a back end about these keywords; None if it accepts them."""
     try:
         read_options(backend, options)
     except OptionError as error:
@@ -95,27 +94,27 @@ def _refusal(backend: Backend, options: Mapping[str, Any]) -> OptionError | None
     return None
 
 
-def what_is_opened() -> str:
-    """Return the kinds of sources that this version opens, in words."""
+def describe_sources() -> str:
+    """Return the kinds of sources that can be opened, in words for errors."""
     return " or ".join(backend.opens for backend in BACKENDS if backend.opens)
 
 
 def names_in_words(names: Collection[str]) -> str:
-    """Return names in words for the message of an error, in their order."""
+    """Return sorted names for the message of an error, at most `_MAX_NAMES`."""
     shown = sorted(names)[:_MAX_NAMES]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     return ", ".join(shown) + more
 
 
 def folder_model(name: str, names: Collection[str]) -> tuple[Backend, Sequence[str]] | None:
-    """Return the back end that opens a folder of these files, and the files it needs.
+    """Return the back end that opens a folder of files, and the names it needs.
 
     Args:
         name: Name of the folder or repository, for errors.
         names: Names of the files in it.
 
-    Returns None if no back end opens it. Raises `UnsupportedModelError` if they are a
-    model that cannot be opened.
+    Returns None if no back end opens the folder. Raises `UnsupportedModelError` if it
+    holds a model that cannot be opened, such as pickled weights.
     """
     for backend in BACKENDS:
         files = backend.folder_files(name, names)
@@ -124,13 +123,13 @@ def folder_model(name: str, names: Collection[str]) -> tuple[Backend, Sequence[s
     return None
 
 
-def _of_directory(path: Path) -> ModelFileError:
+def _directory_error(path: Path) -> ModelFileError:
     """Return the error about a directory that was given as a model."""
     try:
         names = [one.name for one in path.iterdir()]
     except OSError as error:
         return ModelFileError(str(path), f"is a directory that cannot be read: {error.strerror}")
     files = [name for name in names if backend_of_file_name(name) is not None]
-    remedy = f"pass one of its files: {names_in_words(files)}" if files else f"pass {what_is_opened()}"
+    remedy = f"pass one of its files: {names_in_words(files)}" if files else f"pass {describe_sources()}"
     lack = "weights" if CHECKPOINT in names else f"a {CHECKPOINT}"
     return ModelFileError(str(path), f"is a directory without {lack}, so no model; {remedy}")

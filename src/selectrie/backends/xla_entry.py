@@ -27,9 +27,9 @@ def _open_model(source: Any, options: XlaOptions) -> Model:
 
 
 def _check_key(model: Model, _source: Any, _options: XlaOptions) -> str:
-    """Return the key on which a self-check of the model depends.
+    """Return the key of a self-check.
 
-    The seconds of programs are part of it, as calls are split by them.
+    The seconds of programs are part of it, because they decide how calls are split.
     """
     return self_check_key(model, f"{model.limits.batch_sizes.buckets}, {model.limits.nodes} nodes")
 

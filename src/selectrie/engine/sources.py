@@ -16,10 +16,10 @@ from selectrie.backends.table import (
     backend_of,
     backend_of_file_name,
     check_options,
+    describe_sources,
     folder_model,
     is_part_of_checkpoint,
     names_in_words,
-    what_is_opened,
 )
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError, SelectrieError, UnsupportedModelError
 from selectrie.results.models import MISSING, PRESENT, ModelRecord
@@ -292,7 +292,7 @@ def _not_one_file(source: HubSource, listing: _Listing) -> SelectrieError:
         return OptionError("model", source.text, f"{checkpoint}, as the repository is a checkpoint without other files")
     if files:
         return OptionError("model", source.text, f"one of its files: {names_in_words(files)}{listing.note()}")
-    reason = f"the repository holds nothing that this version opens; it opens {what_is_opened()}"
+    reason = f"the repository holds nothing that this version opens; it opens {describe_sources()}"
     return ModelFileError(source.text, reason + listing.note())
 
 
@@ -363,7 +363,7 @@ def resolve(source: object, backend: str | None, options: Mapping[str, Any]) -> 
         ModelError: The source cannot be had, or is not supported.
     """
     if is_server(source):
-        raise OptionError("model", source, f"{what_is_opened()}, or an hf: source; `selectrie.connect` opens servers")
+        raise OptionError("model", source, f"{describe_sources()}, or an hf: source; `selectrie.connect` opens servers")
     check_names(backend, options)
     opened = _local(source)
     entry = backend_of(opened) if backend is None else backend_named(backend)

@@ -45,7 +45,7 @@ def tojson(
 
 
 class GenerationTags(Extension):
-    """`{% generation %}`, which marks what an assistant says and writes nothing."""
+    """Parses `{% generation %}`, which marks an assistant's text and writes nothing."""
 
     tags = {"generation"}  # noqa: RUF012 - as Jinja declares it
 
@@ -67,16 +67,16 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         del self.globals["lipsum"]
 
     def concat(self, pieces: Iterable[str]) -> str:
-        return "".join(_limited(pieces))
+        return "".join(_limit_length(pieces))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Return a product or power, unless it would fill the memory."""
+        """Return a product or power; raise `PromptError` if it would be too large."""
         for value, times in ((left, right), (right, left)):
             if isinstance(times, int) and hasattr(value, "__len__") and len(value) * times > MAX_CHARACTERS:
-                raise _refusal(f"makes a product of more than {MAX_CHARACTERS} characters or items")
+                raise _template_error(f"makes a product of more than {MAX_CHARACTERS} characters or items")
         is_whole = isinstance(left, int) and isinstance(right, int)
         if operator == "**" and is_whole and left.bit_length() * right > MAX_BITS:
-            raise _refusal(f"makes a number of more than {MAX_BITS} bits")
+            raise _template_error(f"makes a number of more than {MAX_BITS} bits")
         return super().call_binop(context, operator, left, right)
 
     def get_template(self, *_: Any, **__: Any) -> Template:
@@ -86,23 +86,23 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
     select_template = get_or_select_template = get_template
 
 
-def _limited(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield the pieces of a rendered text while it is not too long."""
+def _limit_length(pieces: Iterable[str]) -> Iterator[str]:
+    """Yield the pieces of a text; raise `PromptError` beyond `MAX_CHARACTERS`."""
     n_characters = 0
     for piece in pieces:
         n_characters += len(piece)
         if n_characters > MAX_CHARACTERS:
-            raise _refusal(f"writes more than {MAX_CHARACTERS} characters")
+            raise _template_error(f"writes more than {MAX_CHARACTERS} characters")
         yield piece
 
 
-def _refusal(reason: str) -> PromptError:
+def _template_error(reason: str) -> PromptError:
     way = ways("render the chat yourself and give it as text with `parse_special`, or as token ids")
     return PromptError(words("the model's chat template is not rendered: it {}; {}", reason, way))
 
 
 class _CodeGenerator(CodeGenerator):
-    """A code generator whose code marks text of the source."""
+    """A code generator whose code marks the template's own text (`literal`)."""
 
     def visit_Const(self, node: nodes.Const, frame: Frame) -> None:  # noqa: N802 - Jinja's name
         if isinstance(node.value, str):
@@ -114,16 +114,16 @@ class _CodeGenerator(CodeGenerator):
         return f"environment.literal({''.join(group)!r})"
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
-        """Turn only the text between tags into constants.
+        """Return the text between tags as a constant.
 
-        Everything else is computed while rendering.
+        For anything else raises `Impossible`, so that it is computed while rendering.
         """
         if not isinstance(node, nodes.TemplateData):
             raise nodes.Impossible
         return super()._output_child_to_const(node, frame, finalize)
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
-        """Write `a ~ b`, for which Jinja calls a function outside the environment."""
+        """Write a call of `tilde` for `a ~ b`; Jinja's own function loses origins."""
         self.write("environment.tilde((")
         for operand in node.nodes:
             self.visit(operand, frame)
@@ -140,22 +140,22 @@ class TrackingEnvironment(ChatEnvironment):
     code_generator_class = _CodeGenerator
 
     def __init__(self) -> None:
-        super().__init__(finalize=_written, optimized=False)
+        super().__init__(finalize=_to_text, optimized=False)
         known = {**self.filters, "join": _join}
         self.filters = {
-            name: _deriving(function) if function in KNOWN_FILTERS else function for name, function in known.items()
+            name: _keep_origins(function) if function in KNOWN_FILTERS else function for name, function in known.items()
         }
 
     def literal(self, text: str) -> str:
-        """Return text of the template's source; the generated code calls this."""
+        """Return text of the template's source, marked as such, for generated code."""
         return TrackedText(text, TEMPLATE)
 
     def tilde(self, values: Iterable[Any]) -> str:
-        """Return `a ~ b` for the operands; the generated code calls this."""
-        return joined(map(_written, values))
+        """Return the concatenated operands of `a ~ b`, for generated code."""
+        return joined(map(_to_text, values))
 
     def concat(self, pieces: Iterable[str]) -> str:
-        return joined(_limited(pieces))
+        return joined(_limit_length(pieces))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Return the sandbox's `str.format`, whose text keeps its origins.
@@ -167,10 +167,10 @@ class TrackingEnvironment(ChatEnvironment):
             return None
         template = value.__self__
 
-        def formatted(*args: Any, **kwargs: Any) -> str:
+        def format_with_origins(*args: Any, **kwargs: Any) -> str:
             return derived(str.__str__(wrapped(*args, **kwargs)), [template, *args, *kwargs.values()])
 
-        return formatted
+        return format_with_origins
 
 
 KNOWN_FILTERS = frozenset([*FILTERS.values(), tojson])
@@ -181,16 +181,16 @@ itself.
 """
 
 
-def _deriving(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter whose text has the origins of the arguments."""
+def _keep_origins(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filter whose result, if it is text, has the arguments' origins."""
     n_own = 0 if getattr(function, "jinja_pass_arg", None) is None else 1
 
     @wraps(function)
-    def deriving(*args: Any, **kwargs: Any) -> Any:
+    def call_with_origins(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         return derived(result, [*args[n_own:], *kwargs.values()]) if isinstance(result, str) else result
 
-    return deriving
+    return call_with_origins
 
 
 @pass_environment
@@ -200,9 +200,9 @@ def _join(environment: Environment, value: Any, d: Any = "", attribute: str | in
     Jinja's own function joins in C.
     """
     items = value if attribute is None else map(make_attrgetter(environment, attribute), value)
-    return joined(map(_written, items), _written(d))
+    return joined(map(_to_text, items), _to_text(d))
 
 
-def _written(value: Any) -> str:
-    """Return `value` as text."""
+def _to_text(value: Any) -> str:
+    """Return `value` as text that keeps its origins."""
     return value if isinstance(value, str) else derived(str(value), [value])

@@ -40,26 +40,26 @@ _C_LOCALE: Mapping[str, Callable[[datetime], str]] = {
     "x": lambda time: f"{time:%m/%d/%y}",
     "X": lambda time: f"{time:%H:%M:%S}",
 }
-"""What the directives of `strftime` that depend on the locale write in the C locale."""
+"""Functions that write the locale's directives of `strftime` as in the C locale."""
 MAX_SHOWN_LENGTH = 300
 """Maximum number of characters of a template's own error that a message shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class JinjaTemplate:
-    """A chat template by its source; it satisfies `ChatTemplate`.
+    """A chat template in Jinja; it satisfies `ChatTemplate`.
 
     It renders as Transformers does. If messages or arguments contain `TrackedText`, the
-    result is `TrackedText` too, and untracked text in them counts as mixed. Whatever
-    the template raises becomes a `PromptError`. It is compiled on first use.
+    result is `TrackedText` too, and untracked text in them counts as mixed. Every
+    error of the template becomes a `PromptError`. It is compiled on first use.
 
     Attributes:
         source: The source of the template.
-        special_tokens: Spellings of special tokens, or lists of them, by the names
-            under which the template reads them, such as "bos_token".
+        special_tokens: Texts of special tokens, or lists of them, by the names that
+            the template uses for them, such as "bos_token".
         absent: Names of arguments that are None unless they are given.
         aliases_reasoning: Whether the template finds the reasoning of a message under
-            every usual key.
+            both keys, `thinking` and `reasoning_content`, whichever one has it.
     """
 
     source: str
@@ -76,26 +76,26 @@ class JinjaTemplate:
         return JinjaTemplate, (self.source, self.special_tokens, self.absent, self.aliases_reasoning)
 
     def __call__(self, messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
-        """Return the text of a chat."""
+        """Render a chat, and return its text. Raises `PromptError`."""
         plain, tracking = self._renderers
-        values = [dict(_aliased(message) if self.aliases_reasoning else message) for message in messages]
+        values = [dict(_alias_reasoning(message) if self.aliases_reasoning else message) for message in messages]
         try:
             is_plain = all(map(_is_plain, values)) and _is_plain(template_args)
             tracks = not is_plain and any(isinstance(text, TrackedText) for text in texts_in([values, template_args]))
-            return (tracking if tracks else plain).rendered(values, template_args)
+            return (tracking if tracks else plain).render(values, template_args)
         except PromptError:
             raise
         except TemplateSyntaxError as error:
             raise PromptError(
-                f"the model's chat template is broken, in line {error.lineno}: {_shown(error)}; give another one, or "
+                f"the model's chat template is broken, in line {error.lineno}: {_shorten(error)}; give another one, or "
                 "render the chat yourself"
             ) from error
         except (TemplateError, ValueError, TypeError) as error:
             # ValueError comes from the template's own `raise_exception`; TypeError,
             # from an unsuitable template argument.
-            raise PromptError(f"the model's chat template refuses these messages: {_shown(error)}") from error
+            raise PromptError(f"the model's chat template refuses these messages: {_shorten(error)}") from error
         except Exception as error:
-            reason = f"{type(error).__name__}: {_shown(error)}".removesuffix(": ")
+            reason = f"{type(error).__name__}: {_shorten(error)}".removesuffix(": ")
             raise PromptError(f"the model's chat template cannot be rendered: {reason}") from error
 
 
@@ -106,20 +106,21 @@ def chat_template(
     absent: Sequence[str] = (),
     aliases_reasoning: bool = False,
 ) -> JinjaTemplate:
-    """Return the `JinjaTemplate` with this source."""
+    """Return a `JinjaTemplate` with these attributes."""
     return JinjaTemplate(source, special_tokens, tuple(absent), aliases_reasoning)
 
 
 @dataclass
 class _Renderer:
-    """A chat template in one environment, which tracks origins or does not."""
+    """A chat template in one environment; `tracks` says if that tracks origins."""
 
     source: str
     special_tokens: Mapping[str, object]
     absent: tuple[str, ...]
     tracks: bool
 
-    def rendered(self, messages: list[dict[str, object]], template_args: Mapping[str, object]) -> str:
+    def render(self, messages: list[dict[str, object]], template_args: Mapping[str, object]) -> str:
+        """Render a chat; raise `TypeError` if an argument is one of the template's."""
         args = dict(template_args)
         adds_prompt = bool(args.pop("add_generation_prompt", True))
         time = args.pop(TIME_ARGUMENT, None)
@@ -146,6 +147,7 @@ class _Renderer:
 
     @cached_property
     def _compiled(self) -> Template:
+        """Return the compiled template."""
         from selectrie.backends.chat import environment  # imported on first use
 
         made = environment.TrackingEnvironment() if self.tracks else environment.ChatEnvironment()
@@ -153,7 +155,7 @@ class _Renderer:
 
 
 def _time_of(given: object) -> datetime:
-    """Return the time that an argument gives, or the present time for None."""
+    """Return the local time given in ISO 8601, or the present time for None."""
     if given is None:
         return datetime.now()  # noqa: DTZ005 - the user's own time is meant
     try:
@@ -163,7 +165,7 @@ def _time_of(given: object) -> datetime:
 
 
 def _in_c_locale(form: str, time: datetime) -> str:
-    """Return a time format without directives that depend on the process's locale."""
+    """Return a format of `strftime` with the directives of `_C_LOCALE` filled in."""
 
     def plain(match: re.Match[str]) -> str:
         flags, letter = match.groups()
@@ -175,17 +177,18 @@ def _in_c_locale(form: str, time: datetime) -> str:
     return _DIRECTIVE.sub(plain, form)
 
 
-def _aliased(message: Mapping[str, object]) -> Mapping[str, object]:
-    said = next((message[name] for name in _REASONING if message.get(name) is not None), None)
-    if said is None:
+def _alias_reasoning(message: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a message with its reasoning, if any, under both keys of templates."""
+    reasoning = next((message[name] for name in _REASONING if message.get(name) is not None), None)
+    if reasoning is None:
         return message
     is_tracked = any(isinstance(name, TrackedText) for name in message)
     thinking, content = (TrackedText(name, TEMPLATE) if is_tracked else name for name in ("thinking", _REASONING[0]))
-    return {thinking: said, **message, content: said}
+    return {thinking: reasoning, **message, content: reasoning}
 
 
 def _is_plain(values: Mapping[str, object]) -> bool:
-    """Return whether a mapping has nothing but texts without origins, and numbers."""
+    """Return whether a mapping has only texts without origins, numbers and None."""
     return _PLAIN.issuperset(map(type, values)) and _PLAIN.issuperset(map(type, values.values()))
 
 
@@ -203,7 +206,7 @@ def _raise_exception(message: str) -> None:
     raise ValueError(message)
 
 
-def _shown(error: Exception) -> str:
-    """Return the message of an error, shortened."""
+def _shorten(error: Exception) -> str:
+    """Return the message of an error, cut to `MAX_SHOWN_LENGTH`."""
     text = str(error)
     return text if len(text) <= MAX_SHOWN_LENGTH else text[: MAX_SHOWN_LENGTH - 1] + "…"

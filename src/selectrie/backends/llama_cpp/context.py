@@ -38,9 +38,9 @@ class BatchRows:
     Attributes:
         token: int32[R], the token of each row.
         position: int32[R], the position of each row, from 0.
-        first_id: int32[R]; a row belongs to the sequences ids[first_id : first_id +
-            n_ids].
-        n_ids: int32[R], number of sequences that own the row.
+        first_id: int32[R]; a row belongs to the sequences `ids[first_id : first_id +
+            n_ids]`.
+        n_ids: int32[R], number of sequences that each row belongs to.
         output: bool[R], whether the row's logits are needed.
         ids: int32[], sequence ids.
     """
@@ -78,11 +78,12 @@ class Batch:
             setattr(self.struct, name, array.ctypes.data_as(field_type))
 
     def fill(self, rows: BatchRows, padding: int, batch_multiple: int, padding_sequence: int) -> int:
-        """Write `rows` and the padding, and return how many rows give logits.
+        """Write rows into the batch, and return the number of rows with logits.
 
-        The number of rows and the number of those with logits are each filled up to a
-        multiple of `batch_multiple`. The last layer and the output projection run only
-        on the rows with logits, so their number affects the choice of kernels.
+        `padding` rows of the sequence `padding_sequence` are added. The number of rows
+        with logits is also padded to a multiple of `batch_multiple`, because the last
+        layer and the output projection run only on these, and their number affects the
+        choice of kernels.
         """
         n, n_ids = len(rows.token), len(rows.ids)
         end = n + padding
@@ -101,9 +102,9 @@ class Batch:
         return n_outputs + fill
 
     def output_index(self, n: int) -> NDArray[np.int64]:
-        """Return int64[n], the index of each row among the rows with logits.
+        """Return int64[n], the index of each of n rows among the rows with logits.
 
-        It is meaningless for a row without logits.
+        The index of a row without logits is meaningless.
         """
         return np.cumsum(self._output[:n], dtype=np.int64) - 1
 
@@ -136,9 +137,10 @@ class Context:
 
     Attributes:
         window: Number of tokens that a layer with a sliding window sees; 0 without one.
-        is_spoiled: Whether a row was NaN since the last `clear`. Its cells hold NaN
-            then, also once they are free. Without flash attention they spoil all other
-            rows, because hidden cells are read with weight 0, and 0 times NaN is NaN.
+        is_spoiled: Whether a row was NaN since the last `clear`. Its cells then hold
+            NaN, even when they are free. Without flash attention they make all other
+            rows NaN, because hidden cells are read with weight 0, and 0 times NaN is
+            NaN.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class Context:
         self.weights, self.options, self.size = weights, options, size
         self.n_vocabulary: int = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(weights.pointer))
         self.stop = StopFlag() if stop is None else stop
-        self._pointer = create(weights, options, size)
+        self._pointer = create_context(weights, options, size)
         self._free = weakref.finalize(self, _free, self._pointer, weights, os.getpid(), verbose=options.verbose)
         weights.acquire(_address(self._pointer), self._free)
         self._memory = llama_cpp.llama_get_memory(self._pointer)
@@ -167,6 +169,7 @@ class Context:
         self.is_spoiled = False
 
     def _apply_adapters(self) -> None:
+        """Apply the LoRA adapters of a shared `Llama` to the context."""
         borrowed = self.weights.borrowed
         if borrowed is None or not borrowed.adapters:
             return
@@ -198,16 +201,17 @@ class Context:
     # Sequences
 
     def copy(self, source: int, target: int, start: int, end: int) -> None:
-        """Make `target` own the cells of `source` at positions start..end-1.
+        """Add the cells of sequence `source` at positions start..end-1 to `target`.
 
-        With start = end = -1 it owns all of them, and the recurrent state is copied.
+        With start = end = -1 adds all of them, and copies a recurrent state.
         """
         llama_cpp.llama_memory_seq_cp(self._memory, source, target, start, end)
 
     def remove(self, sequence: int, start: int = -1) -> bool:
-        """Remove a sequence from its cells from position `start` on.
+        """Remove a sequence from its cells from position `start` on; -1 means all.
 
-        Cells that then belong to no sequence are free.
+        Cells that then belong to no sequence are free. Returns whether llama.cpp could
+        do it.
         """
         return bool(llama_cpp.llama_memory_seq_rm(self._memory, sequence, start, -1))
 
@@ -233,7 +237,7 @@ class Context:
         return int(llama_cpp.llama_memory_seq_pos_min(self._memory, sequence))
 
     def read(self, sequence: int) -> NDArray[np.uint8]:
-        """Return the cells of a sequence as bytes that `write` takes."""
+        """Return uint8[], a copy of the cells of a sequence, which `write` takes."""
         n_bytes = llama_cpp.llama_state_seq_get_size(self._pointer, sequence)
         cells = np.empty(n_bytes, dtype=np.uint8)
         n_read = llama_cpp.llama_state_seq_get_data(self._pointer, _bytes(cells), n_bytes, sequence)
@@ -242,11 +246,11 @@ class Context:
         return cells
 
     def write(self, sequence: int, cells: NDArray[np.uint8]) -> bool:
-        """Write cells of another context into free ones, as those of an empty sequence.
+        """Write cells that `read` returned into free cells of an empty sequence.
 
         Returns whether there was room.
         """
-        with log.of_ours(verbose=self.options.verbose):
+        with log.our_calls(verbose=self.options.verbose):
             return bool(llama_cpp.llama_state_seq_set_data(self._pointer, _bytes(cells), len(cells), sequence))
 
     def clear(self) -> None:
@@ -260,7 +264,7 @@ class Context:
     def decode(self, rows: BatchRows, *, batch_multiple: int, padding_sequence: int) -> Decoded:
         """Evaluate rows in one `llama_decode`.
 
-        The number of rows is filled up to a multiple of `batch_multiple` with rows of
+        The number of rows is padded to a multiple of `batch_multiple` with rows of
         `padding_sequence`, a sequence that the caller removes afterwards.
 
         Raises:
@@ -271,7 +275,7 @@ class Context:
         n = len(rows.token)
         padding = -n % batch_multiple
         n_outputs = self._batch.fill(rows, padding, batch_multiple, padding_sequence)
-        with log.of_ours(verbose=self.options.verbose):
+        with log.our_calls(verbose=self.options.verbose):
             log.forget()
             begin = time.perf_counter()
             code = llama_cpp.llama_decode(self._pointer, self._batch.struct)
@@ -315,6 +319,7 @@ def _bytes(cells: NDArray[np.uint8]) -> Any:
 
 
 def _free(pointer: Any, weights: Weights, process: int, *, verbose: bool) -> None:
+    """Free a context and release its weights, except in a fork of `process`."""
     if process != os.getpid():
         # In a forked child, llama.cpp would wait for threads that exist only in the
         # parent.
@@ -322,7 +327,7 @@ def _free(pointer: Any, weights: Weights, process: int, *, verbose: bool) -> Non
     # Freeing a context reads its model. If a shared Llama was closed without our
     # knowledge, leaking is the lesser evil.
     if weights.borrowed is None or weights.borrowed.is_open:
-        with log.of_ours(verbose=verbose):
+        with log.our_calls(verbose=verbose):
             llama_cpp.llama_free(pointer)
     weights.release(_address(pointer))
 
@@ -331,13 +336,13 @@ def _address(pointer: Any) -> int:
     return ctypes.cast(pointer, ctypes.c_void_p).value or 0
 
 
-def create(weights: Weights, options: LlamaOptions, size: ContextSize) -> Any:
+def create_context(weights: Weights, options: LlamaOptions, size: ContextSize) -> Any:
     """Return a new `llama_context *`.
 
-    Raises `ModelError`, which gives llama.cpp's reason, the size, and what to do.
+    Raises `ModelError` with llama.cpp's reason if it cannot be made.
     """
     params = _params(weights, options, size)
-    with log.of_ours(verbose=options.verbose):
+    with log.our_calls(verbose=options.verbose):
         log.forget()
         pointer = llama_cpp.llama_init_from_model(weights.pointer, params)
         reason = log.reason("llama.cpp gives no reason")
@@ -358,6 +363,7 @@ def on_gpu(weights: Weights, options: LlamaOptions) -> bool:
 
 
 def _params(weights: Weights, options: LlamaOptions, size: ContextSize) -> Any:
+    """Return the `llama_context_params` of a context."""
     params = llama_cpp.llama_context_default_params()
     threads = options.n_threads or (1 if weights.n_parameters < _THREADED_PARAMETERS else _cores())
     params.n_threads = params.n_threads_batch = threads
@@ -424,12 +430,12 @@ _CELL_BLOCK = 256
 """llama.cpp rounds a context up to a multiple of this many cells."""
 
 
-def fit(weights: Weights, options: LlamaOptions) -> ContextSize:
-    """Return the size of a model's context.
+def fit_size(weights: Weights, options: LlamaOptions) -> ContextSize:
+    """Return the size of a new model's context.
 
-    Depends on the options, the budgets for logits and states, and free memory. Cells
-    for a whole call are added to the requested tokens, so that padding and rows
-    evaluated again always find room.
+    It depends on the options, the budgets for logits and states, and free memory. The
+    cells of a whole call are added to the requested tokens, so that there is always
+    room for padding and for rows evaluated again.
     """
     n_vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(weights.pointer))
     rows = rows_of_call(options, n_vocabulary)
@@ -440,7 +446,7 @@ def fit(weights: Weights, options: LlamaOptions) -> ContextSize:
     if nodes is None:
         nodes = usual_nodes(llama_cpp.llama_model_n_ctx_train(weights.pointer))
         nodes = max(min(nodes, _cells_that_fit(weights, options, rows) - rows), min(nodes, 256))
-    return sized(weights, nodes, rows, sequences)
+    return size_for(weights, nodes, rows, sequences)
 
 
 def rows_of_call(options: LlamaOptions, n_vocabulary: int) -> int:
@@ -469,21 +475,24 @@ def usual_nodes(trained: int) -> int:
     return min(trained if trained > 0 else USUAL_TOKENS, USUAL_TOKENS)
 
 
-def sized(weights: Metadata, nodes: int, rows: int, sequences: int, *, long_context: bool | None = None) -> ContextSize:
+def size_for(
+    weights: Metadata, nodes: int, rows: int, sequences: int, *, long_context: bool | None = None
+) -> ContextSize:
     """Return the `ContextSize` with these numbers and the cells that they need.
 
-    A model with two sets of RoPE factors (Phi-3 128k) uses the long ones when the
-    context exceeds the original one. The added cells must therefore not carry it over
-    that limit; `long_context` says on which side it has to stay.
+    A model with two sets of RoPE factors (Phi-3 128k) uses the long ones if the context
+    has more cells than its original context. The cells added for a call must not change
+    which set is used. `long_context` says whether it is the long one; None means that
+    `nodes` decides.
     """
-    cells = _rounded(nodes + rows)
+    cells = _round_to_block(nodes + rows)
     original = weights.metadata_int("{arch}.rope.scaling.original_context_length")
     if original:
         is_long = nodes > original if long_context is None else long_context
         if not is_long and cells > original:
             return ContextSize(max(1, original - rows), original, rows, sequences)
         if is_long:
-            cells = max(cells, _rounded(original + 1))
+            cells = max(cells, _round_to_block(original + 1))
     return ContextSize(nodes, cells, rows, sequences)
 
 
@@ -493,23 +502,20 @@ def is_long(weights: Weights, size: ContextSize) -> bool:
     return original is not None and 0 < original < size.cells
 
 
-def _rounded(cells: int) -> int:
+def _round_to_block(cells: int) -> int:
     return -(-cells // _CELL_BLOCK) * _CELL_BLOCK
 
 
 def _state_bytes(weights: Weights, options: LlamaOptions) -> int:
-    """Return the bytes of one sequence's state.
-
-    They are measured on a context of one sequence after one token.
-    """
-    pointer = create(weights, options, ContextSize(_CELL_BLOCK, _CELL_BLOCK, 8, 1))
+    """Return the bytes of one sequence's state, measured on a context of one token."""
+    pointer = create_context(weights, options, ContextSize(_CELL_BLOCK, _CELL_BLOCK, 8, 1))
     try:
         token = (llama_cpp.llama_token * 1)(0)
-        with log.of_ours(verbose=options.verbose):
+        with log.our_calls(verbose=options.verbose):
             llama_cpp.llama_decode(pointer, llama_cpp.llama_batch_get_one(token, 1))
             return int(llama_cpp.llama_state_seq_get_size(pointer, 0))
     finally:
-        with log.of_ours(verbose=options.verbose):
+        with log.our_calls(verbose=options.verbose):
             llama_cpp.llama_free(pointer)
 
 
@@ -532,10 +538,10 @@ def _cells_that_fit(weights: Weights, options: LlamaOptions, rows: int) -> int:
 
 
 def _free_bytes() -> int | None:
-    """Return the memory that can be used without swapping; None if unknown.
+    """Return the bytes that can be used without swapping; None if unknown.
 
-    This is the smaller of the system's free memory and what is left of the control
-    group's.
+    This is the smaller of the system's free memory and the rest of the control group's
+    limit.
     """
     sizes = []
     try:
@@ -557,9 +563,9 @@ def memory_needed(path: Path, options: LlamaOptions) -> int:
     sum of:
 
     - the file, which is mapped;
-    - keys and values of every cell, twice in `exact` precision: a second context, which
-      grows to the longest prompt of a selection, is kept (but not for recurrent and
-      hybrid models);
+    - keys and values of every cell, twice in `exact` precision, because a second
+      context is kept that grows to the longest prompt of a selection (except for
+      recurrent and hybrid models);
     - states of every sequence (recurrent and hybrid models);
     - two buffers for the logits of a whole call, llama.cpp's output and its graph's;
     - the other parts of the graph that grow with a call: one layer's attention scores,
@@ -568,26 +574,26 @@ def memory_needed(path: Path, options: LlamaOptions) -> int:
     Part of it lies on a GPU if layers do. Buffers are reserved when a model is opened
     and are filled with use.
 
-    Not included are the rows that an engine keeps for prompts that come again (at most
-    64 MiB). Reads the file's header, which takes 0.1 s for a large vocabulary.
+    Not included is an engine's cache of recently read rows (at most 64 MiB). Reads the
+    file's header, which takes 0.1 s for a large vocabulary.
 
     Raises:
         ModelFileError: If the file is not a GGUF file, or damaged.
         UnsupportedModelError: If the file holds only a vocabulary.
     """
     header = read_header(path)
-    n_vocabulary = header.lengths.get("tokenizer.ggml.tokens") or _of(header, "vocab_size") or 1
+    n_vocabulary = header.lengths.get("tokenizer.ggml.tokens") or _arch_int(header, "vocab_size") or 1
     rows = rows_of_call(options, n_vocabulary)
-    nodes = options.n_ctx if options.n_ctx is not None else usual_nodes(_of(header, "context_length"))
+    nodes = options.n_ctx if options.n_ctx is not None else usual_nodes(_arch_int(header, "context_length"))
     state = _state_bytes_of_file(header)
     sequences = sequences_for(state, rows)
-    cells = sized(header, nodes, rows, sequences).cells
+    cells = size_for(header, nodes, rows, sequences).cells
     call = rows * (8 * n_vocabulary + 4 * _activations(header) + cells * _score_bytes(header))
     contexts = 2 if options.precision is Precision.EXACT and not state else 1
     return header.n_bytes + contexts * cells * _cell_bytes(header, options) + sequences * state + call
 
 
-def _of(header: GgufHeader, key: str) -> int:
+def _arch_int(header: GgufHeader, key: str) -> int:
     """Return the integer `key` of the architecture's metadata; 0 if it is missing."""
     return header.metadata_int("{arch}." + key) or 0
 
@@ -597,11 +603,11 @@ def _cell_bytes(header: GgufHeader, options: LlamaOptions) -> int:
 
     If layers differ, all count as large as the largest.
     """
-    heads = _of(header, "attention.head_count")
-    width = _of(header, "embedding_length") // max(1, heads)
-    both = (_of(header, "attention.key_length") or width) + (_of(header, "attention.value_length") or width)
+    heads = _arch_int(header, "attention.head_count")
+    width = _arch_int(header, "embedding_length") // max(1, heads)
+    both = (_arch_int(header, "attention.key_length") or width) + (_arch_int(header, "attention.value_length") or width)
     item = cell_item_bytes(header, options.precision)
-    return _of(header, "block_count") * (_of(header, "attention.head_count_kv") or heads) * both * item
+    return _arch_int(header, "block_count") * (_arch_int(header, "attention.head_count_kv") or heads) * both * item
 
 
 def _score_bytes(header: GgufHeader) -> int:
@@ -610,18 +616,18 @@ def _score_bytes(header: GgufHeader) -> int:
     They hold one attention score per head, and the mask. A sliding window needs the
     mask twice. Flash attention, which a GPU may use, needs less.
     """
-    masks = 2 if _of(header, "attention.sliding_window") else 1
-    return 4 * (_of(header, "attention.head_count") + masks)
+    masks = 2 if _arch_int(header, "attention.sliding_window") else 1
+    return 4 * (_arch_int(header, "attention.head_count") + masks)
 
 
 def _activations(header: GgufHeader) -> int:
-    """Return how many numbers one row needs besides its scores and logits.
+    """Return the number of activations of one row, besides its scores and logits.
 
-    They are the widest layer twice (in a state-space layer the three streams of its
+    These are the widest layer twice (in a state-space layer the three streams of its
     scan, before and after it), plus queries, keys, values and sums.
     """
-    inner = max(2 * _of(header, "feed_forward_length"), 6 * _of(header, "ssm.inner_size"))
-    return inner + 8 * _of(header, "embedding_length")
+    inner = max(2 * _arch_int(header, "feed_forward_length"), 6 * _arch_int(header, "ssm.inner_size"))
+    return inner + 8 * _arch_int(header, "embedding_length")
 
 
 def _state_bytes_of_file(header: GgufHeader) -> int:
@@ -629,13 +635,13 @@ def _state_bytes_of_file(header: GgufHeader) -> int:
 
     Each layer has two f32 vectors (`n_embd_r` and `n_embd_s` of llama-hparams.cpp).
     """
-    width = _of(header, "embedding_length")
-    if head := _of(header, "wkv.head_size"):
-        numbers = width * head + width * (_of(header, "token_shift_count") or 2)
-    elif shift := _of(header, "shortconv.l_cache"):
+    width = _arch_int(header, "embedding_length")
+    if head := _arch_int(header, "wkv.head_size"):
+        numbers = width * head + width * (_arch_int(header, "token_shift_count") or 2)
+    elif shift := _arch_int(header, "shortconv.l_cache"):
         numbers = width * (shift - 1)
     else:
-        inner, state = _of(header, "ssm.inner_size"), _of(header, "ssm.state_size")
-        convolved = inner + 2 * _of(header, "ssm.group_count") * state
-        numbers = max(0, _of(header, "ssm.conv_kernel") - 1) * convolved + state * inner
-    return 4 * _of(header, "block_count") * numbers
+        inner, state = _arch_int(header, "ssm.inner_size"), _arch_int(header, "ssm.state_size")
+        convolved = inner + 2 * _arch_int(header, "ssm.group_count") * state
+        numbers = max(0, _arch_int(header, "ssm.conv_kernel") - 1) * convolved + state * inner
+    return 4 * _arch_int(header, "block_count") * numbers

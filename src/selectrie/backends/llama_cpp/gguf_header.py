@@ -1,4 +1,4 @@
-"""Reads the header of a GGUF file, and refuses what would end the process."""
+"""Reads the header of a GGUF file, and refuses metadata that would crash llama.cpp."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _MAX_TEXTS = 1 << 24
 _MAX_WINDOW_BYTES = 1 << 26
 """Maximum number of bytes of an array in which lengths are looked for at once."""
 _USUAL_TEXT_BYTES = 32
-"""A token and its length take fewer on average, and so does a merge."""
+"""Bytes of a token or a merge with its length; fewer on average."""
 _KEPT_ITEMS = 4096
-"""Longest array of integers that is kept: one value per layer, never one per token."""
+"""Maximum length of an array of integers that is kept: values per layer, not token."""
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 """Matches the end of a file name of a split model (`llama_split_path`)."""
 
@@ -91,10 +91,9 @@ def read_header(path: Path) -> GgufHeader:
 
 
 def require_gguf(path: Path) -> None:
-    """Raise an error for a file that is clearly no usable GGUF file.
+    """Check that a file begins like a GGUF file and has weights.
 
-    Only what can be checked without llama.cpp is checked. The errors are plainer than
-    llama.cpp's.
+    Its errors are plainer than llama.cpp's.
 
     Raises:
         ModelFileError: If the file is missing, unreadable, cut off, or not a GGUF file.
@@ -106,7 +105,7 @@ def require_gguf(path: Path) -> None:
 
 
 def require_magic(path: Path) -> bytes:
-    """Return the first bytes of a GGUF file.
+    """Return the first 24 bytes of a GGUF file.
 
     Raises `ModelFileError` if it is missing, unreadable, cut off, or no GGUF file.
     """
@@ -154,7 +153,7 @@ class GgufMetadata:
         kinds: Type of each value and, for an array, of its items.
         text_arrays: Offset of each text, and of the end of the last one, by array. A
             text begins with its length.
-        number_arrays: Offset of each array of numbers.
+        number_arrays: Offset of the first item of each array of numbers.
     """
 
     version: int
@@ -165,7 +164,10 @@ class GgufMetadata:
     number_arrays: dict[str, int] = field(default_factory=dict)
 
     def texts(self, data: mmap.mmap, key: str) -> list[bytes]:
-        """Return the texts of an array; none if there is no such array."""
+        """Return the texts of the array `key`; [] if there is no such array.
+
+        `data` is the file that this was read from.
+        """
         if key not in self.text_arrays:
             return []
         places = self.text_arrays[key]
@@ -183,15 +185,15 @@ class GgufMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """What the header says about the tokens.
+    """The tokens in a GGUF header.
 
     Attributes:
-        spellings: The text of each token as llama.cpp reads it: up to the first NUL,
-            and the token's number if there is none.
-        joined: The same texts, with a NUL after each.
-        spelled: The set of them.
+        spellings: The text of each token as llama.cpp reads it: up to the first NUL, or
+            `[EMPTY_id]` if that leaves nothing.
+        joined: These texts, with a NUL after each.
+        spelled: The set of these texts.
         types: int32[V], the type of each token (`llama_token_type`).
-        special: The ids that are named, such as that of BOS; they may be out of range.
+        special: Ids of special tokens, such as BOS. They may be out of range.
     """
 
     spellings: list[bytes]
@@ -201,8 +203,8 @@ class TokenTable:
     special: list[int]
 
 
-def token_table(metadata: GgufMetadata, data: mmap.mmap) -> TokenTable | None:
-    """Return the table of tokens; None if there are no texts of tokens."""
+def read_token_table(metadata: GgufMetadata, data: mmap.mmap) -> TokenTable | None:
+    """Return the tokens in a file's metadata; None if it has no texts of tokens."""
     if TOKENS not in metadata.text_arrays:
         return None
     texts = metadata.texts(data, TOKENS)
@@ -219,7 +221,7 @@ def token_table(metadata: GgufMetadata, data: mmap.mmap) -> TokenTable | None:
 
 
 def read_metadata(data: mmap.mmap) -> GgufMetadata:
-    """Read all metadata.
+    """Return all metadata of a GGUF file.
 
     Raises `struct.error`, `KeyError` or `OverflowError` if it is damaged.
     """
@@ -227,13 +229,13 @@ def read_metadata(data: mmap.mmap) -> GgufMetadata:
     at = _START.size
     metadata = GgufMetadata(version)
     for _ in range(n_pairs):
-        name, at = _text(data, at)
+        name, at = _read_text(data, at)
         key = name.decode("utf-8", "replace")
         (kind,) = _U32.unpack_from(data, at)
         at += _U32.size
         metadata.kinds[key] = kind, None
         if kind == STRING:
-            text, at = _text(data, at)
+            text, at = _read_text(data, at)
             metadata.values[key] = text.decode("utf-8", "replace")
         elif kind == ARRAY:
             at = _read_array(data, at, key, metadata)
@@ -244,7 +246,7 @@ def read_metadata(data: mmap.mmap) -> GgufMetadata:
 
 
 def _read_array(data: mmap.mmap, at: int, key: str, metadata: GgufMetadata) -> int:
-    """Read an array, and return where the next pair begins."""
+    """Read the array at offset `at` into `metadata`; return the offset behind it."""
     (kind,) = _U32.unpack_from(data, at)
     (n,) = _U64.unpack_from(data, at + _U32.size)
     at += _U32.size + _U64.size
@@ -260,7 +262,8 @@ def _read_array(data: mmap.mmap, at: int, key: str, metadata: GgufMetadata) -> i
     return at + int(n) * item.size
 
 
-def _text(data: mmap.mmap, at: int) -> tuple[bytes, int]:
+def _read_text(data: mmap.mmap, at: int) -> tuple[bytes, int]:
+    """Return the text at offset `at`, and the offset behind it."""
     (n,) = _U64.unpack_from(data, at)
     start = at + _U64.size
     if n > len(data) - start:
@@ -269,11 +272,11 @@ def _text(data: mmap.mmap, at: int) -> tuple[bytes, int]:
 
 
 def _text_places(data: mmap.mmap, at: int, n: int) -> NDArray[np.int64]:
-    """Return the offsets of n texts, and of the end of the last one.
+    """Return int64[n + 1], the offsets of n texts and of the end of the last one.
 
-    Lengths below 256 are looked for everywhere at once. They are right if each one is
-    where the one before it says. A count that no vocabulary has is refused before
-    anything is copied.
+    To be fast, all numbers below 256 are first taken for lengths. They are right if
+    each text then ends where the next one begins; otherwise texts are read one by one.
+    Raises `struct.error` for an impossible count, before anything is copied.
     """
     size = _U64.size
     if n > min(_MAX_TEXTS, (len(data) - at) // size):
@@ -297,7 +300,7 @@ def _text_places(data: mmap.mmap, at: int, n: int) -> NDArray[np.int64]:
 
 
 def parts_of(path: Path) -> list[Path]:
-    """Return the existing files of a split model, else the file itself."""
+    """Return the files of a split model that exist; for another model its one file."""
     names = part_names(path.name)
     if len(names) == 1:
         return [path]
@@ -306,9 +309,9 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def part_names(name: str) -> list[str]:
-    """Return the names of all files of a split model, else the name itself.
+    """Return the names of all files of a split model; for another model its one name.
 
-    A name may begin with folders.
+    The name may begin with folders.
     """
     part = _PART.search(name)
     if part is None:
@@ -334,10 +337,9 @@ In others 0 means that nothing is rotated.
 
 
 def require_sound(path: Path) -> TokenTable | None:
-    """Raise `ModelFileError` for metadata on which llama.cpp ends the process.
+    """Raise `ModelFileError` for metadata on which llama.cpp would end the process.
 
-    Returns the table of tokens, so that it need not be read again; None if there is
-    none.
+    Returns the tokens of the header, which are read anyway; None if there are none.
     """
     tokens = None
     for part in parts_of(path):
@@ -346,7 +348,7 @@ def require_sound(path: Path) -> TokenTable | None:
                 metadata = read_metadata(data)
                 if metadata.version not in VERSIONS:
                     continue
-                own = token_table(metadata, data)
+                own = read_token_table(metadata, data)
             except (struct.error, KeyError, OverflowError):
                 continue  # llama.cpp says why it cannot read it
         fault = next(_faults(metadata, own), None)
@@ -357,79 +359,84 @@ def require_sound(path: Path) -> TokenTable | None:
 
 
 def _faults(metadata: GgufMetadata, tokens: TokenTable | None) -> Iterator[str]:
-    yield from _of_parts(metadata)
-    yield from _of_layers(metadata)
-    yield from _of_experts(metadata)
-    yield from _of_numbers(metadata)
-    yield from _of_heads(metadata)
-    yield from _of_windows(metadata)
-    yield from _of_vocabulary(metadata, tokens)
+    """Yield, in words, each fault on which llama.cpp would end the process."""
+    yield from _part_faults(metadata)
+    yield from _layer_faults(metadata)
+    yield from _expert_faults(metadata)
+    yield from _number_faults(metadata)
+    yield from _head_faults(metadata)
+    yield from _window_faults(metadata)
+    yield from _vocabulary_faults(metadata, tokens)
 
 
-def _of_parts(metadata: GgufMetadata) -> Iterator[str]:
+def _part_faults(metadata: GgufMetadata) -> Iterator[str]:
     kind = metadata.kinds.get("split.no", (UINT16, None))
     if kind != (UINT16, None):
         yield "split.no is not a 16-bit integer"
 
 
-def _of_layers(metadata: GgufMetadata) -> Iterator[str]:
-    n = _whole(metadata, "block_count")
+def _layer_faults(metadata: GgufMetadata) -> Iterator[str]:
+    n = _integer(metadata, "block_count")
     if n is None:
         return
     if not 0 < n <= MAX_LAYERS:
-        yield f"{_name(metadata, 'block_count')} is {n}, expected 1 to {MAX_LAYERS}"
-    ahead = _whole(metadata, "nextn_predict_layers") or 0
+        yield f"{_full_key(metadata, 'block_count')} is {n}, expected 1 to {MAX_LAYERS}"
+    ahead = _integer(metadata, "nextn_predict_layers") or 0
     if ahead > n:
-        yield f"{_name(metadata, 'nextn_predict_layers')} is {ahead} of {n} layers"
+        yield f"{_full_key(metadata, 'nextn_predict_layers')} is {ahead} of {n} layers"
 
 
-def _of_experts(metadata: GgufMetadata) -> Iterator[str]:
-    n, groups = _whole(metadata, "expert_count") or 0, _whole(metadata, "expert_group_count") or 0
-    used, groups_used = _largest(metadata, "expert_used_count"), _whole(metadata, "expert_group_used_count") or 0
+def _expert_faults(metadata: GgufMetadata) -> Iterator[str]:
+    n, groups = _integer(metadata, "expert_count") or 0, _integer(metadata, "expert_group_count") or 0
+    used, groups_used = (
+        _largest_integer(metadata, "expert_used_count"),
+        _integer(metadata, "expert_group_used_count") or 0,
+    )
     if metadata.values.get("general.architecture") in _DROPS_ONE_EXPERT and n <= 1:
         n = used = 0
-    count = _name(metadata, "expert_count")
+    count = _full_key(metadata, "expert_count")
     if n > MAX_EXPERTS:
         yield f"{count} is {n}, expected at most {MAX_EXPERTS}"
     if used > n or (n and not used):
-        yield f"{_name(metadata, 'expert_used_count')} is {used}, and {count} {n}"
+        yield f"{_full_key(metadata, 'expert_used_count')} is {used}, and {count} {n}"
     if groups and groups >= n:
-        yield f"{_name(metadata, 'expert_group_count')} is {groups}, and {count} {n}"
+        yield f"{_full_key(metadata, 'expert_group_count')} is {groups}, and {count} {n}"
     if n and groups > 1 and (n % groups or not 0 < groups_used < groups):
         yield f"{groups_used} of {groups} groups of {n} experts are said to be used"
 
 
-def _of_numbers(metadata: GgufMetadata) -> Iterator[str]:
+def _number_faults(metadata: GgufMetadata) -> Iterator[str]:
     for key, value in metadata.values.items():
         if _EPSILONS.search(key) and isinstance(value, float) and not 0 <= value < math.inf:
             yield f"{key} is {value:g}, expected a number of at least 0"
     scaling = _value(metadata, "rope.scaling.type")
     if isinstance(scaling, str) and scaling not in _ROPE_SCALINGS:
-        yield f"{_name(metadata, 'rope.scaling.type')} is {scaling[:40]!r}, expected one of {', '.join(_ROPE_SCALINGS)}"
+        key = _full_key(metadata, "rope.scaling.type")
+        yield f"{key} is {scaling[:40]!r}, expected one of {', '.join(_ROPE_SCALINGS)}"
 
 
-def _of_heads(metadata: GgufMetadata) -> Iterator[str]:
-    heads, rotated = _whole(metadata, "attention.head_count"), _whole(metadata, "rope.dimension_count")
-    kv = _whole(metadata, "attention.head_count_kv")
+def _head_faults(metadata: GgufMetadata) -> Iterator[str]:
+    heads, rotated = _integer(metadata, "attention.head_count"), _integer(metadata, "rope.dimension_count")
+    kv = _integer(metadata, "attention.head_count_kv")
     if heads and kv and heads % kv:
         yield f"{heads} heads of attention do not share {kv} of keys evenly"
     if not heads:
         return
-    width = _whole(metadata, "attention.key_length")
+    width = _integer(metadata, "attention.key_length")
     if width is None:
-        width = (_whole(metadata, "embedding_length") or 0) // heads
+        width = (_integer(metadata, "embedding_length") or 0) // heads
     if rotated is not None and (rotated % 2 or rotated > width):
-        yield f"{_name(metadata, 'rope.dimension_count')} is {rotated}, expected an even number of at most {width}"
+        yield f"{_full_key(metadata, 'rope.dimension_count')} is {rotated}, expected an even number of at most {width}"
     if rotated == 0 and metadata.values.get("general.architecture") in _ALWAYS_ROTATE:
-        yield f"{_name(metadata, 'rope.dimension_count')} is 0, expected an even number from 2 to {width}"
+        yield f"{_full_key(metadata, 'rope.dimension_count')} is 0, expected an even number from 2 to {width}"
 
 
-def _of_windows(metadata: GgufMetadata) -> Iterator[str]:
-    if _whole(metadata, "attention.sliding_window") and _whole(metadata, "attention.sliding_window_pattern") == 1:
-        yield f"{_name(metadata, 'attention.sliding_window_pattern')} is 1, which leaves no layer a window"
+def _window_faults(metadata: GgufMetadata) -> Iterator[str]:
+    if _integer(metadata, "attention.sliding_window") and _integer(metadata, "attention.sliding_window_pattern") == 1:
+        yield f"{_full_key(metadata, 'attention.sliding_window_pattern')} is 1, which leaves no layer a window"
 
 
-def _of_vocabulary(metadata: GgufMetadata, tokens: TokenTable | None) -> Iterator[str]:
+def _vocabulary_faults(metadata: GgufMetadata, tokens: TokenTable | None) -> Iterator[str]:
     if TOKENS in metadata.kinds and tokens is None:
         yield f"{TOKENS} is not a list of texts"
     if tokens is None:
@@ -447,15 +454,15 @@ def _of_vocabulary(metadata: GgufMetadata, tokens: TokenTable | None) -> Iterato
         yield "tokens begin with a line end, but no token is a line end"
 
 
-def _name(metadata: GgufMetadata, key: str) -> str:
+def _full_key(metadata: GgufMetadata, key: str) -> str:
     return f"{metadata.values.get('general.architecture', '')}.{key}"
 
 
 def _value(metadata: GgufMetadata, key: str) -> object:
-    return metadata.values.get(_name(metadata, key))
+    return metadata.values.get(_full_key(metadata, key))
 
 
-def _whole(metadata: GgufMetadata, key: str) -> int | None:
+def _integer(metadata: GgufMetadata, key: str) -> int | None:
     """Return the integer `key` of the architecture's metadata.
 
     None if it is missing or of another type.
@@ -464,9 +471,9 @@ def _whole(metadata: GgufMetadata, key: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _largest(metadata: GgufMetadata, key: str) -> int:
+def _largest_integer(metadata: GgufMetadata, key: str) -> int:
     """Return the integer of `key`, or the largest one of an array; 0 if missing."""
     value = _value(metadata, key)
     if isinstance(value, tuple):
         return max((one for one in value if isinstance(one, int)), default=0)
-    return _whole(metadata, key) or 0
+    return _integer(metadata, key) or 0

@@ -31,12 +31,11 @@ _FUNCTION = re.compile(r"^\w+: (?:error loading model: )?")
 
 
 class LlamaLog:
-    """llama.cpp's log, which has one callback for the whole process.
+    """The callback for llama.cpp's log, of which a process has one.
 
-    While selectrie calls llama.cpp, lines are kept, and shown only if the call is
-    verbose. At other times they are passed on to the previous callback if
-    llama-cpp-python's verbosity has been set (creating a `Llama` does that); otherwise
-    nothing is printed.
+    Within `our_calls`, lines are collected, and shown only if it is verbose. At other
+    times they are passed on to the previous callback if llama-cpp-python's verbosity
+    has been set (creating a `Llama` does that); otherwise they are dropped.
     """
 
     def __init__(self) -> None:
@@ -52,7 +51,7 @@ class LlamaLog:
         self._is_forwarding = False
 
     def install(self) -> None:
-        """Make this object the log callback, even if another was set since."""
+        """Make this object the log callback, in place of one that was set meanwhile."""
         with self._lock:
             current, data = llama_cpp.llama_log_callback(), ctypes.c_void_p()
             llama_cpp.llama_log_get(ctypes.byref(current), ctypes.byref(data))
@@ -62,7 +61,7 @@ class LlamaLog:
             llama_cpp.llama_log_set(self._callback, ctypes.c_void_p(0))
 
     @contextmanager
-    def of_ours(self, *, verbose: bool = False) -> Iterator[None]:
+    def our_calls(self, *, verbose: bool = False) -> Iterator[None]:
         """Mark the calls to llama.cpp inside the `with` block as calls by selectrie.
 
         With `verbose`, the lines that they log are shown.
@@ -78,10 +77,7 @@ class LlamaLog:
                 self._shown -= verbose
 
     def forget(self) -> None:
-        """Discard the collected lines.
-
-        Called before a call whose failure is to be explained.
-        """
+        """Discard the collected lines; call it before a call that may fail."""
         self._lines.clear()
 
     def reason(self, otherwise: str) -> str:
@@ -99,6 +95,7 @@ class LlamaLog:
         return otherwise
 
     def _receive(self, level: int, text: bytes, data: int | None) -> None:
+        """Handle one message; llama.cpp calls this in any thread."""
         self._level = self._level if level == _CONTINUED else level
         if self._inside:
             if not self._shown and self._level not in (_WARN, _ERROR):
@@ -128,13 +125,13 @@ log = LlamaLog()
 
 
 @contextmanager
-def interrupt_held() -> Iterator[None]:
+def delay_interrupt() -> Iterator[None]:
     """Delay the `KeyboardInterrupt` of Ctrl-C until the `with` block is left.
 
     Python handles a signal in the middle of a long call when C calls back, as it does
-    for logging, and ctypes prints and drops what is raised there. Only the
-    `KeyboardInterrupt` of Python's own handler is held, in the main thread. A program
-    that has set another handler has to do this itself.
+    for logging, and ctypes prints and drops an exception that is raised there. Only the
+    `KeyboardInterrupt` of Python's own handler is delayed, in the main thread. A
+    program that has set another handler has to do this itself.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -170,8 +167,9 @@ class StopFlag:
     ) -> Callable[..., bool]:
         """Make `context` check this flag after every graph node.
 
-        If `python` is given, it is called as well. Returns the C callback. The caller
-        must keep it and the flag for as long as the context decodes.
+        A function `python` is called as well, and stops the decode if it returns true.
+        Returns the C callback, which the caller must keep alive, together with the
+        flag, for as long as the context decodes.
         """
 
         def read(_data: int | None) -> bool:
@@ -199,6 +197,7 @@ class StopFlag:
 
     @staticmethod
     def _native() -> Callable[..., bool] | None:
+        """Return `strlen` as an abort callback; None where it cannot be found."""
         try:
             strlen = ctypes.CDLL(None).strlen
         except (OSError, AttributeError, TypeError):  # TypeError: Windows has no handle for the process itself
@@ -212,6 +211,7 @@ def build() -> str:
 
 
 def _commit() -> str:
+    """Return llama.cpp's commit; "" if the library does not state it."""
     library = getattr(getattr(llama_cpp, "llama_cpp", None), "_lib", None)
     function = getattr(library, "ggml_commit", None)
     if function is None:
@@ -221,10 +221,9 @@ def _commit() -> str:
 
 
 def processor() -> str:
-    """Return the architecture and the processor features in use.
+    """Return the architecture and the processor features that llama.cpp uses.
 
-    These are the features that llama.cpp was built for and found; kernels differ by
-    them.
+    They decide which kernels run.
     """
     return f"{platform.machine()}: {', '.join(_features())}"
 
@@ -250,7 +249,7 @@ _FLOAT_FILE_TYPES: dict[int | None, str] = {0: "f32", 1: "f16", 32: "f16"}
 
 
 class Metadata(Protocol):
-    """Access to the integers of a model's metadata, in a file or in loaded weights."""
+    """The metadata of a model, in a file or in loaded weights."""
 
     def metadata_int(self, key: str) -> int | None:
         """Return the integer of `key`; None if it is missing.
@@ -260,7 +259,7 @@ class Metadata(Protocol):
 
 
 def weights_type(model: Metadata) -> str:
-    """Return the `ModelIdentity.weights` of a model."""
+    """Return the `ModelIdentity.weights` of a model: "f32", "f16" or "quantised"."""
     return _FLOAT_FILE_TYPES.get(model.metadata_int("general.file_type"), "quantised")
 
 
@@ -276,7 +275,7 @@ def cell_type(model: Metadata, precision: Precision) -> int:
 
 
 def cell_item_bytes(model: Metadata, precision: Precision) -> int:
-    """Return the bytes of one number of a key or value."""
+    """Return the size in bytes of one number of a cell (see `cell_type`)."""
     return 4 if cell_type(model, precision) == llama_cpp.GGML_TYPE_F32 else 2
 
 

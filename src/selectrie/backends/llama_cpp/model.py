@@ -9,7 +9,16 @@ from typing import final
 import llama_cpp
 import numpy as np
 
-from selectrie.backends.llama_cpp.context import BatchRows, Context, ContextSize, Decoded, fit, is_long, on_gpu, sized
+from selectrie.backends.llama_cpp.context import (
+    BatchRows,
+    Context,
+    ContextSize,
+    Decoded,
+    fit_size,
+    is_long,
+    on_gpu,
+    size_for,
+)
 from selectrie.backends.llama_cpp.library import StopFlag, build, processor, weights_type
 from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.backends.llama_cpp.sequences import AttentionSequences, Sequences
@@ -44,17 +53,17 @@ CELLS_PER_READ = 256
 """Cells that llama.cpp's attention reads at once (`llama_kv_cache::get_n_kv`)."""
 
 MIN_ROWS, MIN_COSTLY_ROWS = 16, 64
-"""Rows below which the fixed cost of a call matters.
+"""Number of rows of a call below which its fixed cost matters.
 
-The first is for reading the weights, which a call does once. The second is for models
-whose rows cost much more than their cells.
+The first is for the cost of reading the weights, which each call does once. The second
+is for models whose rows cost much more than their cells.
 """
 
 COSTLY_ROW = 8192
-"""`Limits.max_idle_rows` from which few rows cost much more than their cells."""
+"""`Limits.max_idle_rows` from which on rows cost much more than their cells."""
 
 PREFILL_ROWS = 128
-"""Rows of prompts in a call that other tasks wait for.
+"""Maximum number of prompt rows in a call that other tasks wait for.
 
 A model of 0.5B in q8_0 on 2 cores takes 6.8 ms a row in calls of 32 rows and 6.4 ms in
 calls of 128: more rows would only make the other tasks wait.
@@ -69,11 +78,11 @@ def call_cost(max_idle_rows: int) -> CallCost:
 
 
 EXACT_BATCH_MULTIPLE = 8
-"""Granule with which rows do not depend on how they are cut into calls.
+"""Batch multiple with which rows do not depend on how they are cut into calls.
 
 Calls whose number of rows is a multiple of this use the same kernels: measured on
-x86-64 for f32, f16, q8_0, q4_0 and q4_K_M. Other machines switch elsewhere; see
-`LlamaModel.set_batch_multiple`.
+x86-64 for f32, f16, q8_0, q4_0 and q4_K_M. Other machines can need another multiple;
+see `LlamaModel.set_batch_multiple`.
 """
 
 
@@ -90,7 +99,7 @@ def open_model(source: str | os.PathLike[str] | llama_cpp.Llama, options: LlamaO
     options = options or LlamaOptions()
     weights = open_weights(source, options)
     try:
-        return LlamaModel(weights, options, fit(weights, options))
+        return LlamaModel(weights, options, fit_size(weights, options))
     finally:
         # The model's context has been counted as a separate user of the weights.
         weights.release()
@@ -138,10 +147,11 @@ class LlamaModel:
     @property
     def limits(self) -> Limits:
         if self._limits is None:
-            self._limits = self._measure()
+            self._limits = self._make_limits()
         return self._limits
 
-    def _measure(self) -> Limits:
+    def _make_limits(self) -> Limits:
+        """Return the limits for the current batch multiple."""
         model = self._weights.pointer
         idle_rows = max_idle_rows(
             n_parameters=llama_cpp.llama_model_n_params(model),
@@ -162,9 +172,10 @@ class LlamaModel:
 
     @property
     def _copies_paths(self) -> bool:
-        """Return whether evaluating prompts apart pays off.
+        """Return whether evaluating prompts in a separate context and copying pays off.
 
-        Rows of float weights hardly move, and small calls are slow on a GPU.
+        It does not for float weights, whose rows hardly depend on the batch, and on a
+        GPU, where small calls are slow.
         """
         if self._options.precision is not Precision.EXACT or self._kind.is_recurrent:
             return False
@@ -193,9 +204,9 @@ class LlamaModel:
 
         See `Model.set_batch_multiple`.
 
-        The rows whose logits are computed are filled up in the same way. With 1 nothing
-        is filled up (`fast`, and recurrent and hybrid models, whose rows llama.cpp
-        regroups by sequence).
+        The rows whose logits are computed are padded in the same way. With 1 there is
+        no padding. That is the default in `fast` precision, and for recurrent and
+        hybrid models, whose rows llama.cpp regroups by sequence.
         """
         self._require_open()
         require_batch_multiple(value, max_rows=self._context.size.rows, tree=self._tree)
@@ -219,7 +230,7 @@ class LlamaModel:
             nodes = self._tree.commit(plan, n_rows)
             self._sequences.finish(layout, plan.nodes_of_entries(nodes))
         except BaseException:
-            self._take_back(plan)
+            self._undo_call(plan)
             raise
         row = np.zeros(len(plan.node), dtype=np.int64)
         output = layout.rows.output
@@ -262,7 +273,7 @@ class LlamaModel:
         rows = context_rows(nodes, rows, max_rows=size.rows, multiple=self._batch_multiple)
         sequences = min(size.sequences, rows, sequences)
         long_context = is_long(self._weights, size)
-        small = sized(self._weights, nodes, rows, sequences, long_context=long_context)
+        small = size_for(self._weights, nodes, rows, sequences, long_context=long_context)
         if small.nodes < nodes:
             raise CapacityError("nodes", required=nodes, available=small.nodes)
         model = LlamaModel(self._weights, self._options, small, self._context.stop)
@@ -290,9 +301,9 @@ class LlamaModel:
             nodes = self._tree.commit(plan, 0)
             ours.finish(layout, plan.nodes_of_entries(nodes))
         except BaseException:
-            self._take_back(plan)
+            self._undo_call(plan)
             raise
-        ours.add_copied(nodes)
+        ours.mark_copied(nodes)
         ours.release(nodes, forget=False)
 
     def copied_part(self, tokens: IntArray) -> tuple[int, int]:
@@ -338,6 +349,7 @@ class LlamaModel:
             self._weights.require_open()
 
     def _decode(self, rows: BatchRows) -> Decoded:
+        """Evaluate rows in one decode, and count it; nothing runs for no rows."""
         if not len(rows.token):
             return Decoded(
                 np.empty((0, self._context.n_vocabulary), dtype=np.float32), np.empty(0, dtype=np.int64), 0, 0.0
@@ -348,9 +360,9 @@ class LlamaModel:
         )
 
     def _evaluate_run(self, sequence: int, tokens: IntArray, first_position: int) -> float:
-        """Evaluate a run of tokens under one sequence without logits.
+        """Evaluate consecutive tokens of one sequence without logits.
 
-        Returns the seconds that it took.
+        Returns the seconds that the decodes took.
         """
         max_rows, seconds = self._rows_per_call, 0.0
         for start in range(0, len(tokens), max_rows):
@@ -362,7 +374,7 @@ class LlamaModel:
             seconds += self._decode(rows).seconds
         return seconds
 
-    def _take_back(self, plan: CallPlan) -> None:
+    def _undo_call(self, plan: CallPlan) -> None:
         """Restore nodes, references and llama.cpp's memory after `extend` failed."""
         self._tree.rollback(plan)
         if not self._sequences.restore():

@@ -1,4 +1,4 @@
-"""How `LlamaModel` assigns sequence ids: one for each leaf of attention models."""
+"""Assigns llama.cpp's sequence ids, one for each leaf of the tree, for attention."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
 from selectrie.errors import CapacityError
 
 Evaluate: TypeAlias = Callable[[int, IntArray, int], float]
-"""Evaluates a run of tokens under one sequence, without logits.
+"""Evaluates consecutive tokens of one sequence, without logits.
 
-(sequence, tokens, first position) -> seconds.
+(sequence id, tokens, position of the first one) -> seconds.
 """
 
 
@@ -42,7 +42,7 @@ class RowLayout(Protocol):
 
 
 class Sequences(Protocol):
-    """The sequence ids of a model, and the node at which each of them ends.
+    """Assigns sequence ids, and records the node at which each sequence ends.
 
     Row plans and layouts are passed back to the object that made them.
 
@@ -56,7 +56,7 @@ class Sequences(Protocol):
 
     @property
     def free_sequences(self) -> int:
-        """Return how many branches would be free without the unreferenced nodes."""
+        """Return how many branches would be free if all unheld nodes were dropped."""
 
     def can_extend(self, node: int) -> bool:
         """Return whether a live node can be a parent."""
@@ -74,9 +74,9 @@ class Sequences(Protocol):
         """
 
     def recover(self, row_plan: Any, evaluate: Evaluate) -> tuple[int, float]:
-        """Evaluate states again that an earlier failure lost and that the call needs.
+        """Evaluate the states again that the call needs and an earlier failure lost.
 
-        Returns the number of rows and the seconds that it took.
+        Returns the number of rows evaluated and the seconds that it took.
         """
 
     def lay_out(self, plan: CallPlan, row_plan: Any) -> RowLayout:
@@ -101,7 +101,7 @@ class Sequences(Protocol):
     def restore(self) -> bool:
         """Make llama.cpp's memory match the records of this object after a failure.
 
-        Returns whether they match.
+        Returns whether that worked; otherwise the memory must be cleared.
         """
 
     def forget(self) -> None:
@@ -122,7 +122,8 @@ class AttentionRowLayout:
         fresh: bool[R], whether the entry is new. The others are evaluated again on a
             scratch branch.
         copies: (source id, new id, number of positions) to copy before the decode.
-        leaves: (id, entry, live node below which its rows begin) of the new leaves.
+        leaves: For each new leaf its id, its entry, and the live node below which its
+            new rows begin.
         scratch: Ids to remove after the decode.
     """
 
@@ -142,9 +143,10 @@ class AttentionRowPlan:
         n_rows: Number of rows.
         entry: The entry that each row evaluates.
         parent: Index of the row above, or -1 if the parent is a live node.
-        base: The live node above the row's topmost ancestor among the rows.
-        start: Index in depth-first order.
-        first_leaf: Index of the row's first leaf in depth-first order.
+        base: The live node below which the row, or its topmost ancestor among the rows,
+            is evaluated.
+        start: Index of the row in depth-first order.
+        first_leaf: Index of the first leaf at or below the row, in depth-first order.
         n_leaves: Number of leaves at or below the row.
         n_scratch_leaves: Number of branches for rows that are evaluated again.
     """
@@ -166,11 +168,11 @@ class AttentionSequences(TreeStore):
     The last ids are reserved: one for padding, one for a scratch branch, on which rows
     of existing nodes are evaluated again, and one as the keeper.
 
-    Only models with a sliding window have a keeper. For these, llama.cpp reuses cells
-    that have left the window if only one id owns them (`find_slot` in
-    llama-kv-cache.cpp), with or without `swa_full`. A branch made there later would get
-    log-probabilities that are wrong by nats. So the keeper's id owns every cell that
-    stays as well. Nothing is evaluated under it.
+    Only models with a sliding window have a keeper: an id that owns every cell in use,
+    and under which nothing is evaluated. Without it, llama.cpp would reuse cells that
+    have left the window if only one id owns them (`find_slot` in llama-kv-cache.cpp),
+    with or without `swa_full`. A branch made there later would get log-probabilities
+    that are wrong by nats.
     """
 
     def __init__(self, tree: PrefixTree, context: Context, *, keeper: bool) -> None:
@@ -244,10 +246,10 @@ class AttentionSequences(TreeStore):
     def _assign(
         self, row_plan: AttentionRowPlan, fresh: list[bool]
     ) -> tuple[list[int], list[tuple[int, int, int]], list[tuple[int, int, int]], list[int]]:
-        """Return sequence ids for the leaves of a plan.
+        """Assign sequence ids to the leaves of a plan.
 
-        They are the ids in depth-first order, the copies from which they start, the new
-        leaves, and the scratch ids.
+        Returns the id of each leaf in depth-first order, and `copies`, `leaves` and
+        `scratch` of `AttentionRowLayout`. `fresh` says which rows are of new entries.
         """
         free = [i for i in range(self.sequences - 1, -1, -1) if self._tip[i] == NO_NODE]
         free_scratch = [self._scratch_id]
@@ -263,7 +265,7 @@ class AttentionSequences(TreeStore):
                 continue
             base = row_plan.base[k]
             if base != ROOT and base not in source:
-                source[base] = self._through(base)
+                source[base] = self._sequence_through(base)
             if fresh[k] and base in self._id and base not in inherited:
                 inherited.add(base)
                 new = source[base]
@@ -278,7 +280,7 @@ class AttentionSequences(TreeStore):
                 scratch.append(new)
         return ids, copies, leaves, scratch
 
-    def _through(self, node: int) -> int:
+    def _sequence_through(self, node: int) -> int:
         """Return the sequence id of a leaf at or below a live node.
 
         That sequence owns the cells of the node's path. Its end is checked against
@@ -290,7 +292,7 @@ class AttentionSequences(TreeStore):
         return self._context.require_end(self._id[node], tree.depth[node])
 
     def prepare(self, layout: AttentionRowLayout) -> None:
-        """Make the copies of sequences that the decode needs."""
+        """Copy the sequences that the decode continues."""
         for source, new, end in layout.copies:
             self._context.copy(source, new, 0, end)
 
@@ -318,16 +320,17 @@ class AttentionSequences(TreeStore):
     # Copying from another context
 
     def copy_cells(self, layout: AttentionRowLayout, source: AttentionSequences, node: int) -> None:
-        """Copy the cells of a new path from that of a node in another context.
+        """Copy the cells of a new path from the path of `node` in another context.
 
-        It takes the place of the decode. Raises `CapacityError` if there is no room.
+        It takes the place of the decode of `layout`. Raises `CapacityError` if there is
+        no room.
         """
         ((own, _, base),) = layout.leaves
         theirs, ours, scratch = source._context, self._context, self._scratch_id
         end = source._tree.depth[node]
         for first in range(self._tree.depth[base], end, self._piece):
             last = min(first + self._piece, end)
-            theirs.copy(source._through(node), source._scratch_id, first, last)
+            theirs.copy(source._sequence_through(node), source._scratch_id, first, last)
             try:
                 cells = theirs.read(source._scratch_id)
             finally:
@@ -339,12 +342,15 @@ class AttentionSequences(TreeStore):
                     ours.copy(scratch, sequence, first, last)
             ours.remove(scratch)
 
-    def add_copied(self, nodes: IntArray) -> None:
-        """Note that these nodes were copied."""
+    def mark_copied(self, nodes: IntArray) -> None:
+        """Record that these nodes were copied from another context."""
         self._copied.update(nodes.tolist())
 
     def copied_part(self, tokens: IntArray) -> tuple[int, int]:
-        """Return the part of a path that was copied (`CopiesPaths.copied_part`)."""
+        """Return the depths between which a path was copied.
+
+        See `CopiesPaths.copied_part`.
+        """
         node, _ = self._tree.match_prefix(tokens)
         while node != ROOT and node not in self._copied:
             node = self._tree.parent[node]
@@ -385,21 +391,18 @@ class AttentionSequences(TreeStore):
             return
         for sequence in changed:
             self._context.remove(sequence, self._end(sequence))
-        self._keep(lowest)
+        self._update_keeper(lowest)
 
     def _end(self, sequence: int) -> int:
-        """Return the first position that a sequence does not own.
+        """Return the position after the last one that a sequence should own.
 
-        For a free sequence returns -1, which stands for all positions.
+        For a free sequence returns -1, with which `Context.remove` removes all.
         """
         tip = self._tip[sequence]
         return -1 if tip == NO_NODE else self._tree.depth[tip]
 
-    def _keep(self, start: int) -> None:
-        """Make the keeper own, from position `start` on, the cells of all leaves.
-
-        It owns no others there.
-        """
+    def _update_keeper(self, start: int) -> None:
+        """Make the keeper own exactly the cells of all leaves from `start` on."""
         if self._keeper is None:
             return
         self._context.remove(self._keeper, start)
@@ -413,7 +416,7 @@ class AttentionSequences(TreeStore):
         Returns whether llama.cpp's memory then matches the tree.
         """
         context = self._context
-        if self._before is not None:  # the call had been settled already
+        if self._before is not None:  # `finish` had already recorded the call
             self._tip, self._id = self._before
         kept = True
         for sequence in range(context.size.sequences):
@@ -422,7 +425,7 @@ class AttentionSequences(TreeStore):
                 kept = context.remove(sequence, end) and kept
                 kept = kept and context.last_position(sequence) == max(end, 0) - 1
                 kept = kept and context.first_position(sequence) == min(max(end, 0) - 1, 0)
-        self._keep(0)
+        self._update_keeper(0)
         return kept
 
     def forget(self) -> None:
@@ -432,6 +435,10 @@ class AttentionSequences(TreeStore):
 
 
 def _depth_first(entry: list[int], parent: list[int], base: list[int], *, scratch: set[int]) -> AttentionRowPlan:
+    """Return the plan of rows with their places in depth-first order.
+
+    `scratch` has the indices of the rows that are evaluated again.
+    """
     n = len(entry)
     size, n_leaves = [1] * n, [0] * n
     n_scratch_leaves = 0

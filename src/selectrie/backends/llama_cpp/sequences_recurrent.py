@@ -31,6 +31,11 @@ class _CellRun:
     """The attention cells that one run wrote.
 
     They are free again when no state and no later run depends on them.
+
+    Attributes:
+        cells: Number of cells.
+        below: The run from whose end this one started, or None.
+        users: Number of states and later runs that depend on it.
     """
 
     cells: int
@@ -44,6 +49,7 @@ class _State:
 
     Attributes:
         sequence: Id of its sequence; -1 after a failure, until it is evaluated again.
+        cell_run: The cells of the run that ends with it; None after a failure.
     """
 
     sequence: int
@@ -156,20 +162,20 @@ class RecurrentSequences(NodeStates[_State]):
         return free[:n]
 
     def prepare(self, layout: RecurrentRowLayout) -> None:
-        """Make the copies of states that the decode needs."""
+        """Copy the states from which the runs start."""
         for run, sequence in zip(layout.runs, layout.ids, strict=True):
             if run.base != ROOT:
-                self._context.copy(self._checked(run.base), sequence, -1, -1)
+                self._context.copy(self._sequence_of(run.base), sequence, -1, -1)
 
-    def _checked(self, node: int) -> int:
+    def _sequence_of(self, node: int) -> int:
         """Return the sequence id of a node's state.
 
-        Its end is checked against llama.cpp's memory.
+        Raises `InternalError` if it ends elsewhere in llama.cpp's memory.
         """
         return self._context.require_end(self._state[node].sequence, self._tree.depth[node])
 
     def finish(self, layout: RecurrentRowLayout, nodes: list[int]) -> None:
-        """Record the states to keep and discard the others, after the commit.
+        """Keep the states that runs ask for, and discard the others, after the commit.
 
         `nodes` has the node of each entry.
         """
@@ -184,13 +190,12 @@ class RecurrentSequences(NodeStates[_State]):
     # States
 
     def recover(self, row_plan: RecurrentRowPlan, evaluate: Evaluate) -> tuple[int, float]:
-        """Evaluate the states again that a failure lost and the runs start from.
+        """Evaluate the states again from which runs start and which a failure lost.
 
         Returns the number of rows and the seconds that it took. Each row is evaluated
         once: lost states on the way are kept as well, and where the paths to two states
-        part at a node without one, a temporary state is made. Works depth-first, so
-        that it needs at most one id more than there are states, which is the scratch
-        id.
+        part at a node without one, a temporary state is made. The order is depth-first,
+        so that only one id more than the number of states is needed, the scratch id.
         """
         lost, _ = self._nodes_to_recover(row_plan)
         stops = [node for node in lost if lost[node] > 1 or node in self._state]
@@ -227,7 +232,7 @@ class RecurrentSequences(NodeStates[_State]):
         sources = set()
         for node in {run.base for run in row_plan.runs}:
             at, came_from_below = node, 0
-            while not self._is_there(at):
+            while not self._is_in_memory(at):
                 is_known = at in lost
                 lost[at] = lost.get(at, 0) + came_from_below
                 if is_known:
@@ -237,15 +242,15 @@ class RecurrentSequences(NodeStates[_State]):
                 sources.add(at)
         return lost, sources
 
-    def _is_there(self, node: int) -> bool:
+    def _is_in_memory(self, node: int) -> bool:
         """Return whether the node's state is in memory; True for the root."""
         return node == ROOT or (node in self._state and self._state[node].sequence != _NO_ID)
 
     def _state_above(self, node: int, lost: dict[int, int]) -> int:
-        """Return the nearest node above that has, or will have, a state when needed.
+        """Return the nearest ancestor from whose state `node` will be evaluated.
 
         That is a node whose state was lost, one at which the paths to two states part,
-        or one that is not evaluated again.
+        or one that is not in `lost` and so needs no evaluation.
         """
         at = self._tree.parent[node]
         while lost.get(at) == 1 and at not in self._state:
@@ -253,23 +258,26 @@ class RecurrentSequences(NodeStates[_State]):
         return at
 
     def _evaluate_state(self, node: int, base: int, evaluate: Evaluate) -> float:
+        """Evaluate a node's state from that of its ancestor `base`; return seconds."""
         tree = self._tree
         below = None if base == ROOT else self._state[base].cell_run
         sequence = self._free_ids(1)[0]
         if base != ROOT:
-            self._context.copy(self._checked(base), sequence, -1, -1)
+            self._context.copy(self._sequence_of(base), sequence, -1, -1)
         start = tree.depth[base]
         seconds = evaluate(sequence, tree.path(node)[start:], start)
         self._state[node] = _State(sequence, self._cell_run(tree.depth[node] - start, below))
         return seconds
 
     def _cell_run(self, cells: int, below: _CellRun | None) -> _CellRun:
+        """Return the record of a new run's cells, and count them as used."""
         if below is not None:
             below.users += 1
         self._cells_used += cells
         return _CellRun(cells, below, users=1)
 
     def _drop_state(self, node: int) -> None:
+        """Drop a node's state, and the cells of runs that nothing depends on now."""
         state = self._state.pop(node)
         if state.sequence != _NO_ID:
             self._context.remove(state.sequence)

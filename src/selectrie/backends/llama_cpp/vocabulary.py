@@ -21,7 +21,7 @@ import numpy as np
 
 from selectrie.backends.chat.template import chat_template
 from selectrie.backends.llama_cpp.gguf_header import NORMAL, TokenTable, read_texts, require_magic, require_sound
-from selectrie.backends.llama_cpp.library import interrupt_held, log, metadata_of
+from selectrie.backends.llama_cpp.library import delay_interrupt, log, metadata_of
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import (
     BYTE_CHARACTERS,
@@ -41,13 +41,13 @@ _CHARACTERS = re.compile(rb"[\xc0-\xdf].?|[\xe0-\xef].{0,2}|[\xf0-\xff].{0,3}|."
 """Cuts bytes into characters as llama.cpp does (`unicode_len_utf8`)."""
 
 
-def guarded(
+def guard_tokenizer(
     tokenize: Tokenize, model: llama_cpp.llama_model_p, spelled: frozenset[bytes], pieces: Iterable[bytes]
 ) -> Tokenize:
-    """Return `tokenize` with a check of the text, which raises `TextError`.
+    """Return a tokenizer that raises `TextError` for a text without tokens.
 
-    The error is raised where llama.cpp would end the process or hang, and where it
-    reports that a part of the text has no token.
+    It raises the error before calling llama.cpp where that would end the process or
+    hang, and after it where a part of the text has no token.
 
     Args:
         tokenize: The tokenizer to guard.
@@ -59,14 +59,14 @@ def guarded(
     fault: Callable[[bytes], bytes | None] | None = None
     if kind == llama_cpp.LLAMA_VOCAB_TYPE_SPM:
         has_prefix = metadata_of(model, "tokenizer.ggml.add_space_prefix") != "false"
-        fault = _without_bytes(spelled, has_prefix=has_prefix)
+        fault = _make_byte_check(spelled, has_prefix=has_prefix)
     elif kind == llama_cpp.LLAMA_VOCAB_TYPE_RWKV:
-        fault = _without_beginning(frozenset(pieces))
+        fault = _make_beginning_check(frozenset(pieces))
 
     def guard(text: bytes, /) -> list[int]:
         character = None if fault is None else fault(text)
         if character is not None:
-            raise _refusal(character)
+            raise _no_token_error(character)
         ids = tokenize(text)
         if ids and min(ids) < 0:
             raise TextError("text", "the model's vocabulary has no token for a part of it; leave that out")
@@ -75,13 +75,13 @@ def guarded(
     return guard
 
 
-def _refusal(character: bytes) -> TextError:
+def _no_token_error(character: bytes) -> TextError:
     shown = character.replace(_SIGN_BYTES, b" ").decode("utf-8", "backslashreplace")
     return TextError("text", f"the model's vocabulary has no token for {shown!r}; leave it out, or use another model")
 
 
-def _without_bytes(spelled: frozenset[bytes], *, has_prefix: bool) -> Callable[[bytes], bytes | None] | None:
-    """Return a function that finds a character SentencePiece cannot spell.
+def _make_byte_check(spelled: frozenset[bytes], *, has_prefix: bool) -> Callable[[bytes], bytes | None] | None:
+    """Return a function that finds a character that SentencePiece cannot encode.
 
     Such a character has neither a token nor tokens for its bytes. Returns None if the
     vocabulary has every byte.
@@ -101,7 +101,7 @@ def _without_bytes(spelled: frozenset[bytes], *, has_prefix: bool) -> Callable[[
     return find
 
 
-def _without_beginning(pieces: frozenset[bytes]) -> Callable[[bytes], bytes | None] | None:
+def _make_beginning_check(pieces: frozenset[bytes]) -> Callable[[bytes], bytes | None] | None:
     """Return a function that finds a byte that begins a token but is not one.
 
     Returns None if there is no such byte.
@@ -163,20 +163,20 @@ def examiner(model: llama_cpp.llama_model_p, path: Path | None) -> Callable[[Voc
     """
     kind = llama_cpp.llama_vocab_type(llama_cpp.llama_model_get_vocab(model))
     if kind == llama_cpp.LLAMA_VOCAB_TYPE_SPM:
-        return _by_score
+        return _examine_by_score
     if kind == llama_cpp.LLAMA_VOCAB_TYPE_RWKV:
-        return _by_length
+        return _examine_by_length
     if kind == llama_cpp.LLAMA_VOCAB_TYPE_BPE and metadata_of(model, _MODEL) == _BYTE_LEVEL:
-        return partial(_by_rank, metadata_of(model, _PRE_TOKENIZER) or "default", path)
+        return partial(_examine_by_rank, metadata_of(model, _PRE_TOKENIZER) or "default", path)
     return lambda _: Tokenizing()
 
 
-def _by_score(vocabulary: Vocabulary) -> Tokenizing:
-    """Describe a SentencePiece tokenizer.
+def _examine_by_score(vocabulary: Vocabulary) -> Tokenizing:
+    """Describe a SentencePiece tokenizer, with the texts that it alters.
 
-    The altered texts are its character for a space, bytes without a token, and the
-    results of merges that are tokens with other bytes or none (control tokens, unused
-    ones). A merge joins only two parts that are tokens or single characters.
+    These are its character for a space, bytes without a token, and the results of
+    merges that are tokens with other bytes or none (control tokens, unused ones). A
+    merge joins only two parts that are tokens or single characters.
     """
     spelled = frozenset(vocabulary.texts)
     no_space = () if _SIGN in spelled else (b" ",)
@@ -188,19 +188,20 @@ def _by_score(vocabulary: Vocabulary) -> Tokenizing:
     }
     return Tokenizing(
         TokenizerKind.SCORES,
-        frozenset({_SIGN.encode(), *no_space, *made, *_unspelled_bytes(vocabulary), *_set_apart(vocabulary)}),
+        frozenset({_SIGN.encode(), *no_space, *made, *_unspelled_bytes(vocabulary), *_texts_set_apart(vocabulary)}),
     )
 
 
 def _is_mergeable(text: str, spelled: frozenset[str]) -> bool:
+    """Return whether a token can be the result of a merge, or is one character."""
     pairs = ((text[:cut], text[cut:]) for cut in range(1, len(text)))
     return len(text) == 1 or any(all(len(one) == 1 or one in spelled for one in pair) for pair in pairs)
 
 
-def _by_length(vocabulary: Vocabulary) -> Tokenizing:
-    """Describe a longest-match tokenizer.
+def _examine_by_length(vocabulary: Vocabulary) -> Tokenizing:
+    """Describe a longest-match tokenizer, with the texts that it alters.
 
-    The altered texts are bytes without a token, and tokens that have no bytes.
+    These are bytes without a token, and the texts of tokens that have no bytes.
     """
     control = set(vocabulary.control.tolist())
     silent = [
@@ -212,16 +213,17 @@ def _by_length(vocabulary: Vocabulary) -> Tokenizing:
         return Tokenizing(TokenizerKind.LONGEST)
     altered = {text.encode("utf-8", "surrogatepass") for text in silent}
     return Tokenizing(
-        TokenizerKind.LONGEST, frozenset({*altered, *_unspelled_bytes(vocabulary), *_set_apart(vocabulary)})
+        TokenizerKind.LONGEST, frozenset({*altered, *_unspelled_bytes(vocabulary), *_texts_set_apart(vocabulary)})
     )
 
 
-def _by_rank(name: str, path: Path | None, vocabulary: Vocabulary) -> Tokenizing:
-    """Describe a tokenizer that merges byte pairs.
+def _examine_by_rank(name: str, path: Path | None, vocabulary: Vocabulary) -> Tokenizing:
+    """Describe a tokenizer that merges byte pairs, with the texts that it alters.
 
-    The result of a merge is a token, or is taken apart again; the parts spell the same
+    The result of a merge is a token, or is taken apart again; the parts have the same
     bytes if its characters stand for themselves. Merges stay inside words, so a result
-    that no word holds is never made (`</s>`, which llama.cpp declares a control token).
+    that no word contains is never made (`</s>`, which llama.cpp declares a control
+    token).
     """
     merge_results = None if path is None else _merge_results(path)
     if merge_results is None:
@@ -241,14 +243,14 @@ def _by_rank(name: str, path: Path | None, vocabulary: Vocabulary) -> Tokenizing
         and not (text in token_of and spans_words(vocabulary, token_of[text], data))
     }
     if name not in MERGING:
-        altered.update(_taken_whole(vocabulary))
+        altered.update(_words_taken_whole(vocabulary))
     return Tokenizing(
         TokenizerKind.MERGES if is_plain else TokenizerKind.UNKNOWN,
-        frozenset({*altered, *_set_apart(vocabulary)}),
+        frozenset({*altered, *_texts_set_apart(vocabulary)}),
     )
 
 
-def _taken_whole(vocabulary: Vocabulary) -> Iterator[bytes]:
+def _words_taken_whole(vocabulary: Vocabulary) -> Iterator[bytes]:
     """Yield words that the tokenizer turns into one token with other or no bytes.
 
     They are found by running the tokenizer on each candidate.
@@ -273,11 +275,11 @@ def _unspelled_bytes(vocabulary: Vocabulary) -> Iterator[bytes]:
     yield from (one for one in map(bytes, zip(range(256), strict=True)) if not vocabulary.has_bytes(one))
 
 
-def _set_apart(vocabulary: Vocabulary) -> Iterator[bytes]:
-    """Yield texts of tokens that are matched first and alter the text around them.
+def _texts_set_apart(vocabulary: Vocabulary) -> Iterator[bytes]:
+    """Yield texts of user-defined tokens, if these alter the text beside them.
 
-    White space beside such a text is removed, or a space is put before the text that
-    follows.
+    White space beside such a token is removed, or a space is added before the text that
+    follows. Text with such white space is yielded too.
     """
     strips_left, strips_right = set(vocabulary.strips_left.tolist()), set(vocabulary.strips_right.tolist())
     for token in np.setdiff1d(vocabulary.user_defined, vocabulary.control).tolist():
@@ -291,7 +293,7 @@ def _set_apart(vocabulary: Vocabulary) -> Iterator[bytes]:
 
 
 def _merge_results(path: Path) -> frozenset[str] | None:
-    """Return the results of all merges; None if the file cannot be read."""
+    """Return the results of all merges in a file; None if it cannot be read."""
     try:
         merges = read_texts(path, _MERGES)
     except (OSError, ModelFileError):
@@ -301,7 +303,7 @@ def _merge_results(path: Path) -> frozenset[str] | None:
 
 
 _USUAL_PIECE_BYTES = 256
-"""Longer pieces are read again into a larger buffer.
+"""Size of the buffer for a token's bytes; longer ones are read again into a larger one.
 
 GLM-4, for example, has a token of 1024 spaces.
 """
@@ -344,19 +346,19 @@ def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None, tokens: T
         asked: Sequence[int] = range(n_tokens)
         joined, spelled = b"\0".join([*spellings, b""]), frozenset(spellings)
     else:
-        spellings, asked = tokens.spellings, _unusual(tokens, vocab)
+        spellings, asked = tokens.spellings, _unusual_tokens(tokens, vocab)
         joined, spelled = tokens.joined, tokens.spelled
     pieces = _pieces_at_once(vocab, spellings) or _pieces(vocab, n_tokens)
     texts = tuple(joined.decode("utf-8", "replace").split("\0")[:-1])
     attributes = np.full(n_tokens, llama_cpp.LLAMA_TOKEN_ATTR_NORMAL, dtype=np.int32)
     attributes[asked] = list(map(llama_cpp.llama_vocab_get_attr, repeat(vocab), asked))
     eog = [token for token in asked if llama_cpp.llama_vocab_is_eog(vocab, token)]
-    control = _with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_CONTROL)
+    control = _tokens_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_CONTROL)
     names = {token: _piece(vocab, token, _USUAL_PIECE_BYTES, special=True) for token in control.tolist()}
-    tokenize = guarded(_tokenizer(vocab), model, spelled, [*pieces, *names.values()])
+    tokenize = guard_tokenizer(_tokenizer(vocab), model, spelled, [*pieces, *names.values()])
     if llama_cpp.llama_vocab_type(vocab) == llama_cpp.LLAMA_VOCAB_TYPE_SPM:
         names = {token: name for token, name in names.items() if _name_is_mergeable(name, spelled)}
-    reachable = _spelled_by_text(names, tokenize)
+    reachable = _control_tokens_of_text(names, tokenize)
     for token, piece in reachable.items():
         pieces[token] = piece
     bos, eos = llama_cpp.llama_vocab_bos(vocab), llama_cpp.llama_vocab_eos(vocab)
@@ -376,14 +378,15 @@ def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None, tokens: T
         tokenize=tokenize,
         chat_template=_chat_template(source, bos=_name(texts, bos), eos=_name(texts, eos)),
         chat_source=source,
-        strips_left=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP),
-        strips_right=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP),
-        user_defined=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED),
+        strips_left=_tokens_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP),
+        strips_right=_tokens_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP),
+        user_defined=_tokens_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED),
         examine=examiner(model, path),
     )
 
 
 def _tokens_of_a_letter(tokenize: Tokenize) -> list[int]:
+    """Return the tokens of the first ASCII character that can be encoded."""
     for letter in (b"a", *map(bytes, zip(range(0x21, 0x7F), strict=True))):
         with suppress(TextError):
             return tokenize(letter)
@@ -392,11 +395,12 @@ def _tokens_of_a_letter(tokenize: Tokenize) -> list[int]:
     )
 
 
-def _unusual(tokens: TokenTable, vocab: llama_cpp.llama_vocab_p) -> Sequence[int]:
-    """Return the tokens that llama.cpp may treat as other than normal, by id.
+def _unusual_tokens(tokens: TokenTable, vocab: llama_cpp.llama_vocab_p) -> Sequence[int]:
+    """Return the ids of the tokens that llama.cpp may not treat as normal ones.
 
-    Besides those of other types and named ids, llama.cpp knows special tokens by their
-    text. All texts that it knows have a bracket.
+    These are tokens of other types, tokens that the header names, and those with a
+    bracket, because llama.cpp knows some special tokens by their text and all of these
+    have one.
     """
     joined = np.frombuffer(tokens.joined, dtype=np.uint8)
     is_bracket = (joined == ord("<")) | (joined == ord("["))
@@ -406,7 +410,7 @@ def _unusual(tokens: TokenTable, vocab: llama_cpp.llama_vocab_p) -> Sequence[int
     return sorted(token for token in unusual if 0 <= token < len(tokens.spellings))
 
 
-def _with(attributes: IntArray, attribute: int) -> IntArray:
+def _tokens_with(attributes: IntArray, attribute: int) -> IntArray:
     return np.flatnonzero(attributes & attribute).astype(np.int32)
 
 
@@ -415,7 +419,7 @@ def _name(texts: tuple[str, ...], token: int) -> str:
 
 
 def _pieces_at_once(vocab: llama_cpp.llama_vocab_p, spellings: Sequence[bytes]) -> list[bytes] | None:
-    """Return what `_pieces` returns, read in one call; None if that is not possible.
+    """Return the bytes of every token, read in one call; None if that is not possible.
 
     llama.cpp decodes all tokens with one between them that spells the byte 0xFF, which
     is in no UTF-8. The call is of no use if other pieces have that byte, or if spaces
@@ -452,15 +456,17 @@ def _pieces(vocab: llama_cpp.llama_vocab_p, n_tokens: int) -> list[bytes]:
 
 
 def _piece(vocab: llama_cpp.llama_vocab_p, token: int, size: int, *, special: bool) -> bytes:
+    """Return the bytes of a token, or with `special` the text of a control token."""
     buffer = ctypes.create_string_buffer(size)
     length = llama_cpp.llama_token_to_piece(vocab, token, buffer, size, 0, special)
     return buffer.raw[:length] if length >= 0 else _piece(vocab, token, -length, special=special)
 
 
-def _spelled_by_text(names: Mapping[int, bytes], tokenize: Tokenize) -> dict[int, bytes]:
-    """Return the control tokens that plain text produces, mapped to their bytes.
+def _control_tokens_of_text(names: Mapping[int, bytes], tokenize: Tokenize) -> dict[int, bytes]:
+    """Return the control tokens that plain text can become, mapped to their bytes.
 
-    An example is RWKV's id 0, the byte NUL. `names` has the bytes of those to try.
+    An example is RWKV's id 0, the byte NUL. `names` has the tokens to try, with their
+    bytes.
     """
     result = {}
     for token, name in names.items():
@@ -471,10 +477,10 @@ def _spelled_by_text(names: Mapping[int, bytes], tokenize: Tokenize) -> dict[int
 
 
 def _name_is_mergeable(name: bytes, spelled: frozenset[bytes]) -> bool:
-    """Return whether SentencePiece may merge a text to one token, or spell a byte so.
+    """Return whether SentencePiece may turn plain text into the token with this text.
 
-    A merge joins two parts that are tokens or single characters. The 6 000 control
-    tokens of Gemma 3 need not be tokenized then, which takes 6 µs each.
+    A merge joins two parts that are tokens or single characters. With this check, the
+    6 000 control tokens of Gemma 3 need not be tokenized, which takes 6 µs each.
     """
     if not name.isascii() or len(name) == 1 or b" " in name or name.startswith(b"<0x"):
         return True  # a space is another character in the vocabulary
@@ -541,7 +547,7 @@ def open_vocabulary(path: Path) -> Vocabulary:
     tokens = require_sound(path)
     params = llama_cpp.llama_model_default_params()
     params.vocab_only = True
-    with interrupt_held(), log.of_ours(verbose=False):
+    with delay_interrupt(), log.our_calls(verbose=False):
         llama_cpp.llama_backend_init()
         log.forget()
         pointer = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)

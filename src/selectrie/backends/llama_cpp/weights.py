@@ -15,7 +15,7 @@ from typing import Any
 import llama_cpp
 
 from selectrie.backends.llama_cpp.gguf_header import TokenTable, require_gguf, require_sound
-from selectrie.backends.llama_cpp.library import interrupt_held, log, metadata_of, repacks_safely
+from selectrie.backends.llama_cpp.library import delay_interrupt, log, metadata_of, repacks_safely
 from selectrie.backends.llama_cpp.options import LlamaOptions
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.core.files import file_digest
@@ -32,14 +32,14 @@ Each has a value that means "as the file says".
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """A shared `llama_cpp.Llama` and those of its settings that change its logits.
+    """A shared `llama_cpp.Llama`, with the settings of it that change its logits.
 
     Attributes:
         llama: The `Llama` itself.
         params: The parameters of its context.
         adapters: Its LoRA adapters with their scales.
-        changes: Text that describes the settings under which its logits differ from
-            those of the file. It is appended to the digest.
+        changes: The settings that make its logits differ from those of the file, as
+            text that is appended to the digest. "" if there are none.
     """
 
     llama: Any
@@ -49,7 +49,7 @@ class Borrowed:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the `Llama` is open. Closing it frees the weights."""
+        """Return whether the `Llama` is still open. Closing it frees the weights."""
         return getattr(self.llama._model, "model", None) is not None
 
 
@@ -60,7 +60,7 @@ class _Users:
     Attributes:
         count: Number of users.
         freed: Whether the weights have been freed.
-        frees: Functions that free the users' contexts, by address.
+        frees: Functions that free the users' contexts, by the contexts' addresses.
     """
 
     count: int = 0
@@ -68,7 +68,7 @@ class _Users:
     frees: dict[int, Callable[[], object]] = field(default_factory=dict)
 
     def free_contexts(self) -> None:
-        """Free every context that is left."""
+        """Free the contexts of all users."""
         for free in list(self.frees.values()):
             free()
 
@@ -83,7 +83,7 @@ class Weights:
         pointer: The `llama_model *`.
         name: Name of the file.
         path: Path of the file.
-        borrowed: Set if a `Llama` owns the pointer.
+        borrowed: The `Llama` that owns the pointer; None if it is not shared.
         verbose: Whether to show llama.cpp's log.
         tokens: The table of tokens, until the vocabulary is read; None if it was not
             read from the file.
@@ -108,18 +108,16 @@ class Weights:
             self._users.frees[address] = free
 
     def release(self, address: int | None = None) -> None:
-        """Count one user less, and free the weights when none is left.
+        """Count one user fewer, and free the weights after the last one.
 
-        Borrowed weights are not freed.
-
-        `address` is the one that was passed to `acquire`.
+        Borrowed weights are not freed. `address` is the one passed to `acquire`.
         """
         if address is not None:
             self._users.frees.pop(address, None)
         self._users.count -= 1
         if self._users.count == 0 and self.borrowed is None:
             self._users.freed = True
-            with log.of_ours(verbose=self.verbose):
+            with log.our_calls(verbose=self.verbose):
                 llama_cpp.llama_model_free(self.pointer)
 
     def require_open(self) -> None:
@@ -136,8 +134,8 @@ class Weights:
     def vocabulary(self) -> Vocabulary:
         """Return the vocabulary.
 
-        Its tokenizer reads the weights' memory, and raises `ClosedError` when that is
-        gone.
+        Its tokenizer reads the weights' memory, and raises `ClosedError` once that has
+        been freed.
         """
         vocabulary = read_vocabulary(self.pointer, None if self._has_other_tokenizer else self.path, self.tokens)
         object.__setattr__(self, "tokens", None)
@@ -159,16 +157,17 @@ class Weights:
 
     @cached_property
     def digest(self) -> str:
-        """Return the digest of the file plus the changes of a shared `Llama`.
+        """Return the digest of the file and of the settings of a shared `Llama`.
 
-        Such changes are RoPE settings and a LoRA adapter.
+        These are RoPE settings and a LoRA adapter. It begins with "unknown:" if there
+        is no file.
         """
         suffix = "" if self.borrowed is None else self.borrowed.changes
         return (file_digest(self.path) if self.path.is_file() else "unknown:") + suffix
 
     @property
     def kind(self) -> ModelKind:
-        """Return how the model remembers its context, as a `ModelKind`."""
+        """Return the kind of the model's memory."""
         if llama_cpp.llama_model_is_recurrent(self.pointer):
             return ModelKind.RECURRENT
         if llama_cpp.llama_model_is_hybrid(self.pointer):
@@ -220,6 +219,7 @@ def open_weights(source: object, options: LlamaOptions) -> Weights:
 
 
 def _load(path: Path, options: LlamaOptions) -> Weights:
+    """Load the weights of a file; raises as `open_weights` does."""
     require_gguf(path)
     if options.n_gpu_layers and not llama_cpp.llama_supports_gpu_offload():
         build = "CMAKE_ARGS='-DGGML_CUDA=on' pip install --force-reinstall --no-cache-dir llama-cpp-python"
@@ -231,7 +231,7 @@ def _load(path: Path, options: LlamaOptions) -> Weights:
     params.use_extra_bufts = params.use_extra_bufts and repacks_safely()
     pointer = None
     try:
-        with interrupt_held(), log.of_ours(verbose=options.verbose):
+        with delay_interrupt(), log.our_calls(verbose=options.verbose):
             llama_cpp.llama_backend_init()
             log.forget()
             pointer = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
@@ -248,6 +248,7 @@ def _load(path: Path, options: LlamaOptions) -> Weights:
 
 
 def _borrow(llama: Any, options: LlamaOptions) -> Weights:
+    """Return the weights of a `Llama`, which stays their owner."""
     path = Path(llama.model_path)
     if getattr(llama._model, "model", None) is None:
         raise ClosedError("the Llama object whose weights are shared")
