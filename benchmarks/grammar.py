@@ -50,7 +50,7 @@ from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.engine.engine import Engine
 from selectrie.grammar import Grammar
 from selectrie.grammar.grammar import installed_grammar
-from selectrie.grammar.machine.compiling import compiled
+from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.machine.machine import Machine
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.token_automaton import GrammarAutomaton
@@ -113,7 +113,7 @@ def ours(bench: Bench, name: str, grammar: str, seed: int) -> list[Text]:
     """
     figures, rng = bench.figures, np.random.default_rng(seed)
     start = time.perf_counter()
-    automaton = GrammarAutomaton(Machine(compiled(read_gbnf(grammar))), bench.vocabulary)
+    automaton = GrammarAutomaton(Machine(compile_rules(read_gbnf(grammar))), bench.vocabulary)
     seconds = time.perf_counter() - start
     figures.add(f"{name}_setup", seconds)
     texts: list[Text] = [[]]
@@ -181,7 +181,7 @@ def copies(bench: Bench) -> None:
     the steps that begin with a copy.
     """
     add, text = bench.figures.add, b'{"a": [1, '
-    automaton = GrammarAutomaton(Machine(compiled(read_gbnf(installed_grammar("json")))), bench.vocabulary)
+    automaton = GrammarAutomaton(Machine(compile_rules(read_gbnf(installed_grammar("json")))), bench.vocabulary)
     state, token = automaton.walk(automaton.start(), text), bench.vocabulary.pieces.index(b"2")
     automaton.advance(state, token)
     plain = 10**6  # like a state, and unlike the numbers of which CPython holds one object for all
@@ -266,9 +266,9 @@ def opened(path: Path) -> tuple[Vocabulary, Any]:
 
 def tokenizer_of(vocabulary: Vocabulary) -> Any:
     """Return the vocabulary in the form that llguidance needs."""
-    from selectrie.grammar.llguidance import _tokenizer
+    from selectrie.grammar.llguidance import _make_tokenizer
 
-    return _tokenizer(vocabulary)
+    return _make_tokenizer(vocabulary)
 
 
 def grammars(folder: Path | None) -> dict[str, str]:

@@ -83,7 +83,7 @@ def test_a_grammar_whose_texts_cannot_be_read_is_reported_with_its_error(monkeyp
     def drawn(*_: object, **__: object) -> str:
         raise GrammarError("too ambiguous")
 
-    monkeypatch.setattr(Texts, "drawn", drawn)
+    monkeypatch.setattr(Texts, "draw", drawn)
     found = report('root ::= "a"')
     assert "too ambiguous" in str(found.error)
     assert (found.sound, found.finite, found.samples) == (False, True, ())

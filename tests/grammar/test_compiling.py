@@ -22,7 +22,7 @@ from selectrie.grammar.machine.nfa import (
     RuleAutomaton,
     Work,
     byte_tree,
-    simplified,
+    simplify,
 )
 from selectrie.grammar.rules.expressions import (
     EMPTY,
@@ -93,7 +93,7 @@ def automaton(expression: object, steps: int = 10_000) -> RuleAutomaton:
     """Of an expression over ASCII, small enough to be made deterministic unless `steps` says otherwise."""
     nfa = Nfa(1000, "a rule")
     nfa.build(expression, lambda _: None)
-    return simplified(nfa, Work(steps, 10_000))
+    return simplify(nfa, Work(steps, 10_000))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_budget_of_edges_may_be_spent_to_the_last():
     def kept(n_edges: int) -> int:
         nfa, work = Nfa(1000, "a rule"), Work(0, n_edges)
         nfa.build(lit("ab"), lambda _: None)
-        simplified(nfa, work)
+        simplify(nfa, work)
         return n_edges - work.edges
 
     cost = kept(1000)

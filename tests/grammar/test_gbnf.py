@@ -23,7 +23,7 @@ from selectrie.grammar.rules.expressions import (
     TokenTerminal,
 )
 from selectrie.grammar.rules.source_positions import MAX_SYMBOLS
-from selectrie.grammar.rules.unparse import ANY, NOTHING, canonical_rules, gbnf_names, printed, printed_rules
+from selectrie.grammar.rules.unparse import ANY, NOTHING, canonical_rules, gbnf_expression, gbnf_names, gbnf_rules
 from tests.support.n_examples import n_examples
 
 
@@ -333,39 +333,39 @@ def plain(part):
 def test_what_is_printed_reads_back_to_itself(root, other):
     """The same rules, but for what GBNF does not tell apart."""
     rules = RuleSet({"root": root, "other_rule": other})
-    again = read_gbnf("\n".join(f"{name} ::= {right}" for name, right in printed_rules(rules).items()))
+    again = read_gbnf("\n".join(f"{name} ::= {right}" for name, right in gbnf_rules(rules).items()))
     assert dict(again.rules) == {"root": plain(root), "other-rule": plain(other)}
 
 
 def test_that_law_can_fail():
     """Printed without its parentheses a repeated sequence is another one."""
     part = Repeat(Concatenation((A, B)), 0, None)
-    assert body(printed(part, {})) == part
-    assert body(printed(part, {}).replace("(", "").replace(")", "")) != part
+    assert body(gbnf_expression(part, {})) == part
+    assert body(gbnf_expression(part, {}).replace("(", "").replace(")", "")) != part
 
 
 @given(classes)
 def test_a_printed_class_holds_the_same_characters(characters):
     """Escapes, dashes and negations included."""
-    assert body(printed(characters, {})) == characters
+    assert body(gbnf_expression(characters, {})) == characters
 
 
 @given(literals)
 def test_a_printed_text_is_the_same_text(literal):
     """Whatever it has in it."""
-    assert body(printed(literal, {})) == literal
+    assert body(gbnf_expression(literal, {})) == literal
 
 
 def test_the_empty_language_can_be_printed():
     """By a class that nothing is in; as part of a rule it takes its alternative with it."""
     rules = RuleSet({"root": Alternatives((Concatenation((Alternatives(()), A)), B))})
-    assert printed_rules(rules) == {"root": f'{NOTHING} "a" | "b"'}
+    assert gbnf_rules(rules) == {"root": f'{NOTHING} "a" | "b"'}
     assert [*Grammar.from_gbnf(f'root ::= {NOTHING} "a" | "b"').expand()] == ["b"]
 
 
 def test_counts_beyond_the_limit_are_printed_in_two_steps():
     """5 003 to 5 010 times: twice 2 000, then 1 003 to 1 010."""
-    text = printed(Repeat(A, 5_003, 5_010), {})
+    text = gbnf_expression(Repeat(A, 5_003, 5_010), {})
     assert text == '("a"{2000}){2} "a"{1003,1010}'
     grammar = Grammar.from_gbnf("root ::= " + text)
     assert [grammar.accepts("a" * n).verdict for n in (5_002, 5_003, 5_010, 5_011)] == [
@@ -394,6 +394,6 @@ def test_names_are_made_fit_and_stay_apart():
 def test_what_gbnf_has_no_words_for_is_refused(part):
     """And digests know it all the same, but for bytes that are no text."""
     with pytest.raises(GrammarError, match="GBNF"):
-        printed(part, {})
+        gbnf_expression(part, {})
     if isinstance(part, TokenTerminal):
         assert len(set(canonical_rules(RuleSet({"root": part})))) == 2

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import selectrie
 from selectrie.errors import GrammarError, InputFileError, OptionError, TextError
 from selectrie.grammar import Grammar, enumeration, installed_names
-from selectrie.grammar.enumeration import NEVER, Texts, TooManyError, UnknownError, min_lengths, texts_of
+from selectrie.grammar.enumeration import NEVER, Texts, TooManyError, UnknownError, list_texts, min_lengths
 from selectrie.grammar.grammar import Automata
-from selectrie.grammar.machine.compiling import compiled
+from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.rules.expressions import (
     Alternatives,
@@ -130,7 +130,7 @@ def test_a_grammar_is_listed_up_to_the_number_of_texts_that_is_promised(rules, m
     assert grammar.listed(most) == expected
     assert grammar.listed(most) is grammar.listed(most)
     try:
-        assert texts_of(rules, most) == expected
+        assert list_texts(rules, most) == expected
     except TooManyError:
         assert expected is None
     except UnknownError:
@@ -152,9 +152,9 @@ def test_texts_are_put_together_without_compiling(source, most, n_texts):
     rules = read_gbnf(source)
     if n_texts is None:
         with pytest.raises(TooManyError):
-            texts_of(rules, most)
+            list_texts(rules, most)
     else:
-        assert len(texts_of(rules, most)) == n_texts
+        assert len(list_texts(rules, most)) == n_texts
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_texts_are_put_together_without_compiling(source, most, n_texts):
 def test_what_only_a_machine_can_tell_is_left_to_it(source):
     """Rules that lead to themselves, tokens, parts without texts, and what takes too much memory or too many steps."""
     with pytest.raises(UnknownError):
-        texts_of(read_gbnf(source), 10_000_000)
+        list_texts(read_gbnf(source), 10_000_000)
 
 
 @pytest.mark.parametrize("most", ["x", None, -1, 1.5, True])
@@ -194,9 +194,9 @@ def test_what_was_listed_before_changes_no_list(rules, limits):
 def test_what_was_counted_and_listed_is_kept(source, monkeypatch):
     """However many callers ask, with whatever limit, the work is done once; an error is kept as well."""
     n_counted, n_listed = [], []
-    count, listed = Texts.count, enumeration.texts_of
+    count, listed = Texts.count, enumeration.list_texts
     monkeypatch.setattr(Texts, "count", lambda texts: n_counted.append(texts) or count(texts))
-    monkeypatch.setattr(enumeration, "texts_of", lambda rules, most: n_listed.append(most) or listed(rules, most))
+    monkeypatch.setattr(enumeration, "list_texts", lambda rules, most: n_listed.append(most) or listed(rules, most))
     grammar = Grammar(read_gbnf(source))
     answers = [(grammar.count(), grammar.is_finite, grammar.listed(100), grammar.listed(30)) for _ in range(3)]
     assert answers == answers[:1] * 3
@@ -243,7 +243,7 @@ def test_long_rules_are_listed_as_promised():
 def test_the_shortest_way_out_is_exact(rules):
     """From the start it is the length of the first text; every state has one, but for a start without texts."""
     grammar = made(rules)
-    n_lost = sum(least == NEVER for least in min_lengths(compiled(rules)))
+    n_lost = sum(least == NEVER for least in min_lengths(compile_rules(rules)))
     assert n_lost <= (1 if grammar.accepts("") else 0)
     texts = grammar._texts("test")
     assert texts.min_length == len(next(grammar.expand(1)))

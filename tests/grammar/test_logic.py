@@ -116,7 +116,7 @@ def cases(draw):
 def check_opposite(case):
     draft, schema, _, definitions, values = case
     try:
-        opposite = logic_of(definitions, draft).opposite(schema)
+        opposite = logic_of(definitions, draft).negate(schema)
     except InexpressibleError:
         return
     before, after = reader(schema, definitions, draft), reader(opposite, definitions, draft)
@@ -127,7 +127,7 @@ def check_opposite(case):
 
 def check_apart(case):
     draft, one, other, definitions, values = case
-    if logic_of(definitions, draft).apart(one, other):
+    if logic_of(definitions, draft).are_disjoint(one, other):
         readers = [reader(each, definitions, draft) for each in (one, other)]
         assert not [value for value in values if all(each(value) for each in readers)]
 
@@ -187,14 +187,14 @@ KIND = {kind: {"properties": {"kind": {"const": kind}}, "required": ["kind"]} fo
 def test_schemas_apart_by_hand(one, other, apart):
     """Either way round."""
     logic = logic_of({"a": {"type": "integer"}}, 2020)
-    assert logic.apart(one, other) is logic.apart(other, one) is apart
+    assert logic.are_disjoint(one, other) is logic.are_disjoint(other, one) is apart
 
 
 @pytest.mark.parametrize(("draft", "apart"), [(4, True), (6, False)])
 def test_a_bound_that_is_exclusive_by_a_boolean_is_one_in_draft_4_alone(draft, apart):
     """Below 5, and 5 or more; later drafts say the bound itself."""
     below, above = {"type": "number", "maximum": 5, "exclusiveMaximum": True}, {"minimum": 5}
-    assert logic_of({}, draft).apart(below, above) is apart
+    assert logic_of({}, draft).are_disjoint(below, above) is apart
 
 
 def test_nothing_is_proved_once_the_looks_are_used_up():
@@ -202,7 +202,7 @@ def test_nothing_is_proved_once_the_looks_are_used_up():
     for left, apart in ((1, True), (0, False)):
         logic = logic_of({}, 2020)
         logic.looks = MAX_LOOKS - left
-        assert logic.apart({"type": "null"}, {"type": "string"}) is apart
+        assert logic.are_disjoint({"type": "null"}, {"type": "string"}) is apart
 
 
 NESTED = {
@@ -218,9 +218,9 @@ def test_an_opposite_goes_down_a_number_of_levels(keyword):
     schema = {"type": "null"}
     for _ in range(MAX_STEPS - 1):
         schema = NESTED[keyword](schema)
-    assert logic_of({}, 2020).opposite(schema)
+    assert logic_of({}, 2020).negate(schema)
     with pytest.raises(InexpressibleError, match="nested too deeply"):
-        logic_of({}, 2020).opposite(NESTED[keyword](schema))
+        logic_of({}, 2020).negate(NESTED[keyword](schema))
 
 
 @pytest.mark.parametrize("draft", READERS)
@@ -265,4 +265,4 @@ def test_a_pattern_of_all_other_texts(texts, tried):
 def test_what_has_no_opposite_is_refused(schema):
     """Rather than said in part."""
     with pytest.raises(InexpressibleError):
-        logic_of({}, 2020).opposite(schema)
+        logic_of({}, 2020).negate(schema)

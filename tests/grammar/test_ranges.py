@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from json_schemas import accepts, automaton_of, piece_vocabulary
 from selectrie import Grammar
 from selectrie.errors import GrammarError
-from selectrie.grammar.schema.keywords import RANGE_DECIMALS, ranged
+from selectrie.grammar.schema.keywords import RANGE_DECIMALS, range_schemas
 from tests.support.n_examples import n_examples
 
 BYTES = piece_vocabulary()
@@ -149,10 +149,10 @@ def test_ranges_beside_a_large_multiple_have_fewer_places():
 
 def test_a_range_has_few_pieces():
     """A piece for each count of places, or less."""
-    assert ranged(0, 1) == [{"type": "number", "minimum": 0, "maximum": 1}]
-    assert len(ranged(-1, 1)) == 2
-    assert len(ranged(-0.123456, 0.123456)) < 2 * RANGE_DECIMALS + 3
-    assert len(json.dumps(ranged(-0.999999999999999, 0.999999999999999))) < 2_000
+    assert range_schemas(0, 1) == [{"type": "number", "minimum": 0, "maximum": 1}]
+    assert len(range_schemas(-1, 1)) == 2
+    assert len(range_schemas(-0.123456, 0.123456)) < 2 * RANGE_DECIMALS + 3
+    assert len(json.dumps(range_schemas(-0.999999999999999, 0.999999999999999))) < 2_000
 
 
 @pytest.mark.parametrize("low", [10**14 - 7, 10**15 - 2, 10**15 + 4, 2**53 - 12, 2**53 - 7, -(10**15) - 9])

@@ -81,7 +81,7 @@ def test_parts_of_all_of_are_bounded():
     definitions = {f"d{i}": {"allOf": [{"$ref": f"d{i + 1}"}] * 10} for i in range(20)}
     logic = Logic(lambda name: definitions.get(name, {"type": "string"}), 2020)
     assert len(logic.parts({"$ref": "d0"}, 16)) <= 12 * MAX_LOOKS
-    assert logic.apart({"$ref": "d0"}, {"type": "number"}) is False
+    assert logic.are_disjoint({"$ref": "d0"}, {"type": "number"}) is False
 
 
 def test_a_schema_that_grows_when_it_is_written_out_is_refused(monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selectrie.grammar.machine.compiling import compiled
+from selectrie.grammar.machine import compiling
 from selectrie.grammar.machine.machine import Machine
 from selectrie.grammar.machine.nfa import DEFAULT_LIMITS, GrammarLimits
 from selectrie.grammar.rules.expressions import RuleSet
@@ -10,4 +10,4 @@ from selectrie.grammar.rules.expressions import RuleSet
 
 def compile_rules(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Machine:
     """Return the recogniser of a rule set."""
-    return Machine(compiled(rules, limits), limits)
+    return Machine(compiling.compile_rules(rules, limits), limits)

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.grammar.machine.machine import DEAD
-from selectrie.grammar.machine.nfa import joined_runs
+from selectrie.grammar.machine.nfa import join_runs
 from selectrie.grammar.rules.expressions import SURROGATES, TokenTerminal
 
 LEADS = ((0x00, 0x80, 0), (0xC2, 0xE0, 1), (0xE0, 0xF0, 2), (0xF0, 0xF5, 3))
@@ -17,7 +17,8 @@ LEADS = ((0x00, 0x80, 0), (0xC2, 0xE0, 1), (0xE0, 0xF0, 2), (0xF0, 0xF5, 3))
 
 Source: RFC 3629, section 4.
 """
-STRIPPED = (0x00, 0xC0, 0xE0, 0xF0)
+LENGTH_BITS = (0x00, 0xC0, 0xE0, 0xF0)
+"""The bits of a lead byte that say how many bytes follow, for 0 to 3 of them."""
 
 Choice = tuple[int, int, int]
 """First and last code point, and the configuration that each of them leads to."""
@@ -41,6 +42,7 @@ class Characterwise:
     Not thread-safe.
 
     Args:
+        machine: Reads the bytes of a text.
         class_of: The class of each byte; bytes of one class lead to the same
             configuration.
     """
@@ -59,18 +61,21 @@ class Characterwise:
         if choices is None:
             choices = []
             for low, high, n_more in LEADS:
-                for first, last, target in self._bytes(configuration, low, high):
-                    base = (first - STRIPPED[n_more]) << 6 * n_more
-                    choices += self._spread(base, last - first + 1, n_more, target)
-            choices = self._choices[configuration] = joined_runs(choices)
+                for first, last, target in self._byte_runs(configuration, low, high):
+                    base = (first - LENGTH_BITS[n_more]) << 6 * n_more
+                    choices += self._character_ranges(base, last - first + 1, n_more, target)
+            choices = self._choices[configuration] = join_runs(choices)
         return choices
 
     def continuations(self, configuration: int) -> list[Choice]:
         """Return runs of the possible next bytes inside a character, 0x80 to 0xBF."""
-        return self._bytes(configuration, 0x80, 0xC0)
+        return self._byte_runs(configuration, 0x80, 0xC0)
 
-    def _bytes(self, configuration: int, low: int, high: int) -> list[Choice]:
-        """Return runs of bytes that lead to the same configuration."""
+    def _byte_runs(self, configuration: int, low: int, high: int) -> list[Choice]:
+        """Return runs (first, last, target) of the bytes `low` to `high` (exclusive).
+
+        Adjacent bytes that lead to the same configuration form one run.
+        """
         runs: list[Choice] = []
         targets: dict[int, int] = {}
         class_of = self._class_of
@@ -80,10 +85,10 @@ class Characterwise:
                 target = targets[class_of[byte]] = self._machine.step(configuration, byte)
             if target != DEAD:
                 runs.append((byte, byte, target))
-        return joined_runs(runs)
+        return join_runs(runs)
 
-    def _spread(self, base: int, n_leads: int, n_more: int, target: int) -> list[Choice]:
-        """Return edges for the characters that begin with one of several lead bytes.
+    def _character_ranges(self, base: int, n_leads: int, n_more: int, target: int) -> list[Choice]:
+        """Return ranges of the characters that begin with one of several lead bytes.
 
         Args:
             base: First code point of the first lead byte.
@@ -95,9 +100,9 @@ class Characterwise:
         inner = self._inner.get((target, n_more))
         if inner is None:
             inner = []
-            for first, last, after in self._bytes(target, 0x80, 0xC0):
-                inner += self._spread((first - 0x80) << 6 * (n_more - 1), last - first + 1, n_more - 1, after)
-            inner = self._inner[target, n_more] = joined_runs(inner)
+            for first, last, after in self._byte_runs(target, 0x80, 0xC0):
+                inner += self._character_ranges((first - 0x80) << 6 * (n_more - 1), last - first + 1, n_more - 1, after)
+            inner = self._inner[target, n_more] = join_runs(inner)
         width = 1 << 6 * n_more
         return [
             (base + lead * width + first, base + lead * width + last, after)
@@ -150,11 +155,11 @@ class Verdict:
         return self.look()
 
     def __reduce__(self) -> tuple[Callable[..., Verdict], tuple[object, ...]]:
-        return _known, (self.verdict, self.at, self.expected)
+        return _restore_verdict, (self.verdict, self.at, self.expected)
 
 
-def _known(verdict: Literal["yes", "no", "unfinished"], at: int, expected: tuple[str, ...]) -> Verdict:
-    """Return a verdict whose `expected` is already known."""
+def _restore_verdict(verdict: Literal["yes", "no", "unfinished"], at: int, expected: tuple[str, ...]) -> Verdict:
+    """Return a pickled verdict, whose `expected` was computed before."""
     return Verdict(verdict, at, lambda: expected)
 
 
@@ -180,7 +185,7 @@ def verdict_on(machine: ByteReader, text: str | bytes, expecting: Expecting) -> 
     return Verdict("yes" if ends else "unfinished", len(text), partial(expecting, configuration))
 
 
-def expected_of_machine(machine: ByteReader, configuration: int, class_of: Sequence[int]) -> tuple[str, ...]:
+def describe_expected(machine: ByteReader, configuration: int, class_of: Sequence[int]) -> tuple[str, ...]:
     """Return descriptions of the input that a machine allows in a configuration.
 
     They describe characters, single bytes inside a character, tokens, and "the end".
@@ -189,31 +194,33 @@ def expected_of_machine(machine: ByteReader, configuration: int, class_of: Seque
         class_of: The class of each byte (see `Characterwise`).
     """
     reader = Characterwise(machine, class_of)
-    shown = shown_characters((first, last) for first, last, _ in reader.choices(configuration))
-    shown += shown_bytes((first, last) for first, last, _ in reader.continuations(configuration))
-    shown += [_token(machine.token_sets[index]) for index in machine.token_terminals(configuration)]
-    return cut(shown, machine.can_end(configuration))
+    shown = describe_characters((first, last) for first, last, _ in reader.choices(configuration))
+    shown += describe_bytes((first, last) for first, last, _ in reader.continuations(configuration))
+    shown += [_describe_terminal(machine.token_sets[index]) for index in machine.token_terminals(configuration)]
+    return limit_descriptions(shown, machine.can_end(configuration))
 
 
-def cut(shown: list[str], can_end: bool) -> tuple[str, ...]:  # noqa: FBT001 - a fact, not an option
-    """Return at most `MAX_EXPECTED` of the items, and "the end" if a text may end."""
+def limit_descriptions(shown: list[str], can_end: bool) -> tuple[str, ...]:  # noqa: FBT001 - a fact, not an option
+    """Return at most `MAX_EXPECTED` descriptions, and "the end" if a text may end."""
     if len(shown) >= MAX_EXPECTED:
         n_more = len(shown) - MAX_EXPECTED + 2
         shown = [*shown[: MAX_EXPECTED - 2], f"{n_more} more"]
     return (*shown, END) if can_end else tuple(shown)
 
 
-def shown_characters(ranges: Iterable[tuple[int, int]]) -> list[str]:
-    """Return ascending ranges of code points as Python writes them."""
-    return [_range(_character(first), _character(last)) for first, last in _joined(ranges)]
+def describe_characters(ranges: Iterable[tuple[int, int]]) -> list[str]:
+    """Return a description of each run of code points, as Python writes them."""
+    return [
+        _describe_range(_describe_character(first), _describe_character(last)) for first, last in _join_adjacent(ranges)
+    ]
 
 
-def shown_bytes(ranges: Iterable[tuple[int, int]]) -> list[str]:
-    """Return ascending ranges of bytes in readable form."""
-    return [_range(f"byte 0x{first:02X}", f"byte 0x{last:02X}") for first, last in _joined(ranges)]
+def describe_bytes(ranges: Iterable[tuple[int, int]]) -> list[str]:
+    """Return a description, such as "byte 0x80…byte 0xBF", of each run of bytes."""
+    return [_describe_range(f"byte 0x{first:02X}", f"byte 0x{last:02X}") for first, last in _join_adjacent(ranges)]
 
 
-def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join_adjacent(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the ranges of code points, with adjacent ranges joined.
 
     Two ranges that only the surrogates separate are joined as well.
@@ -227,16 +234,16 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _range(first: str, last: str) -> str:
+def _describe_range(first: str, last: str) -> str:
     return first if first == last else f"{first}…{last}"
 
 
-def _character(code: int) -> str:
+def _describe_character(code: int) -> str:
     """Return a visible character as Python writes it, and any other as U+…."""
     character = chr(code)
     return repr(character) if character.isprintable() or character in "\n\r\t" else f"U+{code:04X}"
 
 
-def _token(tokens: TokenTerminal) -> str:
+def _describe_terminal(tokens: TokenTerminal) -> str:
     named = " or ".join(f"token {token}" if isinstance(token, int) else token for token in tokens.tokens)
     return f"any token but {named}" if tokens.negated else named

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.enumeration import Texts, TooLongError
-from selectrie.grammar.machine.compiling import Facts, compiled, facts, is_finite, rings, walk
+from selectrie.grammar.machine.compiling import Facts, compile_rules, find_facts, is_finite, rings, walk
 from selectrie.grammar.machine.machine import Machine
 from selectrie.grammar.machine.program import Program
 from selectrie.grammar.rules.expressions import (
@@ -42,9 +42,10 @@ _Key: TypeAlias = tuple[int, int]
 class DerivationCounter:
     """Counts the derivations of texts of a rule set without token terminals.
 
-    Two derivations differ where another alternative, another split of a sequence or
-    another number of repetitions yields the same characters. An extra repetition never
-    matches the empty text: `("a"?)*` derives "a" in one way.
+    Two derivations differ if they choose another alternative, split a sequence
+    elsewhere, or repeat an item another number of times to yield the same
+    characters. An extra repetition never matches the empty text: `("a"?)*` derives
+    "a" in one way.
 
     Attributes:
         work: Steps left for all texts. Evaluating an expression at a position costs as
@@ -109,13 +110,14 @@ class _Chart:
         """
         self._user = key
         expression = self._expression[key]
-        ends = self._computed(expression, key[1])
+        ends = self._compute_ends(expression, key[1])
         if ends != self._ends[key]:
             self._ends[key] = ends
             self.waiting.update(dict.fromkeys(self._users[key]))
         return 1 + len(parts_of(expression)) + (expression.min_count if isinstance(expression, Repeat) else 0)
 
-    def _computed(self, expression: Expression, start: int) -> Ends:
+    def _compute_ends(self, expression: Expression, start: int) -> Ends:
+        """Compute the ends of an expression from the entries of its parts."""
         if isinstance(expression, LiteralText):
             literal = expression.value.decode("utf-8")
             return {start + len(literal): 1} if self._text.startswith(literal, start) else {}
@@ -127,16 +129,16 @@ class _Chart:
         if isinstance(expression, Alternatives):
             total: Ends = {}
             for option in expression.options:
-                _add(total, self.need(option, start))
+                _add_ends(total, self.need(option, start))
             return total
         if isinstance(expression, Concatenation):
             ways = {start: 1}
             for item in expression.items:
-                ways = self._then(ways, item)
+                ways = self._extend_matches(ways, item)
             return ways
-        return self._repeated(expression, start) if isinstance(expression, Repeat) else {}
+        return self._compute_repeat_ends(expression, start) if isinstance(expression, Repeat) else {}
 
-    def _then(self, ways: Ends, item: Expression, *, moving: bool = False) -> Ends:
+    def _extend_matches(self, ways: Ends, item: Expression, *, moving: bool = False) -> Ends:
         """Return the partial matches `ways`, each extended by the item.
 
         With `moving`, only matches of the item that are not empty are appended.
@@ -144,21 +146,22 @@ class _Chart:
         after: Ends = {}
         for middle, n in ways.items():
             ends = self.need(item, middle)
-            _add(after, {end: n * more for end, more in ends.items() if not moving or end > middle})
+            _add_ends(after, {end: n * more for end, more in ends.items() if not moving or end > middle})
         return after
 
-    def _repeated(self, expression: Repeat, start: int) -> Ends:
+    def _compute_repeat_ends(self, expression: Repeat, start: int) -> Ends:
+        """Compute the ends of a repetition, one round after the other."""
         ways = {start: 1}
         for _ in range(expression.min_count):
-            ways = self._then(ways, expression.item)
+            ways = self._extend_matches(ways, expression.item)
         total, times = dict(ways), expression.min_count
         while ways and (expression.max_count is None or times < expression.max_count):
-            ways, times = self._then(ways, expression.item, moving=True), times + 1
-            _add(total, ways)
+            ways, times = self._extend_matches(ways, expression.item, moving=True), times + 1
+            _add_ends(total, ways)
         return total
 
 
-def _add(total: Ends, more: Ends) -> None:
+def _add_ends(total: Ends, more: Ends) -> None:
     for end, n in more.items():
         total[end] = min(MANY, total.get(end, 0) + n)
 
@@ -259,26 +262,26 @@ def report_on(rules: RuleSet, *, seed: int) -> Report:
 
     Expensive parts are bounded, and left out beyond their bounds.
     """
-    known = _facts_of_all(rules)
+    known = _find_all_facts(rules)
     everywhere = set(rules.rules)
     named = {reference.name for name in everywhere for reference in known.references[name]}
-    used = set(facts(rules.rules, rules.root).names)
+    used = set(find_facts(rules.rules, rules.root).names)
     report = Report(
         n_rules=len(rules.rules),
         undefined=tuple(sorted(named - everywhere)),
         unreachable=tuple(name for name in rules.rules if name not in used),
         unproductive=tuple(name for name in rules.rules if name not in known.productive),
         empty=tuple(name for name in rules.rules if name in known.productive - known.substantial),
-        left_recursion=left_recursion(rules.rules, known),
+        left_recursion=left_recursive_cycles(rules.rules, known),
         has_tokens=any(
             isinstance(part, TokenTerminal) for name in used & everywhere for part in walk(rules.rules[name])
         ),
     )
     try:
-        program = compiled(rules)
+        program = compile_rules(rules)
     except GrammarError as error:
         return replace(report, error=error)
-    return _with_texts(report, rules, program, seed)
+    return _add_text_findings(report, rules, program, seed)
 
 
 def report_on_list(texts: tuple[str, ...], *, seed: int) -> Report:
@@ -296,13 +299,17 @@ def report_on_list(texts: tuple[str, ...], *, seed: int) -> Report:
     )
 
 
-def _facts_of_all(rules: RuleSet) -> Facts:
+def _find_all_facts(rules: RuleSet) -> Facts:
     """Return facts about every rule, including those that the root does not use."""
     everything = Alternatives(tuple(Reference(name) for name in rules.rules))
-    return facts({**rules.rules, EVERY_RULE: everything}, EVERY_RULE)
+    return find_facts({**rules.rules, EVERY_RULE: everything}, EVERY_RULE)
 
 
-def _with_texts(report: Report, rules: RuleSet, program: Program, seed: int) -> Report:
+def _add_text_findings(report: Report, rules: RuleSet, program: Program, seed: int) -> Report:
+    """Return the report with samples, the number of texts and an ambiguous text.
+
+    A finding that would cost too much is left out.
+    """
     report = replace(report, finite=is_finite(program))
     if report.has_tokens:
         return report
@@ -314,22 +321,22 @@ def _with_texts(report: Report, rules: RuleSet, program: Program, seed: int) -> 
     searched: list[str] = []
     n_texts = None
     try:
-        samples.extend(texts.drawn(rng) for _ in range(n_samples))
-        searched.extend(texts.drawn(rng, soft_limit=AMBIGUITY_LENGTH // 2) for _ in range(n_searched))
+        samples.extend(texts.draw(rng) for _ in range(n_samples))
+        searched.extend(texts.draw(rng, soft_limit=AMBIGUITY_LENGTH // 2) for _ in range(n_searched))
     except TooLongError:
         pass  # the lists keep what was drawn so far
     except GrammarError as error:
         return replace(report, error=error)
     try:
-        searched += islice(texts.listed(), n_searched)
+        searched += islice(texts.list_all(), n_searched)
         n_texts = texts.count(work=COUNTING_WORK) if report.finite else None
     except GrammarError:
         n_texts = None  # counting would cost too much
-    ambiguous = ambiguous_text(rules, searched)
+    ambiguous = find_ambiguous_text(rules, searched)
     return replace(report, samples=tuple(dict.fromkeys(samples)), n_texts=n_texts, ambiguous=ambiguous)
 
 
-def ambiguous_text(rules: RuleSet, texts: list[str]) -> str | None:
+def find_ambiguous_text(rules: RuleSet, texts: list[str]) -> str | None:
     """Return the shortest of the texts with two derivations, or None if none is found.
 
     The search takes at most `AMBIGUITY_WORK` steps.
@@ -338,26 +345,26 @@ def ambiguous_text(rules: RuleSet, texts: list[str]) -> str | None:
     for text in sorted({text for text in texts if len(text) <= AMBIGUITY_LENGTH}, key=lambda text: (len(text), text)):
         if (n := ways.count(text)) == MANY:
             return text
-        if n < 0:
+        if n < 0:  # the work ran out
             break
     return None
 
 
-def left_recursion(rules: Mapping[str, Expression], known: Facts) -> tuple[tuple[str, ...], ...]:
-    """Return, for each group of rules that begin with each other, a shortest cycle.
+def left_recursive_cycles(rules: Mapping[str, Expression], known: Facts) -> tuple[tuple[str, ...], ...]:
+    """Return one shortest cycle for each group of rules that begin with each other.
 
     Args:
         rules: The rules.
         known: Facts about all of these rules.
     """
     order = {name: i for i, name in enumerate(rules)}
-    leftmost = {name: [one for one in _leftmost(rules[name], known) if one in rules] for name in rules}
+    leftmost = {name: [one for one in _leftmost_rules(rules[name], known) if one in rules] for name in rules}
     recursive = [ring for ring in rings(leftmost) if len(ring) > 1 or ring[0] in leftmost[ring[0]]]
-    cycles = [_cycle(min(ring, key=order.__getitem__), set(ring), leftmost) for ring in recursive]
+    cycles = [_shortest_cycle(min(ring, key=order.__getitem__), set(ring), leftmost) for ring in recursive]
     return tuple(sorted(cycles, key=lambda cycle: order[cycle[0]]))
 
 
-def _cycle(start: str, ring: set[str], graph: Mapping[str, list[str]]) -> tuple[str, ...]:
+def _shortest_cycle(start: str, ring: set[str], graph: Mapping[str, list[str]]) -> tuple[str, ...]:
     """Return a shortest path from the rule `start` back to itself, within `ring`."""
     before: dict[str, str] = {}
     waiting = [start]
@@ -374,10 +381,10 @@ def _cycle(start: str, ring: set[str], graph: Mapping[str, list[str]]) -> tuple[
     return (start,)
 
 
-def _leftmost(expression: Expression, known: Facts) -> list[str]:
-    """Return the rules that a text of the expression may begin with.
+def _leftmost_rules(expression: Expression, known: Facts) -> list[str]:
+    """Return the rules whose text may be the beginning of the expression's text.
 
-    That is, no character of the expression comes before the rule's text.
+    That is, no character of the expression comes before it.
     """
     names: dict[str, None] = {}
     work = [expression]

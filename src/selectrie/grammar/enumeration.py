@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.acceptance import Characterwise
-from selectrie.grammar.machine.compiling import facts, rings, walk
+from selectrie.grammar.machine.compiling import find_facts, rings, walk
 from selectrie.grammar.machine.machine import DEAD, Machine
 from selectrie.grammar.machine.program import NO_RETURN, Program
 from selectrie.grammar.rules.expressions import (
@@ -39,7 +39,7 @@ class UnknownError(Exception):
     """Raised if only the compiled grammar can tell what its texts are."""
 
 
-def texts_of(rules: RuleSet, max_texts: int) -> tuple[str, ...]:
+def list_texts(rules: RuleSet, max_texts: int) -> tuple[str, ...]:
     """Return all texts, the shortest first, texts of equal length by code points.
 
     Sets of texts are combined from the leaves up. Every part that is expanded occurs in
@@ -50,11 +50,11 @@ def texts_of(rules: RuleSet, max_texts: int) -> tuple[str, ...]:
     rule leads to itself or a part has no text, for token terminals and missing rules,
     and beyond `MAX_MADE` or `MAX_BYTES`.
     """
-    references = facts(rules.rules, rules.root).references
+    references = find_facts(rules.rules, rules.root).references
     uses = {name: [reference.name for reference in own] for name, own in references.items()}
     if not all(used in uses for own in uses.values() for used in own):
         raise UnknownError
-    if not all(_has_texts(rules.rules[name]) for name in uses):
+    if not all(_is_expandable(rules.rules[name]) for name in uses):
         raise UnknownError
     parts = _Parts(max_texts)
     for ring in rings(uses):
@@ -69,7 +69,7 @@ def texts_of(rules: RuleSet, max_texts: int) -> tuple[str, ...]:
     return tuple(sorted(texts, key=lambda text: (len(text), text)))
 
 
-def _has_texts(expression: Expression) -> bool:
+def _is_expandable(expression: Expression) -> bool:
     """Return whether an expression contains only text, so that it can be expanded.
 
     It must have no tokens, no part without texts, and no item repeated 0 times.
@@ -115,34 +115,37 @@ class _Parts:
                     raise TooManyError
                 return {chr(code).encode() for first, last in ranges for code in range(first, last + 1)}
             case Alternatives(options):
-                return self._joined(map(self.texts, options))
+                return self._unite(map(self.texts, options))
             case Concatenation(items):
                 whole: set[bytes] = {b""}
                 for item in items:
-                    whole = self._product(whole, self.texts(item))
+                    whole = self._combine(whole, self.texts(item))
                 return whole
             case Repeat(item, min_count, max_count):
-                return self._repeated(self.texts(item), min_count, max_count)
+                return self._repeat(self.texts(item), min_count, max_count)
             case TokenTerminal():
                 raise UnknownError
 
-    def _repeated(self, item: set[bytes], min_count: int, max_count: int | None) -> set[bytes]:
+    def _repeat(self, item: set[bytes], min_count: int, max_count: int | None) -> set[bytes]:
+        """Return the texts of `min_count` to `max_count` items in a row."""
         if item == {b""}:
             return item
         if max_count is None:
             raise TooManyError
         power: set[bytes] = {b""}
         for _ in range(min_count):
-            power = self._product(power, item)
-        return self._joined(self._powers(power, item, max_count - min_count))
+            power = self._combine(power, item)
+        return self._unite(self._powers(power, item, max_count - min_count))
 
     def _powers(self, power: set[bytes], item: set[bytes], n_more: int) -> Iterable[set[bytes]]:
+        """Yield `power`, and `power` followed by 1 to `n_more` items."""
         yield power
         for _ in range(n_more):
-            power = self._product(power, item)
+            power = self._combine(power, item)
             yield power
 
-    def _product(self, before: set[bytes], after: set[bytes]) -> set[bytes]:
+    def _combine(self, before: set[bytes], after: set[bytes]) -> set[bytes]:
+        """Return every text of `before` followed by every text of `after`."""
         if before == {b""}:
             return after
         if after == {b""}:
@@ -150,22 +153,24 @@ class _Parts:
         texts: set[bytes] = set()
         for one in before:
             made = [one + other for other in after]
-            self._count(made)
+            self._count_made(made)
             texts.update(made)
             if len(texts) > self.max_texts:
                 raise TooManyError
         return texts
 
-    def _joined(self, sets: Iterable[set[bytes]]) -> set[bytes]:
+    def _unite(self, sets: Iterable[set[bytes]]) -> set[bytes]:
+        """Return the texts of all sets together."""
         texts: set[bytes] = set()
         for one in sets:
-            self._count(one)
+            self._count_made(one)
             texts |= one
             if len(texts) > self.max_texts:
                 raise TooManyError
         return texts
 
-    def _count(self, made: Iterable[bytes]) -> None:
+    def _count_made(self, made: Iterable[bytes]) -> None:
+        """Count texts towards the limits; raise `UnknownError` if one is exceeded."""
         lengths = list(map(len, made))
         self.n_made += len(lengths)
         self.n_bytes += sum(lengths)
@@ -178,12 +183,12 @@ _CONTINUATIONS = (1 << 0xC0) - (1 << 0x80)
 """Bytes 0x80 to 0xBF as bits: the second to fourth bytes of characters."""
 
 
-class Shortest:
-    """Computes exact distances to the end of the shortest accepted text.
+class ShortestLengths:
+    """Computes how many characters are missing to the nearest end of a text.
 
-    Distances count characters and tokens of terminals. The missing bytes of an
-    incomplete character count as 0. Distances are computed once for the states of the
-    program, and then once for each set of stacks and each configuration requested.
+    Tokens of terminals count as characters; the missing bytes of an incomplete
+    character count as 0. Lengths are computed once for the states of the program,
+    and then once for each set of stacks and each configuration requested.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -200,12 +205,13 @@ class Shortest:
         length = self._remaining.get(configuration)
         if length is None:
             length = min(
-                self._min_lengths[state] + self._stack(stacks) for state, stacks in self._machine.items(configuration)
+                self._min_lengths[state] + self._stack_length(stacks)
+                for state, stacks in self._machine.items(configuration)
             )
             self._remaining[configuration] = length
         return length
 
-    def _stack(self, stacks: int) -> int:
+    def _stack_length(self, stacks: int) -> int:
         """Return the least number of characters that complete all rules of a stack.
 
         `stacks` is the number of a set of stacks. Sets are numbered after the sets
@@ -226,7 +232,7 @@ def min_lengths(program: Program) -> list[int]:
     and what follows it.
     """
     n_states = len(program.edges)
-    before, halves = _backwards(program)
+    before, halves = _reverse_edges(program)
     lengths = [NEVER] * n_states
     waiting = [(0, state) for state in range(n_states) if program.final[state]]
     while waiting:
@@ -246,12 +252,12 @@ def min_lengths(program: Program) -> list[int]:
 _Pairs: TypeAlias = list[list[tuple[int, int]]]
 
 
-def _backwards(program: Program) -> tuple[_Pairs, _Pairs]:
+def _reverse_edges(program: Program) -> tuple[_Pairs, _Pairs]:
     """Return the reversed steps and the reversed calls of each state.
 
-    A reversed step is (state before, number of characters between). A reversed call is
-    (caller, other state). A call has two states, the rule's first state and the state
-    to return to; each of them lists the other.
+    A reversed step is (state before, number of characters between). A call pairs
+    the first state of a rule with the state to return to. Each of the two states
+    lists (caller, the other one).
     """
     before: _Pairs = [[] for _ in program.edges]
     halves: _Pairs = [[] for _ in program.edges]
@@ -305,7 +311,7 @@ class Texts:
             raise GrammarError("the grammar names tokens, which are not text, so its texts cannot be listed")
         self._machine = machine
         self._max_steps, self._n_characters = max_steps, 0
-        self._shortest = Shortest(machine)
+        self._shortest = ShortestLengths(machine)
         self._characters = Characterwise(machine, machine.program.class_of)
 
     @property
@@ -314,13 +320,14 @@ class Texts:
         return self._shortest.remaining(self._machine.start)
 
     def _count_character(self) -> None:
+        """Charge the steps of one character; raise `TooLongError` beyond the budget."""
         self._n_characters += 1
         if self._max_steps is not None:
             n_steps = self._machine.n_spent + STEPS_OF_A_CHARACTER * self._n_characters
             if n_steps > self._max_steps:
                 raise TooLongError(f"the texts take more than {self._max_steps} steps to find")
 
-    def listed(self) -> Iterator[str]:
+    def list_all(self) -> Iterator[str]:
         """Yield all texts, each once, by number of characters and then by code points.
 
         The search is best first by the length of the shortest text with a given prefix.
@@ -347,7 +354,7 @@ class Texts:
             if len(waiting) > MAX_OPEN or n_characters > MAX_CHARACTERS:
                 raise GrammarError(f"listing keeps {len(waiting)} prefixes of {n_characters} characters; list fewer")
 
-    def drawn(self, rng: random.Random, *, soft_limit: int = 40) -> str:
+    def draw(self, rng: random.Random, *, soft_limit: int = 40) -> str:
         """Return a random text.
 
         After `soft_limit` characters, the shortest way to the end is taken.

@@ -18,7 +18,7 @@ from selectrie.core.types import BoolArray, IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.errors import GrammarError, InputFileError, OptionError
 from selectrie.grammar.rules.expressions import RuleSet, TextList, TokenTerminal
-from selectrie.grammar.token_automaton import LedAutomaton, WalkedAutomaton
+from selectrie.grammar.token_automaton import ByteAutomaton, PrefixableAutomaton
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 
 class SharedAutomaton:
-    """An automaton for any thread; its grammar's lock admits one call at a time.
+    """An automaton that any thread may call, one call at a time.
 
     An automaton's tables grow while it is used, and the threads of several engines
-    share a grammar. Without the lock, two of them would change one table at once. With
-    separate tables, everything would be computed twice. An uncontended lock costs 0.1
-    µs a call. Arrays that were returned never change.
+    share a grammar. Without the grammar's lock, two of them would change one table
+    at once; with separate tables, everything would be computed twice. An
+    uncontended lock costs 0.1 µs a call. Arrays that were returned never change.
     """
 
-    def __init__(self, inner: WalkedAutomaton, lock: RLock) -> None:
+    def __init__(self, inner: ByteAutomaton, lock: RLock) -> None:
         self._inner, self._lock = inner, lock
 
     def start(self) -> int:
@@ -81,13 +81,13 @@ class Automata:
     """
 
     def __init__(
-        self, make: Callable[[Vocabulary], LedAutomaton], *, max_automata: int = 4, max_bytes: int | None = None
+        self, make: Callable[[Vocabulary], PrefixableAutomaton], *, max_automata: int = 4, max_bytes: int | None = None
     ) -> None:
         self._make, self._max_automata, self._max_bytes = make, max_automata, max_bytes
-        self._of: OrderedDict[str, LedAutomaton] = OrderedDict()
+        self._of: OrderedDict[str, PrefixableAutomaton] = OrderedDict()
 
-    def get(self, vocabulary: Vocabulary) -> LedAutomaton:
-        """Return the automaton of a vocabulary, identified by its digest."""
+    def get(self, vocabulary: Vocabulary) -> PrefixableAutomaton:
+        """Return the automaton of a vocabulary, which its digest identifies."""
         digest = vocabulary.digest
         automaton = self._of.get(digest)
         if automaton is None or (self._max_bytes is not None and automaton.n_bytes > self._max_bytes):
@@ -129,9 +129,9 @@ def installed_grammar(name: str) -> str:
 
 
 def installed_summary(name: str) -> str:
-    """Return one line that says what an installed grammar accepts.
+    """Return what an installed grammar accepts, in one line.
 
-    It is the first line of the file's header, without the grammar's name.
+    This is the first line of its file without the grammar's name.
     """
     first = installed_grammar(name).partition("\n")[0].lstrip("# ").strip()
     return first.removeprefix(f"{name}:").strip()
@@ -207,8 +207,12 @@ class Grammar:
         """Pickle the source; the copy is compiled again on first use."""
         source = self._source
         if not isinstance(source, RuleSet):
-            return _restored, (source, self.name, self.notes)
-        return _restored, ((dict(source.rules), source.root, source.text, dict(source.spans)), self.name, self.notes)
+            return _restore_grammar, (source, self.name, self.notes)
+        return _restore_grammar, (
+            (dict(source.rules), source.root, source.text, dict(source.spans)),
+            self.name,
+            self.notes,
+        )
 
     @classmethod
     def from_gbnf(cls, text: str, *, root: str = "root", name: str = "gbnf") -> Grammar:
@@ -266,7 +270,7 @@ class Grammar:
 
         `Enum` and `Literal` are plain text; data classes and other types are JSON.
         """
-        from selectrie.grammar.readers.model_schemas import with_open_sets
+        from selectrie.grammar.readers.model_schemas import open_sets
         from selectrie.grammar.readers.types import rules_of_type
 
         source = rules_of_type(type)
@@ -274,7 +278,7 @@ class Grammar:
         return (
             cls(source, name=name)
             if isinstance(source, RuleSet | TextList)
-            else cls.from_json_schema(with_open_sets(source), name=name)
+            else cls.from_json_schema(open_sets(source), name=name)
         )
 
     @classmethod
@@ -331,7 +335,7 @@ class Grammar:
         path = Path(path)
         ending = ending or path.suffix.lower()
         is_file = os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises for a name that is too long
-        text = _read(path) if ending in ENDINGS or not is_file else ""
+        text = _read_file(path) if ending in ENDINGS or not is_file else ""
         try:
             if ending == ".lark":
                 return cls.from_lark(text, folder=path.parent, name=path.name)
@@ -357,18 +361,18 @@ class Grammar:
 
         Raises `GrammarError` for a rule that GBNF cannot express.
         """
-        from selectrie.grammar.rules.unparse import printed_rules
+        from selectrie.grammar.rules.unparse import gbnf_rules
 
-        return MappingProxyType(printed_rules(self._rule_set("rules")))
+        return MappingProxyType(gbnf_rules(self._rule_set("rules")))
 
     def to_gbnf(self) -> str:
         """Return the rules as GBNF that reads back to the same language.
 
         The root is the first rule.
         """
-        from selectrie.grammar.rules.unparse import printed_rules
+        from selectrie.grammar.rules.unparse import gbnf_rules
 
-        rules = printed_rules(self._rule_set("to_gbnf"))
+        rules = gbnf_rules(self._rule_set("to_gbnf"))
         return "".join(f"{name} ::= {right}\n" for name, right in rules.items())
 
     @cached_property
@@ -394,7 +398,7 @@ class Grammar:
         states = 0 if program is None else len(program.edges)
         return states * STATE_BYTES + (0 if machine is None else machine.n_bytes)
 
-    def automaton(self, vocabulary: Vocabulary, *, prefix: bytes = b"", shares_space: bool = False) -> WalkedAutomaton:
+    def automaton(self, vocabulary: Vocabulary, *, prefix: bytes = b"", shares_space: bool = False) -> ByteAutomaton:
         """Return the automaton over a vocabulary's tokens, made on first use.
 
         Any thread may use it.
@@ -430,7 +434,7 @@ class Grammar:
         >>> bool(Grammar.from_regex("[a-z]+").followed_by(", ").accepts("one, "))
         True
         """
-        from selectrie.grammar.rules.expressions import rules_with
+        from selectrie.grammar.rules.expressions import append_to_root
 
         check_text("text", text)
         data = to_bytes(text, "text")
@@ -440,7 +444,7 @@ class Grammar:
         with self._lock:
             grammar = self._followed.get(text)
             if grammar is None:
-                longer = source.followed_by(text) if isinstance(source, TextList) else rules_with(source, data)
+                longer = source.followed_by(text) if isinstance(source, TextList) else append_to_root(source, data)
                 grammar = self._followed[text] = Grammar(longer, name=self.name, notes=self.notes)
                 if len(self._followed) > MAX_FOLLOWED:
                     self._followed.popitem(last=False)
@@ -448,12 +452,13 @@ class Grammar:
             return grammar
 
     def accepts(self, text: str | bytes) -> Verdict:
-        """Return whether the grammar accepts a text, a continuation of it, or neither.
+        """Return whether a text is complete, can still be continued, or is refused.
 
-        The verdict also says where the text stops being acceptable. Tokens that the
-        grammar asks for by name are not text: they are expected, but never found.
+        The verdict also says where the text stops being acceptable. Tokens that
+        the grammar asks for by name are not text: they are expected, but never
+        found.
         """
-        from selectrie.grammar.acceptance import expected_of_machine, verdict_on
+        from selectrie.grammar.acceptance import describe_expected, verdict_on
 
         if not isinstance(text, str | bytes):
             raise OptionError("text", text, "a str or bytes")
@@ -461,13 +466,15 @@ class Grammar:
             if isinstance(self._source, RuleSet | TextList):
                 machine = self._machine("accepts")
                 class_of = machine.class_of.tolist()
-                return verdict_on(machine, text, self._locked(lambda at: expected_of_machine(machine, at, class_of)))
+                return verdict_on(
+                    machine, text, self._make_thread_safe(lambda at: describe_expected(machine, at, class_of))
+                )
             from selectrie.grammar.llguidance import GuidedBytes
 
             reader = GuidedBytes(self._source)
-            return verdict_on(reader, text, self._locked(reader.expected))
+            return verdict_on(reader, text, self._make_thread_safe(reader.expected))
 
-    def _locked(self, expecting: Expecting) -> Expecting:
+    def _make_thread_safe(self, expecting: Expecting) -> Expecting:
         """Return a thread-safe form of the function `expecting`."""
 
         def look(configuration: int) -> tuple[str, ...]:
@@ -491,10 +498,10 @@ class Grammar:
             raise OptionError("limit", None, f"a number, as {self.name} has infinitely many texts")
         if isinstance(self._source, TextList):
             return islice(self._source.expanded, limit)
-        return islice(self._texts("expand").listed(), limit)
+        return islice(self._texts("expand").list_all(), limit)
 
     def listed(self, max_texts: int) -> tuple[str, ...] | None:
-        """Return all texts, each once, if they are few enough to be choices, else None.
+        """Return all texts as a tuple if they are few enough to be choices, else None.
 
         A grammar that is a list of texts returns that list in its order, whether or not
         it has more than `max_texts` texts. Any other grammar of at most `max_texts`
@@ -506,16 +513,17 @@ class Grammar:
         if isinstance(self._source, TextList):
             return self._source.texts
         if self._listing is None and max_texts > self._unlisted:
-            self._listing = self._listed(max_texts)
+            self._listing = self._list_texts(max_texts)
             if self._listing is None:
                 self._unlisted = max_texts
         return None if self._listing is None or len(self._listing) > max_texts else self._listing
 
-    def _listed(self, max_texts: int) -> tuple[str, ...] | None:
-        from selectrie.grammar.enumeration import TooManyError, UnknownError, texts_of
+    def _list_texts(self, max_texts: int) -> tuple[str, ...] | None:
+        """Return all texts, or None if they exceed `max_texts` or cannot be listed."""
+        from selectrie.grammar.enumeration import TooManyError, UnknownError, list_texts
 
         try:
-            return texts_of(self._rule_set("listed"), max_texts)
+            return list_texts(self._rule_set("listed"), max_texts)
         except TooManyError:
             return None
         except (GrammarError, UnknownError):
@@ -550,7 +558,7 @@ class Grammar:
 
     @cached_property
     def is_finite(self) -> bool:
-        """Return whether there are finitely many texts."""
+        """Return whether the number of texts is finite."""
         if isinstance(self._source, TextList):
             return True
         from selectrie.grammar.machine.compiling import is_finite
@@ -602,6 +610,7 @@ class Grammar:
         return report_on(self._rule_set("check"), seed=seed)
 
     def _rule_set(self, what: str) -> RuleSet:
+        """Return the rules; `what` names the method in the error for llguidance."""
         if isinstance(self._source, TextList):
             return self._source.rules
         if not isinstance(self._source, RuleSet):
@@ -619,9 +628,9 @@ class Grammar:
         rules = self._rule_set(what)
         with self._lock:
             if self._compiled is None:
-                from selectrie.grammar.machine.compiling import compiled
+                from selectrie.grammar.machine.compiling import compile_rules
 
-                self._compiled = compiled(rules)
+                self._compiled = compile_rules(rules)
             return self._compiled
 
     def _texts(self, what: str) -> Texts:
@@ -647,6 +656,7 @@ class Grammar:
         return running
 
     def _new_machine(self, what: str) -> Recogniser:
+        """Make a machine for the source; `what` names the method in an error."""
         if isinstance(self._source, TextList):
             from selectrie.grammar.machine.machine import ListMachine
 
@@ -655,7 +665,8 @@ class Grammar:
 
         return Machine(self._program(what))
 
-    def _new_automaton(self, vocabulary: Vocabulary) -> LedAutomaton:
+    def _new_automaton(self, vocabulary: Vocabulary) -> PrefixableAutomaton:
+        """Make the automaton of a vocabulary over the shared machine."""
         if not isinstance(self._source, RuleSet | TextList):
             return self._source.automaton(vocabulary)
         from selectrie.grammar.token_automaton import GrammarAutomaton
@@ -674,7 +685,7 @@ def _check_source(text: object, ending: str) -> None:
         raise OptionError("text", text, "the text of a grammar; Grammar.from_file reads files")
 
 
-def _read(path: Path) -> str:
+def _read_file(path: Path) -> str:
     """Return the text of a file without a byte order mark and with LF line ends."""
     try:
         data = path.read_bytes()
@@ -688,7 +699,7 @@ def _read(path: Path) -> str:
         raise InputFileError(str(path), reason, line=line) from error
 
 
-def _restored(source: Any, name: str, notes: tuple[str, ...]) -> Grammar:
+def _restore_grammar(source: Any, name: str, notes: tuple[str, ...]) -> Grammar:
     """Restore a pickled grammar."""
     if isinstance(source, tuple):
         rules, root, text, spans = source

@@ -16,7 +16,7 @@ import numpy as np
 from selectrie.core.types import BoolArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import GrammarError, ProtocolError
-from selectrie.grammar.acceptance import LEADS, STRIPPED, cut, shown_bytes, shown_characters
+from selectrie.grammar.acceptance import LEADS, LENGTH_BITS, describe_bytes, describe_characters, limit_descriptions
 from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.rules.expressions import TokenTerminal
 from selectrie.grammar.token_mask import byte_trie
@@ -152,13 +152,13 @@ def check_guidance(grammars: Sequence[Mapping[str, Any]], route: str, *, source:
         route: See `GuidanceGrammar.route`.
         source: The text that positions in errors refer to.
     """
-    serialised = json.dumps({"grammars": _unforced(grammars)}, ensure_ascii=False)
+    serialised = json.dumps({"grammars": _disable_forcing(grammars)}, ensure_ascii=False)
     _check_characters(serialised)
     import llguidance
 
     failed, messages = llguidance.LLMatcher.validate_grammar_with_warnings(serialised)
     if failed:
-        raise error_of(messages[0], source)
+        raise convert_error(messages[0], source)
     return GuidanceGrammar(serialised, route)
 
 
@@ -195,9 +195,11 @@ class GuidanceAutomaton:
         import llguidance
 
         limits = llguidance.LLParserLimits(**LIMITS)
-        matcher = llguidance.LLMatcher(vocabulary.derived(_tokenizer), grammar.serialised, log_level=0, limits=limits)
+        matcher = llguidance.LLMatcher(
+            vocabulary.derived(_make_tokenizer), grammar.serialised, log_level=0, limits=limits
+        )
         if matcher.is_error():
-            raise error_of(matcher.get_error())
+            raise convert_error(matcher.get_error())
         self._first = matcher
         self._parent, self._token, self._depth = [0], [0], [0]
         self._next: dict[tuple[int, int], int] = {}
@@ -220,6 +222,7 @@ class GuidanceAutomaton:
         return 0
 
     def allowed(self, state: int) -> BoolArray | IntArray:
+        """Return the allowed tokens (see `Automaton.allowed`), cached by content."""
         key = self._mask_of.get(state)
         mask = None if key is None else self._masks.get(key)
         if mask is None:
@@ -228,17 +231,18 @@ class GuidanceAutomaton:
             bits = matcher.compute_bitmask()
             if matcher.is_error():
                 if matcher.get_error() != STUCK:
-                    raise error_of(matcher.get_error())
+                    raise convert_error(matcher.get_error())
                 bits = bytes(len(bits))
             key = blake2b(bits, digest_size=16).digest()
             self._mask_of[state] = key
             mask = self._masks.get(key)
             if mask is None:
-                mask = self._unpacked(bits)
+                mask = self._unpack_mask(bits)
                 self._masks.put(key, mask)
         return mask
 
     def advance(self, state: int, token: int) -> int:
+        """Return the state after a token (see `Automaton.advance`)."""
         if not 0 <= token < self._n_tokens or token in self._barred:
             raise ProtocolError(f"token {token} is not allowed in state {state}")
         following = self._step(state, token)
@@ -247,17 +251,19 @@ class GuidanceAutomaton:
         return following
 
     def can_end(self, state: int) -> bool:
+        """Return whether the text may end here."""
         ends = self._ends.get(state)
         if ends is None:
             ends = self._ends[state] = bool(self._matcher(state).is_accepting())
         return ends
 
     def allowed_after(self, state: int, prefix: bytes) -> BoolArray | IntArray:
-        """Return the tokens that are `prefix` and then at least one accepted byte.
+        """Return the tokens that begin with `prefix` and continue as the state allows.
 
-        The state must accept the bytes after the prefix. With b"", the same as
-        `allowed`. Otherwise returns ids. Each token that starts with the prefix is
-        tried, which takes 3 µs and creates no state.
+        Only the bytes after the prefix, at least one, are read from the state
+        on. With b"", the result is that of `allowed`. Otherwise it is int32[]
+        ids: each token that starts with the prefix is tried, which takes 3 µs
+        and creates no state.
         """
         if not prefix:
             return self.allowed(state)
@@ -289,7 +295,7 @@ class GuidanceAutomaton:
         return state
 
     def _step(self, state: int, token: int) -> int:
-        """Return the state after a token of llguidance, or `DEAD` if it is refused.
+        """Return the state after a token of llguidance, or `NO_STATE` if it is refused.
 
         The result is cached.
         """
@@ -301,7 +307,7 @@ class GuidanceAutomaton:
                 self._parent.append(state)
                 self._token.append(token)
                 self._depth.append(self._depth[state] + 1)
-                self._keep(following, self._read(matcher.deep_copy(), [token]))
+                self._cache_matcher(following, self._consume(matcher.deep_copy(), [token]))
             else:
                 _check_refused(matcher, [token])
                 following = NO_STATE
@@ -323,20 +329,20 @@ class GuidanceAutomaton:
             held = self._matchers.get(at)
         matcher = self._first if at == 0 or held is None else held[0]
         if path:
-            matcher = self._read(matcher.deep_copy(), path[::-1])
-            self._keep(state, matcher)
+            matcher = self._consume(matcher.deep_copy(), path[::-1])
+            self._cache_matcher(state, matcher)
         return matcher
 
-    def _keep(self, state: int, matcher: Any) -> None:
+    def _cache_matcher(self, state: int, matcher: Any) -> None:
         self._matchers.put(state, (matcher, self._depth[state]))
 
     @staticmethod
-    def _read(matcher: Any, path: list[int]) -> Any:
+    def _consume(matcher: Any, path: list[int]) -> Any:
         if not matcher.consume_tokens(path):
-            raise error_of(matcher.get_error())
+            raise convert_error(matcher.get_error())
         return matcher
 
-    def _unpacked(self, bits: bytes) -> BoolArray | IntArray:
+    def _unpack_mask(self, bits: bytes) -> BoolArray | IntArray:
         """Return a mask of llguidance as bool[V], or as int32[] ids if smaller."""
         allowed = np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=self._n_tokens, bitorder="little")
         allowed[self._eog] = 0
@@ -358,19 +364,21 @@ class _ByteLru(Generic[Key, Value]):
         self._values: OrderedDict[Key, Value] = OrderedDict()
 
     def get(self, key: Key) -> Value | None:
+        """Return a value and mark it as used; None if it is absent."""
         value = self._values.get(key)
         if value is not None:
             self._values.move_to_end(key)
         return value
 
     def put(self, key: Key, value: Value) -> None:
+        """Add a value and drop the least recently used ones beyond the budget."""
         self._values[key] = value
         self.n_bytes += self._size(value)
         while self.n_bytes > self._max_bytes and len(self._values) > 1:
             self.n_bytes -= self._size(self._values.popitem(last=False)[1])
 
 
-def error_of(message: str, source: str = "") -> GrammarError:
+def convert_error(message: str, source: str = "") -> GrammarError:
     """Convert an error message of llguidance to a `GrammarError`.
 
     It contains the message without llguidance's excerpt, and the position in `source`.
@@ -408,10 +416,11 @@ def _check_refused(matcher: Any, tokens: list[int]) -> None:
         return  # the text has ended
     copy = matcher.deep_copy()
     if copy.consume_tokens(tokens) or REFUSED not in copy.get_error():
-        raise error_of(copy.get_error())
+        raise convert_error(copy.get_error())
 
 
 def _dialect_of(text: str) -> Literal["lark", "regex", "serialised"]:
+    """Return the dialect that a text is recognised as."""
     stripped = text.strip()
     if stripped.startswith("{"):
         return "serialised"
@@ -419,6 +428,7 @@ def _dialect_of(text: str) -> Literal["lark", "regex", "serialised"]:
 
 
 def _serialised_grammars(text: str) -> list[dict[str, Any]]:
+    """Parse the list under "grammars" of a serialised grammar, or raise an error."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -431,8 +441,8 @@ def _serialised_grammars(text: str) -> list[dict[str, Any]]:
     return grammars
 
 
-def _unforced(grammars: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the grammars with `UNFORCED` in the first Lark grammar.
+def _disable_forcing(grammars: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return copies of the grammars, with `UNFORCED` in the first Lark grammar.
 
     One grammar is enough. Without a Lark grammar, a new one is put before the others.
     """
@@ -446,6 +456,7 @@ def _unforced(grammars: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _check_characters(text: str) -> None:
+    """Raise `GrammarError` if the text contains a surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -463,13 +474,13 @@ def _check_depth(grammars: Sequence[Mapping[str, Any]]) -> None:
     for grammar in grammars:
         schema = grammar.get("json_schema")
         if schema is not None:
-            references, depth = _references(schema)
+            references, depth = _find_references(schema)
             n_rules += len(references) * depth
     if n_rules > MAX_RULES:
         raise GrammarError(f"the grammar has {n_rules} rules; llguidance reads at most {MAX_RULES}; split the grammar")
 
 
-def _references(schema: object) -> tuple[set[str], int]:
+def _find_references(schema: object) -> tuple[set[str], int]:
     """Return the references in a schema, and the depth of its nesting."""
     references: set[str] = set()
     deepest = 0
@@ -501,7 +512,7 @@ class _Pieces:
         self._first_byte = vocabulary.n_tokens + 1
         self.eos_token_id = vocabulary.n_tokens
         own = [
-            (b"" if piece.startswith(SPECIAL) else piece) or _special(text)
+            (b"" if piece.startswith(SPECIAL) else piece) or _special_piece(text)
             for piece, text in zip(vocabulary.pieces, vocabulary.texts, strict=True)
         ]
         single = [bytes([byte]) if bytes([byte]) != SPECIAL else b"" for byte in range(256)]
@@ -511,11 +522,11 @@ class _Pieces:
         return [self._first_byte + byte for byte in (text.encode() if isinstance(text, str) else text)]
 
 
-def _special(text: str) -> bytes:
+def _special_piece(text: str) -> bytes:
     return SPECIAL + text.encode("utf-8", "surrogatepass") if text else b""
 
 
-def _tokenizer(vocabulary: Vocabulary) -> Any:
+def _make_tokenizer(vocabulary: Vocabulary) -> Any:
     import llguidance
 
     return llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Pieces(vocabulary)))
@@ -564,16 +575,16 @@ class GuidedBytes:
             n_more = next((n for first, last, n in LEADS if first <= lead < last), None)
             if n_more is None:
                 continue
-            ranges = self._spread(configuration, lead, n_more, lead - STRIPPED[n_more])
+            ranges = self._character_ranges(configuration, lead, n_more, lead - LENGTH_BITS[n_more])
             if ranges is None:
                 unread.append(lead)
             else:
                 characters += ranges
         inside = [byte for byte in sorted(bytes_) if 0x80 <= byte < 0xC0]
-        shown = shown_characters(characters) + shown_bytes((byte, byte) for byte in [*inside, *unread])
-        return cut(shown, self.can_end(configuration))
+        shown = describe_characters(characters) + describe_bytes((byte, byte) for byte in [*inside, *unread])
+        return limit_descriptions(shown, self.can_end(configuration))
 
-    def _spread(self, configuration: int, byte: int, n_more: int, base: int) -> list[tuple[int, int]] | None:
+    def _character_ranges(self, configuration: int, byte: int, n_more: int, base: int) -> list[tuple[int, int]] | None:
         """Return ranges of the characters that continue with `byte`; None if too many.
 
         `base` holds the bits of the code point known so far, and `n_more` bytes follow.
@@ -605,6 +616,7 @@ class GuidedBytes:
 
 
 def _byte_vocabulary() -> Vocabulary:
+    """Return a vocabulary whose tokens are the 256 bytes."""
     pieces = tuple(bytes([byte]) for byte in range(256))
     nothing = np.empty(0, dtype=np.int32)
     return Vocabulary(

@@ -18,7 +18,7 @@ from selectrie.grammar.rules.expressions import TokenTerminal
 from selectrie.grammar.token_mask import TrieWalk, byte_trie
 
 
-class WalkedAutomaton(Automaton, Protocol):
+class ByteAutomaton(Automaton, Protocol):
     """An automaton that can also be advanced by bytes."""
 
     def walk(self, state: int, text: bytes) -> int:
@@ -26,8 +26,8 @@ class WalkedAutomaton(Automaton, Protocol):
         ...
 
 
-class LedAutomaton(WalkedAutomaton, Protocol):
-    """An automaton that can be cached and shared, and combined with a prefix."""
+class PrefixableAutomaton(ByteAutomaton, Protocol):
+    """An automaton that a `PrefixedAutomaton` can wrap, and whose memory is known."""
 
     @property
     def n_bytes(self) -> int:
@@ -69,7 +69,7 @@ class GrammarAutomaton:
         self._machine, self._vocabulary = machine, vocabulary
         self._trie = byte_trie(vocabulary)
         self._walk = TrieWalk(machine, self._trie)
-        self._terminals = tuple([_resolved(tokens, vocabulary) for tokens in machine.token_sets])
+        self._terminals = tuple([_resolve_terminal(tokens, vocabulary) for tokens in machine.token_sets])
         self._is_negated = tuple([tokens.negated for tokens in machine.token_sets])
         self._is_eog = np.zeros(vocabulary.n_tokens, dtype=np.bool_)
         self._is_eog[vocabulary.eog] = True
@@ -101,7 +101,7 @@ class GrammarAutomaton:
         if allowed is not None:
             self._kept.move_to_end((state, prefix))
             return allowed
-        allowed = self._computed(state, prefix)
+        allowed = self._compute_allowed(state, prefix)
         allowed.setflags(write=False)
         self._kept[state, prefix] = allowed
         self._kept_bytes += allowed.nbytes + _ENTRY_BYTES
@@ -144,7 +144,8 @@ class GrammarAutomaton:
         """
         return self._machine.n_bytes + self._kept_bytes + self._walk.n_bytes
 
-    def _computed(self, state: int, prefix: bytes) -> IntArray | BoolArray:
+    def _compute_allowed(self, state: int, prefix: bytes) -> IntArray | BoolArray:
+        """Compute the result of `allowed_after` by a walk of the vocabulary's trie."""
         trie = self._trie
         node = trie.find(prefix)
         ranks, by_rank = self._walk.ranks(state, node) if node >= 0 else (np.empty(0, dtype=np.intp), None)
@@ -163,15 +164,15 @@ class GrammarAutomaton:
             others = ~self._is_eog
             others[list(frozenset.intersection(*refused))] = False
             flags |= others
-        return _short(flags)
+        return _shorten_flags(flags)
 
 
-def _short(flags: BoolArray) -> IntArray | BoolArray:
+def _shorten_flags(flags: BoolArray) -> IntArray | BoolArray:
     """Return the ids of the set flags if they are few, else the flags (bool[V])."""
     return np.flatnonzero(flags).astype(np.int32) if np.count_nonzero(flags) * _FEW <= len(flags) else flags
 
 
-def _resolved(tokens: TokenTerminal, vocabulary: Vocabulary) -> frozenset[int]:
+def _resolve_terminal(tokens: TokenTerminal, vocabulary: Vocabulary) -> frozenset[int]:
     """Return the ids of the tokens that a token terminal names."""
     named = frozenset(_id_of(each, vocabulary) for each in tokens.tokens)
     ending = [] if tokens.negated else [token for token in vocabulary.eog.tolist() if token in named]
@@ -183,8 +184,8 @@ def _resolved(tokens: TokenTerminal, vocabulary: Vocabulary) -> frozenset[int]:
     return named
 
 
-def _ids(vocabulary: Vocabulary) -> dict[str, int]:
-    """Return the token id of each spelling.
+def _ids_by_spelling(vocabulary: Vocabulary) -> dict[str, int]:
+    """Map each spelling of a token to its id.
 
     If several tokens share a spelling, a control token wins, else the lowest id.
     """
@@ -202,14 +203,14 @@ def _id_of(spelling: str | int, vocabulary: Vocabulary) -> int:
         if not 0 <= spelling < vocabulary.n_tokens:
             raise GrammarError(f"token {spelling} does not exist: ids run from 0 to {vocabulary.n_tokens - 1}")
         return spelling
-    token_id = vocabulary.derived(_ids).get(spelling)
+    token_id = vocabulary.derived(_ids_by_spelling).get(spelling)
     if token_id is None:
         control = [vocabulary.texts[token] for token in vocabulary.control.tolist()]
-        raise GrammarError(_unknown(spelling, list(dict.fromkeys(control))))
+        raise GrammarError(_unknown_token_message(spelling, list(dict.fromkeys(control))))
     return token_id
 
 
-def _unknown(spelling: str, control: Sequence[str]) -> str:
+def _unknown_token_message(spelling: str, control: Sequence[str]) -> str:
     near = get_close_matches(spelling, control, n=3) or control[:8]
     return f"the vocabulary has no token {spelling}; its control tokens include {', '.join(near) or 'none'}"
 
@@ -223,22 +224,22 @@ It is the start state of `inner`, but the text must not be empty or begin with a
 
 
 class LeadingSpaceAutomaton:
-    """Accepts token paths that spell a text of `inner` as such a tokenizer writes it.
+    """Accepts token paths of a tokenizer that writes a space before each text.
 
-    A path spells a space and the text, or the text alone if that begins with a space.
-    The empty text has no path. If `inner` accepts both `a` and ` a`, they share the
-    path ` a`.
+    A path spells a space and a text of `inner`, or the text alone if that begins
+    with a space. The empty text has no path. If `inner` accepts both `a` and ` a`,
+    they share the path ` a`.
 
-    What a path spells is therefore read in two ways: its first space was added, or it
-    belongs to the text. State 0 is the start. Every other state stands for a pair of
-    states of `inner`, one for each way; -1 means that the path cannot be read so. As a
-    state of this automaton, -1 accepts nothing.
+    So a path is read in two ways: its first space was added, or it belongs to the
+    text. State 0 is the start. Every other state stands for a pair of states of
+    `inner`, one for each way; -1 in a pair means that the path cannot be read in
+    that way. As a state of this automaton, -1 accepts nothing.
     """
 
-    def __init__(self, inner: LedAutomaton, vocabulary: Vocabulary) -> None:
+    def __init__(self, inner: PrefixableAutomaton, vocabulary: Vocabulary) -> None:
         self._inner, self._vocabulary = inner, vocabulary
-        self._spaced = self._flags(vocabulary.with_prefix(_SPACE))
-        self._twice_spaced = self._flags(vocabulary.with_prefix(_SPACE * 2))
+        self._spaced = self._to_flags(vocabulary.with_prefix(_SPACE))
+        self._twice_spaced = self._to_flags(vocabulary.with_prefix(_SPACE * 2))
         self._spaced[vocabulary.eog] = False
         self._pairs: list[tuple[int, int]] = []
         self._state_of: dict[tuple[int, int], int] = {}
@@ -248,6 +249,7 @@ class LeadingSpaceAutomaton:
         return 0
 
     def allowed(self, state: int) -> BoolArray | IntArray:
+        """Return the allowed tokens (see `Automaton.allowed`)."""
         added, own = self._pairs[state - 1] if state else (_FRESH, DEAD)
         if state and added >= 0 and own in (DEAD, added):
             return self._inner.allowed(added)
@@ -255,11 +257,12 @@ class LeadingSpaceAutomaton:
             return self._inner.allowed(own)
         flags = self._flags_of.get(state)
         if flags is None:
-            flags = self._flags_of[state] = self._union(added, own) if state else self._first_tokens()
+            flags = self._flags_of[state] = self._allowed_by_either(added, own) if state else self._allowed_at_start()
             flags.setflags(write=False)
         return flags
 
     def advance(self, state: int, token: int) -> int:
+        """Return the state after a token (see `Automaton.advance`)."""
         if not allows(self.allowed(state), token):
             raise ProtocolError(f"token {token} is not allowed in state {state}")
         piece = self._vocabulary.pieces[token]
@@ -267,9 +270,9 @@ class LeadingSpaceAutomaton:
             added, own = self._pairs[state - 1]
             if added == _FRESH:
                 added = DEAD if piece[:1] == _SPACE else self._inner.start()
-            return self._state(self._advance_inner(added, token), self._advance_inner(own, token))
+            return self._intern_pair(self._advance_inner(added, token), self._advance_inner(own, token))
         added = self._walk_inner(_FRESH, piece[1:]) if len(piece) > 1 else _FRESH
-        return self._state(added, self._advance_inner(self._inner.start(), token))
+        return self._intern_pair(added, self._advance_inner(self._inner.start(), token))
 
     def can_end(self, state: int) -> bool:
         return bool(state) and any(one >= 0 and self._inner.can_end(one) for one in self._pairs[state - 1])
@@ -284,9 +287,10 @@ class LeadingSpaceAutomaton:
             return DEAD
         else:
             added, own, text = _FRESH, self._inner.walk(self._inner.start(), _SPACE), text[1:]
-        return self._state(self._walk_inner(added, text), self._walk_inner(own, text))
+        return self._intern_pair(self._walk_inner(added, text), self._walk_inner(own, text))
 
     def _walk_inner(self, state: int, text: bytes) -> int:
+        """Return the state of `inner`, which may be `_FRESH`, after more bytes."""
         if state == DEAD or not text:
             return state
         if state == _FRESH:
@@ -297,7 +301,8 @@ class LeadingSpaceAutomaton:
         is_open = state != DEAD and allows(self._inner.allowed(state), token)
         return self._inner.advance(state, token) if is_open else DEAD
 
-    def _state(self, added: int, own: int) -> int:
+    def _intern_pair(self, added: int, own: int) -> int:
+        """Return the state that stands for a pair of states of `inner`."""
         if added == own == DEAD:
             return DEAD
         pair = added, own
@@ -306,11 +311,11 @@ class LeadingSpaceAutomaton:
             self._state_of[pair] = len(self._pairs)
         return self._state_of[pair]
 
-    def _first_tokens(self) -> BoolArray:
-        """Return the tokens with which a path may begin; they begin with a space."""
+    def _allowed_at_start(self) -> BoolArray:
+        """Return the tokens with which a path may begin, all with a leading space."""
         start = self._inner.start()
-        plain = self._flags(self._inner.allowed(start))
-        goes_on: BoolArray = self._flags(self._inner.allowed_after(start, _SPACE)) & ~self._twice_spaced
+        plain = self._to_flags(self._inner.allowed(start))
+        goes_on: BoolArray = self._to_flags(self._inner.allowed_after(start, _SPACE)) & ~self._twice_spaced
         flags: BoolArray = self._spaced & (plain | goes_on)
         others = (bytes([byte]) for byte in range(256) if byte != _SPACE[0])
         if is_any(plain & ~self._spaced) or any(self._inner.walk(start, other) != DEAD for other in others):
@@ -318,15 +323,15 @@ class LeadingSpaceAutomaton:
             flags[lone] = True
         return flags
 
-    def _union(self, added: int, own: int) -> BoolArray:
-        """Return the tokens that either text allows."""
+    def _allowed_by_either(self, added: int, own: int) -> BoolArray:
+        """Return the tokens that one of the two states of a pair allows."""
         if added == _FRESH:
-            flags: BoolArray = self._flags(self._inner.allowed(self._inner.start())) & ~self._spaced
+            flags: BoolArray = self._to_flags(self._inner.allowed(self._inner.start())) & ~self._spaced
         else:
-            flags = self._flags(self._inner.allowed(added))
-        return flags if own == DEAD else flags | self._flags(self._inner.allowed(own))
+            flags = self._to_flags(self._inner.allowed(added))
+        return flags if own == DEAD else flags | self._to_flags(self._inner.allowed(own))
 
-    def _flags(self, allowed: BoolArray | IntArray) -> BoolArray:
+    def _to_flags(self, allowed: BoolArray | IntArray) -> BoolArray:
         """Return the tokens as a new bool[V]."""
         flags = np.zeros(self._vocabulary.n_tokens, dtype=np.bool_)
         flags[allowed] = True
@@ -344,7 +349,7 @@ class PrefixedAutomaton:
     prefix plus a state of `inner`.
     """
 
-    def __init__(self, inner: LedAutomaton, vocabulary: Vocabulary, prefix: bytes) -> None:
+    def __init__(self, inner: PrefixableAutomaton, vocabulary: Vocabulary, prefix: bytes) -> None:
         self._inner, self._vocabulary, self._prefix = inner, vocabulary, prefix
         self._is_eog = np.zeros(vocabulary.n_tokens, dtype=np.bool_)
         self._is_eog[vocabulary.eog] = True
@@ -354,15 +359,17 @@ class PrefixedAutomaton:
         return 0 if self._prefix else self._inner.start()
 
     def allowed(self, state: int) -> BoolArray | IntArray:
+        """Return the allowed tokens (see `Automaton.allowed`)."""
         if state >= len(self._prefix):
             return self._inner.allowed(state - len(self._prefix))
         allowed = self._kept.get(state)
         if allowed is None:
-            allowed = self._kept[state] = self._computed(self._prefix[state:])
+            allowed = self._kept[state] = self._compute_allowed(self._prefix[state:])
             allowed.setflags(write=False)
         return allowed
 
     def advance(self, state: int, token: int) -> int:
+        """Return the state after a token (see `Automaton.advance`)."""
         n = len(self._prefix)
         if state >= n:
             return self._inner.advance(state - n, token) + n
@@ -390,7 +397,8 @@ class PrefixedAutomaton:
         after = self._inner.walk(state - n, text)
         return after + n if after != DEAD else DEAD
 
-    def _computed(self, rest: bytes) -> IntArray | BoolArray:
+    def _compute_allowed(self, rest: bytes) -> IntArray | BoolArray:
+        """Return the tokens that fit before `rest` of the prefix is spelled."""
         beyond = self._inner.allowed_after(self._inner.start(), rest)
         within = self._vocabulary.prefixes_of(rest + b"\0")  # includes the rest itself
         within = within[~self._is_eog[within]]

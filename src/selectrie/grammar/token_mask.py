@@ -105,16 +105,16 @@ def byte_trie(vocabulary: Vocabulary) -> ByteTrie:
 
     Building it takes 0.2 s for 151 936 tokens.
     """
-    return vocabulary.derived(_build)
+    return vocabulary.derived(_build_trie)
 
 
-def _build(vocabulary: Vocabulary) -> ByteTrie:
+def _build_trie(vocabulary: Vocabulary) -> ByteTrie:
     """Build the trie without a loop over tokens.
 
     The sorted tokens are grouped by one more byte at each level: a node is a run of
     tokens with equal prefixes.
     """
-    token, flat, lengths = _sorted_tokens(vocabulary)
+    token, flat, lengths = _sort_tokens(vocabulary)
     n_ranks = len(token)
     starts = np.cumsum(lengths, dtype=np.int64) - lengths
     root = np.zeros(1, dtype=np.int32)
@@ -135,12 +135,12 @@ def _build(vocabulary: Vocabulary) -> ByteTrie:
         levels.append(n_nodes)
         node = np.cumsum(is_new) - 1 + n_nodes
         n_nodes += len(heads)
-    return _complete(
+    return _complete_trie(
         vocabulary, token, (*levels, n_nodes), [np.concatenate(column) for column in zip(*columns, strict=True)]
     )
 
 
-def _complete(
+def _complete_trie(
     vocabulary: Vocabulary, token: IntArray, levels: tuple[int, ...], columns: list[NDArray[np.generic]]
 ) -> ByteTrie:
     """Build a trie from the columns of its nodes and derive the other arrays.
@@ -177,7 +177,7 @@ def _complete(
     )
 
 
-def _sorted_tokens(vocabulary: Vocabulary) -> tuple[IntArray, ByteArray, NDArray[np.int64]]:
+def _sort_tokens(vocabulary: Vocabulary) -> tuple[IntArray, ByteArray, NDArray[np.int64]]:
     """Return ids sorted by bytes, their bytes concatenated, and their lengths.
 
     End-of-generation tokens are left out.
@@ -221,6 +221,7 @@ BROKEN_BIT = np.uint64(1 << 63)
 class TrieGroups:
     """The character groups of each node of a trie.
 
+    A group is a set of characters with certain lead bytes, and one of 63 bits.
     Memory: 21 bytes a node and 8 a token.
 
     Attributes:
@@ -239,7 +240,7 @@ class TrieGroups:
         own = np.where(is_first, np.left_shift(np.uint64(1), group.astype(np.uint64)), np.uint64(0))
         own[is_broken] = BROKEN_BIT
         own[0] = 0
-        self.below, self.above = _below(trie, own), _above(trie, own)
+        self.below, self.above = _groups_below(trie, own), _groups_above(trie, own)
         ends = np.flatnonzero(trie.own_rank < len(trie.token))
         ends = ends[np.argsort(trie.own_rank[ends])]
         self.of_token = np.repeat(self.above[ends], trie.own_stop[ends] - trie.own_rank[ends])
@@ -254,8 +255,8 @@ class TrieGroups:
         """Return the memory held, in bytes."""
         return self.below.nbytes + self.above.nbytes + self.of_token.nbytes + self._by_group.nbytes
 
-    def beginning(self, group: int) -> IntArray:
-        """Return int32[]: the nodes whose last byte begins a character of the group.
+    def nodes_of(self, group: int) -> IntArray:
+        """Return int32[], the nodes whose last byte begins a character of the group.
 
         For `N_GROUPS`, returns the nodes that are broken UTF-8.
         """
@@ -283,7 +284,7 @@ class Loops:
         return self._groups.nbytes + self._is_known.nbytes
 
     def of(self, configurations: NDArray[np.intp]) -> Groups:
-        """Return uint64[n]: the known groups of each configuration."""
+        """Return uint64[n], the known groups of each of n configurations."""
         self._grow()
         groups: Groups = self._groups[configurations]
         return groups
@@ -292,12 +293,13 @@ class Loops:
         """Compute and return the groups of one configuration."""
         self._grow()
         if not self._is_known[configuration]:
-            groups = self._leading_back(configuration)
+            groups = self._compute_groups(configuration)
             self._grow()
             self._groups[configuration], self._is_known[configuration] = groups, True
         return int(self._groups[configuration])
 
-    def _leading_back(self, configuration: int) -> np.uint64:
+    def _compute_groups(self, configuration: int) -> np.uint64:
+        """Return the groups whose characters all lead back to the configuration."""
         machine = self._machine
         classes = np.arange(machine.n_classes, dtype=np.int32)
         machine.fill(np.full(machine.n_classes, configuration, dtype=np.int32), classes)
@@ -337,7 +339,8 @@ class Loops:
             self._is_known = np.concatenate([self._is_known, np.zeros(2 * n - capacity, dtype=np.bool_)])
 
 
-def _below(trie: ByteTrie, own: Groups) -> Groups:
+def _groups_below(trie: ByteTrie, own: Groups) -> Groups:
+    """Return `TrieGroups.below`; `own` holds the group that begins at each node."""
     below = np.zeros(trie.n_nodes, dtype=np.uint64)
     for start, stop in reversed(list(pairwise(trie.levels))):
         first = trie.first_child[start : stop + 1]
@@ -351,7 +354,8 @@ def _below(trie: ByteTrie, own: Groups) -> Groups:
     return below
 
 
-def _above(trie: ByteTrie, own: Groups) -> Groups:
+def _groups_above(trie: ByteTrie, own: Groups) -> Groups:
+    """Return `TrieGroups.above`; `own` holds the group that begins at each node."""
     above: Groups = own.copy()
     for start, stop in pairwise(trie.levels[1:]):
         above[start:stop] |= above[trie.parent[start:stop]]
@@ -428,17 +432,17 @@ class TrieWalk:
             if is_whole.any():
                 result.wholes.append(nodes[is_whole])
                 nodes, states = nodes[~is_whole], states[~is_whole]
-            landed.append(self._children(nodes, states))
+            landed.append(self._live_children(nodes, states))
             nodes, states = (np.concatenate(parts) for parts in zip(*landed, strict=True))
             result.alive.append(nodes)
             has_more = np.flatnonzero(below[nodes])
             nodes, states = nodes[has_more], states[has_more]
-        return self._gathered(result)
+        return self._gather_tokens(result)
 
     def _ask(self, nodes: Indices, states: Indices) -> list[int]:
-        """Compute `Loops` for the configurations with many tokens below their nodes.
+        """Compute the loops of configurations with many tokens below their nodes.
 
-        Returns those of them that some character group leads back to.
+        Returns those configurations that some character group leads back to.
         """
         configurations, which = np.unique(states, return_inverse=True)
         weights = np.bincount(which, self._trie.last_rank[nodes] - self._trie.own_stop[nodes])
@@ -460,21 +464,21 @@ class TrieWalk:
             return nodes, states, nothing, nothing
         accepted = np.ones(len(trie.token) + 1, dtype=np.bool_)
         if own[0] != ROOT:
-            accepted = _covered(len(trie.token), starts, stops)
+            accepted = _flag_ranges(len(trie.token), starts, stops)
         row = self._machine.table[configuration]
         others_alive = np.unique(np.flatnonzero(row != DEAD) % N_GROUPS)
         others_alive = others_alive[(others >> others_alive.astype(np.uint64)) & np.uint64(1) != 0]
-        first = np.concatenate([groups.beginning(each) for each in (*others_alive.tolist(), N_GROUPS)])
+        first = np.concatenate([groups.nodes_of(each) for each in (*others_alive.tolist(), N_GROUPS)])
         parents = trie.parent[first]
         first = first[((groups.above[parents] & others) == 0) & accepted[trie.first_rank[first]]].astype(np.intp)
-        before = self._before(configuration, first)
+        before = self._states_before(configuration, first)
         first, before = first[before != DEAD], before[before != DEAD]
         accepted[-1] = False
         accepted[:-1] &= (groups.of_token & others) == 0
         result.leapt = accepted if result.leapt is None else result.leapt | accepted
-        return nodes[~is_own], states[~is_own], *self._alive(first, before)
+        return nodes[~is_own], states[~is_own], *self._filter_alive(first, before)
 
-    def _before(self, configuration: int, nodes: Indices) -> Indices:
+    def _states_before(self, configuration: int, nodes: Indices) -> Indices:
         """Return the configuration before the last byte of each node.
 
         Before that byte, the nodes consist of characters that lead back to
@@ -490,17 +494,18 @@ class TrieWalk:
             before[index] = self._machine.walk(configuration, prefix)
         return before
 
-    def _children(self, nodes: Indices, states: Indices) -> tuple[Indices, Indices]:
+    def _live_children(self, nodes: Indices, states: Indices) -> tuple[Indices, Indices]:
         """Return the live children of live nodes, and their configurations."""
         first = self._trie.first_child[nodes]
         counts = self._trie.first_child[nodes + 1] - first
-        children = _ranges(first, counts)
-        return self._alive(children, np.repeat(states, counts))
+        children = _concatenate_ranges(first, counts)
+        return self._filter_alive(children, np.repeat(states, counts))
 
-    def _alive(self, nodes: Indices, before: Indices) -> tuple[Indices, Indices]:
-        """Return those of `nodes` that are live, and their configurations.
+    def _filter_alive(self, nodes: Indices, before: Indices) -> tuple[Indices, Indices]:
+        """Return the nodes that are live, and their configurations.
 
-        `before` holds the configuration before the last byte of each node.
+        `before` holds the configuration before the last byte of each node. A
+        node is live if its configuration is not `DEAD`.
         """
         machine = self._machine
         cells = before * machine.n_classes + self._class_of_node[nodes]
@@ -513,7 +518,7 @@ class TrieWalk:
         is_alive = np.flatnonzero(after != DEAD)
         return nodes[is_alive], after[is_alive].astype(np.intp)
 
-    def _gathered(self, result: _WalkResult) -> tuple[Indices, None] | tuple[None, BoolArray]:
+    def _gather_tokens(self, result: _WalkResult) -> tuple[Indices, None] | tuple[None, BoolArray]:
         """Return the accepted tokens as ranks or, if there are many, as flags.
 
         They are the tokens that end at live nodes, all tokens below whole nodes, and
@@ -525,20 +530,20 @@ class TrieWalk:
         nodes = nodes[trie.own_rank[nodes] < n_ranks]
         own = trie.own_rank[nodes].astype(np.intp)
         if len(trie.repeats):
-            own = _ranges(own, trie.own_stop[nodes] - own)
+            own = _concatenate_ranges(own, trie.own_stop[nodes] - own)
         whole = np.concatenate([np.empty(0, dtype=np.intp), *result.wholes])
         starts, stops = trie.own_stop[whole], trie.last_rank[whole]
         if result.leapt is None and (len(own) + int((stops - starts).sum())) * _MANY <= n_ranks:
-            return np.concatenate([own, _ranges(starts, stops - starts)]), None
+            return np.concatenate([own, _concatenate_ranges(starts, stops - starts)]), None
         if result.leapt is None:
-            flags = _covered(n_ranks, starts, stops)
+            flags = _flag_ranges(n_ranks, starts, stops)
         else:
-            flags = result.leapt | _covered(n_ranks, starts, stops) if len(whole) else result.leapt
+            flags = result.leapt | _flag_ranges(n_ranks, starts, stops) if len(whole) else result.leapt
         flags[own] = True
         return None, flags
 
 
-def _covered(n_ranks: int, starts: NDArray[np.int32], stops: NDArray[np.int32]) -> BoolArray:
+def _flag_ranges(n_ranks: int, starts: NDArray[np.int32], stops: NDArray[np.int32]) -> BoolArray:
     """Return bool[R+1]: whether a rank is in one of the ranges; the last is False.
 
     The ranges do not overlap, and each start and each stop occurs once.
@@ -549,7 +554,7 @@ def _covered(n_ranks: int, starts: NDArray[np.int32], stops: NDArray[np.int32]) 
     return np.cumsum(change, dtype=np.int8).view(np.bool_)
 
 
-def _ranges(starts: NDArray[np.signedinteger], counts: NDArray[np.signedinteger]) -> Indices:
+def _concatenate_ranges(starts: NDArray[np.signedinteger], counts: NDArray[np.signedinteger]) -> Indices:
     """Return the concatenated ranges of `counts[i]` integers from `starts[i]` on."""
     stops = np.cumsum(counts)
     total = int(stops[-1]) if len(stops) else 0

@@ -15,15 +15,15 @@ from selectrie.grammar.machine.nfa import (
     Resolved,
     RuleAutomaton,
     Work,
-    call,
-    called,
-    left_corner,
+    call_label,
+    called_rule,
     leftmost_calls,
-    simplified,
-    terminal,
-    without_empty,
+    remove_empty_text,
+    remove_left_recursion,
+    simplify,
+    terminal_label,
 )
-from selectrie.grammar.machine.program import NO_RETURN, Plans, Program, linked
+from selectrie.grammar.machine.program import NO_RETURN, Plans, Program, link_rules
 from selectrie.grammar.rules.expressions import (
     Characters,
     Concatenation,
@@ -41,11 +41,11 @@ Node = TypeVar("Node", bound=Hashable)
 
 
 def rings(graph: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
-    """Return the components of a graph, each after all components that it leads to.
+    """Return the strongly connected components of a graph, called rings.
 
-    The graph maps nodes to successors; successors that are not nodes are ignored. A
-    component of one node may or may not lead to itself. Uses Tarjan's algorithm (1972)
-    with an explicit stack.
+    Each comes after all rings that it leads to. The graph maps nodes to successors;
+    successors that are not nodes are ignored. A ring of one node may or may not
+    lead to itself. Uses Tarjan's algorithm (1972) with an explicit stack.
     """
     index: dict[Node, int] = {}  # the order in which a node was met
     low: dict[Node, int] = {}  # index of the first node met that the node's subtree leads back to
@@ -75,12 +75,12 @@ def rings(graph: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
                     above = work[-1][0]
                     low[above] = min(low[above], low[node])
                 if low[node] == index[node]:
-                    components.append(_cut(path, node))
+                    components.append(_pop_ring(path, node))
     return components
 
 
-def _cut(path: dict[Node, None], node: Node) -> list[Node]:
-    """Remove the part of a path from `node` on and return it."""
+def _pop_ring(path: dict[Node, None], node: Node) -> list[Node]:
+    """Remove the nodes from `node` to the end of a path, and return them in order."""
     ring = [path.popitem()[0]]
     while ring[-1] != node:
         ring.append(path.popitem()[0])
@@ -118,7 +118,7 @@ def walk(expression: Expression) -> Iterator[Expression]:
         work.extend(reversed(parts_of(part)))
 
 
-def facts(rules: Mapping[str, Expression], root: str) -> Facts:
+def find_facts(rules: Mapping[str, Expression], root: str) -> Facts:
     """Return the facts about the rules reachable from the root.
 
     A name without a rule counts as a rule without texts; the caller raises an error for
@@ -145,6 +145,7 @@ def facts(rules: Mapping[str, Expression], root: str) -> Facts:
 
 
 def _needs_for_a_text(part: Expression) -> int:
+    """Return how many parts must match some text so that a part matches one."""
     if isinstance(part, LiteralText):
         return 0
     if isinstance(part, Characters):
@@ -157,12 +158,14 @@ def _needs_for_a_text(part: Expression) -> int:
 
 
 def _needs_for_empty(part: Expression) -> int:
+    """Return how many parts must match the empty text so that a part matches it."""
     if isinstance(part, LiteralText):
         return NEVER if part.value else 0
     return NEVER if isinstance(part, Characters | TokenTerminal) else _needs_for_a_text(part)
 
 
 def _needs_for_another(part: Expression) -> int:
+    """Return how many parts must match a nonempty text so that a part matches one."""
     if isinstance(part, LiteralText):
         return 0 if part.value else NEVER
     if isinstance(part, Concatenation | Repeat):
@@ -184,6 +187,7 @@ class _Flat:
     users: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, name: str, expression: Expression) -> None:
+        """Append all parts of a rule's expression."""
         self.top[len(self.parts)] = name
         work = [(expression, -1)]
         while work:
@@ -221,6 +225,7 @@ class _Flat:
         return missing
 
     def names(self, missing: list[int]) -> frozenset[str]:
+        """Return the names of the rules whose whole expression holds."""
         return frozenset(name for node, name in self.top.items() if missing[node] <= 0)
 
 
@@ -240,35 +245,38 @@ For instance, `\\w` has more than a hundred nodes.
 """
 
 
-def compiled(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Program:
+def compile_rules(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Program:
     """Return the program that a `Machine` runs.
 
     It holds the states, edges and calls of all rules reachable from the root. Raises
     `GrammarError` if the root or a referenced rule does not exist, if no text matches
     the root, or if a limit is exceeded.
     """
-    known = facts(rules.rules, rules.root)
+    known = find_facts(rules.rules, rules.root)
     _check_names(rules, known)
     if len(known.names) > limits.max_rules:
         raise GrammarError(f"{rules.root!r} uses {len(known.names)} rules; the maximum is {limits.max_rules}")
     if rules.root not in known.productive:
-        raise located(f"no text matches {rules.root!r}: each of its alternatives leads to itself or nowhere", rules)
+        raise error_in_rules(
+            f"no text matches {rules.root!r}: each of its alternatives leads to itself or nowhere", rules
+        )
     work = _Compiler(rules, limits, known, Work.of(limits))
     for ring in rings(_calls_of(known)):
         work.add(ring)
-    return linked(_without_left_recursion(work), work.number[rules.root], tuple(work.token_sets))
+    return link_rules(_remove_left_recursion(work), work.number[rules.root], tuple(work.token_sets))
 
 
-def located(reason: str, rules: RuleSet, start: int | None = None) -> GrammarError:
-    """Return an error that points into the source, by default at the root."""
+def error_in_rules(reason: str, rules: RuleSet, start: int | None = None) -> GrammarError:
+    """Return an error at an offset of the rules' source, by default at the root."""
     if start is None and rules.root in rules.spans:
         start = rules.spans[rules.root].start
     if start is None or not rules.text:
         return GrammarError(reason)
-    return GrammarSource(rules.text).refused(start, reason)
+    return GrammarSource(rules.text).error_at(start, reason)
 
 
 def _check_names(rules: RuleSet, known: Facts) -> None:
+    """Raise `GrammarError` if the root or a referenced rule is not defined."""
     if rules.root not in rules.rules:
         names = ", ".join(sorted(rules.rules)[:10]) or "none"
         raise GrammarError(f"there is no rule {rules.root!r}; rules: {names}")
@@ -276,10 +284,11 @@ def _check_names(rules: RuleSet, known: Facts) -> None:
         for reference in references:
             if reference.name not in rules.rules:
                 start = reference.span.start if reference.span else None
-                raise located(f"rule {name!r} uses {reference.name!r}, which is not defined", rules, start)
+                raise error_in_rules(f"rule {name!r} uses {reference.name!r}, which is not defined", rules, start)
 
 
 def _calls_of(known: Facts) -> dict[str, list[str]]:
+    """Map each productive rule to the rules in it that may match characters."""
     return {
         name: [one.name for one in known.references[name] if one.name in known.substantial]
         for name in known.names
@@ -310,8 +319,9 @@ class _Compiler:
     n_copied: int = 0
 
     def __post_init__(self) -> None:
+        """Assign numbers to the rules and count their uses."""
         for name in self.known.names:
-            self._new(name)
+            self._add_name(name)
             for reference in self.known.references[name]:
                 self.n_uses[reference.name] = self.n_uses.get(reference.name, 0) + 1
 
@@ -322,49 +332,52 @@ class _Compiler:
         """
         members = list(ring)
         for name in members:
-            automaton = self._automaton(self.rules.rules[name], f"rule {name!r}")
+            automaton = self._build_automaton(self.rules.rules[name], f"rule {name!r}")
             self.automata[self.number[name]] = automaton
             recursive = len(members) > 1 or name in {one.name for one in self.known.references[name]}
             size = len(automaton.edges)
             if not recursive and (size <= INLINED_STATES or (size <= ONCE_STATES and self.n_uses.get(name) == 1)):
                 self.inlined[self.number[name]] = automaton
 
-    def _new(self, name: str) -> int:
+    def _add_name(self, name: str) -> int:
         self.number[name] = len(self.names)
         self.names.append(name)
         return self.number[name]
 
-    def _automaton(self, expression: Expression, what: str) -> RuleAutomaton:
+    def _build_automaton(self, expression: Expression, what: str) -> RuleAutomaton:
+        """Return the automaton of an expression; `what` names it in errors."""
         nfa = Nfa(self.limits.max_states - self.n_states, what)
         nfa.build(expression, self._resolve)
-        automaton = simplified(nfa, self.work)
+        automaton = simplify(nfa, self.work)
         self.n_states += len(automaton.edges)
         return automaton
 
     def _resolve(self, part: Characters | TokenTerminal | Reference) -> Resolved:
+        """Return the automaton or label that stands for a leaf of an expression."""
         if isinstance(part, Characters):
             if id(part) not in self.sets_met:  # by identity first: a set may have thousands of ranges to hash
                 if part not in self.sets:
-                    self.sets[part] = self._set(part)
+                    self.sets[part] = self._resolve_set(part)
                 self.sets_met[id(part)] = self.sets[part]
             return self.sets_met[id(part)]
         if isinstance(part, Reference):
             return self._rule(part.name)
         if part.tokens or part.negated:
-            return terminal(self.token_sets.setdefault(part, len(self.token_sets))), False
+            return terminal_label(self.token_sets.setdefault(part, len(self.token_sets))), False
         return None
 
     def _rule(self, name: str) -> Resolved:
+        """Return the automaton to insert for a rule, or the label that calls it."""
         if name not in self.known.substantial:
             return NOTHING if name in self.known.productive else None
         number = self.number[name]
         automaton = self.inlined.get(number)
         if automaton is None or self.n_copied + len(automaton.edges) > self.limits.max_inlined:
-            return call(number), name in self.known.nullable
+            return call_label(number), name in self.known.nullable
         self.n_copied += len(automaton.edges)
         return automaton
 
-    def _set(self, part: Characters) -> Resolved:
+    def _resolve_set(self, part: Characters) -> Resolved:
         """Return the label of a character set, or the automaton to insert for it.
 
         If the automaton is large, it becomes a new rule, and the label calls that rule.
@@ -373,22 +386,22 @@ class _Compiler:
             return None
         nfa = Nfa(self.limits.max_states - self.n_states, "a set of characters")
         nfa.characters(part)
-        automaton = simplified(nfa, self.work)
+        automaton = simplify(nfa, self.work)
         if len(automaton.edges) == 2 and len(automaton.edges[0]) == 1:
             return automaton.edges[0][0][0], False
         if len(automaton.edges) <= SPELLED_STATES:
             return automaton
-        number = self._new(f"set {len(self.names)}")
+        number = self._add_name(f"set {len(self.names)}")
         self.automata[number] = automaton
         self.n_states += len(automaton.edges)
-        return call(number), False
+        return call_label(number), False
 
 
 NOTHING = RuleAutomaton([[]], [True], deterministic=True)
 """The automaton of the empty text."""
 
 
-def _without_left_recursion(work: _Compiler) -> dict[int, tuple[RuleAutomaton, bool]]:
+def _remove_left_recursion(work: _Compiler) -> dict[int, tuple[RuleAutomaton, bool]]:
     """Return the root and the rules it calls once left recursion has been removed.
 
     Each rule is an automaton without the empty text, and whether the rule also matches
@@ -397,7 +410,7 @@ def _without_left_recursion(work: _Compiler) -> dict[int, tuple[RuleAutomaton, b
     """
     root = work.number[work.rules.root]
     nullable = {number: automaton.final[0] for number, automaton in work.automata.items()}
-    plain = {number: without_empty(automaton) for number, automaton in work.automata.items()}
+    plain = {number: remove_empty_text(automaton) for number, automaton in work.automata.items()}
     leftmost = {number: leftmost_calls(automaton) for number, automaton in plain.items()}
     ring_of = {
         number: ring for ring in rings(leftmost) for number in ring if len(ring) > 1 or number in leftmost[number]
@@ -410,22 +423,23 @@ def _without_left_recursion(work: _Compiler) -> dict[int, tuple[RuleAutomaton, b
             continue
         automaton = plain[number]
         if number in ring_of:
-            automaton = _rewritten(work, ring_of[number], number, plain)
+            automaton = _rewrite_rule(work, ring_of[number], number, plain)
         n_states += len(automaton.edges)
         if n_states > work.limits.max_states:
             raise GrammarError(f"the rules have more than {work.limits.max_states} states; split the grammar")
         done[number] = automaton, nullable[number]
-        waiting += {called(label) for edges in automaton.edges for label, _ in edges if label < 0}
+        waiting += {called_rule(label) for edges in automaton.edges for label, _ in edges if label < 0}
     return done
 
 
-def _rewritten(work: _Compiler, ring: list[int], number: int, plain: dict[int, RuleAutomaton]) -> RuleAutomaton:
+def _rewrite_rule(work: _Compiler, ring: list[int], number: int, plain: dict[int, RuleAutomaton]) -> RuleAutomaton:
+    """Return a rule's automaton without the left recursion of its ring."""
     names = [repr(work.names[one]) for one in ring]
     what = f"the left recursion of {' -> '.join([*names[:7], *(['...'] if len(names) > 7 else []), names[0]])}"
     work.work.edges -= RING_EDGE * sum(len(edges) for one in ring for edges in plain[one].edges)
     if work.work.edges < 0:
         raise GrammarError(f"{what} is too large to rewrite; reduce the number of rules that begin with each other")
-    return left_corner(ring, number, plain, Nfa(work.limits.max_states, what), work.work)
+    return remove_left_recursion(ring, number, plain, Nfa(work.limits.max_states, what), work.work)
 
 
 END = -1
@@ -447,7 +461,7 @@ def is_finite(program: Program) -> bool:
     That is so if no state leads to itself by reading or by calling, because every state
     can be reached and left, and every rule reads at least one byte.
     """
-    after = {state: _leads_to(program, state) for state in range(len(program.edges))}
+    after = {state: _successors(program, state) for state in range(len(program.edges))}
     return all(len(ring) == 1 and ring[0] not in after[ring[0]] for ring in rings(after))
 
 
@@ -465,7 +479,7 @@ def is_prefix_free(program: Program) -> bool:
     if program.token_sets:
         return False
     if len(program.starts) > 1:
-        return not _leads_to(program, start)
+        return not _successors(program, start)
     search = _Search(program)
     sets: list[frozenset[Item]] = [frozenset([(start, ())])]
     seen = set(sets)
@@ -482,9 +496,10 @@ def is_prefix_free(program: Program) -> bool:
     return True
 
 
-def _leads_to(program: Program, state: int) -> list[int]:
-    called = [one for callee, back in program.calls[state] for one in (callee, back) if one != NO_RETURN]
-    return [*(to for _, to in program.edges[state]), *called, *(to for _, to in program.tokens[state])]
+def _successors(program: Program, state: int) -> list[int]:
+    """Return all states that a state leads to, by reading or by calling a rule."""
+    called_rule = [one for callee, back in program.calls[state] for one in (callee, back) if one != NO_RETURN]
+    return [*(to for _, to in program.edges[state]), *called_rule, *(to for _, to in program.tokens[state])]
 
 
 class _Search:
@@ -494,7 +509,7 @@ class _Search:
         self._program = program
         self._plans = Plans(program)
         self._firsts = sorted({program.starts[0], *(callee for calls in program.calls for callee, _ in calls)})
-        self._returns = self._returns_of()
+        self._returns = self._find_returns()
 
     def after(self, items: frozenset[Item]) -> list[frozenset[Item]] | None:
         """Return the sets of items after one more byte, or after a return to a caller.
@@ -511,16 +526,23 @@ class _Search:
                 work.append((stack[0], stack[1:]))
         if any(final[state] and not stack for state, stack in closed):
             backs = self._returns[self._rule(min(closed, key=lambda item: len(item[1]))[0])]
-            if END in backs and any(_leads_to(self._program, state) for state, _ in closed):
+            if END in backs and any(_successors(self._program, state) for state, _ in closed):
                 return None
             deeper = [frozenset((state, (*stack, back)) for state, stack in closed) for back in backs if back != END]
             return None if any(len(stack) > MAX_DEPTH for _, stack in closed) else deeper
         successors = [
-            self._common(read) for kind in range(self._program.n_classes) if (read := self._read(closed, kind))
+            self._drop_common_bottom(read)
+            for kind in range(self._program.n_classes)
+            if (read := self._read_byte(closed, kind))
         ]
         return None if any(len(stack) > MAX_DEPTH for one in successors for _, stack in one) else successors
 
-    def _read(self, closed: set[Item], kind: int) -> set[Item]:
+    def _read_byte(self, closed: set[Item], kind: int) -> set[Item]:
+        """Return the items after a byte of the class `kind`.
+
+        Beyond `MAX_SETS` stacks, an item is added whose stack is too deep, so
+        that the caller gives up.
+        """
         items: set[Item] = set()
         for state, stack in closed:
             plan = self._plans.plan(state, kind)
@@ -538,8 +560,8 @@ class _Search:
                     return items | {(state, (state,) * (MAX_DEPTH + 1))}
         return items
 
-    def _common(self, items: set[Item]) -> frozenset[Item]:
-        """Return the items without the bottom of their stacks, as far as all share it.
+    def _drop_common_bottom(self, items: set[Item]) -> frozenset[Item]:
+        """Return the items without the part at the bottom that all stacks share.
 
         The states below must have been called in one rule.
         """
@@ -553,10 +575,11 @@ class _Search:
         """Return the first state of the rule that contains a state."""
         return self._firsts[bisect_right(self._firsts, state) - 1]
 
-    def _returns_of(self) -> dict[int, set[int]]:
-        """Return, for each rule by its first state, the states to return to.
+    def _find_returns(self) -> dict[int, set[int]]:
+        """Return, for each rule, the states to which it may return.
 
-        `END` is among those of the rule that the text begins with.
+        A rule is known by its first state. `END` is included for the rule that
+        the text begins with.
         """
         returns: dict[int, set[int]] = {first: set() for first in self._firsts}
         returns[self._program.starts[0]].add(END)

@@ -131,13 +131,14 @@ class Stacks:
                 self._joined[pair] = self._intern(tuple(sorted(merged.items())), ends=ends)
         return self._joined[first]
 
-    def returned(self, stacks: int) -> dict[int, int]:
-        """Return the states after the completion of a rule, with their stacks.
+    def returns_of(self, stacks: int) -> dict[int, int]:
+        """Map each state after the completion of a rule to the set of its stacks.
 
-        The rule returns to the states on top of `stacks`. If such a state is final, its
-        rule is complete too, and the states after its return are included. A path that
-        only leads to stacks already found is not followed. A long path is cached, so
-        that the next one, which is mostly the same with one more rule, is short.
+        The rule returns to the states on top of `stacks`. If such a state is
+        final, its rule is complete too, and the states after its return are
+        included. A path that only leads to stacks already found is not
+        followed. A long path is cached, so that the next one, which is mostly
+        the same with one more rule, is short.
         """
         known = self._returned.get(stacks)
         if known is not None:
@@ -168,6 +169,7 @@ class Stacks:
         return stacks_of[state] != known
 
     def _intern(self, links: tuple[tuple[int, int], ...], *, ends: bool) -> int:
+        """Return the set with these links, added if it does not exist."""
         if not ends and len(links) == 1:
             return self.push(*links[0])
         number = NOTHING_OPEN if not links else self._number.get((ends, links))
@@ -176,6 +178,7 @@ class Stacks:
         return number
 
     def _add(self, links: tuple[tuple[int, int], ...], *, ends: bool) -> int:
+        """Append a set and return its index; raise `GrammarError` beyond the limit."""
         if len(self.links) + len(self._joined) // 2 >= self._limits.max_stacks:
             raise GrammarError(
                 f"reading texts has opened rules in more than {self._limits.max_stacks} different ways; "
@@ -226,7 +229,7 @@ class Machine:
         self._n_steps = self._n_spent_at_begin = 0
         self._after_terminal: dict[tuple[int, int], int] = {}
         self._table: IntArray = np.full((64, self.n_classes), UNKNOWN, np.int32)
-        self.start = self._interned(dict.fromkeys(program.starts, NOTHING_OPEN))
+        self.start = self._intern_merged(dict.fromkeys(program.starts, NOTHING_OPEN))
 
     @property
     def table(self) -> IntArray:
@@ -265,7 +268,7 @@ class Machine:
         target = int(self._table[configuration, kind])
         if target == UNKNOWN:
             self.begin()
-            target = self._after(self._closed(configuration), kind)
+            target = self._after(self._add_returns(configuration), kind)
             self._table[configuration, kind] = target
         return target
 
@@ -286,13 +289,14 @@ class Machine:
 
     @property
     def n_spent(self) -> int:
-        """Return the number of elementary steps that this machine has taken.
+        """Return the number of elementary steps taken so far.
 
         `GrammarLimits.max_steps` counts the same steps.
         """
         return self._n_steps + self._plans.n_steps + self._stacks.n_steps
 
     def _check_spent(self) -> None:
+        """Raise `GrammarError` for more than `max_steps` steps since `begin`."""
         if self.n_spent - self._n_spent_at_begin > self._limits.max_steps:
             raise GrammarError(
                 f"finding what may follow takes more than {self._limits.max_steps} steps; the grammar "
@@ -315,7 +319,7 @@ class Machine:
         try:
             for configuration, kind in zip(rows.tolist(), columns.tolist(), strict=True):
                 if configuration != before:
-                    before, closed = configuration, self._closed(configuration)
+                    before, closed = configuration, self._add_returns(configuration)
                 targets.append(self._after(closed, kind))
                 self._check_spent()
         finally:
@@ -326,7 +330,7 @@ class Machine:
         can_end = self._can_end.get(configuration)
         if can_end is None:
             final, ends = self.program.final, self._stacks.ends
-            closed = self._closed(configuration)
+            closed = self._add_returns(configuration)
             can_end = any(final[state] and ends[stacks] for state, stacks in _pairs(closed))
             self._can_end[configuration] = can_end
         return can_end
@@ -339,7 +343,7 @@ class Machine:
         if not self.token_sets:
             return ()
         terminals: set[int] = set()
-        for state, _ in _pairs(self._closed(configuration)):
+        for state, _ in _pairs(self._add_returns(configuration)):
             terminals |= self._plans.terminals(state)
         return tuple(sorted(terminals))
 
@@ -351,7 +355,7 @@ class Machine:
         target = self._after_terminal.get((configuration, terminal))
         if target is None:
             self.begin()
-            target = self._after(self._closed(configuration), self.n_classes + terminal)
+            target = self._after(self._add_returns(configuration), self.n_classes + terminal)
             self._after_terminal[configuration, terminal] = target
         return target
 
@@ -363,10 +367,10 @@ class Machine:
         stacks_of: dict[int, int] = {}
         for configuration in configurations:
             self._merge(stacks_of, _pairs(self._items[configuration]))
-        return self._interned(stacks_of)
+        return self._intern_merged(stacks_of)
 
-    def _closed(self, configuration: int) -> Items:
-        """Return a configuration's items and those after returns from complete rules.
+    def _add_returns(self, configuration: int) -> Items:
+        """Return a configuration's items, and those after returns from rules.
 
         A final state returns to the states on top of its stacks.
         """
@@ -378,15 +382,14 @@ class Machine:
         self._merge(stacks_of, _pairs(items))
         for state, stacks in _pairs(items):
             if final[state]:
-                self._merge(stacks_of, self._stacks.returned(stacks).items())
+                self._merge(stacks_of, self._stacks.returns_of(stacks).items())
         return tuple([part for item in stacks_of.items() for part in item])
 
     def _after(self, closed: Items, symbol: int) -> int:
-        """Return the configuration after items `closed` and a symbol.
+        """Return the configuration after the items `closed` and one symbol, or `DEAD`.
 
-        A symbol is a class of bytes or a token terminal.
-
-        Returns `DEAD` if there is none.
+        `closed` includes returns from complete rules. The symbol is a class of
+        bytes, or n_classes + the index of a token terminal.
         """
         stacks_of: dict[int, int] = {}
         self._n_steps += len(closed)
@@ -412,15 +415,17 @@ class Machine:
                         known = stacks_of.setdefault(target, own)
                         if known != own:
                             stacks_of[target] = join(known, own)
-        return self._interned(stacks_of)
+        return self._intern_merged(stacks_of)
 
     def _merge(self, stacks_of: dict[int, int], items: Iterable[tuple[int, int]]) -> None:
+        """Add items to `stacks_of`, joining the stacks of equal states."""
         for state, stacks in items:
             known = stacks_of.setdefault(state, stacks)
             if known != stacks:
                 stacks_of[state] = self._stacks.join(known, stacks)
 
-    def _interned(self, stacks_of: dict[int, int]) -> int:
+    def _intern_merged(self, stacks_of: dict[int, int]) -> int:
+        """Return the configuration of merged items, or `DEAD` if there are none."""
         if not stacks_of:
             return DEAD
         if len(stacks_of) == 1:
@@ -433,6 +438,7 @@ class Machine:
         return self._intern(tuple([part for item in sorted(stacks_of.items()) for part in item]))
 
     def _intern(self, items: Items) -> int:
+        """Return the configuration of these items, added if it does not exist."""
         number = self._number.get(items)
         if number is not None:
             return number
@@ -441,20 +447,22 @@ class Machine:
             self._grow()
         self._items_bytes += CONFIGURATION_BYTES + ITEM_BYTES * len(items)
         if self._items_bytes > self._limits.max_bytes:
-            raise self._too_much()
+            raise self._limit_error()
         self._items.append(items)
         self._number[items] = number
         return number
 
     def _grow(self) -> None:
+        """Double the table; raise `GrammarError` beyond the limits."""
         limits, capacity = self._limits, 2 * len(self._table)
         if len(self._items) >= limits.max_configurations or self.n_bytes + self._table.nbytes > limits.max_bytes:
-            raise self._too_much()
+            raise self._limit_error()
         table: IntArray = np.full((capacity, self.n_classes), UNKNOWN, np.int32)
         table[: len(self._table)] = self._table
         self._table = table
 
-    def _too_much(self) -> GrammarError:
+    def _limit_error(self) -> GrammarError:
+        """Return the error for too many configurations or too much memory."""
         return GrammarError(
             f"reading texts has led to {len(self._items)} different states in {self.n_bytes >> 20} "
             "MiB, which exceeds the limits; the grammar is too ambiguous, or the texts are nested "
@@ -496,7 +504,7 @@ class ListMachine:
         self.n_classes = len(used) + 1  # class 0: bytes that occur in no text
         self._table: IntArray = np.full((64, self.n_classes), UNKNOWN, np.int32)
         self._spans: list[tuple[int, int, int]] = []
-        self.start = self._made(0, len(texts), 0)
+        self.start = self._add_span(0, len(texts), 0)
 
     @property
     def table(self) -> IntArray:
@@ -522,14 +530,14 @@ class ListMachine:
         """Compute unknown transitions (see `Machine.fill`), whole rows at once."""
         unknown = self._table[configurations, classes] == UNKNOWN
         for configuration in np.unique(configurations[unknown]).tolist():
-            self._look_at(configuration)
+            self._fill_row(configuration)
 
     def step(self, configuration: int, byte: int) -> int:
         """Return the configuration after one more byte, or `DEAD` if it is refused."""
         target = int(self._table[configuration, self._class_of[byte]])
         if target != UNKNOWN:
             return target
-        self._look_at(configuration)
+        self._fill_row(configuration)
         return int(self._table[configuration, self._class_of[byte]])
 
     def walk(self, configuration: int, text: bytes) -> int:
@@ -554,14 +562,14 @@ class ListMachine:
         return DEAD
 
     def union(self, configurations: Sequence[int]) -> int:
-        """Return the configuration given, of which there is only one.
+        """Return the only configuration given; its repetitions are ignored.
 
         Two different ones would need token terminals.
         """
         (only,) = set(configurations)
         return only
 
-    def _look_at(self, configuration: int) -> None:
+    def _fill_row(self, configuration: int) -> None:
         """Compute the successors of a configuration for all bytes that may come."""
         texts = self._texts
         first, stop, n_read = self._spans[configuration]
@@ -570,11 +578,12 @@ class ListMachine:
         while first < stop:
             byte = texts[first][n_read]
             after = bisect_right(texts, byte, first + 1, stop, key=itemgetter(n_read))
-            row[self._class_of[byte]] = self._made(first, after, n_read + 1)
+            row[self._class_of[byte]] = self._add_span(first, after, n_read + 1)
             first = after
         self._table[configuration] = row
 
-    def _made(self, first: int, stop: int, n_read: int) -> int:
+    def _add_span(self, first: int, stop: int, n_read: int) -> int:
+        """Append a configuration and return its number."""
         number = len(self._spans)
         if number == len(self._table):
             self._grow()
@@ -582,6 +591,7 @@ class ListMachine:
         return number
 
     def _grow(self) -> None:
+        """Double the table; raise `GrammarError` beyond the limit of memory."""
         if self.n_bytes + self._table.nbytes > self._limits.max_bytes:
             raise GrammarError(
                 f"reading the list of {len(self._texts)} texts led to {len(self._spans)} prefixes in "

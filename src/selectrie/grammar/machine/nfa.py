@@ -109,10 +109,10 @@ def byte_tree(ranges: Ranges) -> ByteTree:
 def _branches(
     ranges: Ranges, n_more: int, nodes: dict[tuple[tuple[int, int, int], ...], int]
 ) -> list[tuple[int, int, int]]:
-    """Return the edges for the leading digit of each number.
+    """Return edges (first byte, last byte, next node) for the leading digits.
 
-    The last `n_more` digits have six bits each. The nodes that follow are added to
-    `nodes`.
+    The numbers in `ranges` have a leading digit and `n_more` further ones, of six
+    bits each. The nodes for these are added to `nodes`.
     """
     if n_more == 0:
         return [(first, last, END) for first, last in ranges]
@@ -132,12 +132,12 @@ def _branches(
             below.setdefault(stop, []).append((0, last & full[1]))
             stop -= 1
         if top <= stop:
-            spans.append((top, stop, _tail((full,), n_more, nodes)))
-    spans += [(digit, digit, _tail(tuple(parts), n_more, nodes)) for digit, parts in below.items()]
-    return joined_runs(sorted(spans))
+            spans.append((top, stop, _add_tail((full,), n_more, nodes)))
+    spans += [(digit, digit, _add_tail(tuple(parts), n_more, nodes)) for digit, parts in below.items()]
+    return join_runs(sorted(spans))
 
 
-def joined_runs(runs: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+def join_runs(runs: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     """Join neighbouring runs (first, last, target) that lead to the same target."""
     joined: list[tuple[int, int, int]] = []
     for first, last, target in runs:
@@ -148,7 +148,7 @@ def joined_runs(runs: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, in
     return joined
 
 
-def _tail(ranges: Ranges, n_more: int, nodes: dict[tuple[tuple[int, int, int], ...], int]) -> int:
+def _add_tail(ranges: Ranges, n_more: int, nodes: dict[tuple[tuple[int, int, int], ...], int]) -> int:
     """Return the node that spells numbers of `n_more` digits in continuation bytes.
 
     Equal nodes are shared.
@@ -158,7 +158,7 @@ def _tail(ranges: Ranges, n_more: int, nodes: dict[tuple[tuple[int, int, int], .
 
 
 Label: TypeAlias = int
-"""What an edge reads.
+"""The input that an edge reads, as a number.
 
 0 < label < 2**256 reads any byte whose bit is set. A negative label calls rule -1 -
 label. Any other label is a token terminal.
@@ -166,22 +166,22 @@ label. Any other label is a token terminal.
 FIRST_TERMINAL: Label = 1 << 256
 
 
-def call(rule: int) -> Label:
+def call_label(rule: int) -> Label:
     """Return the label of an edge that reads a text of a rule."""
     return -1 - rule
 
 
-def called(label: Label) -> int:
+def called_rule(label: Label) -> int:
     """Return the rule that a negative label calls."""
     return -1 - label
 
 
-def terminal(index: int) -> Label:
+def terminal_label(index: int) -> Label:
     """Return the label of an edge that reads a token of the token set `index`."""
     return FIRST_TERMINAL + index
 
 
-def bytes_between(first: int, last: int) -> Label:
+def byte_range_label(first: int, last: int) -> Label:
     """Return the label of an edge that reads one byte, `first` to `last` (included)."""
     return (1 << last + 1) - (1 << first)
 
@@ -210,10 +210,10 @@ class RuleAutomaton:
 
 Resolved: TypeAlias = "RuleAutomaton | tuple[Label, bool] | None"
 Resolve: TypeAlias = Callable[["Characters | TokenTerminal | Reference"], Resolved]
-"""What a leaf becomes.
+"""Returns the automaton to insert for a leaf, or a label for it.
 
-An automaton is copied in. A label comes with whether it may also be skipped. None means
-that nothing matches the leaf.
+A label is paired with whether it may also be skipped. None means that nothing matches
+the leaf.
 """
 
 
@@ -236,7 +236,8 @@ class Nfa:
     jumps: list[list[int]] = field(default_factory=lambda: [[], []])
     has_dead_ends: bool = False
 
-    def state(self) -> int:
+    def add_state(self) -> int:
+        """Add a state and return its number; raise `GrammarError` beyond the limit."""
         if len(self.edges) >= self.max_states:
             raise GrammarError(
                 f"{self.what} expands to more than the {self.max_states} states left of the limit; "
@@ -252,22 +253,22 @@ class Nfa:
         while work:
             part, start, stop = work.pop()
             if isinstance(part, LiteralText):
-                self._text(part.value, start, stop)
+                self._add_text(part.value, start, stop)
             elif isinstance(part, Concatenation):
-                self._sequence(part, start, stop, work)
+                self._add_sequence(part, start, stop, work)
             elif isinstance(part, Alternatives):
                 texts = sorted({option.value for option in part.options if isinstance(option, LiteralText)})
-                self._texts(texts, start, stop)
+                self._add_texts(texts, start, stop)
                 work += [(option, start, stop) for option in part.options if not isinstance(option, LiteralText)]
                 self.has_dead_ends |= not part.options
             elif isinstance(part, Repeat):
-                self._repeat(part, start, stop, work)
+                self._add_repeat(part, start, stop, work)
             else:
-                self._leaf(resolve(part), start, stop)
+                self._add_leaf(resolve(part), start, stop)
 
     def copy(self, rule: RuleAutomaton, start: int, stop: int) -> None:
         """Insert a copy of a rule's automaton between two states."""
-        own = [self.state() for _ in rule.edges]
+        own = [self.add_state() for _ in rule.edges]
         self.jumps[start].append(own[0])
         for state, edges, final in zip(own, rule.edges, rule.final, strict=True):
             self.edges[state] = [(label, own[target]) for label, target in edges]
@@ -277,12 +278,13 @@ class Nfa:
     def characters(self, part: Characters) -> None:
         """Add paths from start to final for each character of a set."""
         tree = byte_tree(part.ranges)
-        own = [0, *(self.state() for _ in tree.edges[1:])]
+        own = [0, *(self.add_state() for _ in tree.edges[1:])]
         for state, edges in zip(own, tree.edges, strict=True):
             for first, last, after in edges:
-                self.edges[state].append((bytes_between(first, last), 1 if after == END else own[after]))
+                self.edges[state].append((byte_range_label(first, last), 1 if after == END else own[after]))
 
-    def _leaf(self, leaf: Resolved, start: int, stop: int) -> None:
+    def _add_leaf(self, leaf: Resolved, start: int, stop: int) -> None:
+        """Add the automaton or the label that a leaf was resolved to."""
         if isinstance(leaf, RuleAutomaton):
             self.copy(leaf, start, stop)
         elif leaf is None:
@@ -293,17 +295,18 @@ class Nfa:
             if may_skip:
                 self.jumps[start].append(stop)
 
-    def _text(self, value: bytes, start: int, stop: int) -> None:
+    def _add_text(self, value: bytes, start: int, stop: int) -> None:
+        """Add a path that reads the bytes of a text."""
         if not value:
             self.jumps[start].append(stop)
             return
         for byte in value[:-1]:
-            after = self.state()
+            after = self.add_state()
             self.edges[start].append((1 << byte, after))
             start = after
         self.edges[start].append((1 << value[-1], stop))
 
-    def _texts(self, texts: list[bytes], start: int, stop: int) -> None:
+    def _add_texts(self, texts: list[bytes], start: int, stop: int) -> None:
         """Add paths for sorted distinct texts, which share common prefixes."""
         path = [start]
         for i, text in enumerate(texts):
@@ -316,19 +319,23 @@ class Nfa:
                 n_shared += 1
             del path[n_shared + 1 :]
             for byte in text[n_shared:-1]:
-                after = self.state()
+                after = self.add_state()
                 self.edges[path[-1]].append((1 << byte, after))
                 path.append(after)
             self.edges[path[-1]].append((1 << text[-1], stop))
 
-    def _sequence(self, part: Concatenation, start: int, stop: int, work: list[tuple[Expression, int, int]]) -> None:
+    def _add_sequence(
+        self, part: Concatenation, start: int, stop: int, work: list[tuple[Expression, int, int]]
+    ) -> None:
+        """Chain the items through new states; `work` receives the items to add."""
         if not part.items:
             self.jumps[start].append(stop)
             return
-        states = [start, *(self.state() for _ in part.items[1:]), stop]
+        states = [start, *(self.add_state() for _ in part.items[1:]), stop]
         work += zip(part.items, states, states[1:], strict=False)
 
-    def _repeat(self, part: Repeat, start: int, stop: int, work: list[tuple[Expression, int, int]]) -> None:
+    def _add_repeat(self, part: Repeat, start: int, stop: int, work: list[tuple[Expression, int, int]]) -> None:
+        """Unroll a repetition; `work` receives the copies of its item to add."""
         min_count, max_count = part.min_count, part.max_count
         if min_count < 0 or (max_count is not None and max_count < min_count):
             raise GrammarError(
@@ -340,18 +347,18 @@ class Nfa:
                 f"{self.max_states} states; reduce the count"
             )
         for _ in range(min_count):
-            after = self.state()
+            after = self.add_state()
             work.append((part.item, start, after))
             start = after
         if max_count is None:
-            around = self.state()
+            around = self.add_state()
             self.jumps[start].append(around)
             self.jumps[around].append(stop)
             work.append((part.item, around, around))
             return
         self.jumps[start].append(stop)
         for _ in range(max_count - min_count):
-            after = self.state()
+            after = self.add_state()
             work.append((part.item, start, after))
             self.jumps[after].append(stop)
             start = after
@@ -362,7 +369,7 @@ UNSEEN, ENTERED = -1, -2
 
 @dataclass(slots=True)
 class Work:
-    """The budget of work that is left for the rules of one grammar.
+    """The remaining budget of work for the rules of one grammar.
 
     Attributes:
         steps: Elementary steps left for making rules deterministic.
@@ -375,7 +382,7 @@ class Work:
 
     @staticmethod
     def of(limits: GrammarLimits) -> Work:
-        """Return the full budget."""
+        """Return a budget that allows everything in `limits`."""
         return Work(limits.max_work, limits.max_edges)
 
     def spend(self, n: int) -> bool:
@@ -384,24 +391,24 @@ class Work:
         return self.steps >= 0
 
 
-def simplified(nfa: Nfa, work: Work) -> RuleAutomaton:
+def simplify(nfa: Nfa, work: Work) -> RuleAutomaton:
     """Return an equivalent automaton without empty moves and without dead states.
 
     It is deterministic and minimal if that takes no more than a quarter of the steps
     left, and otherwise keeps the structure of the rule. Raises `GrammarError` if
     removing the empty moves takes more edges than are left.
     """
-    trimmed = _useful(nfa) if nfa.has_dead_ends else nfa
+    trimmed = _drop_dead_states(nfa) if nfa.has_dead_ends else nfa
     own = Work(work.steps // 4, 0)
-    automaton = _subsets(trimmed, own)
+    automaton = _make_deterministic(trimmed, own)
     work.steps -= work.steps // 4 - max(own.steps, 0)
     if automaton is None:
-        return _without_jumps(trimmed, work)
-    block = _blocks_without_cycles(automaton)
-    return _merged(automaton, _blocks(automaton) if block is None else block)
+        return _remove_jumps(trimmed, work)
+    block = _find_acyclic_blocks(automaton)
+    return _merge_blocks(automaton, _find_blocks(automaton) if block is None else block)
 
 
-def _useful(nfa: Nfa) -> Nfa:
+def _drop_dead_states(nfa: Nfa) -> Nfa:
     """Return the automaton restricted to states on a path from start to final.
 
     States are renumbered; 0 and 1 keep their numbers.
@@ -442,7 +449,7 @@ def _closure(states: Iterable[int], jumps: list[list[int]]) -> set[int]:
     return closure
 
 
-def _subsets(nfa: Nfa, work: Work) -> RuleAutomaton | None:
+def _make_deterministic(nfa: Nfa, work: Work) -> RuleAutomaton | None:
     """Apply the subset construction (Rabin and Scott).
 
     Returns None if it takes too many steps.
@@ -458,7 +465,7 @@ def _subsets(nfa: Nfa, work: Work) -> RuleAutomaton | None:
             for label, target in nfa.edges[state]:
                 grouped.setdefault(label, set()).add(target)
         own: list[Edge] = []
-        for label, targets in _apart(grouped, work):
+        for label, targets in _split_labels(grouped, work):
             after = frozenset(_closure(targets, nfa.jumps))
             if not work.spend(1 + len(after)):
                 return None
@@ -471,8 +478,11 @@ def _subsets(nfa: Nfa, work: Work) -> RuleAutomaton | None:
     return RuleAutomaton(edges, [1 in subset for subset in order], deterministic=True)
 
 
-def _apart(grouped: dict[Label, set[int]], work: Work) -> list[tuple[Label, set[int]]]:
-    """Return the same targets, grouped by labels that have no byte in common."""
+def _split_labels(grouped: dict[Label, set[int]], work: Work) -> list[tuple[Label, set[int]]]:
+    """Split overlapping labels, so that no two labels of the result share a byte.
+
+    Each piece keeps the targets of all labels that contain it.
+    """
     pieces: list[tuple[Label, set[int]]] = []
     seen = 0
     for label, targets in grouped.items():
@@ -496,7 +506,7 @@ def _apart(grouped: dict[Label, set[int]], work: Work) -> list[tuple[Label, set[
     return pieces
 
 
-def _without_jumps(nfa: Nfa, work: Work) -> RuleAutomaton:
+def _remove_jumps(nfa: Nfa, work: Work) -> RuleAutomaton:
     """Return the automaton without empty moves, but not made deterministic.
 
     Each state gets the edges of all states that its empty moves lead to. Unreachable
@@ -522,7 +532,7 @@ def _without_jumps(nfa: Nfa, work: Work) -> RuleAutomaton:
     return RuleAutomaton(edges, final, deterministic=False)
 
 
-def _blocks_without_cycles(rule: RuleAutomaton) -> list[int] | None:
+def _find_acyclic_blocks(rule: RuleAutomaton) -> list[int] | None:
     """Return for each state the number of its block, a set of equivalent states.
 
     The automaton must be deterministic; returns None if it has a cycle. Successors are
@@ -547,7 +557,7 @@ def _blocks_without_cycles(rule: RuleAutomaton) -> list[int] | None:
     return block
 
 
-def _blocks(rule: RuleAutomaton) -> list[int]:
+def _find_blocks(rule: RuleAutomaton) -> list[int]:
     """Return for each state the number of its block, a set of equivalent states.
 
     The automaton must be deterministic. Partition refinement visits again only states
@@ -568,7 +578,7 @@ def _blocks(rule: RuleAutomaton) -> list[int]:
             by_block.setdefault(block[state], []).append(state)
         moved: list[tuple[int, list[int]]] = []
         for number, states in by_block.items():
-            moved += _split(rule, block, members, number, states)
+            moved += _split_block(rule, block, members, number, states)
         dirty = set()
         for number, states in moved:
             for state in states:
@@ -577,12 +587,13 @@ def _blocks(rule: RuleAutomaton) -> list[int]:
     return block
 
 
-def _split(
+def _split_block(
     rule: RuleAutomaton, block: list[int], members: list[set[int]], number: int, states: list[int]
 ) -> list[tuple[int, list[int]]]:
     """Return new blocks for those of `states` that differ from the rest of their block.
 
-    `number` is that of the block. The caller updates `block`.
+    A new block is (number, states). `number` is that of the old one, whose
+    `members` are updated; the caller updates `block`.
     """
     parts: dict[frozenset[tuple[int, Label]], list[int]] = {}
     for state in states:
@@ -623,7 +634,7 @@ def _signature(edges: list[Edge], block: list[int]) -> frozenset[tuple[int, Labe
     return frozenset([*read.items(), *other])
 
 
-def _merged(rule: RuleAutomaton, block: list[int]) -> RuleAutomaton:
+def _merge_blocks(rule: RuleAutomaton, block: list[int]) -> RuleAutomaton:
     """Return the automaton with one state for each block, in order of discovery."""
     example = {number: state for state, number in enumerate(block)}
     number, order = {block[0]: 0}, [block[0]]
@@ -639,7 +650,7 @@ def _merged(rule: RuleAutomaton, block: list[int]) -> RuleAutomaton:
     return RuleAutomaton(edges, [rule.final[example[old]] for old in order], deterministic=True)
 
 
-def without_empty(rule: RuleAutomaton) -> RuleAutomaton:
+def remove_empty_text(rule: RuleAutomaton) -> RuleAutomaton:
     """Return an automaton of the same texts without the empty one.
 
     No edge leads back to the start state, which is not final.
@@ -656,36 +667,39 @@ def without_empty(rule: RuleAutomaton) -> RuleAutomaton:
 
 
 def leftmost_calls(rule: RuleAutomaton) -> list[int]:
-    """Return the rules that a text of `rule` may begin with, by number."""
-    return [called(label) for label, _ in rule.edges[0] if label < 0]
+    """Return the numbers of the rules whose text may be the beginning of the rule's."""
+    return [called_rule(label) for label, _ in rule.edges[0] if label < 0]
 
 
-def left_corner(
+def remove_left_recursion(
     ring: Sequence[int], number: int, automata: dict[int, RuleAutomaton], nfa: Nfa, work: Work
 ) -> RuleAutomaton:
     """Return an automaton of rule `number` of a ring, without left recursion.
 
+    The rules of a ring begin with each other. The left-corner transformation turns
+    such beginnings into continuations.
+
     Args:
         automata: The automata of the rules, without the empty text (see
-            `without_empty`).
+            `remove_empty_text`).
         nfa: A new automaton, which is filled.
     """
     members = set(ring)
-    own = {rule: [nfa.state() for _ in automata[rule].edges] for rule in ring}
+    own = {rule: [nfa.add_state() for _ in automata[rule].edges] for rule in ring}
     goes_on: dict[int, list[int]] = {rule: [] for rule in ring}
     for rule in ring:
         automaton, states = automata[rule], own[rule]
         for label, target in automaton.edges[0]:
-            if label < 0 and called(label) in members:
-                goes_on[called(label)].append(states[target])
+            if label < 0 and called_rule(label) in members:
+                goes_on[called_rule(label)].append(states[target])
             else:
                 nfa.edges[0].append((label, states[target]))
         for state in range(1, len(automaton.edges)):
             nfa.edges[states[state]] = [(label, states[target]) for label, target in automaton.edges[state]]
     for rule in ring:
-        joint = nfa.state()
+        joint = nfa.add_state()
         nfa.jumps[joint] = [*goes_on[rule], *([1] if rule == number else [])]
         for state, final in zip(own[rule], automata[rule].final, strict=True):
             if final:
                 nfa.jumps[state].append(joint)
-    return without_empty(simplified(nfa, work))
+    return remove_empty_text(simplify(nfa, work))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from selectrie.grammar.machine.nfa import FIRST_TERMINAL, RuleAutomaton, called
+from selectrie.grammar.machine.nfa import FIRST_TERMINAL, RuleAutomaton, called_rule
 from selectrie.grammar.rules.expressions import TokenTerminal
 
 NO_RETURN = -1
@@ -39,10 +39,10 @@ class Program:
     n_classes: int
 
 
-def linked(
+def link_rules(
     rules: Mapping[int, tuple[RuleAutomaton, bool]], root: int, token_sets: tuple[TokenTerminal, ...]
 ) -> Program:
-    """Link rules into a program with consecutive state numbers.
+    """Link the automata of rules into one program with consecutive state numbers.
 
     Args:
         rules: For each rule number, the automaton without the empty text, and whether
@@ -63,7 +63,11 @@ def linked(
         for own in automaton.edges:
             reads = [(label, base + to) for label, to in own if 0 < label < FIRST_TERMINAL]
             edges.append(tuple(reads))
-            calls.append(tuple([(first[called(label)], _back(automaton, base, to)) for label, to in own if label < 0]))
+            calls.append(
+                tuple(
+                    [(first[called_rule(label)], _return_state(automaton, base, to)) for label, to in own if label < 0]
+                )
+            )
             tokens.append(tuple([(label - FIRST_TERMINAL, base + to) for label, to in own if label >= FIRST_TERMINAL]))
             labels.update([label for label, _ in reads])
         final += automaton.final
@@ -74,16 +78,16 @@ def linked(
         calls.append(())
         tokens.append(())
         final.append(True)
-    class_of = _classes(labels)
+    class_of = _byte_classes(labels)
     return Program(starts, edges, calls, tokens, final, token_sets, class_of, max(class_of) + 1)
 
 
-def _back(automaton: RuleAutomaton, base: int, state: int) -> int:
+def _return_state(automaton: RuleAutomaton, base: int, state: int) -> int:
     """Return the state to return to, or `NO_RETURN` if it would only return in turn."""
     return base + state if automaton.edges[state] or not automaton.final[state] else NO_RETURN
 
 
-def _classes(labels: set[int]) -> tuple[int, ...]:
+def _byte_classes(labels: set[int]) -> tuple[int, ...]:
     """Return the class of each byte.
 
     Bytes that belong to the same labels are one class. Classes are numbered by their
@@ -116,7 +120,7 @@ NO_PLAN = Plan((), ())
 
 
 class Plans:
-    """The plans of a program, made on demand."""
+    """Computes and keeps the plans of a program: one for each state and symbol."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -141,7 +145,7 @@ class Plans:
         key = state * self._n_symbols + symbol
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = self._make(state, symbol)
+            plan = self._plans[key] = self._make_plan(state, symbol)
         return plan
 
     def terminals(self, state: int) -> frozenset[int]:
@@ -152,11 +156,11 @@ class Plans:
         terminals = self._terminals.get(state)
         if terminals is None:
             tokens = self._program.tokens
-            terminals = frozenset(index for inner in self._order(state) for index, _ in tokens[inner])
+            terminals = frozenset(index for inner in self._call_order(state) for index, _ in tokens[inner])
             self._terminals[state] = terminals
         return terminals
 
-    def _make(self, state: int, symbol: int) -> Plan:
+    def _make_plan(self, state: int, symbol: int) -> Plan:
         """Make a plan.
 
         Only rules that read the symbol, or lead to one that does by their leftmost
@@ -165,7 +169,7 @@ class Plans:
         if not self._program.calls[state]:
             targets = self._targets(state, symbol)
             return Plan(targets, ()) if targets else NO_PLAN
-        order = self._order(state)
+        order = self._call_order(state)
         self.n_steps += 8 * len(order)
         targets_of = {inner: self._targets(inner, symbol) for inner in order}
         matters: set[int] = set()
@@ -185,6 +189,7 @@ class Plans:
         return Plan(targets_of[state], steps)
 
     def _targets(self, state: int, symbol: int) -> tuple[int, ...]:
+        """Return the next states of a state after a symbol, without calls."""
         if symbol < self._program.n_classes:
             bit = self._bit[symbol]
             return tuple(target for label, target in self._program.edges[state] if label & bit)
@@ -198,7 +203,7 @@ class Plans:
                 targets[index] = (*targets.get(index, ()), target)
         return targets.get(symbol - self._program.n_classes, ())
 
-    def _order(self, state: int) -> list[int]:
+    def _call_order(self, state: int) -> list[int]:
         """Return the state and the first states of all rules that calls alone lead to.
 
         Callers come before the rules that they call.

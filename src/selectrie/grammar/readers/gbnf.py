@@ -32,7 +32,7 @@ from selectrie.grammar.rules.source_positions import (
     MAX_SYMBOLS,
     GrammarSource,
     SymbolError,
-    parsed,
+    parse_source,
     parser_of,
     span_of,
     start_of,
@@ -87,6 +87,7 @@ class GbnfScanner(Lexer):
         self._pattern = re.compile(pattern + r"|(?P<BROKEN>[\s\S])")
 
     def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # the signature in all versions of lark
+        """Yield the symbols; raise `SymbolError` for an invalid one."""
         depth = n_symbols = 0
         goes_on = True
         for match in self._pattern.finditer(text):
@@ -120,26 +121,26 @@ def literal_of(token: Token) -> LiteralText:
     try:
         return LiteralText(text.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise _surrogate(start_of(token), ord(text[error.start])) from None
+        raise _surrogate_error(start_of(token), ord(text[error.start])) from None
 
 
-def _surrogate(offset: int, code: int) -> SymbolError:
+def _surrogate_error(offset: int, code: int) -> SymbolError:
     return SymbolError(offset, f"the surrogate U+{code:04X} is not a character; write the character itself")
 
 
 def class_of(token: Token) -> Characters:
     """Return the characters of a class `[…]`.
 
-    A bare '-' between two characters makes a range of them, from the left; elsewhere it
-    is literal. A surrogate raises an error, except in a negated class, which it does
-    not change.
+    A bare '-' between two characters makes a range of them, the leftmost first;
+    elsewhere it is literal. A surrogate raises an error, but is ignored in a
+    negated class.
     """
     negated = token[1:2] == "^"
     body = _characters(token, 1 + negated)
     if not body:
         raise SymbolError(start_of(token), 'this class is empty; write "" for the empty text, or . for any character')
     if not negated and (wrong := next((code for code, _ in body if 0xD800 <= code <= 0xDFFF), None)) is not None:
-        raise _surrogate(start_of(token), wrong)
+        raise _surrogate_error(start_of(token), wrong)
     ranges, i = [], 0
     while i < len(body):
         first = last = body[i][0]
@@ -224,12 +225,12 @@ def read_gbnf(text: str, *, root: str = "root") -> RuleSet:
     """
     source = GrammarSource(text)
     if "\0" in text:
-        raise source.refused(text.index("\0"), r"the grammar has a NUL character; write \x00 in quotes or a class")
+        raise source.error_at(text.index("\0"), r"the grammar has a NUL character; write \x00 in quotes or a class")
     if text.lstrip().startswith("{"):
         other = words("{} reads a JSON Schema (in a file, by the ending .json)", Noun("Grammar.from_json_schema"))
-        raise source.refused(text.index("{"), Words("this looks like JSON; ", ways(other)))
-    definitions: list[tuple[Token, Expression]] = parsed(
-        parser_of("gbnf.lark", GbnfScanner, _Builder), source, _expected
+        raise source.error_at(text.index("{"), Words("this looks like JSON; ", ways(other)))
+    definitions: list[tuple[Token, Expression]] = parse_source(
+        parser_of("gbnf.lark", GbnfScanner, _Builder), source, _expected_symbols
     )
     rules: dict[str, Expression] = {}
     spans: dict[str, Span] = {}
@@ -237,12 +238,12 @@ def read_gbnf(text: str, *, root: str = "root") -> RuleSet:
         name = str(symbol)
         if name in rules:
             reason = f"the rule {clipped(name)} is defined twice; keep one definition, or rename one"
-            raise source.refused(start_of(symbol), reason)
+            raise source.error_at(start_of(symbol), reason)
         rules[name], spans[name] = expression, span_of(symbol)
     if root not in rules:
-        raise GrammarError(f"there is no rule {root!r}; name one of {_some(rules)} as the root, or add it")
+        raise GrammarError(f"there is no rule {root!r}; name one of {_some_names(rules)} as the root, or add it")
     for name, expression in rules.items():
-        _check(source, rules, spans[name], expression)
+        _check_rule(source, rules, spans[name], expression)
     return RuleSet(MappingProxyType(rules), root, text, MappingProxyType(spans))
 
 
@@ -283,25 +284,25 @@ class _Builder(Transformer[Token, Any]):
         return Repeat(children[0], min_count, max_count)
 
 
-def _check(source: GrammarSource, rules: dict[str, Expression], span: Span, expression: Expression) -> None:
+def _check_rule(source: GrammarSource, rules: dict[str, Expression], span: Span, expression: Expression) -> None:
     """Raise an error for undefined references, deep nesting or multiplying counts."""
     pending = [(expression, 0, 1)]
     while pending:
         node, depth, copies = pending.pop()
         if depth > MAX_DEPTH:
-            raise source.refused(span.start, f"the rule is nested more than {MAX_DEPTH} levels deep; split it up")
+            raise source.error_at(span.start, f"the rule is nested more than {MAX_DEPTH} levels deep; split it up")
         if isinstance(node, Reference) and node.name not in rules:
             start = span.start if node.span is None else node.span.start
-            raise source.refused(start, f"the rule {node.name!r} is not defined; define it, or correct its name")
+            raise source.error_at(start, f"the rule {node.name!r} is not defined; define it, or correct its name")
         if isinstance(node, Repeat):
             copies *= max(node.max_count or node.min_count, 1)
             if copies > MAX_COPIES:
                 reason = f"the counts of nested repetitions multiply to more than {MAX_COPIES}; reduce them"
-                raise source.refused(span.start, reason)
+                raise source.error_at(span.start, reason)
         pending.extend((part, depth + 1, copies) for part in parts_of(node))
 
 
-def _expected(error: UnexpectedToken) -> tuple[list[str], str]:
+def _expected_symbols(error: UnexpectedToken) -> tuple[list[str], str]:
     """Return the symbols expected at an error, and a remedy."""
     expected = set(error.expected)
     inside = any(isinstance(value, Token) and value.type == "_OPEN" for value in error.state.value_stack)
@@ -314,7 +315,7 @@ def _expected(error: UnexpectedToken) -> tuple[list[str], str]:
     return shown, ""
 
 
-def _some(names: Iterable[str]) -> str:
+def _some_names(names: Iterable[str]) -> str:
     """Return the first few names, quoted, for a message."""
     shown = [clipped(name) for name in islice(names, 6)]
     return ", ".join(shown[:5]) + (" …" if len(shown) > 5 else "")

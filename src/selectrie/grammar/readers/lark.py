@@ -39,7 +39,7 @@ from selectrie.grammar.rules.source_positions import (
     MAX_SYMBOLS,
     GrammarSource,
     SymbolError,
-    parsed,
+    parse_source,
     parser_of,
     span_of,
     start_of,
@@ -147,7 +147,7 @@ def read_statements(source: GrammarSource) -> list[Statement]:
 
     Raises `GrammarError` with the position and what was expected there.
     """
-    statements: list[Statement] = parsed(parser_of("lark.lark", LarkScanner, _Builder), source, _expected)
+    statements: list[Statement] = parse_source(parser_of("lark.lark", LarkScanner, _Builder), source, _expected_symbols)
     return statements
 
 
@@ -164,6 +164,7 @@ class LarkScanner(Lexer):
         pass
 
     def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # the signature in all versions of lark
+        """Yield the symbols; raise `SymbolError` for an invalid one."""
         depth = n_symbols = 0
         line_end: int | None = None
         began = False
@@ -269,14 +270,14 @@ class _Builder(Transformer[Token, Any]):
 
     def import_one(self, children: list[list[Token]]) -> Statement:
         path = children[0]
-        return _import(path[:-1], [(path[-1], path[-1])])
+        return _make_import(path[:-1], [(path[-1], path[-1])])
 
     def import_as(self, children: list[Any]) -> Statement:
         path = children[0]
-        return _import(path[:-1], [(path[-1], children[1])])
+        return _make_import(path[:-1], [(path[-1], children[1])])
 
     def import_many(self, children: list[list[Token]]) -> Statement:
-        return _import(children[0], [(name, name) for name in children[1]])
+        return _make_import(children[0], [(name, name) for name in children[1]])
 
 
 def _number(token: Token) -> int:
@@ -285,7 +286,8 @@ def _number(token: Token) -> int:
     return int(token)
 
 
-def _import(path: list[Token], names: list[tuple[Token, Token]]) -> Statement:
+def _make_import(path: list[Token], names: list[tuple[Token, Token]]) -> Statement:
+    """Return the statement that imports names from a path."""
     relative = bool(path) and path[0].type == "_DOT"
     steps = tuple(str(step) for step in path[relative:])
     first = names[0][0]
@@ -296,7 +298,7 @@ def _import(path: list[Token], names: list[tuple[Token, Token]]) -> Statement:
     )
 
 
-def _expected(error: UnexpectedToken) -> tuple[list[str], str]:
+def _expected_symbols(error: UnexpectedToken) -> tuple[list[str], str]:
     """Return the symbols expected at an error, and an empty remedy."""
     expected = set(error.expected)
     shown = ["a name, string, regular expression or '('"] if expected >= _VALUE else []
@@ -325,12 +327,12 @@ class NameScope:
     aliases: Mapping[str, str] = field(default_factory=dict)
     outer: NameScope | None = None
 
-    def whole(self, name: str) -> str:
+    def global_name(self, name: str) -> str:
         """Return the global name of a name in the text."""
         if self.outer is None:
             return name
         hidden = name.startswith("_")
-        return self.outer.whole(self.aliases.get(name, f"{'_' * hidden}{self.prefix}__{name[hidden:]}"))
+        return self.outer.global_name(self.aliases.get(name, f"{'_' * hidden}{self.prefix}__{name[hidden:]}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,64 +383,72 @@ class Definitions:
     def _load(
         self, source: GrammarSource, scope: NameScope, folder: Traversable | None, within: tuple[str, ...]
     ) -> None:
+        """Add the definitions of a text, after those of its imports.
+
+        `within` holds the names of the files that are being imported.
+        """
         statements = read_statements(source)
         imports: dict[tuple[str, ...], list[Statement]] = {}
         for statement in statements:
             if statement.kind == "import":
                 imports.setdefault(statement.path, []).append(statement)
         for group in imports.values():
-            self._import(group, source, scope, folder, within)
+            self._import_file(group, source, scope, folder, within)
         for statement in statements:
-            self._take(statement, source, scope)
+            self._add_statement(statement, source, scope)
 
-    def _take(self, statement: Statement, source: GrammarSource, scope: NameScope) -> None:
+    def _add_statement(self, statement: Statement, source: GrammarSource, scope: NameScope) -> None:
+        """Add the definition of a statement, or change the one that it names."""
         match statement.kind:
             case "rule" | "terminal":
-                self._define(self._definition(statement, source, scope))
+                self._define(self._make_definition(statement, source, scope))
             case "override":
-                definition = self._definition(statement, source, scope)
-                self._known(definition)
+                definition = self._make_definition(statement, source, scope)
+                self._find_earlier(definition)
                 self.by_name[definition.name] = definition
             case "extend":
-                definition = self._definition(statement, source, scope)
-                before = self._known(definition)
+                definition = self._make_definition(statement, source, scope)
+                before = self._find_earlier(definition)
                 if not before.bodies or before.parameters != definition.parameters:
                     why = "it is only declared, or has other parameters; use %override"
-                    raise source.refused(statement.span.start, f"{clipped(statement.name)} cannot be extended: {why}")
+                    raise source.error_at(statement.span.start, f"{clipped(statement.name)} cannot be extended: {why}")
                 self.by_name[definition.name] = replace(before, bodies=(*before.bodies, *definition.bodies))
             case "declare":
                 for name, _ in statement.names:
                     kind = _is_terminal(name)
-                    self._define(Definition(scope.whole(name), kind, (), (), source, statement.span))
+                    self._define(Definition(scope.global_name(name), kind, (), (), source, statement.span))
             case "ignore" if scope.outer is None:  # as in lark, an %ignore in an imported text has no effect
                 name = f"{IGNORED}-{len(self.ignored) + 1}"
                 self.ignored.append(name)
-                self._define(replace(self._definition(statement, source, scope), name=name, is_terminal=True))
+                self._define(replace(self._make_definition(statement, source, scope), name=name, is_terminal=True))
 
-    def _definition(self, statement: Statement, source: GrammarSource, scope: NameScope) -> Definition:
+    def _make_definition(self, statement: Statement, source: GrammarSource, scope: NameScope) -> Definition:
+        """Return the definition of a statement, with names made global."""
         parameters = tuple(name for name, _ in statement.names)
         if len(set(parameters)) < len(parameters):
-            raise source.refused(
+            raise source.error_at(
                 statement.span.start, f"{clipped(statement.name)} has two parameters of one name; rename one"
             )
-        name = scope.whole(statement.name)
+        name = scope.global_name(statement.name)
         body = Body(statement.body, source, scope)
         return Definition(name, _is_terminal(statement.name), (body,), parameters, source, statement.span)
 
     def _define(self, definition: Definition) -> None:
+        """Add a definition; raise `GrammarError` if the name is taken."""
         if definition.name in self.by_name:
             reason = f"{clipped(definition.name)} is defined twice; remove one definition, or use %override or %extend"
-            raise definition.source.refused(definition.span.start, reason)
+            raise definition.source.error_at(definition.span.start, reason)
         self.by_name[definition.name] = definition
 
-    def _known(self, definition: Definition) -> Definition:
+    def _find_earlier(self, definition: Definition) -> Definition:
+        """Return the earlier definition of the same name, or raise `GrammarError`."""
         if definition.name not in self.by_name:
-            raise definition.source.refused(
+            raise definition.source.error_at(
                 definition.span.start, f"{clipped(definition.name)} is not defined yet; define it before"
             )
         return self.by_name[definition.name]
 
-    def _import(
+    def _import_file(
         self,
         group: list[Statement],
         source: GrammarSource,
@@ -446,38 +456,40 @@ class Definitions:
         folder: Traversable | None,
         within: tuple[str, ...],
     ) -> None:
+        """Add the definitions of a file that is imported by a group of statements."""
         first = group[0]
         for other in group:
             if other.relative != first.relative:
                 reason = f"{'.'.join(first.path)} is imported both with and without a leading dot; use one form"
-                raise source.refused(other.span.start, reason)
+                raise source.error_at(other.span.start, reason)
         aliases = {name: alias for statement in group for name, alias in statement.names}
         for name, alias in aliases.items():
             if _is_terminal(name) != _is_terminal(alias):
-                raise source.refused(
+                raise source.error_at(
                     first.span.start,
                     f"{name} is imported as {alias}, but one is a rule and the other a terminal; keep the case",
                 )
-        text, inner_folder, name = self._file(first, source, folder)
+        text, inner_folder, name = self._find_file(first, source, folder)
         self.n_files += 1
         if name in within or self.n_files > MAX_FILES:
             why = "imports itself" if name in within else f"is one of more than {MAX_FILES} files"
-            raise source.refused(first.span.start, f"{name} {why}; remove this import")
+            raise source.error_at(first.span.start, f"{name} {why}; remove this import")
         inner = NameScope("__".join(first.path), aliases, scope)
         self._load(GrammarSource(text, name), inner, inner_folder, (*within, name))
         if name == "lark:common.lark":
             self._load_ours(inner)
-        missing = [name for name in aliases if inner.whole(name) not in self.by_name]
+        missing = [name for name in aliases if inner.global_name(name) not in self.by_name]
         if missing:
-            raise source.refused(first.span.start, f"{name} does not define {clipped(missing[0])}; correct the name")
+            raise source.error_at(first.span.start, f"{name} does not define {clipped(missing[0])}; correct the name")
 
     def _load_ours(self, scope: NameScope) -> None:
+        """Replace definitions of lark's common file by exact ones."""
         source = GrammarSource(files("selectrie.grammar.readers").joinpath(_OURS).read_text(encoding="utf-8"), _OURS)
         for statement in read_statements(source):
-            definition = self._definition(statement, source, scope)
+            definition = self._make_definition(statement, source, scope)
             self.by_name[definition.name] = definition
 
-    def _file(
+    def _find_file(
         self, statement: Statement, source: GrammarSource, folder: Traversable | None
     ) -> tuple[str, Traversable | None, str]:
         """Return the text of an imported file, its folder, and its name in messages."""
@@ -496,10 +508,10 @@ class Definitions:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except (OSError, UnicodeDecodeError) as error:
-                raise source.refused(statement.span.start, f"{path} cannot be read: {error}") from error
+                raise source.error_at(statement.span.start, f"{path} cannot be read: {error}") from error
             return text, inside, f"lark:{'/'.join(statement.path)}.lark" if root is own else str(path)
         where = "; give the folder that contains it" if self.folder is None else f" in {self.folder}"
-        raise source.refused(statement.span.start, f"the file {'/'.join(statement.path)}.lark does not exist{where}")
+        raise source.error_at(statement.span.start, f"the file {'/'.join(statement.path)}.lark does not exist{where}")
 
 
 def _is_terminal(name: str) -> bool:
@@ -529,7 +541,7 @@ def read_lark(text: str, *, folder: Path | None = None, start: str = "start") ->
     """
     definitions = Definitions(folder)
     definitions.load(GrammarSource(text))
-    return _Converter(definitions, text).converted(start)
+    return _Converter(definitions, text).convert(start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -564,7 +576,7 @@ class _Converter:
         self._terminals_in: dict[str, set[str]] = {}
         self._sets = SetMaker()
 
-    def converted(self, start: str) -> RuleSet:
+    def convert(self, start: str) -> RuleSet:
         """Return the rules that `start` leads to."""
         first = self._definitions.get(start)
         if first is None or first.is_terminal or first.parameters:
@@ -577,9 +589,9 @@ class _Converter:
             raise GrammarError(f"there is no rule {start!r} to start with; the rules are: {shown}")
         self._check_names()
         rules: dict[str, Expression] = {}
-        self._name(first)
+        self._reference_to(first)
         if self._ignored:
-            options = [self._name(self._definitions[name]) for name in self._ignored]
+            options = [self._reference_to(self._definitions[name]) for name in self._ignored]
             rules[WHOLE] = sequence([Reference(IGNORED), Reference(start)])
             rules[IGNORED] = repeat(alternatives(options), 0, None)
         while self._waiting:
@@ -587,7 +599,7 @@ class _Converter:
             values = dict(zip(definition.parameters, arguments, strict=True))
             allows_ignored = bool(self._ignored) and not definition.is_terminal
             contexts = [_Context(definition, body, values, allows_ignored) for body in definition.bodies]
-            rules[name] = alternatives([self._expression(context.body.node, context) for context in contexts])
+            rules[name] = alternatives([self._convert(context.body.node, context) for context in contexts])
         rules.update({name: expression for expression, name in self._arguments.items()})
         self._check_terminals()
         definitions = {name: self._definitions[name] for name in rules if name in self._definitions}
@@ -595,7 +607,7 @@ class _Converter:
         root = WHOLE if self._ignored else start
         return RuleSet(MappingProxyType(rules), root, self._text, MappingProxyType(spans))
 
-    def _name(self, definition: Definition, span: Span | None = None) -> Reference:
+    def _reference_to(self, definition: Definition, span: Span | None = None) -> Reference:
         """Return a reference to a definition without parameters.
 
         The rule of the definition is made later.
@@ -605,98 +617,105 @@ class _Converter:
             self._waiting.append((definition.name, definition, ()))
         return Reference(definition.name, span)
 
-    def _expression(self, node: DefinitionNode, context: _Context) -> Expression:
+    def _convert(self, node: DefinitionNode, context: _Context) -> Expression:
         """Convert a node.
 
         Recurses as deep as brackets are nested, which the scanner bounds.
         """
-        parts = [] if node.kind == "usage" else [self._expression(part, context) for part in node.parts]
+        parts = [] if node.kind == "usage" else [self._convert(part, context) for part in node.parts]
         match node.kind:
             case "alternatives":
                 return alternatives(parts)
             case "sequence":
                 return sequence(parts)
             case "alias" | "repeated":
-                return self._around(parts[0], node, context)
+                return self._wrap(parts[0], node, context)
             case "name":
-                return self._of_name(node, context)
+                return self._convert_name(node, context)
             case "usage":
-                return self._of_template(node, context)
-        return self._with_ignored(_of_literal(node, context.source, self._sets), context)
+                return self._convert_usage(node, context)
+        return self._append_ignored(_convert_literal(node, context.source, self._sets), context)
 
-    def _around(self, item: Expression, node: DefinitionNode, context: _Context) -> Expression:
+    def _wrap(self, item: Expression, node: DefinitionNode, context: _Context) -> Expression:
         """Convert a node that has an alias or a repetition around `item`."""
         if node.kind == "repeated":
             if max(node.min_count, node.max_count or 0) > MAX_COUNT:
-                raise context.source.refused(
+                raise context.source.error_at(
                     node.offset, f"the count {node.max_count or node.min_count} exceeds the limit of {MAX_COUNT}"
                 )
             return repeat(item, node.min_count, node.max_count)
         if context.definition.is_terminal:
-            raise context.source.refused(node.offset, "a terminal cannot have an alias; remove '->' and the name")
+            raise context.source.error_at(node.offset, "a terminal cannot have an alias; remove '->' and the name")
         return item
 
-    def _with_ignored(self, terminal: Expression, context: _Context) -> Expression:
+    def _append_ignored(self, terminal: Expression, context: _Context) -> Expression:
         """Return a terminal followed by ignored text, if that is allowed here."""
         return sequence([terminal, Reference(IGNORED)]) if context.allows_ignored and terminal != EMPTY else terminal
 
-    def _of_name(self, node: DefinitionNode, context: _Context) -> Expression:
+    def _convert_name(self, node: DefinitionNode, context: _Context) -> Expression:
+        """Convert the name of a parameter, a rule or a terminal."""
         value = context.values.get(node.word)
         if value is not None:
             return value
-        definition = self._definition(node, context)
+        definition = self._usable_definition(node, context)
         if definition.parameters:
             reason = f"the template {clipped(node.word)} is used without arguments; write them in braces"
-            raise context.source.refused(node.offset, reason)
+            raise context.source.error_at(node.offset, reason)
         if context.definition.is_terminal:
             self._terminals_in.setdefault(context.definition.name, set()).add(definition.name)
         own = context.source.text is self._text
-        reference = self._name(definition, Span(node.offset, node.offset + len(node.word)) if own else None)
-        return self._with_ignored(reference, context) if definition.is_terminal else reference
+        reference = self._reference_to(definition, Span(node.offset, node.offset + len(node.word)) if own else None)
+        return self._append_ignored(reference, context) if definition.is_terminal else reference
 
-    def _known(self, node: DefinitionNode, context: _Context) -> Definition:
-        definition = self._definitions.get(context.body.scope.whole(node.word))
+    def _find_definition(self, node: DefinitionNode, context: _Context) -> Definition:
+        """Return the definition that a node names, or raise `GrammarError`."""
+        definition = self._definitions.get(context.body.scope.global_name(node.word))
         if definition is None:
             reason = f"{clipped(node.word)} is not defined; define it, or correct the name"
-            raise context.source.refused(node.offset, reason)
+            raise context.source.error_at(node.offset, reason)
         return definition
 
-    def _definition(self, node: DefinitionNode, context: _Context) -> Definition:
-        definition = self._known(node, context)
+    def _usable_definition(self, node: DefinitionNode, context: _Context) -> Definition:
+        """Return the definition that a node names, if it can be converted here.
+
+        Raises `GrammarError` if it is only declared, or a rule inside a
+        terminal.
+        """
+        definition = self._find_definition(node, context)
         if not definition.bodies:
             reason = f"{clipped(node.word)} is only declared, which is not supported; define it"
-            raise context.source.refused(node.offset, reason)
+            raise context.source.error_at(node.offset, reason)
         if context.definition.is_terminal and not definition.is_terminal:
-            raise context.source.refused(
+            raise context.source.error_at(
                 node.offset, f"a terminal contains the rule {clipped(node.word)}; make it a terminal"
             )
         return definition
 
-    def _of_template(self, node: DefinitionNode, context: _Context) -> Expression:
+    def _convert_usage(self, node: DefinitionNode, context: _Context) -> Expression:
         """Return a reference to an instance of a template.
 
         Each distinct use becomes one rule. Arguments become rules too, so passing them
         on does not make expressions larger.
         """
         if node.word in context.values:
-            raise context.source.refused(node.offset, "a template cannot be the argument of another one; write it out")
-        definition = self._definition(node, context)
+            raise context.source.error_at(node.offset, "a template cannot be the argument of another one; write it out")
+        definition = self._usable_definition(node, context)
         if len(definition.parameters) != len(node.parts):
             reason = f"{clipped(node.word)} takes {len(definition.parameters)} arguments, not {len(node.parts)}"
-            raise context.source.refused(node.offset, reason)
-        values = tuple(self._argument(self._expression(part, context)) for part in node.parts)
+            raise context.source.error_at(node.offset, reason)
+        values = tuple(self._name_argument(self._convert(part, context)) for part in node.parts)
         name = self._instances.get((definition.name, values))
         if name is None:
             name = f"{definition.name}-{len(self._instances) + 1}"
             if len(self._instances) >= MAX_INSTANCES:
-                raise context.source.refused(
+                raise context.source.error_at(
                     node.offset, f"there are more than {MAX_INSTANCES} uses of templates; use fewer"
                 )
             self._instances[definition.name, values] = name
             self._waiting.append((name, definition, values))
         return Reference(name)
 
-    def _argument(self, value: Expression) -> Expression:
+    def _name_argument(self, value: Expression) -> Expression:
         if isinstance(value, Reference):
             return value
         return Reference(self._arguments.setdefault(value, f"argument-{len(self._arguments) + 1}"))
@@ -710,37 +729,38 @@ class _Converter:
                     node = waiting.pop()
                     waiting += node.parts
                     if node.kind in {"name", "usage"} and node.word not in definition.parameters:
-                        self._known(node, _Context(definition, body))
+                        self._find_definition(node, _Context(definition, body))
 
     def _check_terminals(self) -> None:
+        """Raise `GrammarError` for a terminal that contains itself."""
         try:
             TopologicalSorter(self._terminals_in).prepare()
         except CycleError as error:
             cycle = " -> ".join(error.args[1][::-1])
             definition = self._definitions[error.args[1][0]]
             reason = f"a terminal contains itself: {cycle}; only rules may be recursive"
-            raise definition.source.refused(definition.span.start, reason) from None
+            raise definition.source.error_at(definition.span.start, reason) from None
 
 
-def _of_literal(node: DefinitionNode, source: GrammarSource, sets: SetMaker) -> Expression:
+def _convert_literal(node: DefinitionNode, source: GrammarSource, sets: SetMaker) -> Expression:
     """Return the expression of a string, a range or a regular expression."""
     if node.kind == "range":
-        ends = _string(node.word, node.offset, source), _string(node.last, node.offset, source)
+        ends = _unescape(node.word, node.offset, source), _unescape(node.last, node.offset, source)
         if (
             any(word.endswith("i") for word in (node.word, node.last))
             or any(len(end) != 1 for end in ends)
             or ends[1] < ends[0]
         ):
             reason = f"{clipped(f'{node.word}..{node.last}')} is not an ascending range of characters"
-            raise source.refused(node.offset, reason)
+            raise source.error_at(node.offset, reason)
         return Characters.of([(ord(ends[0]), ord(ends[1]))])
     if node.word.startswith("/"):
         stop = node.word.rindex("/")
         flags = node.word[stop + 1 :].replace("u", "")
         if "l" in flags:
-            raise source.refused(node.offset + stop + 1, "the flag l applies to bytes only; remove it")
+            raise source.error_at(node.offset + stop + 1, "the flag l applies to bytes only; remove it")
         return read_pattern(source, Span(node.offset + 1, node.offset + stop), flags, lazy_as_greedy=False, sets=sets)
-    text = _string(node.word, node.offset, source)
+    text = _unescape(node.word, node.offset, source)
     if not node.word.endswith("i"):
         return LiteralText(text.encode())
     return sequence([_any_case(character) for character in text])
@@ -752,7 +772,7 @@ def _any_case(character: str) -> Expression:
     return LiteralText(character.encode()) if len(codes) == 1 else Characters.of([(code, code) for code in codes])
 
 
-def _string(word: str, offset: int, source: GrammarSource) -> str:
+def _unescape(word: str, offset: int, source: GrammarSource) -> str:
     """Return the characters of a string literal.
 
     As in lark, a backslash before any other character is a literal backslash.
@@ -764,11 +784,11 @@ def _string(word: str, offset: int, source: GrammarSource) -> str:
             return _ESCAPED.get(match[4], match[4])
         code = int(digits, 16)
         if code > LAST_CODE_POINT:
-            raise source.refused(offset, f"{match[0]} is not a character; the last one is U+{LAST_CODE_POINT:X}")
+            raise source.error_at(offset, f"{match[0]} is not a character; the last one is U+{LAST_CODE_POINT:X}")
         return chr(code)
 
     text = _ESCAPE.sub(read, word[1 : word.rindex('"')])
     for character in text:
         if SURROGATES[0] <= ord(character) <= SURROGATES[1]:
-            raise source.refused(offset, f"the surrogate U+{ord(character):04X} is not a character; remove it")
+            raise source.error_at(offset, f"the surrogate U+{ord(character):04X} is not a character; remove it")
     return text

@@ -68,7 +68,7 @@ def constraints_of(metadata: object) -> dict[str, Any] | None:
     if isinstance(pieces := getattr(metadata, "metadata", None), list):  # a `Field`
         if any(getattr(metadata, name, None) is not None for name in _NAMES):
             return None
-        return _together([constraints_of(one) for one in pieces])
+        return _merge_constraints([constraints_of(one) for one in pieces])
     if dataclasses.is_dataclass(metadata):
         fields = {field.name: getattr(metadata, field.name) for field in dataclasses.fields(metadata)}
     else:
@@ -85,8 +85,8 @@ def constraints_of(metadata: object) -> dict[str, Any] | None:
     return constraints if constraints.keys() <= _CONSTRAINTS | {"trimmed"} else None
 
 
-def _together(pieces: list[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """Merge constraints into one mapping.
+def _merge_constraints(pieces: list[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """Merge the constraints of several metadata items into one mapping.
 
     Returns None if one of them is unknown or if two contradict each other.
     """
@@ -98,7 +98,7 @@ def _together(pieces: list[dict[str, Any] | None]) -> dict[str, Any] | None:
     return every
 
 
-def constrained(
+def add_constraints(
     schema: dict[str, Any], constraints: Mapping[str, Any], unknown: Callable[[], GrammarError]
 ) -> dict[str, Any]:
     """Return the schema with the keywords for these constraints.
@@ -107,7 +107,7 @@ def constrained(
     part of a union receives all constraints; the null type ignores them.
     """
     if "anyOf" in schema:
-        return {**schema, "anyOf": [constrained(part, constraints, unknown) for part in schema["anyOf"]]}
+        return {**schema, "anyOf": [add_constraints(part, constraints, unknown) for part in schema["anyOf"]]}
     kind = schema.get("type")
     if kind == "null" or not constraints:
         return schema
@@ -166,13 +166,16 @@ def _number(value: Any, unknown: Callable[[], GrammarError]) -> int | float:
     return int(value) if number.is_integer() else number
 
 
-def unknown_constraint(shown: str, metadata: object) -> GrammarError:
-    """Return the error for an `Annotated` type with unsupported metadata."""
+def unknown_constraint_error(shown: str, metadata: object) -> GrammarError:
+    """Return the error for metadata of `Annotated` that is not supported.
+
+    `shown` is the type in messages.
+    """
     reason = f"{shown} has metadata that is not supported, {clipped(repr(metadata))}; give a JSON Schema instead"
     return GrammarError(reason)
 
 
-def _hosts(n_labels: int, n_more: int) -> str:
+def _host_pattern(n_labels: int, n_more: int) -> str:
     """Return a pattern for host names of at most `n_labels` labels.
 
     A label is a letter or digit and up to `n_more` more, any of which may have a hyphen
@@ -182,7 +185,7 @@ def _hosts(n_labels: int, n_more: int) -> str:
     return rf"(?:[A-Za-z0-9]{rest}\.){{0,{n_labels - 1}}}[A-Za-z]{rest}"
 
 
-_HOST = f"(?:{_hosts(4, 30)}|{_hosts(8, 14)}|{_hosts(15, 7)})"
+_HOST = f"(?:{_host_pattern(4, 30)}|{_host_pattern(8, 14)}|{_host_pattern(15, 7)})"
 """Host names of at most 253 characters in labels of at most 63.
 
 No label begins with `xn--`.
@@ -269,7 +272,7 @@ Dates begin with the year 0001. Times have no leap seconds. The host of a URI is
 an address or nothing (`file:///`). A port is at most 65535.
 """
 
-UNHELD = frozenset(("regex", "uri-template"))
+UNSUPPORTED_FORMATS = frozenset(("regex", "uri-template"))
 """Standard formats without a pattern here."""
 
 
@@ -306,7 +309,10 @@ The bounds exclude exponents, which a reader might turn into infinity.
 
 
 def schema_of_written(kind: Any) -> dict[str, Any] | None:
-    """Return the JSON Schema of one of these types, or None for any other type."""
+    """Return the JSON Schema of a type whose values are written as text or numbers.
+
+    Returns None if the type is not in `PATTERNS`, a decimal, a path or bytes.
+    """
     pattern = PATTERNS.get(kind)
     if pattern is not None:
         return {"type": "string", "pattern": f"^(?:{pattern})$"}
@@ -343,8 +349,8 @@ _AFTER_SCHEME = rf"(?:{_LABEL}\.)*[a-z][a-z0-9]*(?::[0-9]{{1,4}})?(?:/{_URL_PART
 """Host, port and path of a URL that every reader takes; the host is a name."""
 
 
-def closed(schema: Any, *, is_part: bool = False) -> Any:
-    """Return a model's schema that forbids properties it does not name.
+def close_schema(schema: Any, *, is_part: bool = False) -> Any:
+    """Return a model's schema that forbids properties which it does not name.
 
     JSON Schema allows further properties, but a type consists of its fields. A tagged
     union becomes `anyOf`: because of its tags, no value belongs to two of its parts.
@@ -356,7 +362,7 @@ def closed(schema: Any, *, is_part: bool = False) -> Any:
     """
     if not isinstance(schema, dict):
         return schema
-    made = _with_parts(schema, lambda one, keyword: closed(one, is_part=keyword == "allOf"))
+    made = _map_parts(schema, lambda one, keyword: close_schema(one, is_part=keyword == "allOf"))
     if "oneOf" in made and "discriminator" in made and "anyOf" not in made:
         made["anyOf"] = made.pop("oneOf")
     if made.get("format") in _ANY_STRING:
@@ -370,8 +376,8 @@ def closed(schema: Any, *, is_part: bool = False) -> Any:
     return made
 
 
-def with_listed_sets(schema: Any, definitions: Mapping[str, Any]) -> Any:
-    """Replace small set types by a list of all their values.
+def list_sets(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a schema in which small set types list all their values.
 
     The members of each set are in the order of their type.
     """
@@ -385,22 +391,23 @@ def with_listed_sets(schema: Any, definitions: Mapping[str, Any]) -> Any:
         if 0 < len(members) <= MAX_MEMBERS:
             sizes = range(schema.get("minItems", 0), min(schema.get("maxItems", MAX_MEMBERS), len(members)) + 1)
             return {"enum": [list(chosen) for size in sizes for chosen in combinations(members, size)]}
-    return _with_parts(schema, lambda one, _: with_listed_sets(one, definitions))
+    return _map_parts(schema, lambda one, _: list_sets(one, definitions))
 
 
-def with_open_sets(schema: Any) -> Any:
-    """Let the members of set types be repeated, as they are read as one member.
+def open_sets(schema: Any) -> Any:
+    """Return a schema in which the members of set types may be repeated.
 
-    Sets that need more than one member stay as they are.
+    A reader keeps one of the repeated members. Sets that need more than one member
+    stay as they are.
     """
     if not isinstance(schema, dict):
         return schema
     if schema.get("uniqueItems") is True and schema.get("minItems", 0) <= 1:
         schema = {key: value for key, value in schema.items() if key != "uniqueItems"}
-    return _with_parts(schema, lambda one, _: with_open_sets(one))
+    return _map_parts(schema, lambda one, _: open_sets(one))
 
 
-def _with_parts(schema: Mapping[str, Any], change: Callable[[Any, str], Any]) -> dict[str, Any]:
+def _map_parts(schema: Mapping[str, Any], change: Callable[[Any, str], Any]) -> dict[str, Any]:
     """Replace each direct subschema by `change(subschema, keyword)`."""
     made: dict[str, Any] = {}
     for key, value in schema.items():
@@ -415,7 +422,7 @@ def _with_parts(schema: Mapping[str, Any], change: Callable[[Any, str], Any]) ->
     return made
 
 
-def generator(says: Any) -> dict[str, Any]:
+def generator_argument(says: Any) -> dict[str, Any]:
     """Return the `schema_generator` argument for pydantic.
 
     With it, the schema of dates and decimals allows only what pydantic can parse,
@@ -434,7 +441,7 @@ def generator(says: Any) -> dict[str, Any]:
     }
 
     def decimal_schema(self: Any, schema: Any) -> Any:
-        return _decimal(base.decimal_schema(self, schema), schema)
+        return _restrict_decimal(base.decimal_schema(self, schema), schema)
 
     def str_schema(self: Any, schema: Any) -> Any:
         pattern_text(schema.get("pattern"))
@@ -456,7 +463,7 @@ def generator(says: Any) -> dict[str, Any]:
     return {"schema_generator": type("Written", (base,), methods | more)}
 
 
-def _decimal(json_schema: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+def _restrict_decimal(json_schema: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return pydantic's schema of a decimal, restricted to numbers.
 
     pydantic also allows any string, of which it reads only few.

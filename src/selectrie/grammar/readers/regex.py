@@ -43,7 +43,7 @@ _SIZE_OF_CASE = 32
 
 @cache
 def category(letter: str, *, ascii_only: bool) -> Characters:
-    """Return the characters of an escape: d, s or w, or D, S or W for all others."""
+    """Return the characters of an escape d, s or w, or of D, S or W (all others)."""
     low = letter.lower()
     ranges = _ASCII_CATEGORIES[low] if ascii_only else _unicode_category(low)
     return Characters.of(list(ranges), negated=letter != low)
@@ -85,7 +85,9 @@ class SetMaker:
         key = parsed_set, ascii_only, ignore_case
         known = self._made.get(key)
         if known is None:
-            ranges = ignoring_case(parsed_set.ranges, ascii_only=ascii_only) if ignore_case else list(parsed_set.ranges)
+            ranges = (
+                add_case_variants(parsed_set.ranges, ascii_only=ascii_only) if ignore_case else list(parsed_set.ranges)
+            )
             for letter in parsed_set.categories:
                 ranges += category(letter, ascii_only=ascii_only).ranges
             self._left -= len(ranges)
@@ -103,13 +105,13 @@ def case_variants(code: int, *, ascii_only: bool) -> tuple[int, ...]:
     if ascii_only:
         low, high = sorted((code, code ^ _SIZE_OF_CASE))
         return (low, high) if any(first <= code <= last for first, last in _ASCII_LETTERS) else (code,)
-    return _variants().get(code, (code,))
+    return _variants_of_code().get(code, (code,))
 
 
-def ignoring_case(ranges: Iterable[tuple[int, int]], *, ascii_only: bool) -> list[tuple[int, int]]:
-    """Return the ranges and all characters that differ from theirs only by case."""
+def add_case_variants(ranges: Iterable[tuple[int, int]], *, ascii_only: bool) -> list[tuple[int, int]]:
+    """Return the ranges, and the characters that differ from theirs only by case."""
     ranges = list(ranges)
-    cased = _ascii_cased() if ascii_only else _cased()
+    cased = _ascii_cased_codes() if ascii_only else _cased_codes()
     wider: set[int] = set()
     for first, last in ranges:
         for code in cased[bisect_left(cased, first) : bisect_right(cased, last)]:
@@ -140,7 +142,8 @@ def _case_key(character: str) -> str:
 
 
 @cache
-def _variants() -> dict[int, tuple[int, ...]]:
+def _variants_of_code() -> dict[int, tuple[int, ...]]:
+    """Map each code point that has case variants to all of them, ascending."""
     groups: dict[str, list[int]] = {}
     for code in range(LAST_CODE_POINT + 1):
         character = chr(code)
@@ -150,12 +153,13 @@ def _variants() -> dict[int, tuple[int, ...]]:
 
 
 @cache
-def _cased() -> list[int]:
-    return sorted(_variants())
+def _cased_codes() -> list[int]:
+    """Return the code points that have case variants, in ascending order."""
+    return sorted(_variants_of_code())
 
 
 @cache
-def _ascii_cased() -> list[int]:
+def _ascii_cased_codes() -> list[int]:
     return [code for first, last in _ASCII_LETTERS for code in range(first, last + 1)]
 
 
@@ -172,16 +176,16 @@ class EscapeReader:
 
     def __init__(self, source: GrammarSource, stop: int) -> None:
         self._source, self._stop = source.text, stop
-        self._refused = source.refused
+        self._error_at = source.error_at
 
     def outside_set(self, offset: int) -> tuple[int, int]:
         """Return the code point of the escape at a backslash, and where it ends."""
-        letter = self._letter(offset)
+        letter = self._letter_after(offset)
         if match := _OCTAL.match(self._source, offset, self._stop):
-            return self._octal(match, offset)
+            return self._read_octal(match, offset)
         if letter.isdecimal() and letter.isascii():
-            raise self._refused(offset, f"the back-reference '\\{letter}' is not supported; write out the text")
-        return self._common(offset, letter, {key: code for key, code in _LETTERS.items() if key != "b"})
+            raise self._error_at(offset, f"the back-reference '\\{letter}' is not supported; write out the text")
+        return self._read_common(offset, letter, {key: code for key, code in _LETTERS.items() if key != "b"})
 
     def set_at(self, offset: int) -> tuple[ParsedSet, int]:
         """Return the set at a bracket, and where it ends."""
@@ -195,19 +199,19 @@ class EscapeReader:
         while offset < stop:
             if source[offset] == "]" and offset > first:
                 return ParsedSet(tuple(ranges), frozenset(categories), negated), offset + 1
-            low, after = self._member(offset, categories)
+            low, after = self._read_member(offset, categories)
             if source.startswith("-", after, stop) and after + 1 < stop and source[after + 1] != "]":
-                high, end = self._member(after + 1, categories)
+                high, end = self._read_member(after + 1, categories)
                 if low is None or high is None or high < low:
-                    raise self._refused(offset, f"{clipped(source[offset:end])} is not a range of characters")
+                    raise self._error_at(offset, f"{clipped(source[offset:end])} is not a range of characters")
                 ranges.append((low, high))
                 offset = end
             else:
                 ranges += [] if low is None else [(low, low)]
                 offset = after
-        raise self._refused(start, "this set is not closed; add ']'")
+        raise self._error_at(start, "this set is not closed; add ']'")
 
-    def _member(self, offset: int, categories: set[str]) -> tuple[int | None, int]:
+    def _read_member(self, offset: int, categories: set[str]) -> tuple[int | None, int]:
         """Return one member of a set, and where it ends.
 
         The member is a code point, or None for a category, which is added to
@@ -215,29 +219,30 @@ class EscapeReader:
         """
         if self._source[offset] != "\\":
             return ord(self._source[offset]), offset + 1
-        letter = self._letter(offset)
+        letter = self._letter_after(offset)
         if letter in "dswDSW":
             categories.add(letter)
             return None, offset + 2
         if octal := _OCTAL_IN_SET.match(self._source, offset, self._stop):
-            return self._octal(octal, offset)
-        return self._common(offset, letter, _LETTERS)
+            return self._read_octal(octal, offset)
+        return self._read_common(offset, letter, _LETTERS)
 
-    def _letter(self, offset: int) -> str:
+    def _letter_after(self, offset: int) -> str:
         if offset + 1 >= self._stop:
-            raise self._refused(offset, "nothing follows this backslash; write '\\\\' for the character")
+            raise self._error_at(offset, "nothing follows this backslash; write '\\\\' for the character")
         return self._source[offset + 1]
 
-    def _octal(self, match: re.Match[str], offset: int) -> tuple[int, int]:
+    def _read_octal(self, match: re.Match[str], offset: int) -> tuple[int, int]:
+        """Return the code point of an octal escape, and where it ends."""
         code = int(match[1], 8)
         if code > _MAX_OCTAL:
-            raise self._refused(offset, f"the octal escape {match[0]} is above \\377; write \\uNNNN")
+            raise self._error_at(offset, f"the octal escape {match[0]} is above \\377; write \\uNNNN")
         return code, match.end()
 
-    def _common(self, offset: int, letter: str, letters: dict[str, int]) -> tuple[int, int]:
-        """Return the code point of an escape with one meaning inside and outside sets.
+    def _read_common(self, offset: int, letter: str, letters: dict[str, int]) -> tuple[int, int]:
+        """Return the code point of an escape, and where it ends.
 
-        Also returns where it ends.
+        These escapes have one meaning inside and outside sets.
         """
         if match := _HEX.match(self._source, offset, self._stop):
             code = int(match[1] or match[2] or match[3], 16)
@@ -250,12 +255,12 @@ class EscapeReader:
                 name = ""
             if len(name) == 1:
                 return ord(name), match.end()
-            raise self._refused(offset, f"{clipped(match[1])} is not the name of a character")
+            raise self._error_at(offset, f"{clipped(match[1])} is not the name of a character")
         if letter in letters:
             return letters[letter], offset + 2
         if letter.isascii() and letter.isalnum():
             shown = clipped(self._source[offset : min(offset + 2, self._stop)])
-            raise self._refused(offset, f"{shown} is not a valid escape of Python's regular expressions")
+            raise self._error_at(offset, f"{shown} is not a valid escape of Python's regular expressions")
         return ord(letter), offset + 2
 
 
@@ -265,9 +270,9 @@ MAX_WORK = 200_000
 
 
 class Last(Enum):
-    """The kind of the last item, which a count would repeat.
+    """The kind of the last item of a group, on which a count would act.
 
-    Of a run of plain characters, a count repeats only the last one.
+    In a run of plain characters, a count repeats only the last one.
     """
 
     NONE = "nothing"
@@ -278,11 +283,11 @@ class Last(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A lazy or possessive count that is accepted if its characters cannot follow.
+class PendingCount:
+    """A lazy or possessive count that is valid unless its characters may follow it.
 
-    It then matches the same texts as a greedy count. A lazy count also needs an item
-    that follows.
+    Without such characters after it, it matches the same texts as a greedy count. A
+    lazy count also needs an item that follows.
 
     Attributes:
         offset: Offset of the count in the pattern.
@@ -311,8 +316,8 @@ class OpenGroup:
         items: The items of the current option.
         last: The kind of the last item.
         last_offset: Offset of the last item.
-        held: Counts at the end of the current option, which restrict the next item.
-        held_before: Counts at the ends of the other options.
+        pending: Counts at the end of the current option, which restrict the next item.
+        pending_before: Counts at the ends of the other options.
     """
 
     flags: frozenset[str]
@@ -321,58 +326,60 @@ class OpenGroup:
     items: list[Expression] = field(default_factory=list)
     last: Last = Last.NONE
     last_offset: int = -1
-    held: list[Held] = field(default_factory=list)
-    held_before: list[Held] = field(default_factory=list)
+    pending: list[PendingCount] = field(default_factory=list)
+    pending_before: list[PendingCount] = field(default_factory=list)
 
     def end_option(self) -> None:
         """Turn the items so far into an option and begin the next one."""
         self.release()
         self.options.append(sequence(self.items))
-        self.held_before += self.held
-        self.held, self.items, self.last = [], [], Last.NONE
+        self.pending_before += self.pending
+        self.pending, self.items, self.last = [], [], Last.NONE
 
     def release(self) -> None:
-        """Drop the held counts that no longer restrict the next item.
+        """Drop the pending counts that no longer restrict the next item.
 
         Those are the counts before the last item, if that item is never empty.
         """
-        if self.held and self.items and empty_part(self.items[-1]) == NOTHING:
-            self.held = [held for held in self.held if held.offset >= self.last_offset]
+        if self.pending and self.items and empty_part(self.items[-1]) == NOTHING:
+            self.pending = [pending for pending in self.pending if pending.offset >= self.last_offset]
 
 
-class Watch:
-    """Checks, with bounded work, that a held count's characters cannot follow it."""
+class FollowCheck:
+    """Checks, with bounded work, that a pending count's characters cannot follow it."""
 
     def __init__(self, refuse: Callable[[int, str], GrammarError]) -> None:
         self._refuse = refuse
         self._left = MAX_WORK
 
-    def hold(self, frame: OpenGroup, item: Expression, held: Held, *, is_fixed: bool) -> None:
+    def watch(self, frame: OpenGroup, item: Expression, pending: PendingCount, *, is_fixed: bool) -> None:
         """Record a count, to check later that none of its characters can follow.
 
         That condition is enough for counts of single characters. Other counts raise an
         error, except lazy ones with a fixed number.
         """
         is_one = isinstance(item, Characters) or (isinstance(item, LiteralText) and len(item.value.decode()) == 1)
-        if not is_one and not (held.lazy and is_fixed):
-            reason = f"a {held.what} count is supported only for single characters that cannot follow it{REMEDY}"
-            raise self._refuse(held.offset, reason)
+        if not is_one and not (pending.lazy and is_fixed):
+            reason = f"a {pending.what} count is supported only for single characters that cannot follow it{REMEDY}"
+            raise self._refuse(pending.offset, reason)
         if not is_fixed:
-            frame.held.append(held)
+            frame.pending.append(pending)
 
     def check(self, frame: OpenGroup, item: Expression) -> None:
-        """Raise an error if the item may begin with a character of a held count."""
-        if not frame.held:
+        """Raise an error if the item may begin with a character of a pending count."""
+        if not frame.pending:
             return
         frame.release()
         first = first_characters(item)
-        for held in frame.held:
-            self._left -= len(held.characters.ranges) + len(first.ranges) + 4
+        for pending in frame.pending:
+            self._left -= len(pending.characters.ranges) + len(first.ranges) + 4
             if self._left < 0:
-                raise self._refuse(held.offset, f"checking what may follow this {held.what} count is too slow{REMEDY}")
-            if _overlap(held.characters, first):
-                reason = f"this {held.what} count repeats characters that may also follow it{REMEDY}"
-                raise self._refuse(held.offset, reason)
+                raise self._refuse(
+                    pending.offset, f"checking what may follow this {pending.what} count is too slow{REMEDY}"
+                )
+            if _overlap(pending.characters, first):
+                reason = f"this {pending.what} count repeats characters that may also follow it{REMEDY}"
+                raise self._refuse(pending.offset, reason)
 
 
 def _overlap(left: Characters, right: Characters) -> bool:
@@ -435,9 +442,9 @@ def read_pattern(
     reader = _Reader(source, span, frozenset(flags), sets or SetMaker(), lazy_as_greedy=lazy_as_greedy)
     whole = reader.read()
     if reader.has_anchors:
-        whole = shapes.without_anchors(whole, source.refused)
+        whole = shapes.resolve_anchors(whole, source.error_at)
     if whole == NOTHING:
-        raise source.refused(span.start, "no text can match: every alternative requires a character of an empty set")
+        raise source.error_at(span.start, "no text can match: every alternative requires a character of an empty set")
     return whole
 
 
@@ -449,38 +456,39 @@ class _Reader:
     ) -> None:
         self._sets = sets
         self._source, self._offset, self._stop = source.text, span.start, span.stop
-        self._refused, self._lazy_as_greedy = source.refused, lazy_as_greedy
+        self._error_at, self._lazy_as_greedy = source.error_at, lazy_as_greedy
         self._frames = [OpenGroup(flags, -1)]
         self._names: set[str] = set()
         self._n_items = 0
         self._escapes = EscapeReader(source, span.stop)
-        self._held: list[Held] = []
-        self._watch = Watch(self._refused)
+        self._pending: list[PendingCount] = []
+        self._follow_check = FollowCheck(self._error_at)
         self.has_anchors = False
         self._signs: dict[str, Callable[[int], None]] = {
-            "\\": self._escape,
-            ".": self._dot,
-            **dict.fromkeys("^$", self._edge),
-            **dict.fromkeys("*+?", self._sign),
-            "{": self._count,
-            "[": self._set,
+            "\\": self._read_escape,
+            ".": self._read_dot,
+            **dict.fromkeys("^$", self._read_edge),
+            **dict.fromkeys("*+?", self._read_sign),
+            "{": self._read_count,
+            "[": self._read_set,
             "|": self._end_option,
-            "(": self._open,
-            ")": self._close,
+            "(": self._read_group_start,
+            ")": self._read_group_end,
         }
 
     def read(self) -> Expression:
         """Return the expression of the whole pattern."""
         while self._offset < self._stop:
-            self._next()
+            self._read_next()
         if len(self._frames) > 1:
-            raise self._refused(self._frames[-1].offset, "this group is not closed; add ')'")
-        whole = self._closed()
-        if last := [held for held in self._held if held.lazy]:
-            raise self._refused(last[0].offset, f"nothing follows this lazy count, so it matches too little{REMEDY}")
+            raise self._error_at(self._frames[-1].offset, "this group is not closed; add ')'")
+        whole = self._close_group()
+        if last := [pending for pending in self._pending if pending.lazy]:
+            raise self._error_at(last[0].offset, f"nothing follows this lazy count, so it matches too little{REMEDY}")
         return whole
 
-    def _next(self) -> None:
+    def _read_next(self) -> None:
+        """Read the next run of plain characters, or one item of syntax."""
         frame, offset = self._frames[-1], self._offset
         verbose = "x" in frame.flags
         if verbose and (skipped := _SKIPPED.match(self._source, offset, self._stop)):
@@ -488,42 +496,44 @@ class _Reader:
             return
         if plain := (_PLAIN_VERBOSE if verbose else _PLAIN).match(self._source, offset, self._stop):
             self._offset = plain.end()
-            self._literal(plain[0], offset)
+            self._add_literal(plain[0], offset)
             return
         self._offset += 1
         read = self._signs.get(self._source[offset])
         if read is None:  # white space that the verbose flag does not skip
-            self._literal(self._source[offset], offset)
+            self._add_literal(self._source[offset], offset)
         else:
             read(offset)
 
-    def _dot(self, offset: int) -> None:
+    def _read_dot(self, offset: int) -> None:
         self._add(any_character(line_feed="s" in self._frames[-1].flags), offset)
 
-    def _edge(self, offset: int) -> None:
+    def _read_edge(self, offset: int) -> None:
         multiline = "m" in self._frames[-1].flags
         starts, stops = (shapes.LINE_START, shapes.LINE_STOP) if multiline else (shapes.START, shapes.STOP)
-        self._anchor(starts if self._source[offset] == "^" else stops, offset)
+        self._add_anchor(starts if self._source[offset] == "^" else stops, offset)
 
-    def _sign(self, offset: int) -> None:
+    def _read_sign(self, offset: int) -> None:
         sign = self._source[offset]
         self._repeat(int(sign == "+"), 1 if sign == "?" else None, offset)
 
     def _add(self, item: Expression, offset: int, last: Last = Last.OTHER) -> None:
+        """Append an item to the innermost open group."""
         frame = self._frames[-1]
         self._n_items += 1
         if self._n_items > MAX_ITEMS:
-            raise self._refused(offset, f"the pattern has more than {MAX_ITEMS} items; split it into rules")
-        self._watch.check(frame, item)
+            raise self._error_at(offset, f"the pattern has more than {MAX_ITEMS} items; split it into rules")
+        self._follow_check.check(frame, item)
         frame.items.append(item)
         frame.last, frame.last_offset = last, offset
 
-    def _literal(self, text: str, offset: int) -> None:
+    def _add_literal(self, text: str, offset: int) -> None:
+        """Append a text; each character is a separate item if case is ignored."""
         try:
             value = text.encode()
         except UnicodeEncodeError as error:
             reason = f"U+{ord(text[error.start]):04X} is a surrogate, which is not a character; remove it"
-            raise self._refused(offset, reason) from None
+            raise self._error_at(offset, reason) from None
         flags = self._frames[-1].flags
         if "i" not in flags:
             self._add(LiteralText(value), offset, Last.RUN)
@@ -535,53 +545,57 @@ class _Reader:
             )
             self._add(same, offset)
 
-    def _escape(self, offset: int) -> None:
+    def _read_escape(self, offset: int) -> None:
+        """Read an escape whose backslash is at `offset`."""
         letter = self._source[self._offset : min(self._offset + 1, self._stop)]
         if letter in _ANCHOR_ESCAPES:
             self._offset += 1
-            self._anchor(_ANCHOR_ESCAPES[letter], offset)
+            self._add_anchor(_ANCHOR_ESCAPES[letter], offset)
         elif letter and letter in "dswDSW":
             self._offset += 1
             self._add(category(letter, ascii_only="a" in self._frames[-1].flags), offset)
         elif letter and letter in "bB":
-            raise self._refused(offset, f"the word boundary '\\{letter}' is not supported; write both sides out")
+            raise self._error_at(offset, f"the word boundary '\\{letter}' is not supported; write both sides out")
         else:
             code, self._offset = self._escapes.outside_set(offset)
-            self._literal(chr(code), offset)
+            self._add_literal(chr(code), offset)
 
-    def _set(self, offset: int) -> None:
+    def _read_set(self, offset: int) -> None:
+        """Read the character set at `offset`."""
         flags = self._frames[-1].flags
         parsed_set, self._offset = self._escapes.set_at(offset)
         whole = self._sets.made(parsed_set, ascii_only="a" in flags, ignore_case="i" in flags)
         if whole is None:
-            raise self._refused(offset, f"the sets have more than {MAX_RANGES} ranges in total; use fewer sets")
+            raise self._error_at(offset, f"the sets have more than {MAX_RANGES} ranges in total; use fewer sets")
         self._add(whole if whole.ranges else NOTHING, offset)
 
-    def _anchor(self, name: str, offset: int) -> None:
+    def _add_anchor(self, name: str, offset: int) -> None:
         self._add(shapes.anchor(name, offset), offset, Last.ANCHOR)
         self.has_anchors = True
 
-    def _count(self, offset: int) -> None:
+    def _read_count(self, offset: int) -> None:
+        """Read a count `{m,n}`; anything else is a literal brace."""
         match = _COUNT.match(self._source, offset, self._stop)
         if match is None:
-            self._literal("{", offset)
+            self._add_literal("{", offset)
             return
         low, comma, high = match.groups()
         if max(len(low), len(high or "")) > len(str(MAX_COUNT)) or max(int(low or 0), int(high or 0)) > MAX_COUNT:
-            raise self._refused(offset, f"the count {clipped(match[0])} exceeds the limit of {MAX_COUNT}")
+            raise self._error_at(offset, f"the count {clipped(match[0])} exceeds the limit of {MAX_COUNT}")
         min_count = int(low or 0)
         max_count = (int(high) if high else None) if comma else min_count
         if max_count is not None and max_count < min_count:
-            raise self._refused(offset, f"the count {match[0]} ends below its beginning; swap the bounds")
+            raise self._error_at(offset, f"the count {match[0]} ends below its beginning; swap the bounds")
         self._offset = match.end()
         self._repeat(min_count, max_count, offset)
 
     def _repeat(self, min_count: int, max_count: int | None, offset: int) -> None:
+        """Repeat the last item, and read the sign of a lazy or possessive count."""
         frame = self._frames[-1]
         if frame.last in {Last.NONE, Last.ANCHOR}:
-            raise self._refused(offset, "there is nothing to repeat here; write '\\' before the sign to match it")
+            raise self._error_at(offset, "there is nothing to repeat here; write '\\' before the sign to match it")
         if frame.last is Last.REPEATED:
-            raise self._refused(offset, "this repeats an item that is repeated already; put the item in a group")
+            raise self._error_at(offset, "this repeats an item that is repeated already; put the item in a group")
         suffix = self._source[self._offset : min(self._offset + 1, self._stop)]
         self._offset += suffix in ("?", "+")
         item = frame.items.pop()
@@ -589,12 +603,15 @@ class _Reader:
             frame.items.append(LiteralText(text[:-1].encode()))
             item = LiteralText(text[-1].encode())
             frame.last_offset = offset - 1
-        inside = [held for held in frame.held if held.offset >= frame.last_offset]
+        inside = [pending for pending in frame.pending if pending.offset >= frame.last_offset]
         if max_count != 1 and inside:
-            raise self._refused(inside[0].offset, f"a {inside[0].what} count must not end a repeated part")
+            raise self._error_at(inside[0].offset, f"a {inside[0].what} count must not end a repeated part")
         if suffix == "+" or (suffix == "?" and not self._lazy_as_greedy):
-            self._watch.hold(
-                frame, item, Held(offset, first_characters(item), suffix == "?"), is_fixed=min_count == max_count
+            self._follow_check.watch(
+                frame,
+                item,
+                PendingCount(offset, first_characters(item), suffix == "?"),
+                is_fixed=min_count == max_count,
             )
         frame.items.append(repeat(item, min_count, max_count))
         frame.last = Last.REPEATED
@@ -602,75 +619,82 @@ class _Reader:
     def _end_option(self, _offset: int) -> None:
         self._frames[-1].end_option()
 
-    def _closed(self) -> Expression:
+    def _close_group(self) -> Expression:
         """Close the innermost group and return its expression.
 
-        Sets `_held` to the counts at the ends of its options.
+        Sets `_pending` to the counts at the ends of its options.
         """
         frame = self._frames.pop()
         frame.end_option()
-        self._held = frame.held_before
+        self._pending = frame.pending_before
         return alternatives(frame.options)
 
-    def _close(self, offset: int) -> None:
+    def _read_group_end(self, offset: int) -> None:
+        """Close the innermost group and append it to the group around it."""
         if len(self._frames) == 1:
-            raise self._refused(offset, "no group is open here; write '\\)' for the character")
+            raise self._error_at(offset, "no group is open here; write '\\)' for the character")
         opened = self._frames[-1].offset
-        whole = self._closed()
+        whole = self._close_group()
         self._add(whole, opened)
-        self._frames[-1].held += self._held
+        self._frames[-1].pending += self._pending
 
-    def _open(self, offset: int) -> None:
+    def _read_group_start(self, offset: int) -> None:
+        """Open a group, skip a comment, or set flags for the whole pattern."""
         frame = self._frames[-1]
         source, stop = self._source, self._stop
         flags = frame.flags
         if not source.startswith("?", self._offset, stop):
             pass
         elif named := _NAMED_GROUP.match(source, offset, stop):
-            self._name(named[1], offset)
+            self._check_name(named[1], offset)
             self._offset = named.end()
         elif comment := _COMMENT.match(source, offset, stop):
             self._offset = comment.end()
             return
         elif (match := _FLAGS.match(source, offset, stop)) and match[0] != "(?)":
-            flags = self._flags(match, offset)
+            flags = self._read_flags(match, offset)
             self._offset = match.end()
             if match[3] == ")":
                 self._set_global(flags, offset)
                 return
         else:
-            raise self._refused(offset, self._why_not(offset))
+            raise self._error_at(offset, self._explain_group(offset))
         if len(self._frames) > MAX_DEPTH:
-            raise self._refused(offset, f"groups are nested more than {MAX_DEPTH} levels deep")
+            raise self._error_at(offset, f"groups are nested more than {MAX_DEPTH} levels deep")
         self._frames.append(OpenGroup(flags, offset))
 
-    def _name(self, name: str, offset: int) -> None:
+    def _check_name(self, name: str, offset: int) -> None:
+        """Raise an error if a group's name is invalid or used twice."""
         if not name.isidentifier() or name in self._names:
             why = "is used twice" if name in self._names else "is not a Python identifier"
-            raise self._refused(offset, f"the name {clipped(name)} of this group {why}")
+            raise self._error_at(offset, f"the name {clipped(name)} of this group {why}")
         self._names.add(name)
 
-    def _why_not(self, offset: int) -> str:
+    def _explain_group(self, offset: int) -> str:
+        """Return why the group at `offset` is not supported."""
         for opening, what in _OTHER_GROUPS:
             if self._source.startswith(opening, offset, self._stop):
                 return f"{what} '{opening}…' is not supported; write out the texts that it allows"
         return f"{clipped(self._source[offset : min(offset + 4, self._stop)])} is not a group of Python's syntax"
 
-    def _flags(self, match: re.Match[str], offset: int) -> frozenset[str]:
+    def _read_flags(self, match: re.Match[str], offset: int) -> frozenset[str]:
         """Return the flags inside a group, or after it if they apply to the whole."""
         on, off, last = match.groups()
         before = self._frames[-1].flags
         if "L" in on:
-            raise self._refused(offset, "the flag L applies to bytes only; remove it")
+            raise self._error_at(offset, "the flag L applies to bytes only; remove it")
         if "a" in on and "u" in on:
-            raise self._refused(offset, "the flags a and u exclude each other; remove one")
+            raise self._error_at(offset, "the flags a and u exclude each other; remove one")
         if off is not None and (last == ")" or not off or set(off) - set("imsx") or set(off) & set(on)):
-            raise self._refused(offset, f"the flags {match[0]} cannot be switched off; only i, m, s, x can, before ':'")
+            raise self._error_at(
+                offset, f"the flags {match[0]} cannot be switched off; only i, m, s, x can, before ':'"
+            )
         after = before | set(on) - {"u"}
         return frozenset(after - set(off or "") - ({"a"} if "u" in on else set()))
 
     def _set_global(self, flags: frozenset[str], offset: int) -> None:
+        """Set flags for the whole pattern; they must stand at its start."""
         frame = self._frames[0]
         if len(self._frames) > 1 or frame.items or frame.options:
-            raise self._refused(offset, "flags of the whole pattern must be at its start; write (?…:…) for a part")
+            raise self._error_at(offset, "flags of the whole pattern must be at its start; write (?…:…) for a part")
         self._frames[0] = replace(frame, flags=flags)

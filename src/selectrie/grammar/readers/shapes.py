@@ -26,7 +26,7 @@ _LINE_FEED_CODE = 10
 
 
 def sequence(items: Iterable[Expression]) -> Expression:
-    """Return a sequence.
+    """Return the concatenation of the items.
 
     Adjacent texts are joined and empty ones dropped. If an item is `NOTHING`, the
     result is `NOTHING`.
@@ -49,7 +49,7 @@ def sequence(items: Iterable[Expression]) -> Expression:
 
 
 def alternatives(options: Iterable[Expression]) -> Expression:
-    """Return a choice; nested choices are flattened and `NOTHING` is dropped."""
+    """Return the choice of the options, flattened and without `NOTHING`."""
     kept: list[Expression] = []
     for option in options:
         kept += option.options if isinstance(option, Alternatives) else [option]
@@ -127,7 +127,8 @@ def long_part(expression: Expression) -> Expression:
 def _long_repeat(item: Expression, min_count: int, max_count: int | None) -> Expression:
     """Return a repetition of `item` without the texts "" and a single line feed.
 
-    Either `item` gives one such text in one round, or two rounds or more are not empty.
+    Either one round yields such a longer text, or at least two rounds are not
+    empty.
     """
     one = long_part(item) if min_count <= 1 or empty_part(item) == EMPTY else NOTHING
     if max_count == 1:
@@ -186,7 +187,7 @@ def _first_long(items: tuple[Expression, ...]) -> Iterable[Expression]:
     There is a case for each item that may be the first with characters. Either that
     item alone is long, or characters follow it.
     """
-    for index, item in enumerate(_checked(items)):
+    for index, item in enumerate(_check_cases(items)):
         rest = sequence(items[index + 1 :])
         yield sequence([long_part(item), empty_part(rest)])
         yield sequence([full_part(item), full_part(rest)])
@@ -194,7 +195,7 @@ def _first_long(items: tuple[Expression, ...]) -> Iterable[Expression]:
             return
 
 
-def _checked(items: tuple[Expression, ...]) -> tuple[Expression, ...]:
+def _check_cases(items: tuple[Expression, ...]) -> tuple[Expression, ...]:
     """Return the items, or raise an error if there are too many cases to write out."""
     leading = next((index for index, item in enumerate(items) if empty_part(item) == NOTHING), len(items))
     if leading > MAX_OPTIONAL:
@@ -211,7 +212,7 @@ def _first_full(items: tuple[Expression, ...]) -> Iterable[Expression]:
     There is a sequence for each item that may be the first with characters.
     """
     empty: list[Expression] = []
-    for index, item in enumerate(_checked(items)):
+    for index, item in enumerate(_check_cases(items)):
         yield sequence([*empty, full_part(item), *items[index + 1 :]])
         part = empty_part(item)
         if part == NOTHING:
@@ -242,21 +243,21 @@ def anchor(name: str, offset: int) -> Reference:
     return Reference(name, Span(offset, offset + 1))
 
 
-def without_anchors(expression: Expression, refuse: Callable[[int, str], GrammarError]) -> Expression:
+def resolve_anchors(expression: Expression, refuse: Callable[[int, str], GrammarError]) -> Expression:
     """Return an expression for the same texts with every anchor resolved.
 
     Args:
         expression: The pattern, with anchors.
         refuse: Returns the error for an offset and a reason.
     """
-    pass_left = _Pass(_LEFT, refuse)
-    whole = _Pass(_RIGHT, refuse).resolved(pass_left.resolved(expression))
+    pass_left = _AnchorPass(_LEFT, refuse)
+    whole = _AnchorPass(_RIGHT, refuse).resolve(pass_left.resolve(expression))
     if whole == NOTHING and pass_left.first is not None:
         raise refuse(pass_left.first, "no text can match: this anchor, or one after it, never holds")
     return whole
 
 
-class _Pass:
+class _AnchorPass:
     """Resolves the anchors of one direction, those of the left or of the right end.
 
     Attributes:
@@ -270,11 +271,11 @@ class _Pass:
         self._max_size = self._left = 0
         self.first: int | None = None
 
-    def resolved(self, expression: Expression) -> Expression:
+    def resolve(self, expression: Expression) -> Expression:
         """Return the whole pattern rewritten, with no text beyond it."""
         self._max_size = MAX_MORE + 4 * self._size(expression)
         self._left = MAX_WORK_PER_NODE * self._max_size
-        return self.beside(expression, _Beyond.NOTHING)
+        return self.rewrite(expression, _Beyond.NOTHING)
 
     def _has_anchor(self, expression: Expression) -> bool:
         """Return whether an expression contains an anchor of this direction."""
@@ -290,11 +291,11 @@ class _Pass:
             known = self._anchored[id(expression)] = expression, has_anchor
         return known[1]
 
-    def beside(self, expression: Expression, beyond: _Beyond) -> Expression:
+    def rewrite(self, expression: Expression, beyond: _Beyond) -> Expression:
         """Return the expression rewritten for the text `beyond` it."""
         if not self._has_anchor(expression):
             return expression
-        result = self._beside(expression, beyond)
+        result = self._rewrite_parts(expression, beyond)
         size = self._size(result)
         self._left -= size
         if size > self._max_size or self._left < 0:
@@ -303,18 +304,21 @@ class _Pass:
             raise self._refuse(offset, reason)
         return result
 
-    def _beside(self, expression: Expression, beyond: _Beyond) -> Expression:
+    def _rewrite_parts(self, expression: Expression, beyond: _Beyond) -> Expression:
+        """Return the expression with its anchors resolved by the text beyond it."""
         match expression:
             case Reference():
                 return EMPTY if self._holds(expression, beyond) else NOTHING
             case Alternatives(options):
-                return alternatives([self.beside(option, beyond) for option in options])
+                return alternatives([self.rewrite(option, beyond) for option in options])
             case Concatenation(items):
                 return (
-                    self._right_to_left(items, beyond) if self._names is _RIGHT else self._left_to_right(items, beyond)
+                    self._rewrite_from_right(items, beyond)
+                    if self._names is _RIGHT
+                    else self._rewrite_from_left(items, beyond)
                 )
             case Repeat(item, min_count, max_count):
-                return self._repeated(item, min_count, max_count, beyond)
+                return self._rewrite_repeat(item, min_count, max_count, beyond)
         return expression
 
     def _size(self, expression: Expression) -> int:
@@ -331,6 +335,7 @@ class _Pass:
         return self._sizes[id(expression)][1]
 
     def _holds(self, anchor: Reference, beyond: _Beyond) -> bool:
+        """Return whether an anchor holds before or after the text `beyond`."""
         if beyond is _Beyond.NOTHING:
             return True
         if anchor.name in {START, LAST}:
@@ -346,52 +351,52 @@ class _Pass:
             "the line feeds out, or remove the flag",
         )
 
-    def _left_to_right(self, items: tuple[Expression, ...], beyond: _Beyond) -> Expression:
-        """Rewrite a sequence from the left.
+    def _rewrite_from_left(self, items: tuple[Expression, ...], beyond: _Beyond) -> Expression:
+        """Rewrite a sequence from its left end.
 
         `empty` is the rewriting of the items so far for the case that they match no
         character, and `full` that for at least one character.
         """
         if beyond is _Beyond.MORE:
-            return sequence([self.beside(item, beyond) for item in items])
+            return sequence([self.rewrite(item, beyond) for item in items])
         last = max(index for index, item in enumerate(items) if self._has_anchor(item))
         empty: Expression = EMPTY
         full: Expression = NOTHING
         for index, item in enumerate(items[: last + 1]):
             if empty == NOTHING:
-                middle = [self.beside(one, _Beyond.MORE) for one in items[index : last + 1]]
+                middle = [self.rewrite(one, _Beyond.MORE) for one in items[index : last + 1]]
                 return sequence([full, *middle, *items[last + 1 :]])
-            first = self.beside(item, beyond)
-            later = NOTHING if full == NOTHING else sequence([full, self.beside(item, _Beyond.MORE)])
+            first = self.rewrite(item, beyond)
+            later = NOTHING if full == NOTHING else sequence([full, self.rewrite(item, _Beyond.MORE)])
             full = alternatives([later, sequence([empty, full_part(first)])])
             empty = sequence([empty, empty_part(first)])
         return sequence([alternatives([empty, full]), *items[last + 1 :]])
 
-    def _right_to_left(self, items: tuple[Expression, ...], beyond: _Beyond) -> Expression:
-        """Rewrite a sequence from the right.
+    def _rewrite_from_right(self, items: tuple[Expression, ...], beyond: _Beyond) -> Expression:
+        """Rewrite a sequence from its right end.
 
         `tails` holds the rewritings of the items so far, by the text that they match:
         none, a line feed, or more.
         """
         if beyond is _Beyond.MORE:
-            return sequence([self.beside(item, beyond) for item in items])
+            return sequence([self.rewrite(item, beyond) for item in items])
         first = min(index for index, item in enumerate(items) if self._has_anchor(item))
         tails: dict[_Beyond, Expression] = {beyond: EMPTY}
         for index in range(len(items) - 1, first - 1, -1):
             if set(tails) == {_Beyond.MORE}:
-                middle = [self.beside(one, _Beyond.MORE) for one in items[first : index + 1]]
+                middle = [self.rewrite(one, _Beyond.MORE) for one in items[first : index + 1]]
                 return sequence([*items[:first], *middle, tails[_Beyond.MORE]])
-            tails = self._grown(items[index], tails)
+            tails = self._prepend(items[index], tails)
         return sequence([*items[:first], alternatives(tails.values())])
 
-    def _grown(self, item: Expression, tails: dict[_Beyond, Expression]) -> dict[_Beyond, Expression]:
+    def _prepend(self, item: Expression, tails: dict[_Beyond, Expression]) -> dict[_Beyond, Expression]:
         """Return the tails with one more item in front.
 
         Keys are the texts that lie beyond the next item.
         """
         grown: dict[_Beyond, list[Expression]] = {}
         for beyond, tail in tails.items():
-            here = self.beside(item, beyond)
+            here = self.rewrite(item, beyond)
             if empty_part(here) != NOTHING:
                 grown.setdefault(beyond, []).append(tail)
             if beyond is _Beyond.NOTHING and is_line_feed(here):
@@ -401,48 +406,49 @@ class _Pass:
                 grown.setdefault(_Beyond.MORE, []).append(sequence([rest, tail]))
         return {beyond: alternatives(parts) for beyond, parts in grown.items()}
 
-    def _repeated(self, item: Expression, min_count: int, max_count: int | None, beyond: _Beyond) -> Expression:
+    def _rewrite_repeat(self, item: Expression, min_count: int, max_count: int | None, beyond: _Beyond) -> Expression:
         """Return a repetition, rewritten for the text beyond it.
 
         Only the outermost round that matches a character is next to that text.
         """
         if beyond is not _Beyond.NOTHING and self._names is _LEFT:
-            return repeat(self.beside(item, beyond), min_count, max_count)
+            return repeat(self.rewrite(item, beyond), min_count, max_count)
         if self._names is _RIGHT:
-            return self._repeated_from_right(item, min_count, max_count, beyond)
-        first, later = self.beside(item, beyond), self.beside(item, _Beyond.MORE)
-        empty = self._plain(empty_part(first))
+            return self._rewrite_repeat_from_right(item, min_count, max_count, beyond)
+        first, later = self.rewrite(item, beyond), self.rewrite(item, _Beyond.MORE)
+        empty = self._refuse_anchor(empty_part(first))
         rounds = 0 if empty == EMPTY else max(min_count - 1, 0)
         full = sequence([full_part(first), repeat(later, rounds, None if max_count is None else max_count - 1)])
         return alternatives([EMPTY if min_count == 0 else empty, full])
 
-    def _repeated_from_right(
+    def _rewrite_repeat_from_right(
         self, item: Expression, min_count: int, max_count: int | None, beyond: _Beyond
     ) -> Expression:
-        """Return a repetition rewritten from the right, like `_repeated` from the left.
+        """Return a repetition rewritten from the right.
 
         If the last round may match a line feed, an anchor may still hold in the round
         before it.
         """
         if beyond is _Beyond.MORE:
-            return repeat(self.beside(item, beyond), min_count, max_count)
-        here = self.beside(item, beyond)
+            return repeat(self.rewrite(item, beyond), min_count, max_count)
+        here = self.rewrite(item, beyond)
         empty = empty_part(here)
         rounds = 0 if empty == EMPTY else max(min_count - 1, 0)
         more = None if max_count is None else max_count - 1
-        before = repeat(self.beside(item, _Beyond.MORE), rounds, more)
+        before = repeat(self.rewrite(item, _Beyond.MORE), rounds, more)
         options = [EMPTY if min_count == 0 else empty]
         if beyond is _Beyond.LINE_FEED or not is_line_feed(here):
             return alternatives([*options, sequence([before, full_part(here)])])
         options.append(sequence([before, long_part(here)]))
         if more != 0:
-            again = self._repeated_from_right(item, rounds, more, _Beyond.LINE_FEED)
+            again = self._rewrite_repeat_from_right(item, rounds, more, _Beyond.LINE_FEED)
             options.append(sequence([again, LiteralText(b"\n")]))
         elif rounds == 0:
             options.append(LiteralText(b"\n"))
         return alternatives(options)
 
-    def _plain(self, empty: Expression) -> Expression:
+    def _refuse_anchor(self, empty: Expression) -> Expression:
+        """Return an expression without anchors, or raise an error for its anchor."""
         if empty not in {EMPTY, NOTHING} or (empty != EMPTY and isinstance(empty, Reference)):
             offset = empty.span.start if isinstance(empty, Reference) and empty.span else 0
             raise self._refuse(offset, "this anchor is repeated together with others; write the repetition out")

@@ -18,14 +18,14 @@ from selectrie.errors import GrammarError, clipped
 from selectrie.grammar.readers.model_schemas import (
     PATTERNS,
     REFERENCE,
-    closed,
-    constrained,
+    add_constraints,
+    close_schema,
     constraints_of,
-    generator,
+    generator_argument,
     is_text,
+    list_sets,
     schema_of_written,
-    unknown_constraint,
-    with_listed_sets,
+    unknown_constraint_error,
 )
 from selectrie.grammar.readers.regex import read_regex
 from selectrie.grammar.readers.shapes import alternatives, repeat
@@ -48,7 +48,7 @@ _MAX_DEPTH = 200
 def check_size(kind: Any) -> None:
     """Raise `GrammarError` for a type that is too large to be written out.
 
-    It must be called before the type is compared: even hashing it would not finish.
+    Call this before the type is compared: even hashing it would not finish.
     """
     if _n_types(kind, {}, 0) > MAX_TYPES:
         raise GrammarError(
@@ -116,12 +116,12 @@ def schema_of_type(kind: Any) -> Mapping[str, Any]:
     name = root.get("$ref", "").removeprefix(REFERENCE)
     if name in definitions and builder.uses[name] == 1:
         root = definitions.pop(name)
-    listed = {name: with_listed_sets(one, definitions) for name, one in definitions.items()}
-    root = with_listed_sets(root, definitions)
+    listed = {name: list_sets(one, definitions) for name, one in definitions.items()}
+    root = list_sets(root, definitions)
     return {**root, "$defs": listed} if listed else root
 
 
-def shown(kind: Any) -> str:
+def type_name(kind: Any) -> str:
     """Return the name of a type for messages."""
     return kind.__qualname__ if isinstance(kind, type) and not get_args(kind) else clipped(str(kind), 80)
 
@@ -136,7 +136,7 @@ def parts_of_union(kind: Any) -> list[Any]:
         part, depth = waiting.popleft()
         if depth > MAX_DEPTH:
             raise GrammarError(f"types are nested more than {MAX_DEPTH} levels deep; make classes of the inner ones")
-        bare = _bare(part)
+        bare = _strip_marks(part)
         if get_origin(bare) in {Union, types.UnionType}:
             waiting.extendleft([(one, depth + 1) for one in reversed(get_args(bare))])
         elif bare is not part:
@@ -151,7 +151,7 @@ def members_of(kind: Any) -> list[Any] | None:
     if isinstance(kind, type) and issubclass(kind, Enum):
         values = [member.value for member in kind]
         if not values:
-            raise GrammarError(f"{shown(kind)} has no members; add at least one")
+            raise GrammarError(f"{type_name(kind)} has no members; add at least one")
         return values
     if get_origin(kind) is Literal:
         return [value.value if isinstance(value, Enum) else value for value in get_args(kind)]
@@ -168,7 +168,7 @@ def json_text(value: object, kind: Any) -> str:
             return json.dumps(value, allow_nan=False)
         except ValueError:
             pass
-    reason = f"{shown(kind)} has the value {clipped(repr(value))}; JSON has strings, numbers, bools and None"
+    reason = f"{type_name(kind)} has the value {clipped(repr(value))}; JSON has strings, numbers, bools and None"
     raise GrammarError(reason)
 
 
@@ -192,7 +192,7 @@ class _Builder:
         """Return the definitions of all classes that were referred to."""
         while self._waiting:
             kind = self._waiting.popleft()
-            self._done[self._names[kind]] = self._class(kind)
+            self._done[self._names[kind]] = self._class_schema(kind)
         return self._done
 
     def schema(self, kind: Any, depth: int) -> dict[str, Any]:
@@ -204,20 +204,20 @@ class _Builder:
             return {"anyOf": [self.schema(part, depth + 1) for part in parts]}
         part = parts[0]
         if get_origin(part) is Annotated:
-            return self._annotated(part, depth)
+            return self._annotated_schema(part, depth)
         if isinstance(part, TypeVar):
-            return self.schema(_of_variable(part), depth + 1)
+            return self.schema(_type_of_variable(part), depth + 1)
         schema = _schema_of_simple(part)
         if schema is not None:
             return schema
         if is_hashable(part) and _is_class(get_origin(part) or part):
-            return self._reference(part)
-        return self._container(part, depth)
+            return self._refer_to(part)
+        return self._container_schema(part, depth)
 
-    def _annotated(self, kind: Any, depth: int) -> dict[str, Any]:
+    def _annotated_schema(self, kind: Any, depth: int) -> dict[str, Any]:
         """Return the schema of a type with constraints."""
         unread = [one for one in kind.__metadata__ if constraints_of(one) is None]
-        adapted = self._adapted(kind) if unread and all(map(_is_of_pydantic, unread)) else None
+        adapted = self._schema_by_pydantic(kind) if unread and all(map(_is_of_pydantic, unread)) else None
         if adapted is not None:
             return adapted
         schema = self.schema(kind.__origin__, depth + 1)
@@ -225,14 +225,14 @@ class _Builder:
             constraints = constraints_of(metadata)
 
             def unknown(metadata: object = metadata) -> GrammarError:
-                return unknown_constraint(shown(kind), metadata)
+                return unknown_constraint_error(type_name(kind), metadata)
 
             if constraints is None:
                 raise unknown()
-            schema = constrained(schema, constraints, unknown)
+            schema = add_constraints(schema, constraints, unknown)
         return schema
 
-    def _reference(self, kind: Any) -> dict[str, Any]:
+    def _refer_to(self, kind: Any) -> dict[str, Any]:
         name = self._names.get(kind)
         if name is None:
             own = _class_name(kind)
@@ -242,18 +242,18 @@ class _Builder:
         self.uses[name] = self.uses.get(name, 0) + 1
         return {"$ref": REFERENCE + name}
 
-    def _container(self, kind: Any, depth: int) -> dict[str, Any]:
+    def _container_schema(self, kind: Any, depth: int) -> dict[str, Any]:
         origin, arguments = get_origin(kind) or kind, get_args(kind)
         if not is_hashable(origin):
-            raise _unknown(kind)
-        adapted = None if origin in _KNOWN else self._adapted(kind)
+            raise _unknown_type_error(kind)
+        adapted = None if origin in _KNOWN else self._schema_by_pydantic(kind)
         if adapted is not None:
             return adapted
         if origin in _ARRAYS or origin in _SETS:
             item = self.schema(arguments[0], depth + 1) if arguments else {}
             return {"type": "array", "items": item, **({"uniqueItems": True} if origin in _SETS else {})}
         if origin is tuple:
-            return self._tuple(arguments, depth)
+            return self._tuple_schema(arguments, depth)
         if origin in _MAPPINGS:
             key, value = arguments or (str, Any)
             schema = self.schema(value, depth + 1)
@@ -261,15 +261,15 @@ class _Builder:
             if names is not None and all(isinstance(name, str) for name in names):
                 return {"type": "object", "properties": dict.fromkeys(names, schema), "additionalProperties": False}
             if key is not str:
-                raise GrammarError(f"{shown(kind)} has keys other than str, which JSON objects need; use str")
+                raise GrammarError(f"{type_name(kind)} has keys other than str, which JSON objects need; use str")
             return {"type": "object", "additionalProperties": schema}
-        raise _unknown(kind)
+        raise _unknown_type_error(kind)
 
-    def _adapted(self, kind: Any) -> dict[str, Any] | None:
-        """Return pydantic's schema of a type that only it knows.
+    def _schema_by_pydantic(self, kind: Any) -> dict[str, Any] | None:
+        """Return pydantic's schema of a type that this module does not know.
 
-        None without pydantic, if it does not know the type either, or if it says no
-        more than that values are texts.
+        Returns None without pydantic, if it does not know the type either, or
+        if its schema only says that values are strings.
         """
         pydantic = sys.modules.get("pydantic")
         if pydantic is None:
@@ -278,15 +278,17 @@ class _Builder:
         name = f"pydantic:{self._n_adapted}"
         try:
             adapter = pydantic.TypeAdapter(kind)
-            whole = adapter.json_schema(ref_template=f"{REFERENCE}{name}.{{model}}", **generator(adapter.json_schema))
+            whole = adapter.json_schema(
+                ref_template=f"{REFERENCE}{name}.{{model}}", **generator_argument(adapter.json_schema)
+            )
         except (pydantic.PydanticUserError, AttributeError, NameError, TypeError):
             return None
         known = {keyword for keyword in whole if keyword not in ("title", "description")}
         if not known or (known == {"type"} and whole["type"] == "string"):
             return None
-        return self._without_definitions(name, whole)
+        return self._move_definitions(name, whole)
 
-    def _tuple(self, arguments: tuple[Any, ...], depth: int) -> dict[str, Any]:
+    def _tuple_schema(self, arguments: tuple[Any, ...], depth: int) -> dict[str, Any]:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             return {"type": "array", "items": self.schema(arguments[0], depth + 1)}
         if not arguments:
@@ -294,21 +296,23 @@ class _Builder:
         items = [self.schema(one, depth + 1) for one in arguments if one != ()]
         return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items), "maxItems": len(items)}
 
-    def _class(self, kind: Any) -> dict[str, Any]:
+    def _class_schema(self, kind: Any) -> dict[str, Any]:
         if _is_pydantic(kind):
-            return self._model(kind)
+            return self._model_schema(kind)
         origin = get_origin(kind) or kind
         try:
             hints = typing.get_type_hints(origin, include_extras=True)
         except (NameError, TypeError, AttributeError) as error:
-            reason = f"the annotations of {shown(kind)} cannot be resolved: {error}; define the names at module level"
+            reason = (
+                f"the annotations of {type_name(kind)} cannot be resolved: {error}; define the names at module level"
+            )
             raise GrammarError(reason) from error
         for hint in hints.values():
             check_size(hint)
         variables = _variables(kind)
-        hints = {name: _substituted(hint, variables) for name, hint in hints.items()}
+        hints = {name: _substitute(hint, variables) for name, hint in hints.items()}
         if _is_named_tuple(origin):
-            return self._named_tuple(origin, hints)
+            return self._named_tuple_schema(origin, hints)
         if dataclasses.is_dataclass(origin):
             fields = [field for field in dataclasses.fields(origin) if field.init]
             required = [field.name for field in fields if _is_required(field)]
@@ -326,7 +330,7 @@ class _Builder:
         properties = {name: self.schema(hint, 1) for name, hint in hints.items()}
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
-    def _named_tuple(self, kind: Any, hints: Mapping[str, Any]) -> dict[str, Any]:
+    def _named_tuple_schema(self, kind: Any, hints: Mapping[str, Any]) -> dict[str, Any]:
         """Return the schema of an array of the fields.
 
         Fields with a default may be missing, the last ones first.
@@ -335,7 +339,7 @@ class _Builder:
         n_required = len(items) - len(kind._field_defaults)
         return {"type": "array", "prefixItems": items, "items": False, "minItems": n_required, "maxItems": len(items)}
 
-    def _model(self, kind: Any) -> dict[str, Any]:
+    def _model_schema(self, kind: Any) -> dict[str, Any]:
         """Return the schema of a pydantic model or data class, closed.
 
         Definitions inside it are prefixed with its name.
@@ -343,22 +347,25 @@ class _Builder:
         name = self._names[kind]
         template = f"{REFERENCE}{name}.{{model}}"
         if hasattr(kind, "model_json_schema"):
-            whole = kind.model_json_schema(ref_template=template, **generator(kind.model_json_schema))
+            whole = kind.model_json_schema(ref_template=template, **generator_argument(kind.model_json_schema))
         else:
             adapter = sys.modules["pydantic"].TypeAdapter(kind)
-            whole = adapter.json_schema(ref_template=template, **generator(adapter.json_schema))
-        return self._without_definitions(name, whole)
+            whole = adapter.json_schema(ref_template=template, **generator_argument(adapter.json_schema))
+        return self._move_definitions(name, whole)
 
-    def _without_definitions(self, name: str, whole: Any) -> dict[str, Any]:
-        """Return a schema of pydantic, closed; its definitions are kept by `name`."""
-        made = dict(closed(whole))
+    def _move_definitions(self, name: str, whole: Any) -> dict[str, Any]:
+        """Move a schema's definitions to this builder's, and close the schema.
+
+        Their names get the prefix `name`.
+        """
+        made = dict(close_schema(whole))
         for inner, schema in made.pop("$defs", {}).items():
             self._done[f"{name}.{inner}"] = schema
         return made
 
 
 def _is_of_pydantic(metadata: object) -> bool:
-    """Return whether metadata is pydantic's, and about the values of a type."""
+    """Return whether metadata of `Annotated` is pydantic's and restricts values."""
     is_name = getattr(metadata, "alias", None) is not None  # of a field, without effect on a type
     return type(metadata).__module__.partition(".")[0] == "pydantic" and not is_name
 
@@ -386,13 +393,13 @@ def _variables(kind: Any) -> dict[Any, Any]:
     for base in getattr(origin, "__orig_bases__", ()):
         if get_origin(base) not in (None, Generic, Protocol):
             for variable, value in _variables(base).items():
-                own = _substituted(value, values)
+                own = _substitute(value, values)
                 if values.setdefault(variable, own) != own:
-                    raise GrammarError(f"{shown(kind)} uses {variable} for several types; rename that of its base")
+                    raise GrammarError(f"{type_name(kind)} uses {variable} for several types; rename that of its base")
     return values
 
 
-def _substituted(hint: Any, variables: Mapping[Any, Any]) -> Any:
+def _substitute(hint: Any, variables: Mapping[Any, Any]) -> Any:
     """Return a type with its type variables replaced.
 
     A variable without a value is kept.
@@ -403,14 +410,14 @@ def _substituted(hint: Any, variables: Mapping[Any, Any]) -> Any:
     return hint[tuple(variables.get(one, one) for one in parameters)] if parameters else hint
 
 
-def _of_variable(variable: Any) -> Any:
+def _type_of_variable(variable: Any) -> Any:
     """Return the type of a variable without a value: its constraints, bound or Any."""
     if variable.__constraints__:
         return Union[variable.__constraints__]  # noqa: UP007 - the types are a tuple
     return variable.__bound__ or Any
 
 
-def _bare(kind: Any) -> Any:
+def _strip_marks(kind: Any) -> Any:
     """Remove metadata that is only documentation, and marks such as `Required`."""
     origin = get_origin(kind)
     if origin is Annotated:
@@ -478,9 +485,10 @@ def is_hashable(value: object) -> bool:
     return True
 
 
-def _unknown(kind: Any) -> GrammarError:
+def _unknown_type_error(kind: Any) -> GrammarError:
+    """Return the error for a type that is not supported."""
     return GrammarError(
-        f"the type {shown(kind)} is not supported; use Enum, Literal, str, bool, int, float, "
+        f"the type {type_name(kind)} is not supported; use Enum, Literal, str, bool, int, float, "
         "None, list, tuple, dict, set, dates and times, UUID, Decimal, paths, bytes, unions, "
         "data classes, NamedTuple, attrs classes, TypedDict or pydantic models"
     )
@@ -504,10 +512,10 @@ _PLAIN: dict[Any, Expression] = {
 
 
 def list_of_choices(texts: Iterable[str]) -> TextList:
-    """Return a list of exactly these texts, without duplicates.
+    """Return a grammar of exactly these texts, without duplicates.
 
-    Raises `GrammarError` if there are none, and, with its index, for an item that is
-    not a text.
+    Raises `GrammarError` if there are none, and for an item that is not a text; the
+    message gives its index.
     """
     if isinstance(texts, str | bytes):
         raise GrammarError(f"the choices are a single text, {clipped(str(texts))}; give a list of texts")
@@ -515,7 +523,7 @@ def list_of_choices(texts: Iterable[str]) -> TextList:
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise GrammarError(f"choice {index} is {clipped(repr(text))}, which is not a str")
-        _encoded(text, f"choice {index}")
+        _encode(text, f"choice {index}")
         options[text] = None
     if not options:
         raise GrammarError("the list of choices is empty; give at least one text")
@@ -539,7 +547,7 @@ def rules_of_type(type: Any) -> RuleSet | TextList | Mapping[str, Any]:  # noqa:
     check_size(type)
     options: list[Expression] = []
     for part in parts_of_union(type):
-        expression = _plain(part)
+        expression = _plain_expression(part)
         if expression is None:
             return schema_of_type(type)
         options.append(expression)
@@ -551,7 +559,7 @@ def rules_of_type(type: Any) -> RuleSet | TextList | Mapping[str, Any]:  # noqa:
     return RuleSet(MappingProxyType({"root": whole}))
 
 
-def _plain(part: Any) -> Expression | None:
+def _plain_expression(part: Any) -> Expression | None:
     """Return the expression of one type without parts, or None for any other type."""
     if is_hashable(part) and part in _PLAIN:
         return _PLAIN[part]
@@ -565,11 +573,12 @@ def _plain(part: Any) -> Expression | None:
     texts = [value if isinstance(value, str) else json_text(value, part) for value in members]
     double = next((text for text, n in Counter(texts).items() if n > 1), None)
     if double is not None:
-        raise GrammarError(f"{shown(part)} has several values with the text {clipped(double)}; keep one of them")
-    return alternatives([LiteralText(_encoded(text, f"a value of {shown(part)}")) for text in texts])
+        raise GrammarError(f"{type_name(part)} has several values with the text {clipped(double)}; keep one of them")
+    return alternatives([LiteralText(_encode(text, f"a value of {type_name(part)}")) for text in texts])
 
 
-def _encoded(text: str, what: str) -> bytes:
+def _encode(text: str, what: str) -> bytes:
+    """Encode a text; raise `GrammarError` for a surrogate. `what` names the text."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:

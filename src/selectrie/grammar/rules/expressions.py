@@ -48,7 +48,9 @@ class Characters:
 
         Surrogates are removed in both cases.
         """
-        return Characters(_complement(_merged(ranges)) if negated else _without_surrogates(_merged(ranges)))
+        return Characters(
+            _complement_ranges(_merge_ranges(ranges)) if negated else _remove_surrogates(_merge_ranges(ranges))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,8 @@ class RuleSet:
     spans: Mapping[str, Span] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def _merged(ranges: Iterator[tuple[int, int]] | list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_ranges(ranges: Iterator[tuple[int, int]] | list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sort ranges, and join those that overlap or touch."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if merged and first <= merged[-1][1] + 1:
@@ -131,7 +134,8 @@ def _merged(ranges: Iterator[tuple[int, int]] | list[tuple[int, int]]) -> list[t
     return merged
 
 
-def _complement(merged: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _complement_ranges(merged: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return the ranges between merged ones, without surrogates."""
     gaps, start = [], 0
     for first, last in merged:
         if first > start:
@@ -139,10 +143,11 @@ def _complement(merged: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         start = last + 1
     if start <= LAST_CODE_POINT:
         gaps.append((start, LAST_CODE_POINT))
-    return _without_surrogates(gaps)
+    return _remove_surrogates(gaps)
 
 
-def _without_surrogates(merged: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _remove_surrogates(merged: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Cut the surrogates out of merged ranges."""
     kept: list[tuple[int, int]] = []
     low, high = SURROGATES
     for first, last in merged:
@@ -155,7 +160,7 @@ def _without_surrogates(merged: list[tuple[int, int]]) -> tuple[tuple[int, int],
 
 
 def parts_of(expression: Expression) -> tuple[Expression, ...]:
-    """Return the direct parts of an expression."""
+    """Return the expressions directly inside an expression."""
     if isinstance(expression, Concatenation):
         return expression.items
     if isinstance(expression, Alternatives):
@@ -163,8 +168,8 @@ def parts_of(expression: Expression) -> tuple[Expression, ...]:
     return (expression.item,) if isinstance(expression, Repeat) else ()
 
 
-def rules_with(rules: RuleSet, following: bytes) -> RuleSet:
-    """Return the rules with a new root: the old root followed by the bytes `following`.
+def append_to_root(rules: RuleSet, following: bytes) -> RuleSet:
+    """Return rules whose root is the old root followed by the bytes `following`.
 
     Positions in the source are unchanged.
     """

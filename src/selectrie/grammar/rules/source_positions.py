@@ -22,7 +22,7 @@ class GrammarSource:
     text: str
     name: str = ""
 
-    def refused(self, offset: int, reason: str) -> GrammarError:
+    def error_at(self, offset: int, reason: str) -> GrammarError:
         """Return the error for a character of the text.
 
         It has the line and the column, counted from 1, and the line itself.
@@ -45,7 +45,7 @@ This many are read in about a second, and compiled within 2 s in total.
 
 
 class SymbolError(Exception):
-    """An invalid symbol at an offset of the text."""
+    """An invalid symbol, with its offset in the text."""
 
     def __init__(self, offset: int, reason: str) -> None:
         self.offset, self.reason = offset, reason
@@ -54,13 +54,15 @@ class SymbolError(Exception):
 
 @cache
 def parser_of(name: str, scanner: type[Lexer], builder: type[Transformer[Token, Any]]) -> Lark:
-    """Return the parser of a grammar file in this folder."""
+    """Return the parser of a grammar file of `readers/`."""
     grammar = files("selectrie.grammar.readers").joinpath(name).read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", lexer=scanner, transformer=builder())
 
 
-def parsed(parser: Lark, source: GrammarSource, expected: Callable[[UnexpectedToken], tuple[list[str], str]]) -> Any:
-    """Parse a text and return the result of the parser.
+def parse_source(
+    parser: Lark, source: GrammarSource, expected: Callable[[UnexpectedToken], tuple[list[str], str]]
+) -> Any:
+    """Parse a text and return what the parser's builder made of it.
 
     Raises `GrammarError` with the position, the symbol found and those expected.
 
@@ -78,9 +80,9 @@ def parsed(parser: Lark, source: GrammarSource, expected: Callable[[UnexpectedTo
         symbol = "the end" if at_end else "a new line" if token.type in _LINE_ENDS else clipped(str(token))
         start = len(source.text) if at_end else start_of(token)
         words, remedy = expected(error)
-        raise source.refused(start, f"expected {' or '.join(words)}, found {symbol}{remedy}") from None
+        raise source.error_at(start, f"expected {' or '.join(words)}, found {symbol}{remedy}") from None
     except SymbolError as error:
-        raise source.refused(error.offset, error.reason) from None
+        raise source.error_at(error.offset, error.reason) from None
 
 
 _LINE_ENDS = frozenset({"_NEWLINE", "_NL"})

@@ -34,14 +34,14 @@ _SPELLING = re.compile(r"<[^\[>\r\n][^>\r\n]*>")
 _TIMES = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 
 
-def printed_rules(rules: RuleSet) -> dict[str, str]:
+def gbnf_rules(rules: RuleSet) -> dict[str, str]:
     """Map each rule's GBNF name to its right-hand side in GBNF, the root first.
 
     Raises `GrammarError` for a set of tokens that GBNF cannot express.
     """
     names = gbnf_names(rules)
     first = {rules.root: rules.rules[rules.root]}
-    return {names[name]: printed(expression, names) for name, expression in {**first, **rules.rules}.items()}
+    return {names[name]: gbnf_expression(expression, names) for name, expression in {**first, **rules.rules}.items()}
 
 
 def gbnf_names(rules: RuleSet) -> dict[str, str]:
@@ -71,10 +71,10 @@ def canonical_rules(rules: RuleSet) -> Iterator[str]:
     yield rules.root
     names = {name: name for name in rules.rules}
     for name, expression in rules.rules.items():
-        yield f"{name!r}::={printed(expression, names, total=True)}"
+        yield f"{name!r}::={gbnf_expression(expression, names, total=True)}"
 
 
-def printed(expression: Expression, names: Mapping[str, str], *, total: bool = False) -> str:
+def gbnf_expression(expression: Expression, names: Mapping[str, str], *, total: bool = False) -> str:
     """Return an expression in GBNF.
 
     The work is kept on an explicit stack of strings and of pairs (expression,
@@ -93,17 +93,17 @@ def printed(expression: Expression, names: Mapping[str, str], *, total: bool = F
             continue
         part, level = top
         if isinstance(part, Repeat) and part.min_count > MAX_REPEATED:
-            part = _in_two(part)
+            part = _split_repeat(part)
         if _level_of(part) > level:
             work += [")", (part, _ALTERNATIVES), "("]
         elif isinstance(part, Alternatives) and part.options:
-            work += _joined(part.options, _SEQUENCE, " | ")
+            work += _interleave(part.options, _SEQUENCE, " | ")
         elif isinstance(part, Concatenation) and part.items:
-            work += _joined(part.items, _ITEM, " ")
+            work += _interleave(part.items, _ITEM, " ")
         elif isinstance(part, Repeat):
-            work += [_times(part), (part.item, _REPEATED)]
+            work += [_quantifier(part), (part.item, _REPEATED)]
         else:
-            pieces.append(_symbol(part, names, total=total))
+            pieces.append(_gbnf_symbol(part, names, total=total))
     return "".join(pieces)
 
 
@@ -121,7 +121,7 @@ def _level_of(part: Expression) -> int:
     return _ITEM if isinstance(part, Repeat) else _REPEATED
 
 
-def _joined(parts: tuple[Expression, ...], level: int, between: str) -> list[str | tuple[Expression, int]]:
+def _interleave(parts: tuple[Expression, ...], level: int, between: str) -> list[str | tuple[Expression, int]]:
     """Return stack entries for the parts, last one first, with `between` inserted."""
     work: list[str | tuple[Expression, int]] = []
     for part in reversed(parts):
@@ -129,7 +129,7 @@ def _joined(parts: tuple[Expression, ...], level: int, between: str) -> list[str
     return work[:-1]
 
 
-def _in_two(part: Repeat) -> Concatenation:
+def _split_repeat(part: Repeat) -> Concatenation:
     """Split a repetition into nested counts that GBNF allows.
 
     The first item repeats the maximum count as often as it fits; the second is the
@@ -141,34 +141,37 @@ def _in_two(part: Repeat) -> Concatenation:
     return Concatenation((full, Repeat(part.item, rest, max_count)))
 
 
-def _times(part: Repeat) -> str:
+def _quantifier(part: Repeat) -> str:
+    """Return the suffix that repeats an item: *, +, ?, {m} or {m,n}."""
     if part.min_count == part.max_count:
         return f"{{{part.min_count}}}"
     max_count = "" if part.max_count is None else part.max_count
     return _TIMES.get((part.min_count, part.max_count)) or f"{{{part.min_count},{max_count}}}"
 
 
-def _symbol(part: Expression, names: Mapping[str, str], *, total: bool) -> str:
+def _gbnf_symbol(part: Expression, names: Mapping[str, str], *, total: bool) -> str:
+    """Return a part without operators in GBNF."""
     if isinstance(part, LiteralText):
-        return '"' + "".join(map(_in_text, _characters(part.value))) + '"'
+        return '"' + "".join(map(_escape_in_text, _decode_literal(part.value))) + '"'
     if isinstance(part, Characters):
-        return _printed_class(part)
+        return _gbnf_class(part)
     if isinstance(part, Reference):
         return names.get(part.name, part.name)
     if isinstance(part, TokenTerminal):
-        return _tokens(part, total=total)
+        return _gbnf_tokens(part, total=total)
     return NOTHING if isinstance(part, Alternatives) else '""'
 
 
-def _characters(value: bytes) -> str:
+def _decode_literal(value: bytes) -> str:
+    """Decode a literal; raise `GrammarError` if it is not UTF-8."""
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
         raise GrammarError(f"the literal {clipped(repr(value))} is not UTF-8, so GBNF cannot express it") from None
 
 
-def _printed_class(part: Characters) -> str:
-    """Return the class, or its negation if that has fewer ranges."""
+def _gbnf_class(part: Characters) -> str:
+    """Return a character set as a class, negated if that has fewer ranges."""
     if part == ANY:
         return "."
     others = Characters.of(list(part.ranges), negated=True)
@@ -176,24 +179,25 @@ def _printed_class(part: Characters) -> str:
         return NOTHING
     negated = len(others.ranges) < len(part.ranges) and part.ranges[-1][1] == LAST_CODE_POINT
     body = "".join(
-        _in_class(first) + ("" if first == last else ("-" if last > first + 1 else "") + _in_class(last))
+        _escape_in_class(first) + ("" if first == last else ("-" if last > first + 1 else "") + _escape_in_class(last))
         for first, last in (others if negated else part).ranges
     )
     return f"[{'^' if negated else ''}{body}]"
 
 
-def _in_text(character: str) -> str:
-    return '\\"' if character == '"' else _escaped(character)
+def _escape_in_text(character: str) -> str:
+    return '\\"' if character == '"' else _escape(character)
 
 
-def _in_class(code: int) -> str:
+def _escape_in_class(code: int) -> str:
+    """Return a code point as it is written inside a class."""
     character = chr(code)
     if character in "[]":
         return "\\" + character
-    return f"\\x{code:02X}" if character in "-^" else _escaped(character)
+    return f"\\x{code:02X}" if character in "-^" else _escape(character)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     """Return a printable character as it is and escape any other."""
     code = ord(character)
     if character in _SHORT:
@@ -203,7 +207,7 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02X}" if code < 0x100 else f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
 
 
-def _tokens(part: TokenTerminal, *, total: bool) -> str:
+def _gbnf_tokens(part: TokenTerminal, *, total: bool) -> str:
     """Return a token set in GBNF: one token, a negated one, or alternatives."""
     spelled = [f"<[{token}]>" if isinstance(token, int) else token for token in part.tokens]
     if not part.negated:

@@ -49,9 +49,10 @@ class SchemaValidator:
             raise UnknownKeywordError("checking the values takes too many steps")
         if isinstance(schema, bool):
             return schema
-        return all(self._keyword(key, schema, value) for key in schema)
+        return all(self._allows_by(key, schema, value) for key in schema)
 
-    def _keyword(self, key: str, schema: Mapping[str, Any], value: Any) -> bool:
+    def _allows_by(self, key: str, schema: Mapping[str, Any], value: Any) -> bool:
+        """Return whether one keyword of a schema allows a value."""
         argument = schema[key]
         if key in ("anyOf", "oneOf", "allOf"):
             n_allowed = sum(self.allows(one, value) for one in argument)
@@ -61,14 +62,14 @@ class SchemaValidator:
         if key in ("const", "enum"):
             return key_of(value) in self._keys([argument] if key == "const" else argument)
         if key == "type":
-            return any(_is_of(value, name) for name in ([argument] if isinstance(argument, str) else argument))
+            return any(_is_of_type(value, name) for name in ([argument] if isinstance(argument, str) else argument))
         kind = kind_of(value)
         if key in _PLAIN:
             about, decide = _PLAIN[key]
             return kind != about or decide(value, argument)
         if key not in _INSIDE:
             raise UnknownKeywordError(key)
-        return kind != _INSIDE[key] or self._inside(key, schema, value)
+        return kind != _INSIDE[key] or self._allows_parts(key, schema, value)
 
     def _keys(self, constants: Sequence[Any]) -> frozenset[Hashable]:
         """Return the keys of `constants` (see `key_of`), which are cached."""
@@ -78,7 +79,7 @@ class SchemaValidator:
             self._keys_of[id(constants)] = constants, frozenset(map(key_of, constants))
         return self._keys_of[id(constants)][1]
 
-    def _inside(self, key: str, schema: Mapping[str, Any], value: Any) -> bool:
+    def _allows_parts(self, key: str, schema: Mapping[str, Any], value: Any) -> bool:
         """Return whether a keyword with schemas for items or members allows a value."""
         argument = schema[key]
         if key == "prefixItems":
@@ -109,7 +110,7 @@ _INSIDE = MappingProxyType(
 )
 
 
-def _is_of(value: Any, name: str) -> bool:
+def _is_of_type(value: Any, name: str) -> bool:
     kind = kind_of(value)
     return kind == name or (name == "integer" and kind == "number" and value == value // 1)
 
@@ -167,16 +168,16 @@ _KEYWORDS = {
 
 
 def finite_texts(copy: SchemaCopy, separators: tuple[str, str]) -> tuple[str, ...] | None:
-    """Return the texts of all values of a schema, or None if they may be many.
+    """Return the JSON texts of a schema's values, or None if they may be too many.
 
     The texts are in the order in which the schema names the values. A text is what
-    `json.dumps(value, ensure_ascii=False)` writes with these separators. Keys are in
-    the order of `properties` or of the constant, and a number without a fraction has no
-    decimal point. Equal values, such as objects with their keys in another order, have
-    the text of the first one.
+    `json.dumps(value, ensure_ascii=False)` writes with these (item, key)
+    separators. Keys are in the order of `properties` or of the constant, and a
+    number without a fraction has no decimal point. Equal values, such as objects
+    with their keys in another order, have the text of the first one.
     """
     try:
-        values = _distinct(_Reader(copy).values(copy.root, 0).each())
+        values = _iterate_distinct(_Reader(copy).values(copy.root, 0).each())
         return tuple(json.dumps(value, ensure_ascii=False, separators=separators) for value in values) or None
     except (_UnlistedError, UnknownKeywordError, RecursionError):
         return None
@@ -188,7 +189,7 @@ class _UnlistedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """A finite collection of values, made on demand; duplicates are possible.
+    """A finite collection of values, generated on demand; duplicates are possible.
 
     Attributes:
         max_values: Upper bound on the number of values.
@@ -214,7 +215,7 @@ class _Reader:
     def __init__(self, copy: SchemaCopy) -> None:
         self._definitions = copy.definitions
         self._known: dict[str, _Values | None] = {}
-        self._check = SchemaValidator(copy)
+        self._validator = SchemaValidator(copy)
         self._n_listed = 0
 
     def values(self, schema: Schema, depth: int) -> _Values:
@@ -228,16 +229,16 @@ class _Reader:
                 raise _UnlistedError
             return _constants([])
         ways: list[tuple[Callable[[], _Values], Schema]] = [
-            (partial(self._applied, key, schema[key], depth), {key: schema[key]})
+            (partial(self._applicator_values, key, schema[key], depth), {key: schema[key]})
             for key in _APPLICATORS
             if key in schema
         ]
         ways += [(partial(self.values, one, depth + 1), one) for one in schema.get("allOf", [])]
         rest = {key: one for key, one in schema.items() if key not in (*_APPLICATORS, "allOf")}
-        ways += [(partial(self._typed, rest, depth), rest)] if rest else []
-        return self._common(ways)
+        ways += [(partial(self._typed_values, rest, depth), rest)] if rest else []
+        return self._intersect(ways)
 
-    def _common(self, ways: Sequence[tuple[Callable[[], _Values], Schema]]) -> _Values:
+    def _intersect(self, ways: Sequence[tuple[Callable[[], _Values], Schema]]) -> _Values:
         """Return the values that all schemas allow.
 
         `ways` are pairs of a function that lists the values of a schema, and that
@@ -254,12 +255,12 @@ class _Reader:
         others = [(known.get(i), test) for i, (_, test) in enumerate(ways) if i != index]
 
         def each() -> Iterator[Any]:
-            tests = [self._test(values, schema) for values, schema in others]
+            tests = [self._make_test(values, schema) for values, schema in others]
             return (value for value in fewest.each() if all(allows(value) for allows in tests))
 
         return _Values(fewest.max_values, fewest.size, each)
 
-    def _test(self, values: _Values | None, schema: Schema) -> Callable[[Any], bool]:
+    def _make_test(self, values: _Values | None, schema: Schema) -> Callable[[Any], bool]:
         """Return a function that tells whether a schema allows a value.
 
         If `values`, the values of the schema, are known and the schema chooses among
@@ -270,21 +271,22 @@ class _Reader:
             with suppress(UnknownKeywordError):
                 keys = set(map(key_of, values.each()))
                 return lambda value: key_of(value) in keys
-        return partial(self._check.allows, schema)
+        return partial(self._validator.allows, schema)
 
-    def _applied(self, key: str, value: Any, depth: int) -> _Values:
+    def _applicator_values(self, key: str, value: Any, depth: int) -> _Values:
+        """Return the values that a keyword of `_APPLICATORS` allows."""
         if key in ("const", "enum"):
             return _constants([value] if key == "const" else value)
         if key == "$ref":
-            return self._definition(value.rpartition("/")[2], depth)
+            return self._definition_values(value.rpartition("/")[2], depth)
         parts = [self.values(one, depth + 1) for one in value]
         return (
-            _united(parts, _distinct)
+            _unite(parts, _iterate_distinct)
             if key == "anyOf"
-            else _united([_united([one], _distinct) for one in parts], _single)
+            else _unite([_unite([one], _iterate_distinct) for one in parts], _iterate_single)
         )
 
-    def _definition(self, name: str, depth: int) -> _Values:
+    def _definition_values(self, name: str, depth: int) -> _Values:
         """Return the values of a definition.
 
         While a definition is read, its values count as unknown, so one that refers to
@@ -305,16 +307,17 @@ class _Reader:
 
         return _Values(values.max_values, values.size, each)
 
-    def _typed(self, schema: dict[str, Any], depth: int) -> _Values:
+    def _typed_values(self, schema: dict[str, Any], depth: int) -> _Values:
         """Return the values that a schema's types and their keywords allow."""
         types = types_of(schema, "#")
         if not all(name in _KEYWORDS for name in types):
             raise _UnlistedError
         if schema.keys() - {"type"} - frozenset[str]().union(*(_KEYWORDS[name] for name in types)):
             raise _UnlistedError
-        return _united([self._of_type(name, schema, depth) for name in types], _distinct)
+        return _unite([self._values_of_type(name, schema, depth) for name in types], _iterate_distinct)
 
-    def _of_type(self, name: str, schema: dict[str, Any], depth: int) -> _Values:
+    def _values_of_type(self, name: str, schema: dict[str, Any], depth: int) -> _Values:
+        """Return the values of one JSON type that the schema's keywords allow."""
         if name == "array":
             return self._arrays(schema, depth)
         if name == "object":
@@ -324,6 +327,7 @@ class _Reader:
         return _constants([None] if name == "null" else [True, False])
 
     def _arrays(self, schema: dict[str, Any], depth: int) -> _Values:
+        """Return the arrays that the schema allows."""
         first, rest = schema.get("prefixItems", []), schema.get("items", True)
         min_items, max_items = schema.get("minItems", 0), schema.get("maxItems", math.inf)
         max_items = min(max_items, len(first)) if rest is False else max_items
@@ -340,12 +344,13 @@ class _Reader:
                 columns.append(columns[-1] if is_repeated else list(items[index].each()))
             return map(list, product(*columns[:n]))
 
-        sizes = list(_running(items, ["  "] * len(items)))[min_items:]
-        return _united(
+        sizes = list(_running_sizes(items, ["  "] * len(items)))[min_items:]
+        return _unite(
             [_Values(*size, partial(arrays, n) if size[0] else tuple) for n, size in enumerate(sizes, min_items)], iter
         )
 
     def _objects(self, schema: dict[str, Any], depth: int) -> _Values:
+        """Return the objects that the schema allows."""
         properties, required = schema.get("properties", {}), schema.get("required", [])
         if schema.get("additionalProperties", True) is not False:
             raise _UnlistedError
@@ -353,7 +358,7 @@ class _Reader:
             return _constants([])
         members = [self.values(one, depth + 1) for one in properties.values()]
         members = [
-            one if name in required else _united([one, _constants([_ABSENT])], iter)
+            one if name in required else _unite([one, _constants([_ABSENT])], iter)
             for name, one in zip(properties, members, strict=True)
         ]
         min_properties, max_properties = schema.get("minProperties", 0), schema.get("maxProperties", math.inf)
@@ -374,20 +379,21 @@ _APPLICATORS = ("const", "enum", "$ref", "anyOf", "oneOf")
 
 
 def _constants(values: Sequence[Any]) -> _Values:
-    values = [_plain(value) for value in values]
+    """Return the collection of these values, with whole numbers as integers."""
+    values = [_use_integers(value) for value in values]
     size = sum(len(json.dumps(value, ensure_ascii=False)) for value in values if value is not _ABSENT)
     return _Values(len(values), size, lambda: values)
 
 
-def _plain(value: Any) -> Any:
-    """Return the value with whole numbers as integers.
+def _use_integers(value: Any) -> Any:
+    """Return the value with whole numbers as integers, at any depth.
 
     All drafts and readers treat them as integers.
     """
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _use_integers(one) for name, one in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_use_integers(one) for one in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -411,7 +417,7 @@ def _products(parts: Sequence[_Values], around: Sequence[str], make: Callable[[S
         around: The text that is written beside the value of each part.
         make: Combines one value of each part.
     """
-    *_, (max_values, size) = _running(parts, around)
+    *_, (max_values, size) = _running_sizes(parts, around)
 
     def each() -> Iterator[Any]:
         return map(make, product(*(list(part.each()) for part in parts))) if max_values else iter(())
@@ -419,7 +425,7 @@ def _products(parts: Sequence[_Values], around: Sequence[str], make: Callable[[S
     return _Values(max_values, size, each)
 
 
-def _running(parts: Sequence[_Values], around: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _running_sizes(parts: Sequence[_Values], around: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield (number, size of the texts) of the products of the first 0, 1, … parts."""
     max_values, size = 1, 0
     yield max_values, 2 * max_values
@@ -429,8 +435,8 @@ def _running(parts: Sequence[_Values], around: Sequence[str]) -> Iterator[tuple[
         yield max_values, size + 2 * max_values
 
 
-def _united(parts: Sequence[_Values], chosen: Callable[[Iterable[Any]], Iterable[Any]]) -> _Values:
-    """Return the values of all parts, filtered by `chosen`."""
+def _unite(parts: Sequence[_Values], chosen: Callable[[Iterable[Any]], Iterable[Any]]) -> _Values:
+    """Return the values of all parts, filtered by the function `chosen`."""
     return _Values(
         sum(part.max_values for part in parts),
         sum(part.size for part in parts),
@@ -438,7 +444,7 @@ def _united(parts: Sequence[_Values], chosen: Callable[[Iterable[Any]], Iterable
     )
 
 
-def _distinct(values: Iterable[Any]) -> Iterator[Any]:
+def _iterate_distinct(values: Iterable[Any]) -> Iterator[Any]:
     """Yield each value once, at its first occurrence."""
     seen: set[Hashable] = set()
     for value in values:
@@ -448,11 +454,10 @@ def _distinct(values: Iterable[Any]) -> Iterator[Any]:
             yield value
 
 
-def _single(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield the values that occur once.
+def _iterate_single(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the values that exactly one part of a `oneOf` allows.
 
-    `values` are those of all parts of a `oneOf`, distinct within each part. So only one
-    part allows each value that is yielded.
+    `values` are those of all parts, distinct within each part.
     """
     every = list(values)
     times = Counter(map(key_of, every))

@@ -8,8 +8,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any, TypeGuard
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.readers.model_schemas import UNHELD, format_pattern
-from selectrie.grammar.schema.patterns import PatternError, Rewritten, is_spelled, rewrite_pattern
+from selectrie.grammar.readers.model_schemas import UNSUPPORTED_FORMATS, format_pattern
+from selectrie.grammar.schema.patterns import PatternError, RewrittenPattern, is_spelled, rewrite_pattern
 
 MIN_POSITIVE = 1e-12
 """The smallest number above 0 that bounds distinguish from 0.
@@ -23,7 +23,7 @@ That includes spellings with zeros at the end.
 """
 
 
-def ranged(low: float | None, high: float | None, max_decimals: int = RANGE_DECIMALS) -> list[dict[str, Any]]:
+def range_schemas(low: float | None, high: float | None, max_decimals: int = RANGE_DECIMALS) -> list[dict[str, Any]]:
     """Return schemas that together are the numbers from `low` to `high`, both included.
 
     All schemas are of type number. The first one is the range as llguidance reads it.
@@ -38,9 +38,9 @@ def ranged(low: float | None, high: float | None, max_decimals: int = RANGE_DECI
         if max_magnitude is None or max_magnitude >= min_magnitude:
             if high is None or high >= 0:
                 pieces.append({"type": "number", **_bounds(low, -min_magnitude)})
-            pieces += [_negated(piece) for piece in _lost(min_magnitude, max_magnitude, max_decimals)]
+            pieces += [_negate(piece) for piece in _missed_numbers(min_magnitude, max_magnitude, max_decimals)]
     if high is None or high >= 0:
-        pieces += _lost(max(0, low or 0), high, max_decimals)
+        pieces += _missed_numbers(max(0, low or 0), high, max_decimals)
     return pieces
 
 
@@ -48,7 +48,7 @@ def _bounds(low: float | None, high: float | None) -> dict[str, Any]:
     return {key: value for key, value in (("minimum", low), ("maximum", high)) if value is not None}
 
 
-def _lost(low: float, high: float | None, max_decimals: int) -> list[dict[str, Any]]:
+def _missed_numbers(low: float, high: float | None, max_decimals: int) -> list[dict[str, Any]]:
     """Return schemas of the numbers that llguidance misses between two bounds.
 
     The bounds are not negative. There is at most one schema for each number n of
@@ -83,7 +83,7 @@ def _lost(low: float, high: float | None, max_decimals: int) -> list[dict[str, A
             )
         else:
             piece = {"type": "number", "enum": [float(last)]}
-        if piece and pieces and _holds(piece, pieces[-1]):
+        if piece and pieces and _includes(piece, pieces[-1]):
             pieces[-1] = piece
         elif piece:
             pieces.append(piece)
@@ -102,8 +102,8 @@ def _multiples_between(low: Decimal, above: Decimal, step: Decimal) -> dict[str,
     return {"type": "number", **doubles}
 
 
-def _holds(finer: dict[str, Any], coarser: dict[str, Any]) -> bool:
-    """Return whether the schema `finer` allows all multiples that `coarser` allows.
+def _includes(finer: dict[str, Any], coarser: dict[str, Any]) -> bool:
+    """Return whether the multiples of `finer` include those of `coarser`.
 
     Both must have the same upper bound.
     """
@@ -113,7 +113,7 @@ def _holds(finer: dict[str, Any], coarser: dict[str, Any]) -> bool:
     return steps[0] % steps[1] == 0 and bool(finer["minimum"] <= coarser["minimum"])
 
 
-def _negated(piece: dict[str, Any]) -> dict[str, Any]:
+def _negate(piece: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of the numbers of a schema with the opposite sign."""
     if "enum" in piece:
         return {**piece, "enum": [-value for value in piece["enum"]]}
@@ -173,13 +173,13 @@ The digits are below 2**53, and the powers of ten are exact doubles (Clinger 199
 _BOUNDS = (("minimum", "exclusiveMinimum", math.inf), ("maximum", "exclusiveMaximum", -math.inf))
 
 
-def refuse(pointer: str, keyword: str, reason: str) -> GrammarError:
+def keyword_error(pointer: str, keyword: str, reason: str) -> GrammarError:
     """Return the error about a keyword of the schema at a JSON pointer."""
     return GrammarError(f"{keyword} at {pointer}: {reason}")
 
 
-def shown(value: object, max_length: int = 60) -> str:
-    """Return a value as text for a message, with at most `max_length` characters."""
+def clip_repr(value: object, max_length: int = 60) -> str:
+    """Return a value's `repr` for a message, with at most `max_length` characters."""
     text = repr(value)
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
@@ -192,7 +192,7 @@ def types_of(schema: Mapping[str, Any], pointer: str) -> tuple[str, ...]:
     value = schema.get("type", list(TYPES))
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name in TYPES for name in names):
-        raise refuse(pointer, "type", f"{shown(value)}; expected one or several of {', '.join(TYPES)}")
+        raise keyword_error(pointer, "type", f"{clip_repr(value)}; expected one or several of {', '.join(TYPES)}")
     return tuple(name for name in TYPES if name in names and not (name == "integer" and "number" in names))
 
 
@@ -239,13 +239,13 @@ def count_of(schema: Mapping[str, Any], keyword: str, pointer: str, max_count: i
     if value is None and keyword not in schema:
         return None
     if not is_count(value):
-        raise refuse(pointer, keyword, f"{shown(value)}; expected a whole number of at least 0")
+        raise keyword_error(pointer, keyword, f"{clip_repr(value)}; expected a whole number of at least 0")
     if value > max_count and not keyword.startswith("max"):
-        raise refuse(pointer, keyword, f"{shown(value)} is more than a grammar can spell out ({max_count})")
+        raise keyword_error(pointer, keyword, f"{clip_repr(value)} is more than a grammar can spell out ({max_count})")
     return int(min(value, max_count))
 
 
-def numeric(
+def normalize_numbers(
     schema: Mapping[str, Any],
     types: tuple[str, ...],
     pointer: str,
@@ -254,13 +254,13 @@ def numeric(
     max_decimals: int,
     listed_only: list[GrammarError],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return keywords with inclusive bounds for the numbers of a schema, and its types.
+    """Return keywords that bound a schema's numbers exactly, and the schema's types.
 
     Multiples of a whole number become integers. An exclusive bound becomes the next
     whole number or double, so that no reader rounds a number onto it. A bound with many
     digits is moved inwards to one of `DIGITS` digits. Bounds of integers do not change.
     Numbers within the bounds that llguidance would not allow are added again (see
-    `ranged`).
+    `range_schemas`).
 
     Args:
         schema: The schema.
@@ -278,16 +278,16 @@ def numeric(
             copy["multipleOf"] = steps.pop()["multipleOf"]
     for keyword, exclusive, outward in _BOUNDS:
         whole = "number" not in types
-        bound = _bound(schema, (keyword, exclusive), pointer, draft=draft, inward=outward, whole=whole)
+        bound = _tightest_bound(schema, (keyword, exclusive), pointer, draft=draft, inward=outward, whole=whole)
         if bound is not None:
             copy[keyword] = bound
-        if bound is not None and not _is_held(bound, outward, whole=whole):
-            listed_only.append(_too_wide(pointer, exclusive if keyword not in schema else keyword, bound))
+        if bound is not None and not _is_exact(bound, outward, whole=whole):
+            listed_only.append(_too_wide_error(pointer, exclusive if keyword not in schema else keyword, bound))
     low, high = copy.get("minimum"), copy.get("maximum")
     ways = [steps] if steps else []
     is_wide = max(abs(low or 0), abs(high or 0)) > MAX_INWARD  # only a list supports such bounds
     if "number" in types and not is_wide and not low == high is None and (low is None or high is None or low <= high):
-        pieces = ranged(low, high, max_decimals)
+        pieces = range_schemas(low, high, max_decimals)
         if len(pieces) > 1:
             copy = {key: value for key, value in copy.items() if key == "multipleOf"}
             ways.append(pieces)
@@ -314,18 +314,18 @@ def _multiples(
         or (n_decimals and "number" not in types and "integer" not in types)
     ):
         reason = f"expected a number above 0 with at most {MAX_STEP_DECIMALS} decimal places"
-        raise refuse(pointer, "multipleOf", f"{shown(schema['multipleOf'])}; {reason}")
+        raise keyword_error(pointer, "multipleOf", f"{clip_repr(schema['multipleOf'])}; {reason}")
     if coefficient > MAX_MULTIPLE:
-        reason = f"{shown(schema['multipleOf'])} is more than a grammar can spell out ({MAX_MULTIPLE})"
-        raise refuse(pointer, "multipleOf", reason)
+        reason = f"{clip_repr(schema['multipleOf'])} is more than a grammar can spell out ({MAX_MULTIPLE})"
+        raise keyword_error(pointer, "multipleOf", reason)
     if not n_decimals or "number" not in types:
         whole = math.lcm(coefficient, 10**n_decimals) // 10**n_decimals
         return [{"multipleOf": whole}], tuple("integer" if name == "number" else name for name in types)
     steps: dict[Decimal, None] = {}
     for n in range(n_decimals + 1):
         step = Decimal(math.lcm(coefficient, 10 ** (n_decimals - n))).scaleb(-n_decimals).normalize()
-        if _scaled(float(step)) != step:
-            raise refuse(pointer, "multipleOf", f"{shown(schema['multipleOf'])} is not exact in llguidance")
+        if _decimal_in_llguidance(float(step)) != step:
+            raise keyword_error(pointer, "multipleOf", f"{clip_repr(schema['multipleOf'])} is not exact in llguidance")
         steps[step] = None
     return [
         {
@@ -336,7 +336,7 @@ def _multiples(
     ], types
 
 
-def _scaled(number: float) -> Decimal:
+def _decimal_in_llguidance(number: float) -> Decimal:
     """Return the decimal number that llguidance computes from a double.
 
     It multiplies the double by ten until no fraction is left.
@@ -348,7 +348,7 @@ def _scaled(number: float) -> Decimal:
     return Decimal(number).scaleb(-n_decimals).normalize()
 
 
-def _bound(
+def _tightest_bound(
     schema: Mapping[str, Any], keywords: tuple[str, str], pointer: str, *, draft: int, inward: float, whole: bool
 ) -> int | float | None:
     """Return the tighter of the inclusive and the exclusive bound, as an inclusive one.
@@ -369,7 +369,9 @@ def _bound(
         bounds.append(_number(schema, keyword, pointer))
     if draft == 4 and excluded is not None:
         if not isinstance(excluded, bool) or (excluded and keyword not in schema):
-            raise refuse(pointer, exclusive, f"{shown(excluded)}; in draft 4 this must be a bool next to {keyword}")
+            raise keyword_error(
+                pointer, exclusive, f"{clip_repr(excluded)}; in draft 4 this must be a bool next to {keyword}"
+            )
         limits = [_number(schema, keyword, pointer)] if excluded else []
     else:
         limits = [_number(schema, exclusive, pointer)] if exclusive in schema else []
@@ -377,7 +379,9 @@ def _bound(
         if whole:
             bounds.append(math.floor(limit) + 1 if sign > 0 else math.ceil(limit) - 1)
         elif abs(limit) > EXACT:
-            raise _too_wide(pointer, exclusive, limit)  # the next double is further away than the next whole number
+            raise _too_wide_error(
+                pointer, exclusive, limit
+            )  # the next double is further away than the next whole number
         else:
             bounds.append(sign * MIN_POSITIVE if limit == 0 else math.nextafter(float(limit), inward))
     if not bounds:
@@ -386,11 +390,11 @@ def _bound(
     if whole:
         return math.ceil(bound) if sign > 0 else math.floor(bound)
     if abs(bound) > EXACT:
-        return int(bound)  # doubles have no fraction there; `_is_held` checks the digits
-    return bound if isinstance(bound, int) else _short(bound, ROUND_CEILING if sign > 0 else ROUND_FLOOR)
+        return int(bound)  # doubles have no fraction there; `_is_exact` checks the digits
+    return bound if isinstance(bound, int) else _shorten(bound, ROUND_CEILING if sign > 0 else ROUND_FLOOR)
 
 
-def _is_held(bound: float, inward: float, *, whole: bool) -> bool:
+def _is_exact(bound: float, inward: float, *, whole: bool) -> bool:
     """Return whether llguidance represents a bound exactly.
 
     It converts the bound to a double, and spells the digits of that.
@@ -405,12 +409,12 @@ def _n_digits(number: float) -> int:
     return len(Decimal(repr(number)).normalize().as_tuple().digits)
 
 
-def _too_wide(pointer: str, keyword: str, bound: float) -> GrammarError:
-    reason = f"{shown(bound)} is beyond 2**53, where bounds are not exact; use at most 2**53, or no bound"
-    return refuse(pointer, keyword, reason)
+def _too_wide_error(pointer: str, keyword: str, bound: float) -> GrammarError:
+    reason = f"{clip_repr(bound)} is beyond 2**53, where bounds are not exact; use at most 2**53, or no bound"
+    return keyword_error(pointer, keyword, reason)
 
 
-def _short(number: float, rounding: str) -> int | float:
+def _shorten(number: float, rounding: str) -> int | float:
     """Return the nearest number with few digits, on the side that `rounding` gives.
 
     It has at most `DIGITS` digits and `MAX_DECIMALS` decimal places, or is the nearest
@@ -432,16 +436,17 @@ def is_short(number: float) -> bool:
 
 
 def _number(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | float:
+    """Return the number under a keyword, as an int if it is whole."""
     value = schema[keyword]
     if not is_number(value) or not -math.inf < value < math.inf:
-        raise refuse(pointer, keyword, f"{shown(value)}; expected a number")
+        raise keyword_error(pointer, keyword, f"{clip_repr(value)}; expected a number")
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
 
 
-def textual(schema: Mapping[str, Any], pointer: str, notes: list[str]) -> dict[str, Any]:
-    """Return the keywords for the lengths and patterns of strings.
+def normalize_strings(schema: Mapping[str, Any], pointer: str, notes: list[str]) -> dict[str, Any]:
+    """Return keywords for the lengths and patterns of a schema's strings.
 
     A format becomes its pattern, and a second pattern goes into `allOf`. An unknown
     format has no effect and is added to `notes`.
@@ -456,11 +461,11 @@ def textual(schema: Mapping[str, Any], pointer: str, notes: list[str]) -> dict[s
         patterns.append(pattern_of(schema["pattern"], "pattern", pointer).pattern)
     if "format" in schema:
         name = schema["format"]
-        if not isinstance(name, str) or name in UNHELD:
-            raise refuse(pointer, "format", f"{shown(name)} is not supported; remove it, or give a pattern")
+        if not isinstance(name, str) or name in UNSUPPORTED_FORMATS:
+            raise keyword_error(pointer, "format", f"{clip_repr(name)} is not supported; remove it, or give a pattern")
         pattern = format_pattern(name)
         if pattern is None:
-            notes.append(f"format at {pointer}: {shown(name)} is unknown and has no effect")
+            notes.append(f"format at {pointer}: {clip_repr(name)} is unknown and has no effect")
         else:
             patterns.append(pattern_of(pattern, "format", pointer).pattern)
     if patterns:
@@ -470,17 +475,17 @@ def textual(schema: Mapping[str, Any], pointer: str, notes: list[str]) -> dict[s
     return copy
 
 
-def pattern_of(pattern: object, keyword: str, pointer: str) -> Rewritten:
+def pattern_of(pattern: object, keyword: str, pointer: str) -> RewrittenPattern:
     """Return a rewritten pattern; raise `GrammarError` if it cannot be rewritten."""
     if not isinstance(pattern, str):
-        raise refuse(pointer, keyword, f"{shown(pattern)}; expected a regular expression")
+        raise keyword_error(pointer, keyword, f"{clip_repr(pattern)}; expected a regular expression")
     try:
         return rewrite_pattern(pattern)
     except PatternError as error:
-        raise refuse(pointer, keyword, f"{error}, in {shown(pattern)}") from error
+        raise keyword_error(pointer, keyword, f"{error}, in {clip_repr(pattern)}") from error
 
 
-def constant(value: object, keyword: str, pointer: str, listed_only: list[GrammarError]) -> object:
+def check_constant(value: object, keyword: str, pointer: str, listed_only: list[GrammarError]) -> object:
     """Return the value if a grammar can spell it exactly, else raise an error.
 
     Errors are raised for numbers that readers round, strings that a grammar cannot
@@ -499,22 +504,31 @@ def constant(value: object, keyword: str, pointer: str, listed_only: list[Gramma
         elif is_number(one):
             _check_number(one, keyword, pointer, listed_only)
         elif one is not None and not isinstance(one, bool):
-            raise refuse(pointer, keyword, f"{shown(one)} is not a JSON value")
+            raise keyword_error(pointer, keyword, f"{clip_repr(one)} is not a JSON value")
     return value
 
 
 def _check_text(text: str, keyword: str, pointer: str) -> None:
+    """Raise an error for a string that a grammar cannot contain."""
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise refuse(pointer, keyword, f"{shown(text)} contains a lone surrogate, which is not text")
+        raise keyword_error(pointer, keyword, f"{clip_repr(text)} contains a lone surrogate, which is not text")
     if not is_spelled(text):
-        raise refuse(pointer, keyword, f"{shown(text)} contains a control character that JSON writes only as a number")
+        raise keyword_error(
+            pointer, keyword, f"{clip_repr(text)} contains a control character that JSON writes only as a number"
+        )
 
 
 def _check_number(number: float, keyword: str, pointer: str, listed_only: list[GrammarError]) -> None:
+    """Raise an error for a number that readers round.
+
+    The error about a large whole number is added to `listed_only` instead.
+    """
     if abs(number) > EXACT or math.isnan(number):
-        error = refuse(pointer, keyword, f"{shown(number)} is beyond 2**53, so readers round it; write it as a string")
+        error = keyword_error(
+            pointer, keyword, f"{clip_repr(number)} is beyond 2**53, so readers round it; write it as a string"
+        )
         if not isinstance(number, int):
             raise error
         listed_only.append(error)
     elif not float(number).is_integer() and not is_short(number):
-        raise refuse(pointer, keyword, f"{shown(number)} has more than {DIGITS} digits, so readers round it")
+        raise keyword_error(pointer, keyword, f"{clip_repr(number)} has more than {DIGITS} digits, so readers round it")

@@ -51,12 +51,12 @@ Parts = list[dict[str, Any]]
 
 
 class InexpressibleError(ValueError):
-    """Raised if the keywords of JSON Schema cannot express a negation."""
+    """The keywords of JSON Schema cannot express a keyword or its negation."""
 
 
 @dataclass(slots=True)
 class Logic:
-    """Reasons about schemas.
+    """Proves that schemas are disjoint, and negates schemas.
 
     Attributes:
         resolve: Returns the schema that a reference points to; raises an error if it is
@@ -79,6 +79,7 @@ class Logic:
         return known[1]
 
     def _kinds(self, schema: dict[str, Any], steps: int) -> frozenset[str]:
+        """Compute `kinds` for a schema that is an object."""
         kinds = KINDS
         if "$ref" in schema:
             kinds = self.kinds(self._known_target(schema), steps - 1)
@@ -95,7 +96,7 @@ class Logic:
             kinds &= {kind_of(value) for value in schema["enum"]}
         return kinds
 
-    def apart(self, one: object, other: object, steps: int = MAX_STEPS) -> bool:
+    def are_disjoint(self, one: object, other: object, steps: int = MAX_STEPS) -> bool:
         """Return whether it is proved that no value is valid against both schemas."""
         self.looks += 1
         if one is False or other is False:
@@ -109,19 +110,19 @@ class Logic:
         for part in (*ones, *others):
             common = common & self.kinds(part)
         return (
-            self._each_way_apart(ones, other, steps)
-            or self._each_way_apart(others, one, steps)
+            self._exclude_by_choices(ones, other, steps)
+            or self._exclude_by_choices(others, one, steps)
             or any(_apart_values(a, b, self.draft) for a in ones for b in others)
-            or all(self._apart_as(kind, ones, others, steps) for kind in common)
+            or all(self._are_disjoint_as(kind, ones, others, steps) for kind in common)
         )
 
-    def _each_way_apart(self, parts: Parts, other: object, steps: int) -> bool:
-        """Return whether all choices of a part's `anyOf` or `oneOf` exclude `other`.
+    def _exclude_by_choices(self, parts: Parts, other: object, steps: int) -> bool:
+        """Return whether each choice of an `anyOf` or `oneOf` is disjoint from `other`.
 
         One such keyword among `parts` is enough.
         """
         choices = [part[key] for part in parts for key in ("anyOf", "oneOf") if isinstance(part.get(key), list)]
-        return any(ways and all(self.apart(way, other, steps - 1) for way in ways) for ways in choices)
+        return any(ways and all(self.are_disjoint(way, other, steps - 1) for way in ways) for ways in choices)
 
     def parts(self, schema: object, steps: int) -> Parts:
         """Return schemas that a value of `schema` must all satisfy.
@@ -153,19 +154,20 @@ class Logic:
             return True
 
     def _target(self, schema: Mapping[str, Any]) -> object:
+        """Return the schema that `$ref` points to, or raise `InexpressibleError`."""
         reference = schema["$ref"]
         if not isinstance(reference, str) or is_base(schema.get("$id")) or is_base(schema.get("id")):
             raise InexpressibleError(f"the target of {reference!r} is unknown")
         return self.resolve(reference)
 
-    def _apart_as(self, kind: str, ones: Parts, others: Parts, steps: int) -> bool:
-        """Return whether provably no value of the type `kind` is valid against both."""
+    def _are_disjoint_as(self, kind: str, ones: Parts, others: Parts, steps: int) -> bool:
+        """Return whether no value of type `kind` can be valid against both."""
         if kind == "number":
             return self._bounds_cross(ones, others)
         if kind in _SPANS and _spans_cross(_SPANS[kind], [*ones, *others]):
             return True
         if kind == "object":
-            return self._names_apart(ones, others, steps) or self._names_apart(others, ones, steps)
+            return self._exclude_by_property(ones, others, steps) or self._exclude_by_property(others, ones, steps)
         return False
 
     def _bounds_cross(self, ones: Parts, others: Parts) -> bool:
@@ -187,8 +189,8 @@ class Logic:
                     opens.add(excluded)
         return max(lows) > min(highs) or (max(lows) == min(highs) and max(lows) in opens)
 
-    def _names_apart(self, ones: Parts, others: Parts, steps: int) -> bool:
-        """Return whether `ones` require a property for which `others` allow no value.
+    def _exclude_by_property(self, ones: Parts, others: Parts, steps: int) -> bool:
+        """Return whether `ones` require a property whose values `others` all forbid.
 
         Only values that `ones` allow are considered.
         """
@@ -200,13 +202,13 @@ class Logic:
             if isinstance(name, str)
         }
         for name in required:
-            mine = [inner for part in ones if (inner := _of_name(part, name)) is not None]
-            theirs = [inner for part in others if (inner := _of_name(part, name)) is not None]
-            if False in theirs or any(self.apart(a, b, steps - 1) for a in mine for b in theirs):
+            mine = [inner for part in ones if (inner := _property_schema(part, name)) is not None]
+            theirs = [inner for part in others if (inner := _property_schema(part, name)) is not None]
+            if False in theirs or any(self.are_disjoint(a, b, steps - 1) for a in mine for b in theirs):
                 return True
         return False
 
-    def opposite(self, schema: object, steps: int = MAX_STEPS) -> object:
+    def negate(self, schema: object, steps: int = MAX_STEPS) -> object:
         """Return a schema of exactly the values that `schema` does not allow.
 
         Raises `InexpressibleError` if supported keywords cannot express it.
@@ -219,19 +221,19 @@ class Logic:
         if is_base(schema.get("$id")) or is_base(schema.get("id")):
             raise InexpressibleError("the schema has an $id, which may change its references")
         if "$ref" in schema and self.draft <= 7:
-            return self.opposite(self._target(schema), steps - 1)
+            return self.negate(self._target(schema), steps - 1)
         ways: list[object] = []
         for key, value in schema.items():
             if key in DECIDING:
-                ways += self._opposites(key, value, schema, steps)
+                ways += self._negate_keyword(key, value, schema, steps)
         if not ways:
             return False
         return ways[0] if len(ways) == 1 else {"anyOf": ways}
 
-    def _opposites(self, key: str, value: Any, schema: dict[str, Any], steps: int) -> list[object]:
+    def _negate_keyword(self, key: str, value: Any, schema: dict[str, Any], steps: int) -> list[object]:
         """Return schemas that together allow the values that a keyword forbids."""
         if isinstance(value, _INNER.get(key, ())):
-            return self._inner_opposites(key, value, schema, steps)
+            return self._negate_inner(key, value, schema, steps)
         if key == "type":
             return _other_types(value)
         if key == "enum" or (key == "const" and self.draft > 4):
@@ -243,19 +245,19 @@ class Logic:
             return [opposite] if opposite else []
         raise InexpressibleError(f"a grammar cannot express the negation of {key}")
 
-    def _inner_opposites(self, key: str, value: Any, schema: dict[str, Any], steps: int) -> list[object]:
-        """Return the result of `_opposites` for a keyword that holds schemas."""
+    def _negate_inner(self, key: str, value: Any, schema: dict[str, Any], steps: int) -> list[object]:
+        """Return the result of `_negate_keyword` for a keyword that holds schemas."""
         if key == "not":
             return [value]
         if key == "$ref":
-            return [self.opposite(self._target(schema), steps - 1)]
+            return [self.negate(self._target(schema), steps - 1)]
         if key == "properties":
             return [
                 {"type": "object", "properties": {name: opposite}, "required": [name]}
                 for name, one in value.items()
-                if (opposite := self.opposite(one, steps - 1)) is not False
+                if (opposite := self.negate(one, steps - 1)) is not False
             ]
-        opposites = [self.opposite(one, steps - 1) for one in value]
+        opposites = [self.negate(one, steps - 1) for one in value]
         return opposites if key == "allOf" else [{"allOf": opposites}]
 
 
@@ -291,7 +293,7 @@ def _spans_cross(keys: tuple[str, str], parts: Parts) -> bool:
     return max(counts[0]) > min(counts[1])
 
 
-def _of_name(schema: Mapping[str, Any], name: str) -> object:
+def _property_schema(schema: Mapping[str, Any], name: str) -> object:
     """Return the schema that a schema gives for the property `name`.
 
     It is the entry in `properties`, False if other properties are forbidden, or None if
@@ -305,6 +307,7 @@ def _of_name(schema: Mapping[str, Any], name: str) -> object:
 
 
 def _other_types(value: object) -> list[object]:
+    """Return a schema of the types that `type` does not name."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) and name in TYPES for name in names):
         raise InexpressibleError("the type is unknown")
@@ -348,7 +351,7 @@ def _other_values(values: object, draft: int) -> list[object]:
         elif kind == "string":
             others.append({"type": "string", "pattern": other_strings(some)})
         elif kind == "number":
-            others += _between(sorted(set(some)), draft)
+            others += _other_numbers(sorted(set(some)), draft)
         elif kind in ("array", "object"):
             if any(some_value for some_value in some):
                 raise InexpressibleError(f"a grammar cannot exclude only some of the {kind}s that are not empty")
@@ -356,7 +359,7 @@ def _other_values(values: object, draft: int) -> list[object]:
     return others
 
 
-def _between(numbers: list[float], draft: int) -> list[object]:
+def _other_numbers(numbers: list[float], draft: int) -> list[object]:
     """Return schemas of the numbers that differ from these ascending ones."""
     above = [{"minimum": one, "exclusiveMinimum": True} if draft == 4 else {"exclusiveMinimum": one} for one in numbers]
     below = [{"maximum": one, "exclusiveMaximum": True} if draft == 4 else {"exclusiveMaximum": one} for one in numbers]
@@ -367,17 +370,17 @@ def other_strings(texts: list[str]) -> str:
     """Return a pattern of every text except these."""
     if len(texts) > MAX_EXCLUDED:
         raise InexpressibleError(f"a negation excludes {len(texts)} texts; the maximum is {MAX_EXCLUDED}")
-    return f"^{_others(sorted(set(texts)))}$"
+    return f"^{_other_suffixes(sorted(set(texts)))}$"
 
 
-def _others(texts: list[str]) -> str:
+def _other_suffixes(texts: list[str]) -> str:
     """Return a pattern of every text except these sorted suffixes."""
     firsts = sorted({text[0] for text in texts if text})
     unlike = Characters.of([(ord(first), ord(first)) for first in firsts], negated=True).ranges
     kept = Characters.of([*Characters.of([*unlike], negated=True).ranges, *UNSPELLED], negated=True).ranges
-    ways = [f"{_class(kept)}{_class(ANY)}*"]
+    ways = [f"{_bracket(kept)}{_bracket(ANY)}*"]
     ways += [
-        f"{_class([(ord(first), ord(first))])}{_others([text[1:] for text in texts if text.startswith(first)])}"
+        _bracket([(ord(first), ord(first))]) + _other_suffixes([text[1:] for text in texts if text.startswith(first)])
         for first in firsts
         if not any(a <= ord(first) <= b for a, b in UNSPELLED)
     ]
@@ -387,7 +390,7 @@ def _others(texts: list[str]) -> str:
 ANY = Characters.of([*UNSPELLED], negated=True).ranges
 
 
-def _class(ranges: Iterable[tuple[int, int]]) -> str:
+def _bracket(ranges: Iterable[tuple[int, int]]) -> str:
     """Return a bracket expression of these characters, in JSON Schema syntax."""
     return f"[{''.join(f'{_escape(first)}-{_escape(last)}' for first, last in ranges)}]"
 

@@ -23,15 +23,15 @@ from selectrie.grammar.schema.keywords import (
     REFUSED,
     REWRITTEN,
     TEXTUAL,
-    constant,
+    check_constant,
+    clip_repr,
     count_of,
     is_count,
     key_of,
-    numeric,
+    keyword_error,
+    normalize_numbers,
+    normalize_strings,
     pattern_of,
-    refuse,
-    shown,
-    textual,
     types_of,
 )
 from selectrie.grammar.schema.logic import KINDS, MAX_STEPS, InexpressibleError, Logic, is_base
@@ -46,24 +46,24 @@ MAX_CHOSEN = 128
 """Maximum number of choices of optional properties, which a grammar spells out."""
 
 
-def rewritten(key: str, schema: dict[str, Any], logic: Logic) -> list[object]:
+def rewrite_keyword(key: str, schema: dict[str, Any], logic: Logic) -> list[object]:
     """Return schemas that together mean the same as one keyword of a schema.
 
     Raises `InexpressibleError` if supported keywords cannot express it.
     """
     value = schema[key]
     if key == "not":
-        return [logic.opposite(value)]
+        return [logic.negate(value)]
     if key == "if":
-        return _conditional(schema, logic)
+        return _rewrite_if(schema, logic)
     if key == "propertyNames":
-        return [_named(value)]
+        return [_rewrite_property_names(value)]
     if key == "uniqueItems":
-        return _different(schema, logic) if value is not False else []
-    return _depending(key, value, logic)
+        return _rewrite_unique_items(schema, logic) if value is not False else []
+    return _rewrite_dependencies(key, value, logic)
 
 
-def _conditional(schema: dict[str, Any], logic: Logic) -> list[object]:
+def _rewrite_if(schema: dict[str, Any], logic: Logic) -> list[object]:
     """Return schemas in place of `if`, `then` and `else`.
 
     If `if` holds, `then` must hold, and otherwise `else`.
@@ -73,11 +73,11 @@ def _conditional(schema: dict[str, Any], logic: Logic) -> list[object]:
         return []
     if logic.draft < 7:
         raise InexpressibleError(f"draft {logic.draft} does not have this keyword, but later drafts do")
-    opposite = logic.opposite(condition)
+    opposite = logic.negate(condition)
     return [{"anyOf": [{"allOf": [condition, then]}, {"allOf": [opposite, other]}]}]
 
 
-def _depending(key: str, value: object, logic: Logic) -> list[object]:
+def _rewrite_dependencies(key: str, value: object, logic: Logic) -> list[object]:
     """Return schemas in place of a keyword for properties that depend on another one.
 
     The presence of a property may require other properties, or a schema.
@@ -102,7 +102,7 @@ def _depending(key: str, value: object, logic: Logic) -> list[object]:
     return parts
 
 
-def _named(value: object) -> object:
+def _rewrite_property_names(value: object) -> object:
     """Return a schema in place of `propertyNames`."""
     if value in (True, {}):
         return True
@@ -125,7 +125,7 @@ def _named(value: object) -> object:
     raise InexpressibleError("a grammar can express only a pattern of names, a list of them, or their lengths")
 
 
-def _different(schema: dict[str, Any], logic: Logic) -> list[object]:
+def _rewrite_unique_items(schema: dict[str, Any], logic: Logic) -> list[object]:
     """Return schemas in place of `uniqueItems`, for items of a short list of values.
 
     Each schema is a sequence of distinct values.
@@ -148,7 +148,7 @@ def _different(schema: dict[str, Any], logic: Logic) -> list[object]:
     return [{"anyOf": [{"enum": sequences}, others]} if sequences else others]
 
 
-def counted(
+def count_alternatives(
     optional: Sequence[str], n_required: int, min_properties: int, max_properties: float, *, is_open: bool
 ) -> list[dict[str, Any]]:
     """Return alternatives that limit how many properties an object has.
@@ -187,15 +187,15 @@ def counted(
     for chosen in (set(one) for size in sizes for one in combinations(optional, size)):
         way: dict[str, Any] = {"required": [name for name in optional if name in chosen]}
         if room != math.inf:
-            way |= _none_of(optional, chosen) | {"maxProperties": int(max_properties)}
+            way |= _forbid(optional, chosen) | {"maxProperties": int(max_properties)}
             way |= {"minProperties": min_properties} if len(chosen) < beyond else {}
         ways.append(way)
     if is_open and room == math.inf and beyond:
-        ways.append({"minProperties": min_properties, **_none_of(optional, ())})
+        ways.append({"minProperties": min_properties, **_forbid(optional, ())})
     return ways
 
 
-def _none_of(names: Sequence[str], but: Collection[str]) -> dict[str, Any]:
+def _forbid(names: Sequence[str], but: Collection[str]) -> dict[str, Any]:
     return {"properties": {name: False for name in names if name not in but}}
 
 
@@ -282,7 +282,7 @@ def copy_schema(schema: object) -> SchemaCopy:
 
     Raises `GrammarError` with the keyword and its JSON pointer.
     """
-    return _Copier(schema).copied()
+    return _Copier(schema).copy_root()
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,16 +325,17 @@ class _Copier:
     n_copied: int = field(init=False, default=0)
     n_looks: int = field(init=False, default=0)
 
-    def copied(self) -> SchemaCopy:
-        self.max_decimals = _decimals_beside(self.schema)
+    def copy_root(self) -> SchemaCopy:
+        """Copy the schema and all definitions that it refers to."""
+        self.max_decimals = _max_decimals_of(self.schema)
         if isinstance(self.schema, dict) and "$schema" in self.schema:
             self.draft = _draft_of(self.schema["$schema"])
-        self.logic = self.last_logic = Logic(self._target, self.draft)
-        root = self.sub(self.schema, _Position("#"))
+        self.logic = self.last_logic = Logic(self._find_target, self.draft)
+        root = self.copy_one(self.schema, _Position("#"))
         definitions: dict[str, Schema] = {}
         while self.waiting:
             name, schema, position = self.waiting.popleft()
-            definitions[name] = self.sub(schema, position)
+            definitions[name] = self.copy_one(schema, position)
         return SchemaCopy(
             root,
             definitions,
@@ -344,7 +345,7 @@ class _Copier:
             tuple(self.listed_only),
         )
 
-    def sub(self, schema: object, position: _Position) -> Schema:
+    def copy_one(self, schema: object, position: _Position) -> Schema:
         """Return the copy of one schema.
 
         Keywords other than applicators are kept together, at the position of the first.
@@ -354,7 +355,7 @@ class _Copier:
         self._count_one(position)
         if isinstance(schema, bool):
             return schema
-        schema, position = self._opened(schema, position)
+        schema, position = self._prepare(schema, position)
         for key in LEFT:
             if key in schema:
                 self._note(key, position)
@@ -364,15 +365,15 @@ class _Copier:
         for key in schema:
             if key in APPLICATORS:
                 if key == "oneOf":
-                    both.append(self._one_of(schema[key], position))
+                    both.append(self._copy_one_of(schema[key], position))
                 else:
-                    copy[key] = self._applicator(key, schema[key], position)
+                    copy[key] = self._copy_applicator(key, schema[key], position)
             elif key in SIMPLE and not is_simple:
                 is_simple = True
-                simple = self._simple(schema, position)
+                simple = self._copy_simple(schema, position)
                 both += simple.pop("allOf", [])
                 copy |= simple
-        both += [self.sub(part, at) for part, at in self._rewritten(schema, position)]
+        both += [self.copy_one(part, at) for part, at in self._rewrite_keywords(schema, position)]
         first = both[0] if len(both) == 1 else None
         if isinstance(first, dict) and first.keys() <= {"anyOf", "oneOf"} and not copy.keys() & first.keys():
             copy |= first  # does not affect the meaning of other keywords
@@ -393,22 +394,22 @@ class _Copier:
         if len(pointers) < MAX_POINTERS and position.pointer not in pointers[-1:]:
             pointers.append(position.pointer)
 
-    def _opened(self, schema: object, position: _Position) -> tuple[dict[str, Any], _Position]:
-        """Return a schema object without ineffective keywords, and its position.
+    def _prepare(self, schema: object, position: _Position) -> tuple[dict[str, Any], _Position]:
+        """Return a schema without keywords that have no effect, and its position.
 
         The position records whether a `$id` changes the base of its references.
         """
         if not isinstance(schema, dict) or not all(isinstance(key, str) for key in schema):
-            raise GrammarError(f"{position.pointer}: a schema must be an object or a bool, not {shown(schema)}")
+            raise GrammarError(f"{position.pointer}: a schema must be an object or a bool, not {clip_repr(schema)}")
         if position.depth > MAX_DEPTH:
             raise GrammarError(f"{position.pointer}: schemas are nested more than {MAX_DEPTH} levels deep")
         if position.depth and any(is_base(schema.get(key)) for key in ("$id", "id")):
             position = _Position(position.pointer, position.depth, rebased=True)
         if "$ref" in schema and self.draft <= 7:
             schema = {"$ref": schema["$ref"]}  # up to draft 7, keywords beside it have no effect
-        return self._without_refused(schema, position), position
+        return self._drop_refused(schema, position), position
 
-    def _without_refused(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
+    def _drop_refused(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
         """Return the schema without keywords of `REFUSED`.
 
         Raises `GrammarError` if such a keyword has an effect.
@@ -425,56 +426,57 @@ class _Copier:
         for key in [key for key in REFUSED if key in kept]:
             value = kept.pop(key)
             if key == "contains" or value not in (True, {}, None):
-                raise refuse(position.pointer, key, "a grammar cannot express this keyword")
+                raise keyword_error(position.pointer, key, "a grammar cannot express this keyword")
         return kept
 
-    def _one_of(self, schemas: object, position: _Position) -> dict[str, Any]:
+    def _copy_one_of(self, schemas: object, position: _Position) -> dict[str, Any]:
         """Return `oneOf` as `anyOf` if possible.
 
         If the schemas are proved disjoint, `anyOf` holds them as they are. Otherwise
         each gets the negation of the others. If that cannot be expressed, `oneOf` is
         left to llguidance, and its position is noted, because llguidance may refuse it.
         """
-        copies = self._applicator("oneOf", schemas, position)
+        copies = self._copy_applicator("oneOf", schemas, position)
         logic = self._logic_at(position)
-        if not isinstance(schemas, list) or self._are_apart(schemas, logic):
+        if not isinstance(schemas, list) or self._are_disjoint(schemas, logic):
             return {"anyOf": copies}
         try:
-            ways = self._only_one(schemas, logic)
+            ways = self._make_disjoint(schemas, logic)
         except InexpressibleError:
             self._note("oneOf", position)
             return {"oneOf": copies}
-        return {"anyOf": [self.sub(way, position.at("oneOf", i)) for i, way in enumerate(ways)]}
+        return {"anyOf": [self.copy_one(way, position.at("oneOf", i)) for i, way in enumerate(ways)]}
 
-    def _rewritten(self, schema: dict[str, Any], position: _Position) -> list[tuple[object, _Position]]:
+    def _rewrite_keywords(self, schema: dict[str, Any], position: _Position) -> list[tuple[object, _Position]]:
         """Return schemas that replace unsupported keywords, each with its position."""
         parts: list[tuple[object, _Position]] = []
         for key in (key for key in REWRITTEN if key in schema):
             try:
-                schemas = rewritten(key, schema, self._logic_at(position))
+                schemas = rewrite_keyword(key, schema, self._logic_at(position))
             except InexpressibleError as error:
-                raise refuse(position.pointer, key, str(error)) from error
+                raise keyword_error(position.pointer, key, str(error)) from error
             parts += [(part, position.at(key)) for part in schemas if part is not True]
         return parts
 
-    def _applicator(self, key: str, value: object, position: _Position) -> object:
+    def _copy_applicator(self, key: str, value: object, position: _Position) -> object:
+        """Return the copied value of `const`, `enum`, `$ref` or a list of schemas."""
         if key == "const":
-            return constant(value, key, position.pointer, self.listed_only)
+            return check_constant(value, key, position.pointer, self.listed_only)
         if key == "$ref":
-            return f"#/$defs/{self._definition(value, position)}"
+            return f"#/$defs/{self._define(value, position)}"
         if not isinstance(value, list) or not value:
-            raise refuse(position.pointer, key, f"{shown(value)}; expected a list with at least one item")
+            raise keyword_error(position.pointer, key, f"{clip_repr(value)}; expected a list with at least one item")
         if key == "enum":
-            return [constant(one, key, position.pointer, self.listed_only) for one in value]
-        return [self.sub(one, position.at(key, i)) for i, one in enumerate(value)]
+            return [check_constant(one, key, position.pointer, self.listed_only) for one in value]
+        return [self.copy_one(one, position.at(key, i)) for i, one in enumerate(value)]
 
-    def _target(self, reference: str) -> object:
+    def _find_target(self, reference: str) -> object:
         """Return the schema that a reference relative to the root points to."""
         if reference != "#" and not reference.startswith("#/"):
-            raise InexpressibleError(f"{shown(reference)} does not point into this schema")
-        target, rebased = self._resolved(reference, _Position("#"))
+            raise InexpressibleError(f"{clip_repr(reference)} does not point into this schema")
+        target, rebased = self._resolve(reference, _Position("#"))
         if rebased:
-            raise InexpressibleError(f"{shown(reference)} is below another $id")
+            raise InexpressibleError(f"{clip_repr(reference)} is below another $id")
         return target
 
     def _logic_at(self, position: _Position) -> Logic:
@@ -483,49 +485,49 @@ class _Copier:
         Below a nested `$id`, the targets of references are not known.
         """
         self.n_looks += self.last_logic.looks
-        self.last_logic = Logic(_unknown, self.draft) if position.rebased else self.logic
+        self.last_logic = Logic(_refuse_reference, self.draft) if position.rebased else self.logic
         self.last_logic.looks = 0 if self.n_looks < MAX_LOOKS else MAX_LOOKS_PER_POSITION
         return self.last_logic
 
     @staticmethod
-    def _are_apart(schemas: list[object], logic: Logic) -> bool:
+    def _are_disjoint(schemas: list[object], logic: Logic) -> bool:
         """Return whether the schemas are proved to be pairwise disjoint."""
         kinds = [logic.kinds(one) for one in schemas]
         if sum(map(len, kinds)) == len(frozenset().union(*kinds)):
             return True
-        return len(schemas) <= MAX_WAYS and all(logic.apart(*pair) for pair in combinations(schemas, 2))
+        return len(schemas) <= MAX_WAYS and all(logic.are_disjoint(*pair) for pair in combinations(schemas, 2))
 
     @staticmethod
-    def _only_one(schemas: list[object], logic: Logic) -> list[object]:
+    def _make_disjoint(schemas: list[object], logic: Logic) -> list[object]:
         """Return disjoint schemas: each one combined with the negation of the others.
 
         Raises `InexpressibleError` if a negation cannot be expressed.
         """
         if len(schemas) > MAX_EXCLUDED:
             raise InexpressibleError(f"{len(schemas)} schemas may overlap")
-        opposites = [logic.opposite(one) for one in schemas]
+        opposites = [logic.negate(one) for one in schemas]
         ways = []
         for i, one in enumerate(schemas):
-            others = [opposites[j] for j, other in enumerate(schemas) if j != i and not logic.apart(one, other)]
+            others = [opposites[j] for j, other in enumerate(schemas) if j != i and not logic.are_disjoint(one, other)]
             ways.append({"allOf": [one, *others]} if others else one)
         return ways
 
-    def _definition(self, reference: object, position: _Position) -> str:
-        """Return the name under which a referenced schema is defined."""
+    def _define(self, reference: object, position: _Position) -> str:
+        """Return the name of a referenced schema's definition; queue it if new."""
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")) or position.rebased:
             reason = (
                 "the reference is below another $id"
                 if position.rebased
                 else "only references into the same schema, '#/…', are supported"
             )
-            raise refuse(position.pointer, "$ref", f"{shown(reference)}: {reason}")
+            raise keyword_error(position.pointer, "$ref", f"{clip_repr(reference)}: {reason}")
         if reference not in self.names:
-            target, rebased = self._resolved(reference, position)
+            target, rebased = self._resolve(reference, position)
             self.names[reference] = f"d{len(self.names)}"
             self.waiting.append((self.names[reference], target, _Position(clipped_step(reference), 1, rebased)))
         return self.names[reference]
 
-    def _resolved(self, reference: str, position: _Position) -> tuple[object, bool]:
+    def _resolve(self, reference: str, position: _Position) -> tuple[object, bool]:
         """Return the value at a pointer, and whether a `$id` is on the way to it."""
         value, rebased = self.schema, False
         for step in reference.split("/")[1:]:
@@ -535,11 +537,13 @@ class _Copier:
             elif isinstance(value, list) and key.isdecimal() and key.isascii() and int(key[:9]) < len(value):
                 value = value[int(key)]
             else:
-                raise refuse(position.pointer, "$ref", f"{shown(reference)} does not exist: there is no {shown(key)}")
+                raise keyword_error(
+                    position.pointer, "$ref", f"{clip_repr(reference)} does not exist: there is no {clip_repr(key)}"
+                )
             rebased |= isinstance(value, dict) and any(is_base(value.get(name)) for name in ("$id", "id"))
         return value, rebased
 
-    def _simple(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
+    def _copy_simple(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
         """Return the copy of `type` and of the keywords for each type.
 
         Keywords for types that the schema does not allow have no effect and are
@@ -548,7 +552,7 @@ class _Copier:
         types = types_of(schema, position.pointer)
         parts: list[dict[str, Any]] = []
         if {"number", "integer"} & set(types):
-            bounds, types = numeric(
+            bounds, types = normalize_numbers(
                 schema,
                 types,
                 position.pointer,
@@ -558,18 +562,19 @@ class _Copier:
             )
             parts.append(bounds)
         if "string" in types:
-            parts.append(textual(schema, position.pointer, self.notes))
+            parts.append(normalize_strings(schema, position.pointer, self.notes))
         if "array" in types:
-            parts.append(self._listed(schema, position))
+            parts.append(self._copy_array_keywords(schema, position))
         if "object" in types:
-            parts.append(self._named(schema, position))
+            parts.append(self._copy_object_keywords(schema, position))
         both = [one for part in parts for one in part.pop("allOf", [])]
         copy: dict[str, Any] = dict(ChainMap(*reversed(parts)))
         if "type" in schema or "multipleOf" in copy:
             copy["type"] = types[0] if len(types) == 1 else list(types)
         return copy | ({"allOf": both} if both else {})
 
-    def _listed(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
+    def _copy_array_keywords(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
+        """Copy the keywords for arrays, under their names of draft 2020-12."""
         copy: dict[str, Any] = {}
         first, rest = ("prefixItems", "items")
         if self.draft < 2020:
@@ -577,29 +582,30 @@ class _Copier:
             first, rest = ("items", "additionalItems") if is_tuple else ("", "items")
         if first in schema:
             if not isinstance(schema[first], list) or not schema[first]:
-                raise refuse(position.pointer, first, f"{shown(schema[first])}; expected a list of schemas")
-            copy["prefixItems"] = [self.sub(one, position.at(first, i)) for i, one in enumerate(schema[first])]
+                raise keyword_error(position.pointer, first, f"{clip_repr(schema[first])}; expected a list of schemas")
+            copy["prefixItems"] = [self.copy_one(one, position.at(first, i)) for i, one in enumerate(schema[first])]
         if rest in schema:
             if isinstance(schema[rest], list):
-                raise refuse(
+                raise keyword_error(
                     position.pointer,
                     rest,
                     "a list of schemas is named prefixItems in draft 2020-12; use that name, or name the "
                     "draft in $schema",
                 )
-            copy["items"] = self.sub(schema[rest], position.at(rest))
+            copy["items"] = self.copy_one(schema[rest], position.at(rest))
         for keyword in ("minItems", "maxItems"):
             count = count_of(schema, keyword, position.pointer, MAX_ITEMS)
             if count is not None:
                 copy[keyword] = count
         return copy
 
-    def _named(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
+    def _copy_object_keywords(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
+        """Copy the keywords for objects, with patterns rewritten."""
         copy: dict[str, Any] = {}
         if "properties" in schema:
-            copy["properties"] = self._each(schema, "properties", position)
+            copy["properties"] = self._copy_each(schema, "properties", position)
         if "patternProperties" in schema:
-            named = self._each(schema, "patternProperties", position)
+            named = self._copy_each(schema, "patternProperties", position)
             spelled = {name: pattern_of(name, "patternProperties", position.pointer) for name in named}
             doubtful = Characters.of([part for one in spelled.values() for part in one.doubtful_in_names()]).ranges
             if schema.get("additionalProperties") is False:
@@ -610,17 +616,19 @@ class _Copier:
             if doubtful:  # forbid names that only some readers match
                 copy["patternProperties"][class_of(doubtful)] = False
         if "additionalProperties" in schema:
-            copy["additionalProperties"] = self.sub(schema["additionalProperties"], position.at("additionalProperties"))
+            copy["additionalProperties"] = self.copy_one(
+                schema["additionalProperties"], position.at("additionalProperties")
+            )
         required = schema.get("required", [])
         if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-            raise refuse(position.pointer, "required", f"{shown(required)}; expected a list of names")
-        constant([*required, *copy.get("properties", {})], "properties", position.pointer, self.listed_only)
+            raise keyword_error(position.pointer, "required", f"{clip_repr(required)}; expected a list of names")
+        check_constant([*required, *copy.get("properties", {})], "properties", position.pointer, self.listed_only)
         if required:
             copy["required"] = list(dict.fromkeys(required))
-        return copy | self._counts(schema, copy, position)
+        return copy | self._count_keywords(schema, copy, position)
 
     @staticmethod
-    def _counts(schema: dict[str, Any], copy: dict[str, Any], position: _Position) -> dict[str, Any]:
+    def _count_keywords(schema: dict[str, Any], copy: dict[str, Any], position: _Position) -> dict[str, Any]:
         """Return keywords that bound the number of properties.
 
         If some of `properties` are optional, these are alternatives of present
@@ -634,10 +642,10 @@ class _Copier:
         ]
         if len(optional) > MAX_OPTIONAL:
             reason = f"{len(optional)} properties are optional; the maximum is {MAX_OPTIONAL}; require some"
-            raise refuse(position.pointer, "properties", reason)
+            raise keyword_error(position.pointer, "properties", reason)
         is_open = copy.get("additionalProperties") is not False or bool(copy.get("patternProperties"))
         try:
-            ways = counted(
+            ways = count_alternatives(
                 optional,
                 len(required),
                 min_properties,
@@ -646,21 +654,22 @@ class _Copier:
             )
         except InexpressibleError as error:
             keywords = [key for key in ("minProperties", "maxProperties") if key in schema]
-            raise refuse(position.pointer, " or ".join(keywords), str(error)) from error
+            raise keyword_error(position.pointer, " or ".join(keywords), str(error)) from error
         if optional:
             return {"allOf": [{"anyOf": ways}]} if ways else {}
         counts = {"minProperties": min_properties} if min_properties > len(required) else {}
         return counts | ({} if max_properties is None else {"maxProperties": max_properties})
 
-    def _each(self, schema: dict[str, Any], keyword: str, position: _Position) -> dict[str, Schema]:
+    def _copy_each(self, schema: dict[str, Any], keyword: str, position: _Position) -> dict[str, Schema]:
+        """Copy the schemas under a keyword that maps names to schemas."""
         value = schema[keyword]
         if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-            raise refuse(position.pointer, keyword, f"{shown(value)}; expected an object of schemas")
-        return {name: self.sub(one, position.at(keyword, name)) for name, one in value.items()}
+            raise keyword_error(position.pointer, keyword, f"{clip_repr(value)}; expected an object of schemas")
+        return {name: self.copy_one(one, position.at(keyword, name)) for name, one in value.items()}
 
 
-def _decimals_beside(schema: object) -> int:
-    """Return the decimal places that `ranged` may use for its multiples.
+def _max_decimals_of(schema: object) -> int:
+    """Return the number of decimal places that `range_schemas` may use.
 
     Raises an error if the schema's own multiples are too large. llguidance 1.9
     intersects two schemas of numbers in 32 bits, and lets the product overflow: it
@@ -682,7 +691,9 @@ def _decimals_beside(schema: object) -> int:
     product = math.prod(scales) * max(scales, default=1)
     if joins and product > MAX_PRODUCT:
         values = ", ".join(map(str, sorted(scales)[-MAX_NAMED:]))
-        raise refuse("#", "multipleOf", f"{values}: these are too large to be combined by llguidance; use smaller ones")
+        raise keyword_error(
+            "#", "multipleOf", f"{values}: these are too large to be combined by llguidance; use smaller ones"
+        )
     max_decimals = RANGE_DECIMALS
     while max_decimals and product * 5 * 10**max_decimals > MAX_PRODUCT:
         max_decimals -= 1
@@ -698,8 +709,9 @@ def _scale(number: float) -> int:
     return int("".join(map(str, digits))) * int(10 ** min(abs(int(exponent)), 400))
 
 
-def _unknown(reference: str) -> object:
-    raise InexpressibleError(f"{shown(reference)} is below another $id")
+def _refuse_reference(reference: str) -> object:
+    """Raise `InexpressibleError` for a reference below another `$id`."""
+    raise InexpressibleError(f"{clip_repr(reference)} is below another $id")
 
 
 def _draft_of(uri: object) -> int:
@@ -707,5 +719,7 @@ def _draft_of(uri: object) -> int:
     draft = _DRAFT.fullmatch(uri) if isinstance(uri, str) else None
     if draft is None:
         drafts = "drafts 4, 6, 7, 2019-09 and 2020-12 of json-schema.org"
-        raise refuse("#", "$schema", f"{shown(uri)} is not one of {drafts}, and other dialects are not supported")
+        raise keyword_error(
+            "#", "$schema", f"{clip_repr(uri)} is not one of {drafts}, and other dialects are not supported"
+        )
     return int(draft[1] or draft[2])

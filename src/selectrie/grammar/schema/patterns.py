@@ -58,7 +58,7 @@ class PatternError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class RewrittenPattern:
     """A pattern that matches only texts that ECMA-262 and Python both match.
 
     All readers agree on texts without doubtful characters and final line feeds.
@@ -80,7 +80,7 @@ class Rewritten:
         return (*self.doubtful, *([(0x0A, 0x0A)] if self.line_end else []))
 
 
-def rewrite_pattern(pattern: str) -> Rewritten:
+def rewrite_pattern(pattern: str) -> RewrittenPattern:
     """Rewrite a pattern of JSON Schema.
 
     The pattern may match anywhere in a text unless it is anchored. Raises
@@ -88,11 +88,11 @@ def rewrite_pattern(pattern: str) -> Rewritten:
     """
     if len(pattern) > MAX_CHARACTERS:
         raise PatternError(f"the pattern has {len(pattern)} characters; the maximum is {MAX_CHARACTERS}")
-    return _Rewriter(pattern).rewritten()
+    return _Rewriter(pattern).rewrite()
 
 
 def rewrite_name(pattern: str, without: Ranges) -> str:
-    """Rewrite a pattern of names so that it only matches names without some characters.
+    """Rewrite a pattern of names so that it excludes names with some characters.
 
     `pattern` is a result of `rewrite_pattern`, and `without` are the characters. If the
     restriction cannot be expressed, the pattern is returned unchanged. The text around
@@ -101,7 +101,7 @@ def rewrite_name(pattern: str, without: Ranges) -> str:
     """
     try:
         rewriter = _Rewriter(pattern, without)
-        rewritten = rewriter.rewritten().pattern
+        rewritten = rewriter.rewrite().pattern
     except PatternError:
         return rewrite_pattern(pattern).pattern
     inner = rewriter.inner()
@@ -135,14 +135,15 @@ class _Rewriter:
         self._depth = 0
         self._repeatable = False
 
-    def rewritten(self) -> Rewritten:
+    def rewrite(self) -> RewrittenPattern:
+        """Rewrite the whole pattern."""
         while self._at < len(self._text):
-            self._one()
+            self._read_next()
         if self._depth:
             raise PatternError("a group is not closed")
         if not self._anchored and _matches_empty(self._out):
-            return Rewritten("", (), line_end=False)  # found in every text
-        return Rewritten("".join(self._out), Characters.of(self._doubtful).ranges, self._line_end)
+            return RewrittenPattern("", (), line_end=False)  # found in every text
+        return RewrittenPattern("".join(self._out), Characters.of(self._doubtful).ranges, self._line_end)
 
     def inner(self) -> str | None:
         """Return the pattern between its anchors.
@@ -160,46 +161,51 @@ class _Rewriter:
                 return None
         return "".join(out)
 
-    def _one(self) -> None:
+    def _read_next(self) -> None:
         """Read one character, class, group bracket, anchor or repetition."""
         sign = self._text[self._at]
         quantifier = _QUANTIFIER.match(self._text, self._at)
         if quantifier:
-            self._repeat(quantifier)
+            self._read_quantifier(quantifier)
         elif sign == "(":
-            self._open()
+            self._read_group_start()
         elif sign in ")|^$":
-            self._structure(sign)
+            self._read_structure(sign)
         elif sign == "[":
-            self._put(class_of(self._spelled(self._bracket())))
+            self._append_item(class_of(self._remove_unspelled(self._read_bracket())))
         elif sign == ".":
             self._at += 1
             self._doubtful += LINE_ENDS_OF_SOME
-            self._put(class_of(self._spelled(Characters.of([(0x0A, 0x0A), *LINE_ENDS_OF_SOME], negated=True).ranges)))
+            self._append_item(
+                class_of(self._remove_unspelled(Characters.of([(0x0A, 0x0A), *LINE_ENDS_OF_SOME], negated=True).ranges))
+            )
         elif sign == "\\":
-            ranges, doubtful = self._escape(inside=False)
+            ranges, doubtful = self._read_escape(inside=False)
             self._doubtful += doubtful
-            self._put(class_of(self._spelled(ranges)))
+            self._append_item(class_of(self._remove_unspelled(ranges)))
         elif sign == "{" and re.compile(r"\{,[0-9]+\}").match(self._text, self._at):
             raise PatternError("{,n} is a repetition in some dialects and literal text in others; write {0,n}")
         else:
             self._at += 1
             code = ord(sign)
-            self._put(sign if sign.isascii() and sign.isalnum() else class_of(self._spelled(((code, code),))))
+            self._append_item(
+                sign if sign.isascii() and sign.isalnum() else class_of(self._remove_unspelled(((code, code),)))
+            )
 
-    def _put(self, text: str) -> None:
+    def _append_item(self, text: str) -> None:
         self._out.append(text)
         self._repeatable = True
 
-    def _spelled(self, ranges: Ranges) -> Ranges:
-        """Return those of the characters that strings may contain."""
+    def _remove_unspelled(self, ranges: Ranges) -> Ranges:
+        """Return the characters of `ranges` that strings of the grammar may contain."""
         outside = Characters.of([*ranges], negated=True).ranges
         kept = Characters.of([*outside, *self._without], negated=True).ranges
         if not kept:
             raise PatternError(f"no character before character {self._at} is allowed in all dialects and in strings")
         return kept
 
-    def _repeat(self, quantifier: re.Match[str]) -> None:
+    def _read_quantifier(self, quantifier: re.Match[str]) -> None:
+        """Copy a repetition; raise `PatternError` if it is invalid here."""
         bounds = [bound for bound in quantifier.groups() if bound]
         if any(len(bound) > _MAX_DIGITS for bound in bounds):
             raise PatternError(f"the repetition at character {self._at} has more than {_MAX_DIGITS} digits")
@@ -213,7 +219,8 @@ class _Rewriter:
         self._out.append(quantifier[0])
         self._repeatable = False
 
-    def _open(self) -> None:
+    def _read_group_start(self) -> None:
+        """Copy the start of a group, without its name."""
         group = _GROUP.match(self._text, self._at)
         if group is None:
             raise PatternError(f"{self._text[self._at : self._at + 4]} at character {self._at} is not supported")
@@ -222,7 +229,8 @@ class _Rewriter:
         self._depth += 1
         self._repeatable = False
 
-    def _structure(self, sign: str) -> None:
+    def _read_structure(self, sign: str) -> None:
+        """Copy a closing parenthesis, a bar or an anchor."""
         if sign == ")":
             if not self._depth:
                 raise PatternError(f"the parenthesis at character {self._at} does not close a group")
@@ -233,7 +241,7 @@ class _Rewriter:
         self._out.append(sign)
         self._repeatable = sign == ")"
 
-    def _escape(self, *, inside: bool) -> tuple[Ranges, Ranges]:
+    def _read_escape(self, *, inside: bool) -> tuple[Ranges, Ranges]:
         """Read an escape; return its characters for all readers, and for some only.
 
         Args:
@@ -264,7 +272,7 @@ class _Rewriter:
             raise PatternError(f"the surrogate U+{code:04X} is not supported; write the character itself")
         return ((code, code),), ()
 
-    def _bracket(self) -> Ranges:
+    def _read_bracket(self) -> Ranges:
         """Read a bracket expression; return the characters that it surely matches.
 
         Those are the characters that it matches for ECMA-262 and for Python, also if it
@@ -278,12 +286,12 @@ class _Rewriter:
         surely: list[tuple[int, int]] = []
         maybe: list[tuple[int, int]] = []
         while self._text[self._at : self._at + 1] != "]":
-            low, doubtful = self._member(start)
+            low, doubtful = self._read_member(start)
             maybe += doubtful
             ahead = self._text[self._at : self._at + 2]
             if len(ahead) == 2 and ahead[0] == "-" and ahead[1] != "]" and not doubtful:
                 self._at += 1
-                high, doubtful = self._member(start)
+                high, doubtful = self._read_member(start)
                 if doubtful or high[0][0] < low[0][0]:
                     raise PatternError(f"a range in the class at character {start} does not ascend")
                 low = ((low[0][0], high[0][0]),)
@@ -293,7 +301,7 @@ class _Rewriter:
         ranges = Characters.of([*surely, *maybe], negated=True) if negated else Characters.of(surely)
         return ranges.ranges
 
-    def _member(self, start: int) -> tuple[Ranges, Ranges]:
+    def _read_member(self, start: int) -> tuple[Ranges, Ranges]:
         r"""Read one character or escape of a bracket expression.
 
         Returns the characters that it matches for all readers, and those that it
@@ -304,7 +312,7 @@ class _Rewriter:
         if not sign:
             raise PatternError(f"the class at character {start} is not closed")
         if sign == "\\":
-            return self._escape(inside=True)
+            return self._read_escape(inside=True)
         self._at += 1
         if 0xD800 <= ord(sign) <= 0xDFFF:
             raise PatternError(f"the surrogate U+{ord(sign):04X} is not supported; write the character itself")

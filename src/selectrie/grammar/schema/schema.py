@@ -20,7 +20,7 @@ from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar.llguidance import GuidanceGrammar, check_guidance, guidance_version
 from selectrie.grammar.machine.compiling import rings
 from selectrie.grammar.schema.finite import finite_texts
-from selectrie.grammar.schema.keywords import refuse, shown
+from selectrie.grammar.schema.keywords import clip_repr, keyword_error
 from selectrie.grammar.schema.normalize import MAX_NAMED, Schema, SchemaCopy, clipped_step, copy_schema
 
 Spacing = Literal["json", "none", "optional", "any"]
@@ -130,7 +130,7 @@ def read_schema(
         raise OptionError("spacing", spacing, "one of " + ", ".join(map(repr, SPACINGS)))
     if route not in ("auto", "llguidance"):
         raise OptionError("route", route, "'auto' or 'llguidance'")
-    source = _parsed(schema)
+    source = _parse_schema(schema)
     copy = copy_schema(source)
     if route == "auto" and spacing in SEPARATORS:
         texts = finite_texts(copy, SEPARATORS[spacing])
@@ -138,17 +138,17 @@ def read_schema(
             return ListedSchema(texts, copy.notes)
     if copy.listed_only:
         raise copy.listed_only[0]
-    return _by_llguidance(copy, source, SPACINGS[spacing])
+    return _convert_by_llguidance(copy, source, SPACINGS[spacing])
 
 
-def _parsed(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 - as above
+def _parse_schema(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 - as above
     """Return the schema as `json.loads` would return it."""
     text = schema if isinstance(schema, str) else None
     try:
         if text is None:
             _check_size(schema)
             text = json.dumps(dict(schema) if isinstance(schema, Mapping) else schema)
-        return json.loads(text, object_pairs_hook=_object)
+        return json.loads(text, object_pairs_hook=_make_object)
     except RecursionError as error:
         raise GrammarError("the schema is nested too deeply") from error
     except json.JSONDecodeError as error:
@@ -176,7 +176,7 @@ def _check_size(schema: object) -> None:
 
 
 def _n_values(value: object, known: dict[int, int]) -> int:
-    """Return how many values JSON would write for a value.
+    """Return the number of values that JSON would write for a value.
 
     Objects that occur in several places are visited once. `known` maps the identity of
     each object visited to its number.
@@ -189,12 +189,13 @@ def _n_values(value: object, known: dict[int, int]) -> int:
     return known[id(value)]
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of a JSON text; raise `GrammarError` for a repeated name."""
     members = dict(pairs)
     if len(members) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise GrammarError(f"the schema has {shown(twice)} twice in one object")
+        raise GrammarError(f"the schema has {clip_repr(twice)} twice in one object")
     return members
 
 
@@ -208,7 +209,7 @@ def _check_chains(copy: SchemaCopy) -> None:
     uses: dict[str, list[str]] = {}
     own: dict[str, int] = {}
     for name, schema in copy.definitions.items():
-        uses[name], own[name] = _references(schema)
+        uses[name], own[name] = _find_references(schema)
     longest: dict[str, int] = {}
     for ring in rings(uses):
         inside = set(ring)
@@ -223,7 +224,7 @@ def _check_chains(copy: SchemaCopy) -> None:
             )
 
 
-def _references(schema: Schema) -> tuple[list[str], int]:
+def _find_references(schema: Schema) -> tuple[list[str], int]:
     """Return the definitions that a normalized schema names, and its depth."""
     names: dict[str, None] = {}
     deepest = 1
@@ -241,7 +242,8 @@ def _references(schema: Schema) -> tuple[list[str], int]:
     return list(names), deepest
 
 
-def _by_llguidance(copy: SchemaCopy, source: object, options: Mapping[str, object]) -> GuidanceGrammar:
+def _convert_by_llguidance(copy: SchemaCopy, source: object, options: Mapping[str, object]) -> GuidanceGrammar:
+    """Convert a copied schema; `source` is the original, for errors."""
     _check_chains(copy)
     guidance = {**options, "json_allowed_escapes": ESCAPES, "lenient": False, "coerce_one_of": False}
     try:
@@ -251,31 +253,35 @@ def _by_llguidance(copy: SchemaCopy, source: object, options: Mapping[str, objec
         return replace(grammar, notes=copy.notes)
     except GrammarError as error:
         reason = error.reason
-    raise _explained(reason, copy, source)
+    raise _explain_error(reason, copy, source)
 
 
-def _explained(reason: str, copy: SchemaCopy, source: object) -> GrammarError:
+def _explain_error(reason: str, copy: SchemaCopy, source: object) -> GrammarError:
     """Convert llguidance's error on a normalized schema to one about the original."""
     definition, named = _DEFINITION.search(reason), _NAMED.match(reason)
     where = copy.pointers[definition[1]] if definition else "#"
     reason = _DEFINITION.sub("", reason)
     if named:
         reason = "the reference leads back to itself beside other keywords; write out what it refers to"
-        return refuse(copy.pointers[named[1]], "$ref", reason)
+        return keyword_error(copy.pointers[named[1]], "$ref", reason)
     if reason.startswith("schema too large"):
-        keyword, where = _largest(source)
-        return refuse(where, keyword, "the schema is too large for llguidance; reduce this part, which is its largest")
+        keyword, where = _find_largest(source)
+        return keyword_error(
+            where, keyword, "the schema is too large for llguidance; reduce this part, which is its largest"
+        )
     for beginning, keywords, remedy in _REMEDIES:
         if reason.startswith(beginning):
             present = [key for key in keywords if copy.keyword_pointers.get(key)] or keywords[:1]
             pointers = [one for key in present for one in copy.keyword_pointers.get(key, ())]
             inside = [one for one in pointers if definition and one.startswith(where)]
-            return refuse(_listed(list(dict.fromkeys(inside or pointers)) or [where]), " or ".join(present), remedy)
+            return keyword_error(
+                _join_pointers(list(dict.fromkeys(inside or pointers)) or [where]), " or ".join(present), remedy
+            )
     return GrammarError(f"{where}: {reason}")
 
 
-def _largest(schema: object) -> tuple[str, str]:
-    """Return a keyword that makes a schema large, and its JSON pointer.
+def _find_largest(schema: object) -> tuple[str, str]:
+    """Return a keyword that makes a schema large, and the pointer of its schema.
 
     The search goes down to the largest part, as long as that part holds more than half
     of the schema around it.
@@ -306,6 +312,6 @@ def _size(value: object) -> int:
     return n
 
 
-def _listed(pointers: Sequence[str], max_pointers: int = MAX_NAMED) -> str:
+def _join_pointers(pointers: Sequence[str], max_pointers: int = MAX_NAMED) -> str:
     """Return the first `max_pointers` pointers as text for a message."""
     return " or ".join(pointers[:max_pointers]) + (" or another" if len(pointers) > max_pointers else "")
