@@ -102,7 +102,7 @@ THE_PROMPT, THE_STATE = Noun("the prompt"), Noun("the state")
 
 
 class PythonOnly(str):
-    """A part of a message that is left out in other shells: ", or None for none"."""
+    """A part of a message that other shells than Python leave out."""
 
     __slots__ = ()
 
@@ -116,8 +116,8 @@ class Ways:
     """Remedies, any of which is enough. `str` lists them.
 
     Attributes:
-        remedies: What the caller can do.
-        operators: What the one who loads the model can do: the operator of a server.
+        remedies: Advice to the caller.
+        operators: Advice to the operator who loads the model, as of a server.
     """
 
     remedies: tuple[Words, ...]
@@ -127,7 +127,10 @@ class Ways:
         return joined([*self.remedies, *self.operators], last=", or ")
 
     def worded(self, write: Write, operator: Callable[[Words], Words] | None) -> Ways:
-        """Return the remedies of which another shell has all options."""
+        """Return the remedies for another shell, without those it has no options for.
+
+        `operator` rewrites an operator's remedy; None leaves these as they are.
+        """
         had = [one for one in self.remedies if all(write(option) is not None for option in one.options)]
         own = tuple(one.worded(write, operator) for one in had)
         return Ways(own, self.operators if operator is None else tuple(map(operator, self.operators)))
@@ -135,9 +138,9 @@ class Ways:
 
 @final
 class Words(str):
-    """A text for people that knows which of its parts are options.
+    """A message that knows which of its parts are options.
 
-    As a str, it is the text for Python. Joining and formatting give a plain str.
+    As a str, it is the message for Python. Joining and formatting give a plain str.
 
     Attributes:
         parts: The parts: text, `PythonOnly` text, options and remedies.
@@ -154,7 +157,7 @@ class Words(str):
 
     @property
     def options(self) -> list[OptionRef]:
-        """Return the options in it, but for those of the operator's remedies."""
+        """Return the options that the text mentions, without those for an operator."""
         texts = [remedy for one in self.parts if isinstance(one, Ways) for remedy in one.remedies]
         return [one for one in self.parts if isinstance(one, OptionRef)] + [
             one for text in texts for one in text.options
@@ -206,12 +209,12 @@ def words(template: str, *values: object) -> Words:
 
 
 def ways(*remedies: str, operator: str = "") -> Words:
-    """Return remedies, any of which is enough, as a list in words.
+    """Return a list of remedies, any of which is enough, in words.
 
     Args:
-        remedies: What the caller can do: a template of `words`, or a text with options.
-            Those of another list are taken out of it; "" is none.
-        operator: What the one who loads the model can do, as a template of `words`.
+        remedies: Advice to the caller: templates of `words`, or texts with options. The
+            remedies of a nested list are added one by one; "" is ignored.
+        operator: Advice to the operator who loads the model, as a template of `words`.
     """
     own, operators = list[Words](), [_as_words(operator)] if operator else []
     for text in map(_as_words, remedies):
@@ -226,11 +229,11 @@ def _as_words(text: str) -> Words:
 
 
 def renamed(names: Mapping[str, str]) -> Write:
-    """Return what writes options under other names, with values as in JSON.
+    """Return a `Write` that gives options other names, and values as in JSON.
 
     Args:
-        names: The names, by those of the options; with "=", a value replaces that of
-            the option. A shell has no others.
+        names: Maps option names to other names; with "=", a value replaces that of the
+            option. A shell does not have any other option.
     """
 
     def written(option: OptionRef) -> str | None:
@@ -248,16 +251,16 @@ def renamed(names: Mapping[str, str]) -> Write:
 
 
 def joined(items: Iterable[str | OptionRef], *, last: str = ", ") -> Words:
-    """Return texts or options as a list, with `last` in place of the last comma."""
+    """Join texts or options with commas, and `last` before the last one."""
     parts = [part for one in items for part in (", ", one)][1:]
     parts[-2:-1] = [last] if len(parts) > 1 else []
     return Words(*parts)
 
 
 LOAD_HERE = "load the model here"
-"""What helps where a server does not tell enough about its model."""
+"""Remedy if a server does not reveal enough about its model."""
 LESS_MEMORY = ways(operator="ask for a smaller `n_ctx`, or free memory")
-"""What helps where there is no memory for a context."""
+"""Remedy if there is no memory for a context."""
 
 
 class SelectrieError(Exception):
@@ -279,7 +282,7 @@ class SelectrieError(Exception):
     slot: str | None = None
 
     def __str__(self) -> str:
-        return self._placed(super().__str__(), self.slot)
+        return self._add_place(super().__str__(), self.slot)
 
     def worded(
         self, write: Write, operator: Callable[[Words], Words] | None = None, *, max_slot: int | None = None
@@ -293,19 +296,20 @@ class SelectrieError(Exception):
         """
         own = self.args[0] if self.args else ""
         text = own.worded(write, operator) if isinstance(own, Words) else super().__str__()
-        return self._placed(text, self.slot if self.slot is None or max_slot is None else clip(self.slot, max_slot))
+        return self._add_place(text, self.slot if self.slot is None or max_slot is None else clip(self.slot, max_slot))
 
-    def _placed(self, text: str, slot: str | None) -> str:
+    def _add_place(self, text: str, slot: str | None) -> str:
+        """Return the message with the slot and the index of the request before it."""
         text = text if slot is None else f"{slot}: {text}"
         text = text if self.request is None else f"request {self.request}: {text}"
         return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be printed
 
     def __reduce__(self) -> tuple[Callable[..., SelectrieError], tuple[Any, ...]]:
-        """Return the parts from which `_restored` builds a copy.
+        """Return the parts from which `_restore_error` builds a copy.
 
         The constructor is not called, because its arguments are not kept.
         """
-        return _restored, (type(self), self.args, dict(self.__dict__))
+        return _restore_error, (type(self), self.args, dict(self.__dict__))
 
 
 class RequestError(SelectrieError):
@@ -316,7 +320,11 @@ class RequestError(SelectrieError):
 
 
 class OptionError(RequestError, ValueError):
-    """A value is not allowed."""
+    """An option has a value that is not allowed.
+
+    The message is built from the name of the option, its value, and the allowed
+    values in words.
+    """
 
     code = "option"
 
@@ -369,7 +377,7 @@ class UnknownArgumentError(OptionError, TypeError):
     Attributes:
         name: Name of the argument.
         value: None.
-        allowed: What to write in its place.
+        allowed: Advice on what to write instead.
         call: Name of the function or method.
     """
 
@@ -382,14 +390,16 @@ class UnknownArgumentError(OptionError, TypeError):
 
 
 class ServerOptionError(OptionError):
-    """A server that draws text cannot be sent an option, so nothing was asked of it.
+    """An option cannot be sent to the server that generates the text.
+
+    Nothing was requested of the server.
 
     Attributes:
         name: Name of the option.
         value: Its value.
         allowed: Advice on what to do instead.
-        server: What the server calls itself.
-        reason: What the server does, or does not do.
+        server: Name that the server gives itself.
+        reason: Description of the server's behaviour, as the end of a sentence.
     """
 
     code = "server_option"
@@ -401,7 +411,7 @@ class ServerOptionError(OptionError):
 
 
 class ChoiceError(RequestError, ValueError):
-    """The set of choices cannot be decided on."""
+    """The set of choices is not valid: it is empty, or one of them cannot be scored."""
 
     code = "choice"
 
@@ -422,10 +432,10 @@ class TextError(RequestError, ValueError):
 
 
 class PromptError(RequestError, ValueError):
-    """A prompt gives no context.
+    """A prompt is empty or malformed, or the model has no chat template.
 
     Attributes:
-        where: The path to what is wrong in it: "prompt[0]['content']"; "" for no part.
+        where: Path to the invalid part: "prompt[0]['content']"; "" for the whole.
     """
 
     code = "prompt"
@@ -439,8 +449,8 @@ class PromptTooLongError(RequestError):
     """Prompt and choices do not fit the context.
 
     Attributes:
-        required_tokens: Number of tokens that they take; with `is_least`, a number that
-            they take at least, which is known without encoding them.
+        required_tokens: Number of tokens that they take; with `is_least`, a lower bound
+            on it that is known without encoding them.
         available_tokens: Number of tokens that the context holds, without its prefix.
         prefix_tokens: Number of tokens of the prefix.
         remedy: Advice on what to change.
@@ -492,10 +502,10 @@ class TooManyRowsError(RequestError):
 
 
 class WholeRowsError(RequestError):
-    """A request reads whole rows, and the model tells only parts of them.
+    """A request needs whole rows of a model that reveals only parts of them.
 
     Attributes:
-        what: What the request is, or what in it reads whole rows.
+        what: Name of the request, or of its part that reads whole rows.
         remedy: Advice on what to do instead.
     """
 
@@ -535,7 +545,7 @@ class GrammarError(RequestError, ValueError):
     def __init__(self, reason: str, *, line: int | None = None, column: int | None = None, excerpt: str = "") -> None:
         self.reason, self.line, self.column, self.excerpt = reason, line, column, excerpt
         where = "" if line is None else f"line {line}: " if column is None else f"line {line}, column {column}: "
-        super().__init__(Words(where, reason, _marked(excerpt, column)))
+        super().__init__(Words(where, reason, _mark_column(excerpt, column)))
 
 
 class TemplateError(RequestError, ValueError):
@@ -565,7 +575,7 @@ class TemplateError(RequestError, ValueError):
     ) -> None:
         self.reason, self.name, self.line, self.column, self.excerpt = reason, name, line, column, excerpt
         where = name if line is None else f"{name}:{line}" if column is None else f"{name}:{line}:{column}"
-        super().__init__(Words(where, ": ", reason, _marked(excerpt, column)))
+        super().__init__(Words(where, ": ", reason, _mark_column(excerpt, column)))
 
 
 class DeadEndError(RequestError):
@@ -665,7 +675,7 @@ class ClosedError(RequestError):
 
 
 class ForkedError(RequestError):
-    """An engine was used in a forked child process."""
+    """An engine was used in a child process made by `fork`."""
 
     code = "forked"
 
@@ -737,7 +747,7 @@ class MissingTextError(ModelError):
 
 
 class UnsupportedModelError(ModelError):
-    """A model cannot do what is required, or an object cannot be shared."""
+    """A model does not support what a request needs, or an object cannot be shared."""
 
     code = "unsupported_model"
 
@@ -946,9 +956,9 @@ def of_slot(slot: str, names: Mapping[str, str] | None = None) -> Iterator[None]
 
     Args:
         slot: The slot.
-        names: What the slot calls its arguments, by the names of the options that they
-            become. Messages are in its words then: they name no other option, but in
-            what the operator can do. None if options are those of the call.
+        names: Maps option names to the slot's names for its arguments. Messages then
+            mention no other options, except in advice to the operator. None if the
+            slot uses the options of the call.
     """
     try:
         yield
@@ -962,28 +972,28 @@ def of_slot(slot: str, names: Mapping[str, str] | None = None) -> Iterator[None]
         raise
 
 
-def _restored(kind: type[SelectrieError], args: tuple[Any, ...], values: dict[str, Any]) -> SelectrieError:
+def _restore_error(kind: type[SelectrieError], args: tuple[Any, ...], values: dict[str, Any]) -> SelectrieError:
     """Return the error from the parts that `SelectrieError.__reduce__` returns."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(values)
     return error
 
 
-def _marked(excerpt: str, column: int | None) -> str:
-    """Return the line with a caret below a column (from 1).
+def _mark_column(excerpt: str, column: int | None) -> str:
+    """Return two lines: the excerpt, and a caret below a column (from 1).
 
-    The line is cut to the neighbourhood of the column. Without a line or a column the
-    result is "".
+    The excerpt is cut to the neighbourhood of the column. Without a line or a
+    column the result is "".
     """
     if not excerpt or column is None:
         return ""
     start = max(0, column - 61)
-    shown = "".join(map(_one_wide, excerpt[start : start + 120]))
+    shown = "".join(map(_printable, excerpt[start : start + 120]))
     return f"\n  {shown}\n  {' ' * (column - 1 - start)}^"
 
 
-def _one_wide(character: str) -> str:
-    """Return the character that stands for `character` in an excerpt.
+def _printable(character: str) -> str:
+    """Return a character of one column that represents `character` in an excerpt.
 
     White space becomes a blank. A lone surrogate, which cannot be printed, becomes
     U+FFFD.
@@ -998,12 +1008,12 @@ def _mib(n_bytes: int) -> str:
 
 
 def clip(text: str, limit: int = 1000) -> str:
-    """Return `text` for a message, cut if it is longer than `limit`."""
+    """Return `text`, cut to `limit` characters with "…" at the end if it is longer."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def clipped(text: str, limit: int = 40) -> str:
-    """Return a part of a source for a message, cut as `clip` does."""
+    """Return the repr of a text for a message, of at most `limit` characters of it."""
     return repr(clip(text, limit))
 
 

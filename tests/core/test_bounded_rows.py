@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.partial_rows import ROUNDING, BoundedRows, merged
+from selectrie.core.partial_rows import ROUNDING, BoundedRows, merge_bounds
 from selectrie.core.path_model import RowBounds
 from selectrie.core.rows import DenseRows, Reads
 from selectrie.errors import UnreadRowError
@@ -233,7 +233,7 @@ def test_answers_about_one_row_are_merged(seed):
     rng = np.random.default_rng(seed)
     dense = dense_of(rng)
     answers = [partial_of(rng, dense, 0, ids_of(rng, int(rng.integers(0, V // 2)))) for _ in range(3)]
-    row = merged(answers, V)
+    row = merge_bounds(answers, V)
     ids = np.unique(np.concatenate([answer.ids for answer in answers]))
     assert row.ids.tolist() == ids.tolist()
     assert row.logp.tolist() == dense.logp(0, ids).tolist()
@@ -251,20 +251,20 @@ def test_answers_about_one_row_are_merged(seed):
 def test_a_token_of_two_answers_has_the_first_value():
     """Answers may differ by the model's tolerance; bounds that contradict each other hold all of both."""
     first, second = row_of({0: -1.0, 1: -2.0}, (-1.0, -0.9), -1.5), row_of({1: -2.1, 2: -3.0}, (-5.0, -4.0), -1.2)
-    row = merged([first, second], 9, tolerance=0.1)
+    row = merge_bounds([first, second], 9, tolerance=0.1)
     assert row.ids.tolist() == [0, 1, 2]
     assert row.logp.tolist() == [-1.0, -2.0, -3.0]
     assert row.log_rest[1] == pytest.approx(math.log(math.exp(-0.8) - math.exp(-3.1)), abs=1e-5)
     assert row.log_rest[0] == -INF  # e^-4 is less than the e^-1 of token 0
     assert row.rest_max == -1.5
-    assert merged([first], 9) is first
+    assert merge_bounds([first], 9) is first
 
 
 def test_what_answers_may_differ_by_widens_the_merged_rest():
     """Of two answers, each may be that much too large or too small, the rest and what is taken from it."""
     half = math.log(0.5)
     first, second = row_of({0: half}, (half, half), half), row_of({1: math.log(0.4)}, (math.log(0.6),) * 2, half)
-    low, high = merged([first, second], 9, tolerance=0.01).log_rest
+    low, high = merge_bounds([first, second], 9, tolerance=0.01).log_rest
     assert math.exp(low) == pytest.approx(0.5 * math.exp(-0.01) - 0.4 * math.exp(0.01), abs=1e-5)
     assert math.exp(high) == pytest.approx(0.5 * math.exp(0.01) - 0.4 * math.exp(-0.01), abs=1e-5)
 
@@ -272,7 +272,7 @@ def test_what_answers_may_differ_by_widens_the_merged_rest():
 def test_all_tokens_leave_no_rest():
     """The pieces of a whole row."""
     pieces = [row_of({i: -math.log(4)}, (-1.0, -0.1), 0.0) for i in range(4)]
-    row = merged(pieces, 4)
+    row = merge_bounds(pieces, 4)
     assert row.log_rest == (-INF, -INF)
     assert row.rest_max == -INF
 

@@ -23,7 +23,7 @@ from selectrie.tokenization.encoding import (
     encode_rests,
     find_tail,
     least_tokens,
-    shortened,
+    shorten_following,
 )
 from selectrie.tokenization.healing import heal_plan
 from selectrie.tokenization.prompts import exact_tokens
@@ -314,7 +314,7 @@ def test_bytes_that_are_not_the_texts_turn_healing_into_splitting():
     kept = encode_choices(plain, prompt, [b".", b":"], following=b" CAT")
     assert (kept.boundary, kept.following_bytes) == ("heal", 4)
     long = b" CAT" * 500
-    assert len(shortened(plain, long)) < len(long)
+    assert len(shorten_following(plain, long)) < len(long)
     whole = encode_choices(plain, prompt, [b".", b":"], following=long)
     assert (whole.boundary, whole.following_bytes, np.diff(whole.offsets).tolist()) == ("heal", 2000, [501, 501])
 

@@ -15,7 +15,7 @@ from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_NAMESPACE
 from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from selectrie.backends.chat.template import chat_template
-from selectrie.core.tracked_text import MIXED, TEMPLATE, VALUE, TrackedText, derived, joined, spans_of
+from selectrie.core.tracked_text import MIXED, TEMPLATE, VALUE, TrackedText, derive_origins, join_texts, spans_of
 from selectrie.errors import OptionError, PromptError, TextError
 from selectrie.options import PromptParams
 from selectrie.testing.fakes import make_vocabulary
@@ -581,7 +581,7 @@ def test_every_character_keeps_its_origin(pieces, other, steps):
     def as_tracked(text):
         return TrackedText(text, VALUE if set(text) & set(THEIRS) else TEMPLATE)
 
-    plain, text, tracked_other = "".join(pieces), joined(map(as_tracked, pieces)), as_tracked(other)
+    plain, text, tracked_other = "".join(pieces), join_texts(map(as_tracked, pieces)), as_tracked(other)
     for step in steps:
         plain, text = step(plain, other), step(text, tracked_other)
     assert isinstance(text, TrackedText)
@@ -594,11 +594,11 @@ def test_computed_text_is_the_templates_only_where_all_of_it_is():
     """Values make a value, both together mixed text; text without an origin and an unknown object count as mixed."""
     said, ours = TrackedText("a"), TrackedText("b", TEMPLATE)
     for sources in ([ours], [], [1, None], [True, [ours, {ours: 2.5}]]):
-        assert spans_of(derived("x", sources)) == [("x", TEMPLATE)]
-    assert spans_of(derived("x", [said, {said: [said]}, 2])) == [("x", VALUE)]
+        assert spans_of(derive_origins("x", sources)) == [("x", TEMPLATE)]
+    assert spans_of(derive_origins("x", [said, {said: [said]}, 2])) == [("x", VALUE)]
     for sources in ([said, ours], [object()], ["b"], [said, "b"], [ours, "b"], [ours, Number(1)]):
-        assert spans_of(derived("x", sources)) == [("x", MIXED)]
-    assert spans_of(derived(ours, [said, ours])) == [("b", TEMPLATE)]
+        assert spans_of(derive_origins("x", sources)) == [("x", MIXED)]
+    assert spans_of(derive_origins(ours, [said, ours])) == [("b", TEMPLATE)]
     assert spans_of(ours + "x" + said) == [("b", TEMPLATE), ("x", MIXED), ("a", VALUE)]
 
 

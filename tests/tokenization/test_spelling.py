@@ -11,7 +11,7 @@ from selectrie import Engine, PromptParams
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import PromptError, TokenRangeError
 from selectrie.testing import HashModel, make_vocabulary
-from selectrie.tokenization.encoding import spelled
+from selectrie.tokenization.encoding import spell_tokens
 from tests.support.made_vocabularies import make_scored
 from tests.support.vocabularies import vocabulary_of
 
@@ -43,7 +43,7 @@ def scored(request, tmp_path_factory) -> Vocabulary:
 def test_tokens_are_read_back(scored, parts):
     """Whatever stands between control tokens, and whether or not a space is added before it."""
     tokens = read(scored, "".join(parts))
-    text = spelled(scored, np.asarray(tokens, dtype=np.int32))
+    text = spell_tokens(scored, np.asarray(tokens, dtype=np.int32))
     assert read(scored, text) == tokens
     assert "<s>" not in parts or "<s>" in text
 
@@ -51,14 +51,14 @@ def test_tokens_are_read_back(scored, parts):
 def test_an_added_space_is_no_text(scored):
     """`ab` comes back as it was, at the beginning and after a control token."""
     for text in ("ab", "<s>ab", "</s>ab ab"):
-        assert spelled(scored, np.asarray(read(scored, text), dtype=np.int32)) == text
+        assert spell_tokens(scored, np.asarray(read(scored, text), dtype=np.int32)) == text
 
 
 def test_broken_characters_are_replaced():
     """A token of half a character has U+FFFD in its place."""
     vocabulary = make_vocabulary()
-    assert spelled(vocabulary, np.array([0, 3, 23], dtype=np.int32)) == "<bos>a\ufffd"
-    assert spelled(vocabulary, np.empty(0, dtype=np.int32)) == ""
+    assert spell_tokens(vocabulary, np.array([0, 3, 23], dtype=np.int32)) == "<bos>a\ufffd"
+    assert spell_tokens(vocabulary, np.empty(0, dtype=np.int32)) == ""
 
 
 def test_an_engine_encodes_and_decodes():

@@ -90,6 +90,7 @@ class ChoiceAutomaton:
         return tokens
 
     def advance(self, state: int, token: int) -> int:
+        """Return the child of node `state` with this token."""
         children = self._trie.children(state)
         index = int(np.searchsorted(self._trie.token[children], token))
         if index == len(children) or self._trie.token[children[index]] != token:
@@ -118,17 +119,18 @@ class ProductAutomaton:
         self._positions: list[frozenset[Position]] = []
         self._allowed: list[IntArray | None] = []
         self._next: dict[tuple[int, int], int] = {}
-        self._start = self._numbered([(0, ROOT)])
+        self._start = self._number_state([(0, ROOT)])
 
     @property
     def longest(self) -> int:
-        """Return the number of tokens of the longest path."""
+        """Return the maximum number of tokens of a concatenation."""
         return sum(int(trie.depth.max()) for trie in self._tries)
 
     def start(self) -> int:
         return self._start
 
     def allowed(self, state: int) -> IntArray:
+        """Return the allowed tokens, int32[], of all positions of a state together."""
         known = self._allowed[state]
         if known is None:
             tokens = [
@@ -140,6 +142,7 @@ class ProductAutomaton:
         return known
 
     def advance(self, state: int, token: int) -> int:
+        """Return the state after a token, followed from each position of a state."""
         known = self._next.get((state, token))
         if known is not None:
             return known
@@ -153,17 +156,17 @@ class ProductAutomaton:
                     reached.append((number, int(children[index])))
         if not reached:
             raise ProtocolError(f"token {token} is not allowed in state {state}")
-        result = self._next[state, token] = self._numbered(reached)
+        result = self._next[state, token] = self._number_state(reached)
         return result
 
     def can_end(self, state: int) -> bool:
         return (len(self._tries), ROOT) in self._positions[state]
 
-    def _numbered(self, reached: list[Position]) -> int:
-        """Return the state that consists of `reached` and what follows without a token.
+    def _number_state(self, reached: list[Position]) -> int:
+        """Return the state that consists of `reached` and of positions at set starts.
 
-        Where a path of a set ends, the first position of the next set belongs to the
-        state too.
+        Where a path of a set ends, the first position of the next set belongs
+        to the state too.
         """
         positions: set[Position] = set()
         while reached:

@@ -1,4 +1,4 @@
-"""Files written as a whole, where the caller says, or kept between runs; digests."""
+"""Writes files as a whole, keeps files between runs, and computes their digests."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def check_plain(path: Path) -> None:
 
 
 def is_temporary(name: str, names: Collection[str]) -> bool:
-    """Return whether `replaced` may have made `name` while it wrote one of `names`.
+    """Return whether `name` is a temporary file of `replaced` for one of `names`.
 
-    That is a temporary file, which stays behind if the process is killed.
+    Such a file stays behind if the process is killed.
     """
     match = _TEMPORARY.fullmatch(name)
     return match is not None and match["name"] in {one[:_MAX_NAME] for one in names}
@@ -51,7 +51,7 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def replaced(path: Path) -> Iterator[BinaryIO]:
-    """Replace a plain file as a whole by what the block writes to the yielded file.
+    """Replace a plain file as a whole by the bytes written to the yielded file.
 
     A reader sees the old content or the new one, and the new one is on the disk when
     the block has ended. An error in the block leaves the old file. The content is first
@@ -89,7 +89,7 @@ logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """Return `~/.cache/selectrie`, whether or not it exists."""
+    """Return `~/.cache/selectrie`, which may not exist."""
     try:
         home = Path.home()
     except RuntimeError:  # no HOME and a user without an account, as in some containers
@@ -128,10 +128,10 @@ _FOLDER_REFUSES = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Turn system errors of the block, about a folder, into `OptionError`.
+    """Convert system errors in the block into `OptionError` about the folder.
 
-    Examples are a full disk, no permission, a folder that has disappeared, and a name
-    that no folder can have.
+    Examples are a full disk, no permission, a folder that has disappeared, and a
+    name that no folder can have.
     """
     try:
         yield
@@ -144,7 +144,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file that the caller has named.
+    """Write a text to a file named by the user, which may be a device.
 
     A plain file is replaced as by `write_whole`, or written to in place if its folder
     does not allow that; links to it are followed. Anything else, such as a FIFO or a
@@ -186,11 +186,12 @@ _BLOCK_BYTES = 64 << 10
 
 
 def file_digest(path: Path) -> str:
-    """Return `blake2b:…` for a small file and `blake2b-sampled:…` for a larger one.
+    """Return a digest of a file, sampled if the file is larger than 16 MiB.
 
-    A sampled digest covers the file's size, its first MiB (metadata and vocabulary),
-    and 128 blocks of 64 KiB, evenly spaced up to the end: 9 MiB are read of any file.
-    It tells models and quantisations apart, but does not protect against tampering.
+    It is `blake2b:…`, or `blake2b-sampled:…` for a larger file. A sampled digest
+    covers the file's size, its first MiB (metadata and vocabulary), and 128 blocks
+    of 64 KiB, evenly spaced up to the end: 9 MiB are read of any file. It tells
+    models and quantisations apart, but does not protect against tampering.
     """
     size = path.stat().st_size
     state = blake2b(str(size).encode(), digest_size=16)

@@ -42,7 +42,7 @@ class Extension:
             to each.
         rows: The rows of the wanted elements, in order.
         rows_evaluated: Number of distinct rows the model computed, without padding.
-        rows_repeated: How many of these belong to nodes that existed already.
+        rows_repeated: Number of these rows whose nodes existed already.
         rows_padded: Number of rows added to fill the call.
         n_programs: Number of times the model ran: 0 if no rows were evaluated, else 1,
             or more if the call was split among programs of fixed sizes or lost states
@@ -61,7 +61,7 @@ class Extension:
 
 
 class ModelDescription(Protocol):
-    """What a request is prepared by, before the model is asked anything."""
+    """The properties of a model by which requests are prepared, without calling it."""
 
     @property
     def vocabulary(self) -> Vocabulary: ...
@@ -74,7 +74,7 @@ class ModelDescription(Protocol):
 
 
 class DescribedModel:
-    """A model as requests see it, with another vocabulary object."""
+    """A model's description in which another `Vocabulary` object replaces its own."""
 
     def __init__(self, model: ModelDescription, vocabulary: Vocabulary) -> None:
         self._model, self.vocabulary = model, vocabulary
@@ -129,10 +129,11 @@ class Model(ModelDescription, Protocol):
         ...
 
     def set_batch_multiple(self, value: int) -> None:
-        """Set `limits.batch_sizes.multiple`, while the tree is empty.
+        """Set the number to a multiple of which the rows of each call are padded.
 
-        Every call is padded to a multiple of this number of rows, so that a row does
-        not depend on how many others are in its call. `new_context` passes it on.
+        This is `limits.batch_sizes.multiple`; the tree must be empty. A row
+        then does not depend on how many others are in its call. `new_context`
+        passes the number on.
 
         Args:
             value: From 1 (no padding) to the most rows that a call may have.
@@ -177,12 +178,13 @@ class Model(ModelDescription, Protocol):
     def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> Model:
         """Return a small empty model on the same weights, with the same precision.
 
-        It has room for at least `nodes` nodes, and for `sequences` branches if this
-        model has as many. `rows` is the maximum number of rows in a call; None means as
-        many as this model takes.
+        It has room for at least `nodes` nodes, and for `sequences` branches if
+        this model has as many. `rows` is the maximum number of rows in a call;
+        None means as many as this model takes.
 
-        What it computes has the same bits whatever this model holds, so near ties are
-        settled on it. The caller must close it.
+        The bits of its results do not depend on what this model holds, so
+        scores that are too close to call are evaluated again on it. The caller
+        must close it.
         """
         ...
 
@@ -203,9 +205,9 @@ class Model(ModelDescription, Protocol):
 
 
 class CopiesPaths(Model, Protocol):
-    """A model that takes evaluated paths over from another one on the same weights.
+    """A model that can copy evaluated paths from another one on the same weights.
 
-    One of the two was made by `new_context` of the other. Copied nodes are cached, and
+    `new_context` of one of the two made the other. Copied nodes are cached, and
     have the bits of the other model.
     """
 
@@ -217,10 +219,11 @@ class CopiesPaths(Model, Protocol):
         ...
 
     def copied_part(self, tokens: IntArray) -> tuple[int, int]:
-        """Return the (start, end) depths of the held part of a path that was copied.
+        """Return the (start, end) depths of the last part of a path that was copied.
 
-        It is the last such part; (0, 0) if there is none. Nodes above it were evaluated
-        here, because another path had them already.
+        Only nodes that are still held count; the result is (0, 0) if there are
+        none. Nodes above the part were evaluated here, because another path had
+        them already.
         """
         ...
 
@@ -236,14 +239,12 @@ def chain(parent: int, n: int) -> IntArray:
 
 
 def rounds(parents: IntArray, keep: BoolArray) -> IntArray:
-    """Split a call into rounds that a recurrent-state model can take.
+    """Split a call into rounds, each of which a recurrent-state model can take.
 
-    Each round is one `extend`.
-
-    A recurrent-state model has a state only at the tip of each unbranched run of a
-    call. A node therefore joins its parent's round only if it is the parent's only
-    child in the call and the parent need not be kept. Otherwise it starts in a later
-    round.
+    Each round is one `extend`. A recurrent-state model has a state only at the tip
+    of each unbranched run of a call. A node therefore joins its parent's round only
+    if it is the parent's only child in the call and the parent need not be kept.
+    Otherwise it starts in a later round.
 
     A parent given as `~j`, element j of the same call, is a node by the time its
     child's round runs, and must be kept until then.

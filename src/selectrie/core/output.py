@@ -12,7 +12,7 @@ from selectrie.errors import OutputError
 
 
 def quoted(text: str) -> str:
-    """Return the text in quotes, so that leading and trailing spaces can be seen.
+    """Return the text in quotes, so that spaces at its ends are visible.
 
     Characters that do not print (controls, direction marks) are escaped.
     """
@@ -25,28 +25,28 @@ def quoted_bytes(value: bytes) -> str:
 
 
 def probability(p: float) -> str:
-    """Return `p` with four decimals, or as a power of ten if they would all be 0."""
+    """Format a probability with four decimals, or as a power of ten if tiny."""
     return f"{p:.4f}" if p >= 0.00005 or p == 0 else f"{p:.0e}"
 
 
 def interval(low: float, high: float) -> str:
-    """Return the interval as text, as one number if both ends are written alike."""
+    """Format two probabilities as an interval, or as one if both look alike."""
     ends = (probability(low), probability(high))
     return ends[0] if ends[0] == ends[1] else "–".join(ends)
 
 
 def thousands(n: float) -> str:
-    """Return `n` as a whole number with a space between thousands."""
+    """Format a number as a whole number with a space between thousands."""
     return f"{n:,.0f}".replace(",", " ")
 
 
 def count(n: int, noun: str) -> str:
-    """Return a number with its noun: `1 row`, `2 rows`."""
+    """Format a number with its noun: `1 row`, `2 rows`."""
     return f"{thousands(n)} {noun}{'' if n == 1 else 's'}"
 
 
 def escaped(text: str) -> str:
-    r"""Return the text with `\x1b` and the like for characters that do not print."""
+    r"""Return the text with characters that do not print escaped, such as `\x1b`."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
@@ -94,7 +94,7 @@ def write(text: str, stream: TextIO | None, *, end: str = "\n") -> None:
 
 
 def put(text: str, stream: TextIO | None) -> None:
-    """Write a text that is known to be safe, without changing it.
+    """Write a text to a stream as it is.
 
     Raises `OutputError` if standard output cannot be written, and `BrokenPipeError` if
     its reader is gone. Text that standard error cannot take is dropped, because there
@@ -126,14 +126,14 @@ def flush() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as error:
-        _forget()
+        _discard_output()
         if isinstance(error, BrokenPipeError):
             raise
         raise OutputError(error.strerror or str(error)) from error
 
 
-def _forget() -> None:
-    """Redirect standard output, with the text it still buffers, to the null device."""
+def _discard_output() -> None:
+    """Redirect standard output, with its buffered text, to the null device."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Rows that hold some values only: those named, or some tokens with bounds."""
+"""Rows that hold only some values: the requested ones, or some tokens with bounds."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class _Tables:
 
     Attributes:
         pairs: int64[m], the pairs of row and token, ascending.
-        order: int64[m], the position of each of them in `Reads.ids`.
+        order: int64[m], the position of each pair in `Reads.ids`.
         masses, rests: Values by row and bytes of the ids.
         tops: The number of tokens read, and the tokens with their log-probabilities, by
             row and allowed set.
@@ -205,6 +205,7 @@ class _Tables:
         rests: Sequence[float],
         tops: Sequence[tuple[IntArray, FloatArray]],
     ) -> _Tables:
+        """Build the tables for values in the order of `reads`."""
         pairs = pair_keys(reads.owner, reads.ids)
         order = np.argsort(pairs, kind="stable")
         longest: dict[tuple[int, bytes], tuple[float, tuple[IntArray, FloatArray]]] = {}
@@ -256,16 +257,16 @@ Bounds = tuple[float, float]
 
 
 class BoundedRows:
-    """n rows of which some tokens are known, with bounds on the sum of all others.
+    """Some tokens' log-probabilities in n rows, with bounds on the sum of all others.
 
-    The log-probability of a known token, the mass of known tokens and the rest of
-    exactly the known ones, if the row says it, have the bits of the rows from which
-    they were taken. Other masses and rests raise `UnreadRowError`, and have bounds that
-    contain the true values. `top` returns only the tokens that are certain: those more
-    probable than any token can be that is not known. There are no logits.
+    The log-probability of a known token, the mass of known tokens, and the rest of
+    exactly the known ones, if it is known, have the bits of the rows from which
+    they were taken. Other masses and rests raise `UnreadRowError`, and have bounds
+    that contain the true values. `top` returns only tokens that are certainly more
+    probable than every unknown one. There are no logits.
 
     Args:
-        rows: What is known of each row.
+        rows: The known values and bounds of each row.
         n_tokens: Number of tokens of the vocabulary.
     """
 
@@ -283,7 +284,7 @@ class BoundedRows:
         return sum(row.ids.nbytes + row.logp.nbytes for row in self._rows)
 
     def known(self, i: int) -> RowBounds:
-        """Return what is known of row i."""
+        """Return the known values and the bounds of row i."""
         return self._rows[i]
 
     def check(self) -> None:
@@ -292,30 +293,31 @@ class BoundedRows:
     def logp(self, i: ArrayLike, token_ids: ArrayLike) -> FloatArray:
         rows, ids = np.broadcast_arrays(np.asarray(i, dtype=np.int64), np.asarray(token_ids, dtype=np.int64))
         pairs, logp = self._known()
-        result, is_known = _looked_up(pairs, logp, pair_keys(rows, ids))
+        result, is_known = _look_up(pairs, logp, pair_keys(rows, ids))
         for row, token in zip(rows[~is_known].tolist(), ids[~is_known].tolist(), strict=True):
-            if _ceiling(self._rows[row]) > -np.inf:
+            if _unknown_max(self._rows[row]) > -np.inf:
                 raise UnreadRowError(row, f"the log-probability of token {token}")
         return result
 
     def log_mass(self, i: int, token_ids: ArrayLike) -> float:
-        return self._exactly(i, self.log_mass_bounds(i, token_ids), f"the mass of {np.size(token_ids)} tokens")
+        return self._exact_value(i, self.log_mass_bounds(i, token_ids), f"the mass of {np.size(token_ids)} tokens")
 
     def log_rest(self, i: int, token_ids: ArrayLike) -> float:
-        return self._exactly(i, self.log_rest_bounds(i, token_ids), f"the mass beyond {np.size(token_ids)} tokens")
+        return self._exact_value(i, self.log_rest_bounds(i, token_ids), f"the mass beyond {np.size(token_ids)} tokens")
 
-    def _exactly(self, i: int, bounds: Bounds, what: str) -> float:
+    def _exact_value(self, i: int, bounds: Bounds, what: str) -> float:
+        """Return the value on which both bounds agree, or raise `UnreadRowError`."""
         if bounds[0] != bounds[1]:
             raise UnreadRowError(i, what)
         return bounds[0]
 
     def log_mass_bounds(self, i: int, token_ids: ArrayLike) -> Bounds:
         row, ids = self._rows[i], np.asarray(token_ids, dtype=np.int64)
-        logp, is_known = _looked_up(row.ids, row.logp, ids)
-        if is_known.all() or _ceiling(row) == -np.inf:
+        logp, is_known = _look_up(row.ids, row.logp, ids)
+        if is_known.all() or _unknown_max(row) == -np.inf:
             return (numerics.logsumexp(logp),) * 2
         n_unknown = len(ids) - int(np.count_nonzero(is_known))
-        return _with_unknown(numerics.logsumexp(logp), row, n_unknown, self._n_tokens)
+        return _bound_with_unknown(numerics.logsumexp(logp), row, n_unknown, self._n_tokens)
 
     def log_rest_bounds(self, i: int, token_ids: ArrayLike) -> Bounds:
         row, ids = self._rows[i], np.asarray(token_ids, dtype=np.int64)
@@ -323,23 +325,23 @@ class BoundedRows:
         n_known = len(row.ids) - int(np.count_nonzero(is_other))
         others = numerics.logsumexp(row.logp[is_other])
         n_unknown = self._n_tokens - len(row.ids) - (len(ids) - n_known)
-        if others == -np.inf and (n_unknown == 0 or _ceiling(row) == -np.inf):
+        if others == -np.inf and (n_unknown == 0 or _unknown_max(row) == -np.inf):
             return -np.inf, -np.inf
         if others == -np.inf and n_known == len(ids):
             return row.log_rest
-        return _with_unknown(others, row, n_unknown, self._n_tokens)
+        return _bound_with_unknown(others, row, n_unknown, self._n_tokens)
 
     def top(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> tuple[IntArray, FloatArray]:
-        ids, logp, unknown_max = self._ordered(i, allowed)
+        ids, logp, unknown_max = self._order_known(i, allowed)
         n_certain = min(max(k, 0), int(np.count_nonzero(logp > unknown_max)))
         return ids[:n_certain], logp[:n_certain]
 
     def unseen_max(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> float:
-        _, logp, unknown_max = self._ordered(i, allowed)
+        _, logp, unknown_max = self._order_known(i, allowed)
         n_certain = min(max(k, 0), int(np.count_nonzero(logp > unknown_max)))
         return max(unknown_max, float(logp[n_certain]) if n_certain < len(logp) else -np.inf)
 
-    def _ordered(self, i: int, allowed: BoolArray | IntArray | None) -> tuple[IntArray, FloatArray, float]:
+    def _order_known(self, i: int, allowed: BoolArray | IntArray | None) -> tuple[IntArray, FloatArray, float]:
         """Return the known tokens that are allowed and possible, most probable first.
 
         Returns their ids and log-probabilities, and an upper bound on the
@@ -352,7 +354,7 @@ class BoundedRows:
             is_allowed, n_allowed = np.asarray(allowed[row.ids]), int(np.count_nonzero(allowed))
         else:
             is_allowed, n_allowed = np.isin(row.ids, allowed), len(np.unique(allowed))
-        unknown_max = _ceiling(row) if n_allowed > np.count_nonzero(is_allowed) else -np.inf
+        unknown_max = _unknown_max(row) if n_allowed > np.count_nonzero(is_allowed) else -np.inf
         is_allowed &= row.logp > -np.inf
         ids, logp = row.ids[is_allowed], row.logp[is_allowed]
         order = np.argsort(-logp, kind="stable")  # the ids ascend
@@ -394,8 +396,8 @@ class BoundedRows:
         return self._table
 
 
-def merged(rows: Sequence[RowBounds], n_tokens: int, tolerance: float = 0.0) -> RowBounds:
-    """Return what several answers about the same row say together.
+def merge_bounds(rows: Sequence[RowBounds], n_tokens: int, tolerance: float = 0.0) -> RowBounds:
+    """Combine several answers about the same row into one.
 
     A token that several of them hold has the value of the first.
 
@@ -411,16 +413,20 @@ def merged(rows: Sequence[RowBounds], n_tokens: int, tolerance: float = 0.0) -> 
     logp = np.concatenate([row.logp for row in rows])[first]
     if len(ids) == n_tokens:
         return RowBounds(ids, logp, (-np.inf, -np.inf), -np.inf)
-    bounds = [_without(row, ids, logp, ROUNDING + tolerance) for row in rows]
+    bounds = [_bound_without(row, ids, logp, ROUNDING + tolerance) for row in rows]
     lows, highs = zip(*bounds, strict=True)
-    ceilings = [_ceiling(row) for row in rows]
+    ceilings = [_unknown_max(row) for row in rows]
     if max(lows) > min(highs):  # the answers differ by more than the tolerance
         return RowBounds(ids, logp, (min(lows), max(highs)), max(ceilings))
     return RowBounds(ids, logp, (max(lows), min(highs)), min(ceilings))
 
 
-def _without(row: RowBounds, ids: IntArray, logp: FloatArray, margin: float) -> Bounds:
-    """Return bounds on the log mass of tokens neither in `row.ids` nor in `ids`."""
+def _bound_without(row: RowBounds, ids: IntArray, logp: FloatArray, margin: float) -> Bounds:
+    """Return bounds on the log mass of tokens neither in `row.ids` nor in `ids`.
+
+    `logp` belongs to `ids`. `margin` is the number of nats by which answers may
+    differ.
+    """
     more = numerics.logsumexp(logp[~np.isin(ids, row.ids)])
     if more == -np.inf:
         return row.log_rest
@@ -428,9 +434,7 @@ def _without(row: RowBounds, ids: IntArray, logp: FloatArray, margin: float) -> 
     return numerics.logdiffexp(low - margin, more + margin), numerics.logdiffexp(high + margin, more - margin)
 
 
-def _looked_up(
-    keys: NDArray[np.integer], values: FloatArray, wanted: NDArray[np.int64]
-) -> tuple[FloatArray, BoolArray]:
+def _look_up(keys: NDArray[np.integer], values: FloatArray, wanted: NDArray[np.int64]) -> tuple[FloatArray, BoolArray]:
     """Return the values of the wanted keys, -inf for others, and which are known.
 
     `keys` ascend.
@@ -444,12 +448,12 @@ def _looked_up(
     return result, is_known
 
 
-def _ceiling(row: RowBounds) -> float:
+def _unknown_max(row: RowBounds) -> float:
     """Return an upper bound on the log-probability of each token that is not known."""
     return min(row.rest_max, row.log_rest[1])
 
 
-def _with_unknown(known: float, row: RowBounds, n: int, n_tokens: int) -> Bounds:
+def _bound_with_unknown(known: float, row: RowBounds, n: int, n_tokens: int) -> Bounds:
     """Return bounds on the log of a known mass and that of n unknown tokens together.
 
     Args:

@@ -19,7 +19,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import OptionError, TokenRangeError
 
 REMOTE = "remote"
-"""The `ModelIdentity.precision` of a model that is asked for its rows by their path."""
+"""The `ModelIdentity.precision` of a `PathModel`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class PathLimits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowQuery:
-    """What is asked about the row after a path.
+    """The values that are requested of the row after a token path.
 
     Attributes:
         path: int32[T], T >= 1, the tokens before the row.
         named: int32[m], distinct tokens whose log-probabilities are asked for.
-        top: How many of the most probable tokens are asked for.
+        top: Number of most probable tokens that are asked for.
     """
 
     path: IntArray
@@ -112,7 +112,7 @@ class Cancellation:
         return self._is_cancelled
 
     def cancel(self) -> None:
-        """Call every callback, once."""
+        """Cancel, and call each registered callback once."""
         with self._lock:
             self._is_cancelled = True
             callbacks, self._callbacks = self._callbacks, []
@@ -146,14 +146,14 @@ class PathModel(Protocol):
 
     @property
     def tolerance(self) -> float:
-        """Return the nats by which a log-probability may differ when it is asked again.
+        """Return by how many nats two readings of a log-probability may differ.
 
         It is measured when the model is opened; 0 if every answer is the same.
         """
         ...
 
     def rows(self, queries: Sequence[RowQuery], cancellation: Cancellation) -> list[RowBounds]:
-        """Return the rows that the queries ask about, in their order.
+        """Return one answer to each query, in their order.
 
         Raises:
             OptionError: If a query breaks a limit, before anything was asked.
@@ -170,12 +170,12 @@ class PathModel(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """The rows that were read after some paths.
+    """The rows after the requested paths, and what reading them cost.
 
     Attributes:
-        rows: One row for each path, in their order, ready to be read. They stay valid,
-            and need hold nothing but what was to be read.
-        cost: What they took.
+        rows: One row for each path, in their order, ready to be read. They stay valid.
+            Only the values of the `Reads` can be relied on.
+        cost: The model work that they took.
     """
 
     rows: Rows
@@ -183,7 +183,7 @@ class Answer:
 
 
 class RowStarter(Protocol):
-    """Takes up what a task asks for in the background. One thread calls the methods."""
+    """Starts to read rows in the background. One thread calls the methods."""
 
     def capacity(self, floor: Capacity) -> Capacity:
         """Return the capacity that a task of this floor is offered for its next ask.
@@ -201,7 +201,7 @@ class RowStarter(Protocol):
         *,
         priority: int = 0,
     ) -> None:
-        """Take up the rows after the paths, and return without waiting for them.
+        """Start to read the rows after some paths, without waiting for them.
 
         Args:
             paths: int32[T_i], T_i >= 1, each a whole path from the first token of the
@@ -226,18 +226,18 @@ class RowReader(RowStarter, Protocol):
     """
 
     def flush(self) -> None:
-        """Begin to read: nothing more will be taken up for now.
+        """Begin to read: nothing more will be started for now.
 
-        What was taken up before can share requests.
+        Rows that were started before can share requests.
         """
         ...
 
     def clear(self) -> None:
-        """Drop all rows that are kept for later."""
+        """Drop all rows that are cached for later reads."""
         ...
 
     def close(self) -> None:
-        """Free everything; what is being read ends with `ClosedError`.
+        """Free everything; unfinished reads end with `ClosedError`.
 
         May be called twice.
         """
@@ -246,7 +246,7 @@ class RowReader(RowStarter, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServedText:
-    """A text that a server drew.
+    """A text that a server generated.
 
     Attributes:
         text: The text without a stop string.
@@ -263,11 +263,11 @@ class ServedText:
 
 @runtime_checkable
 class SupportsCompletion(Protocol):
-    """A model that draws text with a sampler that is not ours."""
+    """A model that draws text with a sampler of its own, such as a server."""
 
     @property
     def sampler_name(self) -> str:
-        """Return what the sampler calls itself, with its version."""
+        """Return the name and version of the sampler."""
         ...
 
     def complete(
@@ -277,7 +277,7 @@ class SupportsCompletion(Protocol):
         done: Callable[[ServedText | BaseException], None],
         cancellation: Cancellation,
     ) -> None:
-        """Have one text drawn after a prompt, and return without waiting for it.
+        """Request one text after a prompt, and return without waiting for it.
 
         Args:
             prompt: int32[T], T >= 1, the tokens before the text.

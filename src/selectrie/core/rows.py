@@ -24,7 +24,7 @@ _NO_IDS: IntArray = np.empty(0, dtype=np.int32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenSet:
-    """A row and some tokens, whose summed probability in that row is read.
+    """A row and distinct tokens, int32[], whose summed probability is read.
 
     `ids` are int32[], distinct.
     """
@@ -35,7 +35,7 @@ class TokenSet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopTokens:
-    """A row, and the number of its most probable tokens that are read.
+    """A row and the number of its most probable tokens that are read.
 
     Attributes:
         row: The row.
@@ -138,7 +138,7 @@ class Reads:
         )
 
     def take(self, rows: ArrayLike) -> Reads:
-        """Return the `Reads` of the given rows, int[k], which are distinct."""
+        """Return the `Reads` of some distinct rows, int[k], in the given order."""
         order = np.asarray(rows, dtype=np.int64)
         number = np.full(self.n_rows, -1, dtype=np.int64)
         number[order] = np.arange(len(order))
@@ -160,7 +160,7 @@ RowsT = TypeVar("RowsT", bound="Rows")
 ValueT = TypeVar("ValueT")
 
 _AHEAD = 4
-"""How many times more tokens of the whole vocabulary are looked at first.
+"""Factor on k: so many tokens of the whole vocabulary are tried before a full search.
 
 Only if too few of them are allowed are the allowed tokens gathered.
 """
@@ -185,7 +185,7 @@ class Rows(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Return roughly how many bytes a copy takes."""
+        """Return the approximate number of bytes of a copy."""
         ...
 
     def check(self) -> None:
@@ -223,10 +223,10 @@ class Rows(Protocol):
         ...
 
     def unseen_max(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> float:
-        """Return an upper bound on the log-probability of what `top` did not return.
+        """Return an upper bound on the log-probability of tokens that `top` leaves out.
 
-        Of the allowed tokens, none that `top(i, k, allowed)` leaves out is more
-        probable. The bound is -inf if it leaves out none.
+        No allowed token that is missing from `top(i, k, allowed)` is more
+        probable. The bound is -inf if none is missing.
         """
         ...
 
@@ -259,7 +259,7 @@ class Rows(Protocol):
         ...
 
     def copy(self: RowsT) -> RowsT:  # noqa: PYI019 - as above
-        """Return the same rows in memory of their own."""
+        """Return the same rows in separate memory."""
         ...
 
     def stacked(self: RowsT, others: Sequence[RowsT]) -> RowsT:  # noqa: PYI019 - as above
@@ -277,7 +277,10 @@ class Rows(Protocol):
 
 
 class KnownRows(ABC):
-    """The methods of rows of which every value that can be read is known."""
+    """Methods of rows whose values are exact wherever they can be read.
+
+    The bounds of a mass are then equal.
+    """
 
     __slots__ = ()
 
@@ -310,8 +313,7 @@ class DenseRows(KnownRows):
     Args:
         matrix: float32[M, V], the logits.
         index: int64[n], the row of `matrix` for each wanted node (default: 0..M-1).
-        normalisers: float64[n], what `normalisers` returns, if it is known. They are
-            not copied.
+        normalisers: float64[n], the log-sum-exp of each row, if known. Not copied.
     """
 
     __slots__ = ("_are_known", "_call", "_index", "_kept", "_matrix", "_normaliser")
@@ -323,7 +325,7 @@ class DenseRows(KnownRows):
         self._index = np.arange(len(matrix)) if index is None else np.asarray(index, dtype=np.int64)
         self._normaliser: FloatArray = np.full(len(self._index), np.nan) if normalisers is None else normalisers
         self._call: DenseRows | None = None
-        """The rows that these are a part of, whose normalisers are computed at once."""
+        """The rows of the whole call, whose normalisers are computed together."""
         self._kept: dict[tuple[str, int, int, int], tuple[object, Any]] | None = None
         self._are_known = False
         """Whether all normalisers are known, and none is NaN."""
@@ -336,7 +338,7 @@ class DenseRows(KnownRows):
         return int(len(self._index) * self._matrix.shape[1] * self._matrix.itemsize)
 
     def check(self) -> None:
-        if not self._are_known and not self._are_read_ahead():
+        if not self._are_known and not self._read_ahead():
             unread = np.flatnonzero(np.isnan(self._normaliser))
             if len(unread):
                 self._normaliser[unread] = numerics.logsumexp_rows(self._matrix, self._index[unread])
@@ -347,7 +349,7 @@ class DenseRows(KnownRows):
 
         Values computed before are reused.
         """
-        if self._are_known or self._are_read_ahead():
+        if self._are_known or self._read_ahead():
             return np.asarray(self._normaliser[rows])
         values: FloatArray = self._normaliser[rows]
         unread = np.isnan(values)
@@ -357,8 +359,8 @@ class DenseRows(KnownRows):
             values = self._normaliser[rows]
         return values
 
-    def _are_read_ahead(self) -> bool:
-        """Return whether the normalisers of all rows of the call are known now.
+    def _read_ahead(self) -> bool:
+        """Compute the normalisers of the whole call; return whether they are known.
 
         If rows of other parts are not finite, those of all others are known.
         """
@@ -400,10 +402,10 @@ class DenseRows(KnownRows):
     def log_mass(self, i: int, token_ids: ArrayLike) -> float:
         if self._kept is None:
             return numerics.logsumexp(self.logp(i, token_ids))
-        return self._once("mass", i, 0, token_ids, lambda: numerics.logsumexp(self.logp(i, token_ids)))
+        return self._compute_once("mass", i, 0, token_ids, lambda: numerics.logsumexp(self.logp(i, token_ids)))
 
     def log_rest(self, i: int, token_ids: ArrayLike) -> float:
-        return self._once("rest", i, 0, token_ids, lambda: self._rest(i, token_ids))
+        return self._compute_once("rest", i, 0, token_ids, lambda: self._rest(i, token_ids))
 
     def _rest(self, i: int, token_ids: ArrayLike) -> float:
         # Summed from positive terms, because 1 - sum rounds badly.
@@ -411,31 +413,32 @@ class DenseRows(KnownRows):
         return numerics.logsumexp_without(self.logits(i), np.asarray(token_ids, dtype=np.int64)) - normaliser
 
     def top(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> tuple[IntArray, FloatArray]:
-        return self._once("top", i, k, allowed, lambda: self._top(i, k, allowed))
+        return self._compute_once("top", i, k, allowed, lambda: self._top(i, k, allowed))
 
     def _top(self, i: int, k: int, allowed: BoolArray | IntArray | None) -> tuple[IntArray, FloatArray]:
+        """Compute the result of `top`."""
         normaliser = self.logsumexp(i)
         logits = self.logits(i)
         ids = _top_allowed(logits, k, allowed)
         return ids, logits[ids].astype(np.float64) - normaliser
 
     def best(self) -> IntArray:
-        return self._once("best", 0, 0, None, self._best)
+        return self._compute_once("best", 0, 0, None, self._best)
 
     def _best(self) -> IntArray:
         self._normalisers(np.arange(len(self._index)))
         return numerics.argmax_rows(self._matrix, self._index)
 
     def keep_values(self) -> None:
-        """Keep what is read from now on, so that it is not computed again.
+        """Cache every value that is read from now on, for rows that are read twice.
 
-        That is for rows whose values are read twice. A set of tokens is known by the
-        object that holds it, which must not change.
+        A set of tokens is identified by the object that holds it, which must
+        not change.
         """
         self._kept = {}
 
-    def _once(self, name: str, i: int, k: int, ids: object, compute: Callable[[], ValueT]) -> ValueT:
-        """Return a value that is computed once, if values are kept."""
+    def _compute_once(self, name: str, i: int, k: int, ids: object, compute: Callable[[], ValueT]) -> ValueT:
+        """Return `compute()`, or its earlier result if values are cached."""
         kept = self._kept
         if kept is None:
             return compute()

@@ -84,7 +84,7 @@ class TokenTrie:
         parent = np.arange(-1, n_nodes - 1, dtype=np.int32)
         heads = chain_start[lengths > shared]
         parent[heads] = _latest_at_depth(depth, depth[heads] - 1, heads)
-        return _complete(token, parent, depth, (chain_end - 1).astype(np.int32), path_of)
+        return _complete_trie(token, parent, depth, (chain_end - 1).astype(np.int32), path_of)
 
     @classmethod
     def from_sequences(cls, sequences: Iterable[Sequence[int]]) -> TokenTrie:
@@ -126,10 +126,11 @@ class TokenTrie:
         return result
 
     def accumulate(self, edge: FloatArray) -> FloatArray:
-        """Return the sum of `edge` from the root to each node, as float64[..., N].
+        """Return the sum of `edge`, float64[..., N], along the path to each node.
 
-        edge[..., 0] is the root's own term. The sum starts at the root, so equal edges
-        give equal bits on every path. Below -inf every sum is -inf.
+        edge[..., 0] is the root's term. The sum starts at the root, so equal
+        edges give equal bits on every path. Below -inf every sum is -inf. The
+        result is float64[..., N].
         """
         total = np.array(edge, dtype=np.float64)
         by_depth = np.argsort(self.depth, kind="stable")
@@ -156,10 +157,12 @@ class TokenTrie:
         parent[1:] = renumbered[parent[1:]]
         path_node = renumbered[self.path_node[kept[self.path_node]]]
         path_of = np.arange(len(path_node), dtype=np.int32)
-        return _complete(self.token[old], parent, self.depth[old], path_node, path_of), old
+        return _complete_trie(self.token[old], parent, self.depth[old], path_node, path_of), old
 
 
-def _complete(token: IntArray, parent: IntArray, depth: IntArray, path_node: IntArray, path_of: IntArray) -> TokenTrie:
+def _complete_trie(
+    token: IntArray, parent: IntArray, depth: IntArray, path_node: IntArray, path_of: IntArray
+) -> TokenTrie:
     """Build the trie of nodes in depth-first order from parents and path ends."""
     n_nodes = len(token)
     child = (np.argsort(parent[1:], kind="stable") + 1).astype(np.int32)
@@ -185,6 +188,7 @@ def _complete(token: IntArray, parent: IntArray, depth: IntArray, path_node: Int
 
 
 def _check_flat(tokens: IntArray, offsets: OffsetArray) -> None:
+    """Raise `OptionError` for offsets or tokens that `from_flat` cannot use."""
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(tokens) or (np.diff(offsets) < 0).any():
         raise OptionError("offsets", offsets, f"rising numbers from 0 to the number of tokens, {len(tokens)}")
     if (tokens < 0).any():
@@ -264,7 +268,7 @@ def _subtree_stops(parent: IntArray, child: IntArray) -> OffsetArray:
 
 
 def _counts_before(marked: BoolArray) -> IntArray:
-    """Return how many entries are marked before each position, as int32[n+1]."""
+    """Return the number of marked entries before each position, int32[n+1]."""
     counts = np.zeros(len(marked) + 1, dtype=np.int32)
     np.cumsum(marked, out=counts[1:])
     return counts

@@ -51,10 +51,10 @@ class TrackedText(str):
         return map(TrackedText, super().__iter__(), self._origins)
 
     def __add__(self, other: object) -> TrackedText:
-        return joined([self, other]) if isinstance(other, str) else NotImplemented
+        return join_texts([self, other]) if isinstance(other, str) else NotImplemented
 
     def __radd__(self, other: object) -> TrackedText:
-        return joined([other, self]) if isinstance(other, str) else NotImplemented
+        return join_texts([other, self]) if isinstance(other, str) else NotImplemented
 
     def __mul__(self, count: SupportsIndex) -> TrackedText:
         return TrackedText(super().__mul__(count), self._origins * count.__index__())
@@ -62,7 +62,7 @@ class TrackedText(str):
     __rmul__ = __mul__
 
     def __mod__(self, values: Any) -> TrackedText:
-        return derived(super().__mod__(values), [self, values])
+        return derive_origins(super().__mod__(values), [self, values])
 
     def strip(self, chars: str | None = None, /) -> TrackedText:
         return self.lstrip(chars).rstrip(chars)
@@ -80,16 +80,16 @@ class TrackedText(str):
         return self[: len(super().removesuffix(suffix))]
 
     def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[TrackedText]:  # type: ignore[override]
-        return self._located(super().split(sep, maxsplit), sep)
+        return self._locate_parts(super().split(sep, maxsplit), sep)
 
     def rsplit(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[TrackedText]:  # type: ignore[override]
-        return self._located(super().rsplit(sep, maxsplit), sep)
+        return self._locate_parts(super().rsplit(sep, maxsplit), sep)
 
     def splitlines(self, keepends: bool = False) -> list[TrackedText]:  # type: ignore[override] # noqa: FBT001, FBT002
-        lines = self._located(super().splitlines(keepends=True), "")
+        lines = self._locate_parts(super().splitlines(keepends=True), "")
         return lines if keepends else [line[: len(_LINE_END.split(line)[0])] for line in lines]
 
-    def _located(self, parts: Iterable[str], sep: str | None) -> list[TrackedText]:
+    def _locate_parts(self, parts: Iterable[str], sep: str | None) -> list[TrackedText]:
         """Return consecutive parts of this text with their origins.
 
         `sep` is the text between the parts; None means white space.
@@ -102,43 +102,44 @@ class TrackedText(str):
         return located
 
     def partition(self, sep: str, /) -> tuple[TrackedText, TrackedText, TrackedText]:
-        before, middle, after = self._located(super().partition(sep), "")
+        before, middle, after = self._locate_parts(super().partition(sep), "")
         return before, middle, after
 
     def rpartition(self, sep: str, /) -> tuple[TrackedText, TrackedText, TrackedText]:
-        before, middle, after = self._located(super().rpartition(sep), "")
+        before, middle, after = self._locate_parts(super().rpartition(sep), "")
         return before, middle, after
 
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> TrackedText:
+        """Return the text with `old` replaced by `new`, which keeps its origins."""
         if old:
-            return joined(self.split(old, count), new)
+            return join_texts(self.split(old, count), new)
         n_positions = len(self) + 1 if count.__index__() < 0 else min(count.__index__(), len(self) + 1)
         last = max(n_positions - 1, 0)
         pieces = [piece for character in self[:last] for piece in (new, character)]
-        return joined([*pieces, new if n_positions else "", self[last:]])
+        return join_texts([*pieces, new if n_positions else "", self[last:]])
 
     def join(self, pieces: Iterable[str], /) -> TrackedText:
-        return joined(pieces, self)
+        return join_texts(pieces, self)
 
 
-def _computed(method: Callable[..., str]) -> Callable[..., TrackedText]:
-    """Wrap a `str` method so that `derived` computes the origins of its result."""
+def _derive_result(method: Callable[..., str]) -> Callable[..., TrackedText]:
+    """Wrap a `str` method so that its result gets origins by `derive_origins`."""
 
     @wraps(method)
     def computed(self: TrackedText, *args: Any, **kwargs: Any) -> TrackedText:
-        return derived(method(self, *args, **kwargs), [self, *args, *kwargs.values()])
+        return derive_origins(method(self, *args, **kwargs), [self, *args, *kwargs.values()])
 
     return computed
 
 
 for _changes in (str.capitalize, str.casefold, str.lower, str.swapcase, str.title, str.translate, str.upper):
-    setattr(TrackedText, _changes.__name__, _computed(_changes))
+    setattr(TrackedText, _changes.__name__, _derive_result(_changes))
 for _pads in (str.center, str.expandtabs, str.ljust, str.rjust, str.zfill):
-    setattr(TrackedText, _pads.__name__, _computed(_pads))
+    setattr(TrackedText, _pads.__name__, _derive_result(_pads))
 
 
 def spans_of(text: TrackedText) -> list[tuple[str, int]]:
-    """Return the text as (plain text, origin) pairs, one for each run of one origin."""
+    """Return the text as pairs (plain text, origin), one for each run of one origin."""
     spans, start = [], 0
     for origin, run in groupby(text._origins):
         stop = start + len(list(run))
@@ -147,7 +148,7 @@ def spans_of(text: TrackedText) -> list[tuple[str, int]]:
     return spans
 
 
-def joined(pieces: Iterable[str], separator: str = "") -> TrackedText:
+def join_texts(pieces: Iterable[str], separator: str = "") -> TrackedText:
     """Return `separator.join(pieces)` with the origin of every character."""
     pieces = list(pieces)
     return TrackedText(str.join(separator, pieces), _origins(separator).join(map(_origins, pieces)))
@@ -158,12 +159,12 @@ def _origins(text: str) -> bytes:
     return text._origins if type(text) is TrackedText else bytes([MIXED]) * len(text)
 
 
-def derived(text: str, sources: Iterable[object]) -> TrackedText:
-    """Return `text`, which was computed from `sources`, with the origins of these.
+def derive_origins(text: str, sources: Iterable[object]) -> TrackedText:
+    """Return `text`, which was computed from `sources`, with their common origin.
 
-    If every text in `sources` comes from the template, or there is none (only numbers),
-    all of `text` is TEMPLATE. If every one is a value, all of it is VALUE. Otherwise
-    `text` keeps its own origins.
+    If every text in `sources` comes from the template, or there is none (only
+    numbers), all of `text` is TEMPLATE. If every one is a value, all of it is
+    VALUE. Otherwise `text` keeps its own origins.
     """
     kinds = set(b"".join(map(_origins, texts_in([*sources]))))
     if kinds <= {TEMPLATE}:
@@ -187,7 +188,7 @@ def texts_in(value: object) -> Iterator[str]:
         yield TrackedText("?", MIXED)
 
 
-def tracked(value: Any, name: str) -> Any:
+def track(value: Any, name: str) -> Any:
     """Return the same value with every text in it tracked as a value.
 
     Raises `OptionError` with `name` for anything but text, a number, a boolean, None,
@@ -199,23 +200,23 @@ def tracked(value: Any, name: str) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {tracked(key, name): tracked(item, f"{name}[{of_value(key)}]") for key, item in value.items()}
+        return {track(key, name): track(item, f"{name}[{of_value(key)}]") for key, item in value.items()}
     if isinstance(value, list | tuple):
-        items = [tracked(item, f"{name}[{i}]") for i, item in enumerate(value)]
+        items = [track(item, f"{name}[{i}]") for i, item in enumerate(value)]
         return tuple(items) if isinstance(value, tuple) else items
     raise OptionError(name, value, "text, a number, a boolean, None, or a list or mapping of these")
 
 
-def trimmed_to(text: str, written: Sequence[str], said: Sequence[str]) -> TrackedText | None:
-    """Return `text` split into the template's pieces and the messages' texts, tracked.
+def match_trimmed(text: str, written: Sequence[str], said: Sequence[str]) -> TrackedText | None:
+    """Split `text` into the template's pieces and the messages' texts, with origins.
 
-    Returns None if `text` is not `written[0] said[0] written[1] ... written[n]`, where
-    each text of `said` may be trimmed at the left, at the right, at both ends or not at
-    all.
+    Returns None if `text` is not `written[0] said[0] written[1] ... written[n]`,
+    where each text of `said` may be trimmed at the left, at the right, at both ends
+    or not at all.
 
     Args:
         written: The pieces that a template wrote, one more than `said`.
-        said: The texts between them.
+        said: The messages' texts between them.
     """
     written = [TrackedText(piece, TEMPLATE) for piece in written]
     ends: dict[int, list[str]] = {0: []}  # possible ends of the pieces so far, with the pieces
@@ -223,4 +224,4 @@ def trimmed_to(text: str, written: Sequence[str], said: Sequence[str]) -> Tracke
         ends = {at + len(before): [*read, before] for at, read in ends.items() if text.startswith(before, at)}
         ways = [TrackedText(way) for way in (value, value.strip(), value.rstrip(), value.lstrip())]
         ends = {at + len(way): [*read, way] for at, read in ends.items() for way in ways if text.startswith(way, at)}
-    return joined(ends[len(text)]) if len(text) in ends else None
+    return join_texts(ends[len(text)]) if len(text) in ends else None

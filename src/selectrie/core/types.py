@@ -1,4 +1,4 @@
-"""Small frozen records and enums shared by every layer.
+"""Defines small frozen records and enums shared by every layer.
 
 All docstrings use these axis letters: N nodes, V vocabulary, C choices, P distinct
 token paths, K beams, T tokens, B rows of one model call.
@@ -51,7 +51,8 @@ class ModelKind(str, Enum):
 class Precision(str, Enum):
     """Whether numbers may depend on how work is divided into model calls.
 
-    `exact` arranges the work so that they do not. `fast` does without what that costs.
+    `exact` arranges the work so that they do not, which costs time; `fast` does
+    not.
     """
 
     EXACT = "exact"
@@ -96,7 +97,7 @@ class BatchSizes:
 
     @staticmethod
     def fixed(seconds: Mapping[int, float]) -> BatchSizes:
-        """Return fixed sizes from the seconds that a program of each size takes.
+        """Return fixed batch sizes from the seconds that one run of each program takes.
 
         Raises:
             OptionError: If there is no program, or a number is not as it must be.
@@ -127,7 +128,7 @@ class BatchSizes:
         return tuple(sizes)
 
     def padded(self, n_rows: int) -> int:
-        """Return how many rows a call of `n_rows` rows occupies, padding included."""
+        """Return the number of rows that a call of `n_rows` rows occupies in all."""
         return sum(self.programs(n_rows))
 
     def least_padded(self, min_rows: int, max_rows: int) -> int:
@@ -172,9 +173,9 @@ def _cheapest_programs(buckets: tuple[tuple[int, float], ...], n_rows: int) -> t
 
 @dataclass(frozen=True, slots=True)
 class CallCost:
-    """Numbers that decide into how many calls work is divided.
+    """Numbers by which work is divided into calls.
 
-    The numbers change how long work takes, and the last bits of its results.
+    They change how long work takes, and the last bits of its results.
 
     Attributes:
         cells_per_read: Number of cells of the memory that attention reads at once. A
@@ -220,17 +221,17 @@ class Limits:
         max_idle_rows: Number of rows evaluated while a cached node is idle, after which
             holding the node has cost as much as evaluating it again. None where an idle
             node costs nothing, because calls read the whole memory in any case.
-        batch_sizes: How many rows a call occupies.
-        call_cost: What decides into how many calls work is cut.
+        batch_sizes: The numbers of rows that calls occupy, padding included.
+        call_cost: Numbers by which work is divided into calls.
         can_interrupt: Whether `interrupt` can end a call that is running. Otherwise
             `interrupt` has no effect: a cancelled request and `close` wait for the end
             of the call.
         prefix_tokens: Number of tokens of the context that a prefix takes. They are not
             among `nodes`.
-        larger_context: How to get a context of more nodes, in words that go on a
+        larger_context: Advice on how to get a context of more nodes, as the end of a
             sentence: "load with a larger n_ctx".
         copies_paths: Whether the model is a `core.model.CopiesPaths`, and its rows
-            depend so much on the layout of cells that it is of use.
+            depend on the layout of cells enough to make copies useful.
     """
 
     nodes: int
@@ -296,6 +297,7 @@ class Cost:
     decode_s: float = field(default=0.0, compare=False)
 
     def __add__(self, other: Cost) -> Cost:
+        """Return the sum of both costs, field by field."""
         return Cost(
             self.model_calls + other.model_calls,
             self.rows + other.rows,
@@ -318,8 +320,8 @@ class ModelIdentity:
 
     Attributes:
         name: Name of the model.
-        digest: Digest of the weights file. Large files are sampled; what stands before
-            ":" names the method. That of a prefix of keys and values follows.
+        digest: Digest of the weights file. Large files are sampled; the part before
+            ":" names the method. The digest of a prefix of keys and values follows.
         tokenizer_digest: Digest of the vocabulary.
         backend: Name of the back end.
         build: Back end and version.
@@ -343,7 +345,7 @@ class ModelIdentity:
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """How far the layout of calls moves a model's log-probabilities.
+    """How far the layout of calls moves a model's log-probabilities, in nats.
 
     Attributes:
         batch_multiple: Calls are padded to a multiple of this number of rows; 1 = no

@@ -146,30 +146,30 @@ class Vocabulary:
         spacing: Where the space is added. None if there is no `space_prefix`, and for
             llama.cpp: it adds one before any text that begins, also after a control
             token, and its tokenizer has no other form.
-        normalize: What the tokenizer does to a text before it looks for tokens, apart
-            from spaces; None if it changes nothing.
+        normalize: Applies the tokenizer's changes to a text before it looks for tokens,
+            apart from spaces; None if there are none.
         declared_bos: Id of a BOS token that the tokenizer names and does not put before
             a text, or None.
         bos_in_chats: Whether BOS goes before a rendered chat that does not begin with
             it.
         chat_template: The model's own chat template, or None.
         chat_source: The source of that template, or "".
-        chat_time: The time that the template is told, in ISO 8601, or "" for none; None
-            for that of each request.
+        chat_time: The time that the template writes, in ISO 8601, or "" for none; None
+            for the time of each request.
         strips_left: int32[], control ids that swallow the white space before them in a
             template.
         strips_right: int32[], control ids that swallow the white space after them.
-        white_space: The characters that these swallow.
+        white_space: The characters that such control tokens swallow.
         user_defined: int32[], ids that are looked up in any text before it is split
             into words.
         ambiguous: Spellings of special tokens that are no reliable control tokens: the
             tokenizer finds them only in some places of a text, or makes the same token
-            of other text. Where control tokens are recognised, they are refused.
-        examine: Returns how the tokenizer works; called on first use.
-        encodes_together: Whether `tokenize` may be given several texts at once, where
-            their tokens can be told apart again.
-        on_encoded: Called with a text and its tokens where `tokenize` was given several
-            texts at once; None calls nothing.
+            of other text. They are refused where control tokens are recognised.
+        examine: Returns the facts about the tokenizer; called on first use.
+        encodes_together: Whether several texts may be passed to `tokenize` at once if
+            their tokens can be separated again.
+        on_encoded: Called with each text and its tokens after several texts were passed
+            to `tokenize` at once; None for no call.
     """
 
     pieces: tuple[bytes, ...] = field(repr=False)
@@ -207,10 +207,10 @@ class Vocabulary:
         chat_time: str | None,
         on_encoded: Callable[[bytes, Sequence[int]], None],
     ) -> Vocabulary:
-        """Return the same vocabulary with other functions that give the same results.
+        """Return the vocabulary with other functions that give the same results.
 
-        Tables that only tokens decide are shared. Those of `derived` are made again, so
-        that the new functions see every text.
+        Tables that only tokens decide are shared. Those of `derived` are
+        computed again, so that the new functions see every text.
         """
         own = self.tokenizing
         made = replace(
@@ -239,16 +239,16 @@ class Vocabulary:
 
     @property
     def start(self) -> int | None:
-        """Return the id that stands for an empty context, or None if there is none.
+        """Return the id that represents an empty context, or None if there is none.
 
-        That is BOS, also one that is not put before texts, or else EOS: the rule of
-        lm-evaluation-harness.
+        That is BOS, also one that is not put before texts, or else EOS: the
+        rule of lm-evaluation-harness.
         """
         return next((one for one in (self.bos, self.declared_bos, self.eos) if one is not None), None)
 
     @property
     def tokenizing(self) -> Tokenizing:
-        """Return how the tokenizer works, as far as that is known.
+        """Return the known facts about the tokenizer, examined on first use.
 
         It is examined on first use.
         """
@@ -258,7 +258,7 @@ class Vocabulary:
 
     @property
     def kind(self) -> TokenizerKind:
-        """Return how words become tokens."""
+        """Return the method by which words become tokens."""
         return self.tokenizing.kind
 
     @property
@@ -315,14 +315,15 @@ class Vocabulary:
             start = 0
             for begin, end, control in self._controls_in(text) if has_control else ():
                 run += text[start:begin]
-                run = self._stripped(run, after=last, before=control)
+                run = self._strip_white_space(run, after=last, before=control)
                 tokens += self.encode_run(run, after=last)
                 tokens.append(control)
                 run, last, start = b"", control, end
             run += text[start:]
-        return np.asarray(tokens, dtype=np.int32), self._stripped(run, after=last, before=None)
+        return np.asarray(tokens, dtype=np.int32), self._strip_white_space(run, after=last, before=None)
 
     def _refuse_ambiguous(self, text: bytes) -> None:
+        """Raise `TextError` for a text with a spelling of `ambiguous`."""
         one = min((spelling for spelling in self.ambiguous if spelling in text), default=None)
         if one is not None:
             raise TextError(
@@ -332,9 +333,9 @@ class Vocabulary:
             )
 
     def encode_run(self, run: bytes, *, after: int | None) -> list[int]:
-        """Return the tokens of plain text after a control token.
+        """Return the tokens of plain text that follows the control token `after`.
 
-        `after` is None for text at the beginning of everything.
+        `after` is None at the very beginning.
         """
         if not run:
             return []
@@ -342,7 +343,7 @@ class Vocabulary:
         return self.spacing.encode_inside(run) if self.spacing is not None and continues else self.tokenize(run)
 
     def begun(self, text: bytes) -> bytes:
-        """Return text that begins, with the space that the tokenizer adds before it."""
+        """Return the text with the space that the tokenizer adds before it, if any."""
         takes_none = self.spacing is not None and not self.spacing.before_space and text[:1] == _SPACE
         return _SPACE + text if self.space_prefix and text and not takes_none else text
 
@@ -358,7 +359,11 @@ class Vocabulary:
         except UnicodeDecodeError:
             return text
 
-    def _stripped(self, run: bytes, *, after: int | None, before: int | None) -> bytes:
+    def _strip_white_space(self, run: bytes, *, after: int | None, before: int | None) -> bytes:
+        """Remove the white space that the control tokens around a text swallow.
+
+        `after` and `before` are the ids of these tokens, or None.
+        """
         if after is not None and after in self.strips_right:
             run = self.without_leading_space(run)
         if before is not None and before in self.strips_left:
@@ -506,9 +511,9 @@ class Vocabulary:
         return text in self._tables.distinct
 
     def joins(self, left: int, right: int) -> bool:
-        """Return whether some token has byte `right` directly after byte `left`.
+        """Return whether some token contains byte `left` directly before byte `right`.
 
-        If none has, no token spans that position of a text.
+        If not, no token spans a position of a text between these bytes.
         """
         if self._tables.joined is None:
             joined = np.zeros(1 << 16, dtype=np.bool_)
@@ -522,10 +527,10 @@ class Vocabulary:
         return bool(self._tables.joined[left << 8 | right])
 
     def derived(self, make: Callable[[Vocabulary], Derived]) -> Derived:
-        """Return `make(self)`, computed on first use and then kept.
+        """Return `make(self)`, computed on first use and cached by `make`.
 
-        It is kept as long as the vocabulary. Higher layers use it for what they compute
-        from the vocabulary alone.
+        It is kept as long as the vocabulary. Higher layers use it for values
+        that depend on the vocabulary alone.
         """
         if make not in self._tables.derived:
             self._tables.derived[make] = make(self)
@@ -533,7 +538,7 @@ class Vocabulary:
         return value
 
     def by_bytes(self) -> tuple[list[bytes], IntArray]:
-        """Return the sorted bytes of the tokens that have any, and int32[] their ids.
+        """Return the sorted bytes of all tokens that have any, and their ids, int32[].
 
         Equal bytes are ordered by id. Both must not be written to.
         """
@@ -569,7 +574,7 @@ def _after_prefix(start: bytes) -> bytes | None:
 
 
 def _byte_characters() -> dict[str, int]:
-    """Return the characters of byte-level vocabularies and their bytes.
+    """Map the characters of byte-level vocabularies to the bytes they represent.
 
     Printable characters of Latin-1 stand for themselves; the others are represented by
     characters from U+0100 on.
@@ -588,10 +593,10 @@ _FRAMES = (b"%s", b" %s", b"a%s", b".%s", b"\n%s", b"%sa", b"%s.", b"%s a", b"%s
 
 
 def is_found(vocabulary: Vocabulary, token: int, data: bytes) -> bool:
-    """Return whether the tokenizer makes the token of its text in some context."""
+    """Return whether the tokenizer makes a token of its bytes `data` in any context."""
     return any(token in vocabulary.tokenize(frame % data) for frame in _FRAMES)
 
 
 def spans_words(vocabulary: Vocabulary, token: int, data: bytes) -> bool:
-    """Return whether no word holds the text of a token, so that no merge makes it."""
+    """Return whether a token's bytes `data` span words, so that no merge makes it."""
     return _WORDS_END.search(data) is not None and not is_found(vocabulary, token, data)

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import BufferedReader
 
-from selectrie.core.tracked_text import TrackedText, joined, spans_of
+from selectrie.core.tracked_text import TrackedText, join_texts, spans_of
 from selectrie.core.vocabulary import ChatTemplate
 from selectrie.engine.trial import START_LINE, say, signals_held, start_child
 from selectrie.errors import PromptError, ways, words
@@ -64,7 +64,7 @@ class ChatChild:
         answer = json.loads(line)
         if "error" in answer:
             raise PromptError(answer["error"])
-        return answer["text"] if "text" in answer else joined(TrackedText(*span) for span in answer["spans"])
+        return answer["text"] if "text" in answer else join_texts(TrackedText(*span) for span in answer["spans"])
 
     def _start(self) -> None:
         """Start a child and give it the template."""

@@ -530,9 +530,9 @@ class Engine:
         Raises:
             TokenRangeError: For a token that does not exist.
         """
-        from selectrie.tokenization.encoding import spelled  # imported on first use
+        from selectrie.tokenization.encoding import spell_tokens  # imported on first use
 
-        return self._prepare_only(lambda model: spelled(model.vocabulary, model.vocabulary.check_tokens(tokens)))
+        return self._prepare_only(lambda model: spell_tokens(model.vocabulary, model.vocabulary.check_tokens(tokens)))
 
     def loglikelihood_scorer(self, nodes: int) -> SequenceScorer:
         """Return a scorer of the log-likelihoods of many token sequences.

@@ -42,7 +42,7 @@ _SAME = {
     "text": "state",
     "question": "questions",
 }
-"""Names of other libraries, by what is called otherwise here."""
+"""Maps option names of other libraries to the names used here."""
 _ADVICE = {
     "regex": ("grammar", "Grammar.from_regex(…)"),
     "pattern": ("grammar", "Grammar.from_regex(…)"),
@@ -59,9 +59,9 @@ _OF_CALLS = ("n", "prompt", "seed", "prompting", "rendering", "sampling", "searc
 
 
 def named_arguments(call: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that names the right argument where an unknown one is given.
+    """Return the function with better errors for unknown arguments.
 
-    `UnknownArgumentError` is a `TypeError`, as Python's own.
+    The `UnknownArgumentError`, a `TypeError`, names the right argument.
     """
 
     @wraps(call)
@@ -84,14 +84,17 @@ _records: list[type[Any]] = []
 
 
 def named_fields(record: RecordT) -> RecordT:
-    """Decorate a record of options, as `named_arguments` does a function."""
+    """Decorate a record of options so that unknown fields raise helpful errors.
+
+    See `named_arguments`.
+    """
     record.__init__ = named_arguments(record.__init__)
     _records.append(record)
     return record
 
 
 def _advice(call: Callable[..., object], name: str) -> str:
-    """Return what to write in place of an unknown argument."""
+    """Return the advice for an unknown argument `name` of a call."""
     parameters = list(inspect.signature(call).parameters)
     own = _SAME.get(name, name)
     if own in parameters:
@@ -111,7 +114,7 @@ def _advice(call: Callable[..., object], name: str) -> str:
 
 
 def _arguments_of(call: Callable[..., object], records: Sequence[type[Any]]) -> Iterator[tuple[str, type[Any]]]:
-    """Yield the arguments that are one of some records, with their classes."""
+    """Yield (name, class) of each argument of `call` that is one of the records."""
     for parameter, hint in call.__annotations__.items():
         names = set(re.findall(r"\w+", str(hint)))
         yield from ((parameter, one) for one in records if one.__name__ in names)
@@ -131,7 +134,7 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def at_least(name: str, value: object, min_value: int, *, max_value: int = sys.maxsize, optional: bool = True) -> None:
-    """Raise `OptionError` unless value is an integer from `min_value` to `max_value`.
+    """Raise `OptionError` unless value is an int from `min_value` to `max_value`.
 
     None is accepted too if the value is optional.
     """
@@ -184,13 +187,13 @@ def number(name: str, value: object, *, min_value: float, max_value: float = mat
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The numbers that an option may be, both bounds included.
+    """The numbers that an option may have, both bounds included.
 
     Attributes:
-        min_value: The least of them.
-        max_value: The greatest of them.
-        remedy: What describes them in an error; "" for whole numbers.
-        optional: Whether it may be None too.
+        min_value: The least allowed number.
+        max_value: The greatest allowed number.
+        remedy: Description of the allowed values in an error; "" for whole numbers.
+        optional: Whether None is allowed too.
     """
 
     min_value: float
@@ -199,7 +202,7 @@ class Bounds:
     optional: bool = False
 
     def check(self, name: str, value: object) -> None:
-        """Raise `OptionError` for any other value."""
+        """Raise `OptionError` for a value outside the bounds."""
         if self.optional and value is None:
             return
         if self.remedy:
@@ -210,17 +213,17 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names that an option may be."""
+    """The names that an option may have."""
 
     names: tuple[str, ...]
 
     def check(self, name: str, value: object) -> None:
-        """Raise `OptionError` for any other value."""
+        """Raise `OptionError` for a value that is none of the names."""
         one_of(name, value, self.names)
 
 
 class Flag:
-    """True or False."""
+    """The allowed values of a Boolean option."""
 
     check = staticmethod(flag)
 
@@ -234,9 +237,9 @@ class OptionField:
     Attributes:
         name: Name of the field.
         kind: `int`, `float`, `str` or `bool`.
-        default: Its default.
-        allowed: What it may be, with a method `check`.
-        help: The first sentence about it in the record's docstring.
+        default: Default of the field.
+        allowed: The allowed values, an object with a method `check`.
+        help: The first sentence about the field in the record's docstring.
     """
 
     name: str
@@ -247,13 +250,16 @@ class OptionField:
 
 
 def option(default: Any, allowed: Bounds | Names) -> Any:
-    """Return the field of an option."""
+    """Return a dataclass field that declares an option with a default.
+
+    `allowed` holds its allowed values.
+    """
     return field(default=default, metadata={_ALLOWED: allowed})
 
 
 @cache
 def options_of(record: Any) -> Mapping[str, OptionField]:
-    """Return the fields of a record that are an `option`, or True or False.
+    """Return the options of a record by name: its `option` fields and Booleans.
 
     They are in the order of the record's docstring.
     """
@@ -274,7 +280,7 @@ def options_of(record: Any) -> Mapping[str, OptionField]:
 
 
 def numbers_of(record: Any) -> dict[str, OptionField]:
-    """Return those of `options_of` that are numbers."""
+    """Return the numeric options of a record by name."""
     return {name: one for name, one in options_of(record).items() if isinstance(one.allowed, Bounds)}
 
 
@@ -293,7 +299,7 @@ DEADLINE = Bounds(math.ulp(0.0), remedy=words("seconds above 0{}", PythonOnly(",
 
 
 def texts(name: str, value: object, *, allowed: str = "a list or tuple of texts, each a str") -> tuple[str, ...]:
-    """Return the texts of a list, a tuple or another sequence.
+    """Return the texts of a list, a tuple or another sequence, as a tuple.
 
     Raises `OptionError` for anything else, a single text included.
     """
@@ -305,7 +311,7 @@ def texts(name: str, value: object, *, allowed: str = "a list or tuple of texts,
 
 
 def token_ids(name: str, value: object) -> tuple[int, ...]:
-    """Return the ids of a list, a tuple or an array (`Vocabulary.eog`).
+    """Return the ids of a list, a tuple or an array, as a tuple of ints.
 
     Raises `OptionError` for anything else, or if one of them is not an id.
     """
@@ -351,9 +357,9 @@ def seed(name: str, value: object) -> int | None:
 
 
 def natural(name: str, value: object, allowed: str) -> int:
-    """Return a whole number of at least 0 as an int.
+    """Return a whole number of at least 0, such as numpy's, as an int.
 
-    numpy's integers are accepted. Raises `OptionError` for anything else.
+    Raises `OptionError` for anything else; `allowed` describes the values in it.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
         raise OptionError(name, value, allowed)

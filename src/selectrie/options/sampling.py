@@ -77,7 +77,7 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         check_options(self)
-        object.__setattr__(self, "logit_bias", _biases(self.logit_bias))
+        object.__setattr__(self, "logit_bias", _copy_biases(self.logit_bias))
 
     @property
     def penalises(self) -> bool:
@@ -86,7 +86,7 @@ class SamplingParams:
         return self.penalty_last_n != 0 and not neutral
 
 
-def _biases(value: object) -> Mapping[int, float]:
+def _copy_biases(value: object) -> Mapping[int, float]:
     """Return a read-only copy of a mapping from token ids to biases.
 
     Raises `OptionError` for anything else.
@@ -226,6 +226,7 @@ class BeamSearchParams:
             self._check_exact()
 
     def _check_exact(self) -> None:
+        """Raise an error for an option that an exact search does not support."""
         for name, neutral in (("length_penalty", 0.0), ("groups", 1), ("expand", None)):
             if getattr(self, name) != neutral:
                 remedy = "an exact search ranks by the joint; leave out one of them"

@@ -85,7 +85,8 @@ class PromptParams:
     """Options for turning a prompt and choices into tokens.
 
     Attributes:
-        boundary: How prompt and choices are joined: "heal", "split" or "harness".
+        boundary: Method by which prompt and choices are joined: "heal", "split" or
+            "harness".
         delimiter: Text added before every choice.
         truncate: What is done with a prompt that is too long: "error", or "left" to
             drop its oldest tokens.

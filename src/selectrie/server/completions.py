@@ -50,7 +50,7 @@ from selectrie.server.http_errors import HttpError, error_of, errors_at
 from selectrie.server.options import ServerOptions
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.wire import BY_TYPE, EncodableText, Items, NotOffered, TokenId, UpTo, check_tokenized, read
-from selectrie.tokenization.encoding import PromptText, least_tokens, spelled_pieces
+from selectrie.tokenization.encoding import PromptText, least_tokens, spell_pieces
 from selectrie.tokenization.prompts import SHORTEN_PROMPT, spelled_note
 
 DEFAULT_MAX_TOKENS = 16
@@ -262,7 +262,7 @@ def spelling_of(vocabulary: Vocabulary, ids: Sequence[int], *, hides_first: bool
         hides_first: Whether the first token has no text, because the prompt was text
             and BOS was put before it.
     """
-    pieces = spelled_pieces(vocabulary, np.asarray(ids, dtype=np.int32))
+    pieces = spell_pieces(vocabulary, np.asarray(ids, dtype=np.int32))
     if hides_first:
         pieces[0] = b""
     places = Places()

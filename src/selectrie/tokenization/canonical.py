@@ -29,7 +29,7 @@ from selectrie.tokenization.encoding import (
 _SPACE_TEXT = " "
 _LINE_END = "\n"
 MAX_HEALED_BYTES = 1024
-"""Maximum number of bytes after a position: how far back one is searched."""
+"""Maximum number of bytes from a position to the end of the text in a search."""
 _BLANKS = " \t"
 _WORD_SIGNS = "'’_"
 """Punctuation that may be part of a word.
@@ -43,6 +43,7 @@ _WORDLESS = frozenset({TokenizerKind.SCORES, TokenizerKind.LONGEST})
 def settled_positions(vocabulary: Vocabulary, text: bytes, min_behind: int = 1) -> Iterator[int]:
     """Yield settled positions of a text after its beginning, nearest the end first.
 
+    The two sides of a settled position are encoded separately, whatever text follows.
     SentencePiece merges anywhere in a text, and the longest match needs no words. For
     these, every position between characters that no token spans is settled.
 
@@ -118,9 +119,10 @@ def _begins_apart(vocabulary: Vocabulary, rest: bytes) -> bool:
 
 
 def _user_defined_from(vocabulary: Vocabulary, text: bytes) -> int:
-    """Return the first position where the end of the text may begin a special token.
+    """Return the first position from which the text may begin a user-defined token.
 
-    User-defined tokens are looked up before the text is split into words.
+    User-defined tokens are looked up before the text is split into words. Without
+    such a position, the length of the text is returned.
     """
     return _first_beginning(text, vocabulary.derived(_beginnings))
 
@@ -142,11 +144,10 @@ def _beginnings(vocabulary: Vocabulary) -> frozenset[bytes]:
 
 
 def _other_beginnings(vocabulary: Vocabulary) -> frozenset[bytes]:
-    """Return the beginnings of user-defined tokens that text names otherwise.
+    """Return beginnings of the names of user-defined tokens that spell other bytes.
 
-    These are looked up by a name that is not what they spell, as `<0x0A>` where a byte
-    token is listed among the added tokens. Their bytes do not show which positions they
-    span.
+    An example is `<0x0A>`, where a byte token is listed among the added tokens. The
+    bytes of such tokens do not show which positions they span.
     """
     tokens = vocabulary.user_defined.tolist()
     names = (
@@ -162,13 +163,14 @@ def _is_broken(character: str) -> bool:
 
 
 def _is_caseless(character: str) -> bool:
+    """Return whether a character is a letter of a script without case."""
     return unicodedata.category(character) == "Lo"
 
 
 _SPACE = b" "
 _LETTER = b"a"
 _NOTHING_ADDED = (b"", _SPACE)
-"""What follows the first space of a path if the tokenizer did not add that space."""
+"""Bytes that follow the first space of a path if the tokenizer did not add it."""
 _WORD_PART = re.compile(rb" \Z| ?(?!(?:[sStTdDmMeElL]|[rR][eE]|[vV][eE]|[lL][lL])\Z)[A-Za-z]+\Z")
 """A space, or ASCII letters after at most one space, that do not end a contraction.
 
@@ -185,7 +187,7 @@ Listing = Callable[[], Sequence[bytes] | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PromptBoundary:
-    """A prompt before texts not known yet, and the bytes that come before every text.
+    """A prompt before unknown texts, and the bytes that come before every text.
 
     At most one of `healed` and `space_prefix` has bytes.
 
@@ -239,7 +241,7 @@ class HealedPrompt:
         prompt_tokens: int32[], the tokens of the prompt alone.
         is_aligned: Whether the bytes of the prompt's tokens are those of its text.
         doubt: As in `PromptBoundary`.
-        is_apart: Whether what follows the context is encoded separately from it.
+        is_apart: Whether text after the context is encoded separately from it.
     """
 
     context: IntArray
@@ -253,19 +255,20 @@ class HealedPrompt:
 def reopen(
     vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True, listing: Listing = lambda: None
 ) -> HealedPrompt:
-    """Return the prompt without those of its last tokens that later text may change.
+    """Return the prompt without its last tokens that later text may change.
 
-    These are the tokens after the last settled position of the text; of a longest match
-    those that a longer token may replace, the last one, and all between. If there is no
-    such position, all tokens of the text are removed, provided that other tokens
-    precede them and the text has at most `MAX_HEALED_BYTES` bytes. Otherwise those are
-    removed that `encode_choices` removes for the texts of `listing`. If these are not
-    known either, those are removed into which a token over the end of the text may
-    reach, the first of all excepted, and `doubt` says that this may not be enough.
+    These are the tokens after the last settled position of the text. For a longest
+    match they begin with the first token that a longer one may replace. If there is
+    no such position, all tokens of the text are removed, provided that other tokens
+    precede them and the text has at most `MAX_HEALED_BYTES` bytes. Otherwise the
+    tokens are removed that `encode_choices` removes for the texts of `listing`. If
+    these texts are not known either, the tokens are removed into which a token over
+    the end of the text may reach, except the first of all, and `doubt` says that
+    this may not be enough.
 
-    No token is removed with `heal` false, if the text is empty, or if token bytes are
-    not those of the text. Tokens up to the last end-of-generation token are never
-    removed, because no text spells that token again.
+    No token is removed with `heal` false, if the text is empty, or if token bytes
+    are not those of the text. Tokens up to the last end-of-generation token are
+    never removed, because no text spells that token again.
 
     Raises `PromptError` for a prompt without tokens.
     """
@@ -293,7 +296,7 @@ def reopen(
 
 
 def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tuple[int, str]:
-    """Return how many tokens of the text stay whatever text follows, and the doubt.
+    """Return (number of the text's tokens that stay whatever text follows, doubt).
 
     The doubt is that of `PromptBoundary`. `own` are the tokens of the text.
     """
@@ -302,7 +305,7 @@ def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tup
     is_eog = np.isin(own, vocabulary.eog)
     min_kept = int(np.flatnonzero(is_eog)[-1]) + 1 if is_eog.any() else 0
     if vocabulary.kind is TokenizerKind.LONGEST and not len(vocabulary.user_defined):
-        n_kept = _n_matched(vocabulary, own, max(len(own) - 1, int(not len(prompt.prefix))))
+        n_kept = _n_kept_by_longest_match(vocabulary, own, max(len(own) - 1, int(not len(prompt.prefix))))
         if n_kept >= min_kept and len(prompt.prefix) + n_kept:
             return n_kept, ""
     for position in settled_positions(vocabulary, vocabulary.decode(own)):
@@ -319,11 +322,12 @@ def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tup
     return n_kept, "no position of the prompt's text is certain to stay a token boundary whatever follows"
 
 
-def _n_matched(vocabulary: Vocabulary, own: IntArray, at_most: int) -> int:
+def _n_kept_by_longest_match(vocabulary: Vocabulary, own: IntArray, at_most: int) -> int:
     """Return how many first tokens of a longest match stay whatever text follows.
 
-    A token changes only if a longer one begins with all that is left of the text, and
-    the tokens after it only if it does. The tokens do not end inside a character.
+    The result is at most `at_most`. A token changes only if a longer one begins
+    with the whole rest of the text, and the tokens after it only if it does. The
+    tokens kept do not end inside a character.
     """
     longest, left = int(vocabulary.lengths.max()), b""
     n_kept = at_most
@@ -419,7 +423,7 @@ class CanonicalPaths:
         starts = [0, *(index + 1 for index, token in enumerate(tokens) if not pieces[token])]
         stops = [*(start - 1 for start in starts[1:]), len(tokens)]
         first, *others = [list(tokens[start:stop]) for start, stop in zip(starts, stops, strict=True)]
-        if not self._begins_own(first):
+        if not self._is_own_encoding(first):
             return False
         return all(encode_inside(self._vocabulary, self._vocabulary.decode(part)) == part for part in others)
 
@@ -429,25 +433,25 @@ class CanonicalPaths:
         Otherwise no path after the context is its joint encoding.
         """
         whole = text if self._shares_space and text[:1] == _SPACE else self._prefix + text
-        encoded = self._encoded(whole)
+        encoded = self._encode_jointly(whole)
         return encoded is not None and self._vocabulary.decode(encoded) == whole
 
     def may_join(self, left: int, right: int) -> bool:
-        """Return whether these two tokens may be neighbours in a canonical path.
+        """Return whether two tokens may be neighbours in a canonical path.
 
-        False only if they certainly are not. That can be certain only for two parts of
-        one word of ASCII letters, and for kinds of tokenizer that encode such
-        neighbours alone as they do within any text.
+        The result is False only if they certainly are not. That can be certain
+        only for two parts of one word of ASCII letters, and for kinds of
+        tokenizer that encode such neighbours alone as they do within any text.
 
-        Merges by rank and by score are such kinds, and so is the longest match from the
-        left, inside one word (for merges: Berglund and van der Merwe, "Formalizing BPE
-        tokenization", arXiv:2309.08715). If words are looked up whole before any merge,
-        and in WordPiece, a token depends on where its word begins and ends, so the
-        result is always true.
+        Merges by rank and by score are such kinds, and so is the longest match
+        from the left, inside one word (for merges: Berglund and van der Merwe,
+        "Formalizing BPE tokenization", arXiv:2309.08715). If words are looked
+        up whole before any merge, and in WordPiece, a token depends on where
+        its word begins and ends, so the result is always true.
         """
         known = self._pairs.get((left, right))
         if known is None:
-            known = self._pairs[left, right] = self._joins(left, right)
+            known = self._pairs[left, right] = self._compute_may_join(left, right)
         return known
 
     def may_join_apart(self, left: int, right: int) -> bool:
@@ -458,7 +462,8 @@ class CanonicalPaths:
         """
         return left in self._last_tokens or self.may_join(left, right)
 
-    def _joins(self, left: int, right: int) -> bool:
+    def _compute_may_join(self, left: int, right: int) -> bool:
+        """Compute `may_join` by encoding the two pieces between some letters."""
         one, other = self._vocabulary.pieces[left], self._vocabulary.pieces[right]
         if not _WORD_PART.match(one) or not _LETTERS.match(other):
             return True
@@ -490,36 +495,36 @@ class CanonicalPaths:
         """
         if not all(self._vocabulary.pieces[token] for token in tokens):
             return []
-        return self.encoded(self._vocabulary.decode(tokens))
+        return self.encode(self._vocabulary.decode(tokens))
 
-    def encoded(self, text: bytes) -> list[int]:
+    def encode(self, text: bytes) -> list[int]:
         """Return the canonical path of a text, empty if no canonical path spells it.
 
         The text includes the bytes that every path spells first.
         """
-        return (self._own(text) or []) if text.startswith(self._prefix) else []
+        return (self._encode_canonically(text) or []) if text.startswith(self._prefix) else []
 
-    def _begins_own(self, tokens: list[int]) -> bool:
-        """Return whether a path begins with the canonical encoding of its text.
+    def _is_own_encoding(self, tokens: list[int]) -> bool:
+        """Return whether tokens are the canonical encoding of the text they spell.
 
-        `tokens` are those of the path before its first control token.
+        `tokens` are the path up to its first control token.
         """
         text = self._vocabulary.decode(tokens)
-        return text.startswith(self._prefix) and self._own(text) == tokens
+        return text.startswith(self._prefix) and self._encode_canonically(text) == tokens
 
-    def _own(self, text: bytes) -> list[int] | None:
+    def _encode_canonically(self, text: bytes) -> list[int] | None:
         """Return the first of three encodings that spells the text, or None.
 
         The text is encoded together with the prompt, then separately after the context,
         then separately after the whole prompt. `text` begins with the bytes that every
         path spells first (`prefix`).
         """
-        encodings = (self._encoded, self._encoded_apart, self._encoded_split)
+        encodings = (self._encode_jointly, self._encode_after_context, self._encode_after_prompt)
         candidates = (encode(text) for encode in encodings)
         return next((one for one in candidates if one is not None and self._vocabulary.decode(one) == text), None)
 
-    def _encoded_apart(self, text: bytes) -> list[int]:
-        """Return the tokens of a text, encoded separately after the context.
+    def _encode_after_context(self, text: bytes) -> list[int]:
+        """Encode a text separately after the context.
 
         The text begins with the bytes that every path spells first (`prefix`).
         """
@@ -530,22 +535,21 @@ class CanonicalPaths:
             return vocabulary.spacing.encode_inside(text)
         return encode_after(vocabulary, self._context, rest, continues=continues)
 
-    def _encoded_split(self, text: bytes) -> list[int]:
-        """Return the tokens of a text, encoded separately after the whole prompt.
+    def _encode_after_prompt(self, text: bytes) -> list[int]:
+        """Encode a text separately after the whole prompt.
 
-        They begin with the prompt's own tokens after the context. The text begins with
-        the bytes that every path spells first (`prefix`).
+        The result begins with the prompt's own tokens after the context. The
+        text begins with the bytes that every path spells first (`prefix`).
         """
         rest, continues = text[len(self._prefix) :], self._prompt.continues
         behind = encode_after(self._vocabulary, self._prompt_tokens, rest, continues=continues)
         return [*self._prompt_tokens[len(self._context) :].tolist(), *behind]
 
-    def _encoded(self, text: bytes) -> list[int] | None:
-        """Return the tokens of a text that is encoded together with the prompt.
+    def _encode_jointly(self, text: bytes) -> list[int] | None:
+        """Encode a text together with the prompt; return the tokens after the context.
 
-        They are those after the context. Returns None if the encoding begins with other
-        tokens than the context. The text begins with the bytes that every path spells
-        first (`prefix`).
+        Returns None if the encoding begins with other tokens than the context.
+        The text begins with the bytes that every path spells first (`prefix`).
         """
         prompt, n = self._prompt, len(self._kept)
         rest = text[len(self._prefix) :]
@@ -566,7 +570,7 @@ def is_cut(text: bytes) -> bool:
 
 
 def _are_neighbours(vocabulary: Vocabulary, left: int, right: int, before: bytes, behind: bytes) -> bool:
-    """Return whether the encoding of some letters has these two tokens side by side.
+    """Return whether two tokens are neighbours in the encoding of some letters.
 
     The letters are `before`, the tokens' bytes and `behind`.
     """

@@ -27,8 +27,8 @@ class PromptText:
             because a text or a chat template spelled that. A tokenizer that adds a
             space at the beginning of everything alone then adds none.
         is_normalized: Whether the text was changed as the tokenizer normalises it.
-        time: The time that the chat template was told, in ISO 8601, or "".
-        spelled: Control tokens that a plain text spells, which are read as text.
+        time: The time that the chat template writes, in ISO 8601, or "".
+        spelled: Names of control tokens in a plain text, which are read as text.
         skips_template: Whether this is a plain text for a model with a chat template.
     """
 
@@ -81,10 +81,10 @@ class EncodedChoices:
 def cut_following(
     vocabulary: Vocabulary, tokens: IntArray, offsets: OffsetArray, following_bytes: int
 ) -> tuple[IntArray, OffsetArray, int]:
-    """Cut paths at the fewest following bytes where all have a token boundary.
+    """Cut paths at the fewest following bytes after which all have a token boundary.
 
-    At least one following byte is kept. Returns the tokens, the offsets, and the number
-    of following bytes kept.
+    At least one following byte is kept. Returns the tokens, the offsets, and the
+    number of following bytes kept.
     """
     lengths = vocabulary.lengths[tokens]
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
@@ -108,12 +108,12 @@ def _path_positions(offsets: OffsetArray) -> OffsetArray:
 
 
 def _offsets_of(kept: BoolArray, offsets: OffsetArray) -> OffsetArray:
-    """Return the offsets of the paths when only the `kept` tokens are left."""
+    """Return the offsets of the paths when only the tokens with `kept` set remain."""
     return np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[offsets]
 
 
-def without_first(tokens: IntArray, offsets: OffsetArray, n: int) -> tuple[IntArray, OffsetArray]:
-    """Return every path without its first n tokens."""
+def drop_first(tokens: IntArray, offsets: OffsetArray, n: int) -> tuple[IntArray, OffsetArray]:
+    """Return every path without its first n tokens, as flat tokens and offsets."""
     if n == 0:
         return tokens, offsets
     kept = _path_positions(offsets) >= n
@@ -121,7 +121,7 @@ def without_first(tokens: IntArray, offsets: OffsetArray, n: int) -> tuple[IntAr
 
 
 def shared_prefix(tokens: IntArray, offsets: OffsetArray, own: IntArray) -> OffsetArray:
-    """Return the length of the prefix that each path shares with `own`, int64[C]."""
+    """Return int64[C], the length of the prefix that each path shares with `own`."""
     lengths = np.diff(offsets)
     position = _path_positions(offsets)
     differs = np.ones(len(tokens), dtype=np.bool_)
@@ -146,7 +146,7 @@ _WORDS_BYTES = 16
 _TAIL_BYTES = 64
 """Minimum text encoded again before every rest if it begins elsewhere, in bytes."""
 _SEARCH_BYTES = 1024
-"""How far back a position is searched."""
+"""Maximum number of bytes at the end of a text in which a position is searched."""
 _TEXTS_AT_ONCE = 256
 """Number of short texts encoded in one call; more gain nothing."""
 _FIND_WORDS = re.compile(rb" +[^ ]+").findall
@@ -164,16 +164,17 @@ def encode_prompt(vocabulary: Vocabulary, prompt: PromptText) -> IntArray:
 
 
 def encode_text(vocabulary: Vocabulary, prompt: PromptText, rest: bytes = b"") -> list[int]:
-    """Return the tokens of a prompt's text and a rest after the prompt's prefix."""
+    """Return the tokens of a prompt's text and of `rest`, after the fixed tokens."""
     return encode_after(vocabulary, prompt.prefix, prompt.text + rest, continues=prompt.continues)
 
 
 def least_tokens(vocabulary: Vocabulary, text: bytes, *, limit: int = 0) -> int:
-    """Return a number of tokens that a text has at least, without encoding it.
+    """Return a lower bound on the number of tokens of a text, without encoding it.
 
-    It follows from the bytes of the longest token, names of control tokens included. 0
-    where the tokenizer may change or swallow text, and where the number is at most
-    `limit`: to find out whether it is right means to examine the tokenizer.
+    The bound follows from the bytes of the longest token, names of control tokens
+    included. It is 0 if the tokenizer may change or swallow text. It is also 0 if
+    the bound is at most `limit`, because a valid bound requires examining the
+    tokenizer.
     """
     n_least = -(-len(text) // vocabulary.derived(_longest_token))
     if n_least <= limit or vocabulary.normalize is not None:
@@ -187,7 +188,7 @@ def least_tokens(vocabulary: Vocabulary, text: bytes, *, limit: int = 0) -> int:
 
 
 def _longest_token(vocabulary: Vocabulary) -> int:
-    """Return the most bytes that a token spells, names of control tokens included."""
+    """Return the maximum number of bytes of a token or a control token's name."""
     names = [len(vocabulary.texts[token].encode("utf-8", "surrogatepass")) for token in vocabulary.control.tolist()]
     return max(1, int(vocabulary.lengths.max(initial=1)), *names)
 
@@ -195,8 +196,7 @@ def _longest_token(vocabulary: Vocabulary) -> int:
 def is_at_start(vocabulary: Vocabulary, prefix: IntArray, *, continues: bool = False) -> bool:
     """Return whether text after the tokens `prefix` counts as the beginning of a text.
 
-    The vocabulary's space is added there. `continues` is that of
-    `PromptText`.
+    There the vocabulary adds its space. `continues` is that of `PromptText`.
     """
     if vocabulary.spacing is not None and not vocabulary.spacing.after_control:
         return not len(prefix) or (len(prefix) == 1 and bool(prefix[0] == vocabulary.bos) and not continues)
@@ -255,9 +255,10 @@ def encode_after(vocabulary: Vocabulary, prefix: IntArray, text: bytes, *, conti
 class PromptTail:
     """The last part of a prompt, which is encoded together with every rest.
 
-    A rest is the text after the prompt: a choice, with the delimiter before it and the
-    following text. It is encoded as `lead` + rest[skip:]. The first tokens of that
-    encoding must be `expected`; they are in `before` already, or belong to no text.
+    A rest is the text after the prompt: a choice, with the delimiter before it and
+    the following text. It is encoded as `lead` + rest[skip:]. The first tokens of
+    that encoding must be `expected`; they are in `before` already, or belong to no
+    text.
 
     Attributes:
         before: int32[], the tokens of the prompt before the tail.
@@ -293,14 +294,15 @@ class PromptTail:
 
 
 def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]) -> PromptTail:
-    """Return a short tail that gives the same tokens, or one with the whole text.
+    """Return a short tail that gives the same tokens as the prompt's whole text.
 
-    It begins at a position in the text, or at its end, that no token spans. Tokenizers
-    that merge (BPE, SentencePiece), and those that match or weigh whole tokens, encode
-    the two sides of such a position separately. Tokenizers that first split text into
-    words look a little to both sides of it. Therefore positions before a space are
-    tried first; prompt and first rest must have the same tokens with the tail as with
-    the whole text; and a quarter of the tail's tokens are expected in every encoding.
+    The tail is the whole text if no shorter one is found. It begins at a position
+    in the text, or at its end, that no token spans. Tokenizers that merge (BPE,
+    SentencePiece), and those that match or weigh whole tokens, encode the two sides
+    of such a position separately. Tokenizers that first split text into words look
+    a little to both sides of it. Therefore positions before a space are tried
+    first; prompt and first rest must have the same tokens with the tail as with the
+    whole text; and a quarter of the tail's tokens are expected in every encoding.
     """
     text, prefix = prompt.text, prompt.prefix
     whole = encode_text(vocabulary, prompt)
@@ -448,7 +450,7 @@ def is_spanned(vocabulary: Vocabulary, text: bytes, position: int) -> bool:
     return False
 
 
-def shortened(vocabulary: Vocabulary, following: bytes) -> bytes:
+def shorten_following(vocabulary: Vocabulary, following: bytes) -> bytes:
     """Return the part of the following text that can affect the tokens before it.
 
     It ends at a position where every encoding has a boundary.
@@ -463,11 +465,12 @@ def shortened(vocabulary: Vocabulary, following: bytes) -> bytes:
 def encode_rests(
     vocabulary: Vocabulary, prompt: PromptText, tail: PromptTail, rests: Sequence[bytes]
 ) -> tuple[PromptTail, IntArray, OffsetArray]:
-    """Return a tail, and the flat tokens and offsets of each rest after its `before`.
+    """Encode every rest after a prompt.
 
-    A rest that the tail does not fit is encoded with the whole prompt. If that changes
-    tokens in `tail.before`, the tokens from there on become part of every path, and the
-    returned tail differs from the one given.
+    Returns (tail, tokens, offsets): the flat tokens of each rest after
+    `tail.before`. A rest that the given tail does not fit is encoded with the whole
+    prompt. If that changes tokens in `tail.before`, the tokens from there on become
+    part of every path, and the returned tail differs from the given one.
     """
     tried = tail.encode(vocabulary, rests)
     paths = [path for path in tried if path is not None]
@@ -490,7 +493,10 @@ def encode_rests(
 def is_aligned(
     vocabulary: Vocabulary, prompt: PromptText, tail: PromptTail, rests: list[bytes], tokens: IntArray
 ) -> bool:
-    """Return whether token bytes are those of the text, in the prompt and all rests."""
+    """Return whether tokens spell exactly the text, in the prompt and in all rests.
+
+    `tokens` are the flat tokens of the rests after `tail.before`.
+    """
     if prompt.text and vocabulary.decode(tail.own) != tail.text:
         return False
     if tail.begins:
@@ -499,23 +505,24 @@ def is_aligned(
 
 
 def _common_length(a: Sequence[int], b: Sequence[int]) -> int:
+    """Return the length of the common prefix of two sequences."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def spelled(vocabulary: Vocabulary, tokens: IntArray) -> str:
-    """Return the text of tokens, int32[].
+def spell_tokens(vocabulary: Vocabulary, tokens: IntArray) -> str:
+    """Return the text that the tokens, int32[], spell.
 
-    Control tokens, and others without text, are written by their names. A space that
-    the tokenizer adds before text is left out. If the tokenizer made these tokens of
-    some text in which it recognised control tokens, it makes them of the result too,
-    unless a control token swallowed white space or a byte is no UTF-8: U+FFFD replaces
-    such bytes.
+    Control tokens, and others without text, are written by their names. A space
+    that the tokenizer adds before text is left out. If the tokenizer made these
+    tokens of some text in which it recognised control tokens, it makes them of the
+    result too, unless a control token swallowed white space or a byte is no UTF-8:
+    U+FFFD replaces such bytes.
     """
-    return b"".join(spelled_pieces(vocabulary, tokens)).decode("utf-8", "replace")
+    return b"".join(spell_pieces(vocabulary, tokens)).decode("utf-8", "replace")
 
 
-def spelled_pieces(vocabulary: Vocabulary, tokens: IntArray) -> list[bytes]:
-    """Return the bytes that each token, int32[], adds to the text of `spelled`."""
+def spell_pieces(vocabulary: Vocabulary, tokens: IntArray) -> list[bytes]:
+    """Return the bytes that each token, int32[], adds to the text of `spell_tokens`."""
     pieces: list[bytes] = []
     for has_text, group in groupby(tokens.tolist(), key=lambda token: bool(vocabulary.pieces[token])):
         run = list(group)
@@ -557,21 +564,21 @@ def encode_choices(
     index_of = {choice: i for i, choice in enumerate(dict.fromkeys(choices))}
     which = np.fromiter(map(index_of.__getitem__, choices), dtype=np.int64, count=len(choices))
     distinct = list(index_of)
-    part = shortened(vocabulary, following)
-    encoded, aligned = _encode(vocabulary, prompt, distinct, part, boundary)
+    part = shorten_following(vocabulary, following)
+    encoded, aligned = _encode_distinct(vocabulary, prompt, distinct, part, boundary)
     if not aligned and part != following:
-        encoded, aligned = _encode(vocabulary, prompt, distinct, following, boundary)
+        encoded, aligned = _encode_distinct(vocabulary, prompt, distinct, following, boundary)
     if not aligned and encoded.healed:
-        encoded, aligned = _encode(vocabulary, prompt, distinct, following, "split")
-    return encoded if len(distinct) == len(choices) else spread(encoded, which)
+        encoded, aligned = _encode_distinct(vocabulary, prompt, distinct, following, "split")
+    return encoded if len(distinct) == len(choices) else expand_duplicates(encoded, which)
 
 
-def _encode(
+def _encode_distinct(
     vocabulary: Vocabulary, prompt: PromptText, distinct: list[bytes], following: bytes, boundary: str
 ) -> tuple[EncodedChoices, bool]:
     """Encode distinct choices.
 
-    The second value is whether token bytes are those of the text in all encodings.
+    Returns (the encoding, whether token bytes are those of the text everywhere).
     """
     moved = b""
     if boundary == "harness":
@@ -592,7 +599,7 @@ def _encode(
     n_kept = int(shared.min(initial=len(own)))
     context = np.concatenate([tail.before, own[:n_kept]])
     if not len(context) and boundary == "heal" and len(own):
-        return _encode(vocabulary, prompt, distinct, following, "split")
+        return _encode_distinct(vocabulary, prompt, distinct, following, "split")
     if not len(context):
         raise PromptError(
             words(
@@ -602,7 +609,7 @@ def _encode(
             )
         )
     n_own = np.minimum(np.diff(offsets), len(own)) if boundary == "harness" else np.full(len(distinct), n_kept)
-    tokens, offsets = without_first(tokens, offsets, n_kept)
+    tokens, offsets = drop_first(tokens, offsets, n_kept)
     encoded = EncodedChoices(
         context=context,
         tokens=tokens,
@@ -617,8 +624,8 @@ def _encode(
     return encoded, aligned
 
 
-def spread(encoded: EncodedChoices, which: OffsetArray) -> EncodedChoices:
-    """Return the encoding of all choices, given that of the distinct choices.
+def expand_duplicates(encoded: EncodedChoices, which: OffsetArray) -> EncodedChoices:
+    """Return the encoding of all choices from that of the distinct choices.
 
     `which`, int64[C], is the index of each choice's distinct choice.
     """

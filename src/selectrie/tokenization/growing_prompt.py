@@ -1,4 +1,4 @@
-"""A page of text, or turns of a chat, that grows while a model decides parts of it."""
+"""Builds a page of text, or turns of a chat, while a model decides parts of it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from selectrie.core.tracked_text import TEMPLATE, TrackedText, trimmed_to
+from selectrie.core.tracked_text import TEMPLATE, TrackedText, match_trimmed
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import TIME_ARGUMENT, ChatTemplate, Vocabulary, to_bytes
 from selectrie.errors import IncompatibleOptionsError, PromptError, ProtocolError, words
 from selectrie.tokenization.canonical import split_stable
 from selectrie.tokenization.encoding import PromptText, encode_after, encode_text
-from selectrie.tokenization.prompts import ROLE, shortened, template_spans, tracked_args, with_fixed_end, with_text
+from selectrie.tokenization.prompts import ROLE, clip_stripped, template_spans, track_args, with_fixed_end, with_text
 
 _KEY = blake2b(b"selectrie turns", digest_size=8).hexdigest()
 
@@ -43,7 +43,7 @@ class ChatTurn:
 class ChatTurns:
     """The turns of a chat so far; the last one may be open.
 
-    `opened` and `closed` return new records.
+    `open_turn` and `close_turn` return new records.
 
     Attributes:
         template: The model's own chat template, or None if it has none.
@@ -62,7 +62,7 @@ class ChatTurns:
         """Return the open turn, or None."""
         return self.all[-1] if self.all and self.all[-1].said is None else None
 
-    def opened(self, role: str) -> ChatTurns:
+    def open_turn(self, role: str) -> ChatTurns:
         """Return the turns with one more turn, which is open.
 
         An assistant's turn begins with the template's generation prompt if there is
@@ -73,20 +73,20 @@ class ChatTurns:
         the role is not a word, or if the template refuses these roles or rewrites
         earlier turns.
         """
-        self._check(role)
+        self._check_role(role)
         new = _mark(len(self.all))
-        rendered = self._rendered_with(role, new)
+        rendered = self._render_with(role, new)
         if not rendered.startswith(self._written):
-            raise self._rewritten(role)
+            raise self._rewrite_error(role)
         before, after = rendered[len(self._written) :].split(new)
         if role == "assistant" and self.all:
             start = self._generation_start()
             if start and not (before.startswith(start) and not before[len(start) :].strip()):
                 before = start
         self._check_said(role, rendered)
-        return replace(self, all=(*self.all, ChatTurn(role, before, self._between(role, after))))
+        return replace(self, all=(*self.all, ChatTurn(role, before, self._text_between(role, after))))
 
-    def closed(self, said: str) -> ChatTurns:
+    def close_turn(self, said: str) -> ChatTurns:
         """Return the turns with the open turn closed; `said` is its content.
 
         Raises `PromptError` if none is open.
@@ -95,7 +95,8 @@ class ChatTurns:
             raise PromptError("no turn is open, so none can be closed")
         return replace(self, all=(*self.all[:-1], replace(self.all[-1], said=said)))
 
-    def _check(self, role: str) -> None:
+    def _check_role(self, role: str) -> None:
+        """Raise `PromptError` if a turn of this role cannot begin now."""
         if self.template is None:
             raise PromptError(
                 "this model has no chat template, so a page cannot have roles; write the turns as text, "
@@ -109,13 +110,14 @@ class ChatTurns:
     @property
     def _written(self) -> str:
         """Return the text of all turns so far, with a mark in place of each content."""
-        return self._with([_mark(index) for index in range(len(self.all))])
+        return self._join_turns([_mark(index) for index in range(len(self.all))])
 
-    def _with(self, said: Sequence[str]) -> str:
+    def _join_turns(self, said: Sequence[str]) -> str:
+        """Return the text of all turns with the contents `said`."""
         return "".join([turn.before + text + turn.after for turn, text in zip(self.all, said, strict=True)])
 
     def _render(self, role: str, messages: Sequence[Mapping[str, str]], *, generates: bool = False) -> TrackedText:
-        """Render `messages`, and count their contents as text of the template.
+        """Render messages, whose contents are marks, as text of the template.
 
         The contents are marks, which stand for the real ones.
         """
@@ -125,7 +127,7 @@ class ChatTurns:
         values = [{key: TrackedText(text, TEMPLATE) for key, text in message.items()} for message in messages]
         try:
             plain = render(messages, **self.args)
-            rendered = render(values, **tracked_args(self.args)) if self.args else plain
+            rendered = render(values, **track_args(self.args)) if self.args else plain
         except PromptError as error:
             before = f" after {self._roles}" if self.all else " at the beginning"
             raise PromptError(f"a turn of {role!r} is not possible{before}: {error}") from error
@@ -139,10 +141,11 @@ class ChatTurns:
         return rendered if isinstance(rendered, TrackedText) else TrackedText(rendered, TEMPLATE)
 
     def _messages(self, *, marked: bool) -> list[Mapping[str, str]]:
+        """Return the turns as messages, with marks in place of contents if `marked`."""
         said = [_mark(index) if marked else turn.said or "" for index, turn in enumerate(self.all)]
         return [{"role": turn.role, "content": text} for turn, text in zip(self.all, said, strict=True)]
 
-    def _rendered_with(self, role: str, content: str, *, marked: bool = True) -> TrackedText:
+    def _render_with(self, role: str, content: str, *, marked: bool = True) -> TrackedText:
         """Return the rendering of the turns with one more message of `role`.
 
         Raises `PromptError` unless its content occurs in the rendering exactly once.
@@ -176,14 +179,14 @@ class ChatTurns:
         """
         rendered = self._render("assistant", self._messages(marked=True), generates=True)
         if not rendered.startswith(self._written):
-            raise self._rewritten("assistant")
+            raise self._rewrite_error("assistant")
         return rendered[len(self._written) :]
 
-    def _between(self, role: str, after: TrackedText) -> TrackedText:
-        """Return the text that the template writes after a turn when others follow it.
+    def _text_between(self, role: str, after: TrackedText) -> TrackedText:
+        """Return the text that the template writes after a turn if others follow it.
 
-        `after` is its text after the turn as the last one, where some templates write
-        one more end token.
+        `after` is its text after the turn as the last one, where some templates
+        write one more end token.
         """
         end = next((end for end in self.ends if end and after.endswith(end)), "")
         if not end:
@@ -207,11 +210,11 @@ class ChatTurns:
         if not self.all:
             return
         rest = rendered[len(self._written) :]
-        actual = self._rendered_with(role, _mark(len(self.all)), marked=False)
+        actual = self._render_with(role, _mark(len(self.all)), marked=False)
         befores, afters = [turn.before for turn in self.all], [turn.after for turn in self.all]
         written = map(operator.add, ["", *afters], [*befores, rest])
-        if trimmed_to(actual, list(written), [turn.said or "" for turn in self.all]) is None:
-            raise self._rewritten(role)
+        if match_trimmed(actual, list(written), [turn.said or "" for turn in self.all]) is None:
+            raise self._rewrite_error(role)
 
     @property
     def _roles(self) -> str:
@@ -221,7 +224,8 @@ class ChatTurns:
     def _after(self) -> str:
         return f" after {self._roles}" if self.all else ""
 
-    def _rewritten(self, role: str) -> PromptError:
+    def _rewrite_error(self, role: str) -> PromptError:
+        """Return the error for a template that rewrites earlier turns."""
         return PromptError(
             words(
                 "with a turn of {} the model's chat template rewrites the turns before it ({}), "
@@ -235,12 +239,12 @@ class ChatTurns:
 
 
 def _mark(index: int) -> str:
-    """Return the mark that replaces the content of a turn."""
+    """Return the mark that replaces a turn's content while it is rendered."""
     return f"m{_KEY}n{index}m"
 
 
 def turns_of(template: ChatTemplate | None, args: Mapping[str, Any], ends: Sequence[str]) -> ChatTurns:
-    """Return a `ChatTurns` without any turn.
+    """Return a chat without any turn yet.
 
     Raises `IncompatibleOptionsError` for the template argument `add_generation_prompt`,
     which a page sets itself.
@@ -269,7 +273,7 @@ class _Text:
     before: _Text | None = None
 
     def since(self, start: _Text | None = None) -> str:
-        """Return the text that was added after `start`, or all of it without one."""
+        """Return the text that was added after `start`, or the whole text."""
         pieces: list[str] = []
         part: _Text | None = self
         while part is not None and part is not start:
@@ -359,7 +363,7 @@ class GrowingPrompt:
         """
         if self._is_between_turns:
             raise PromptError("on a page with roles, a slot must be inside one, such as the assistant's")
-        prompt, turn = self._settled, self._at.turns.open
+        prompt, turn = self._page, self._at.turns.open
         if turn is not None and turn.role == "assistant" and self._at.text is self._at.opened:
             prompt = with_fixed_end(self._vocabulary, prompt)
         if not len(prompt.prefix) and not prompt.text:
@@ -373,7 +377,7 @@ class GrowingPrompt:
     def ends_turn(self) -> bool:
         """Return whether the end of generation ends the open turn.
 
-        That is so for an assistant's turn that the template ends with an
+        It does in an assistant's turn that the template ends with an
         end-of-generation token.
         """
         turn = self._at.turns.open
@@ -396,7 +400,8 @@ class GrowingPrompt:
         if self._is_between_turns:
             if text.strip():
                 raise PromptError(
-                    f"{shortened(text)} is outside every role; on a page with roles, only white space is allowed there"
+                    f"{clip_stripped(text)} is outside every role; on a page with roles, only white space is "
+                    "allowed there"
                 )
             return ""
         self._write(text, [(data, literal and self._parse_special)])
@@ -421,25 +426,25 @@ class GrowingPrompt:
         if self._is_between_turns:
             raise PromptError("on a page with roles, generated text must be inside one, such as the assistant's")
         text = data.decode("utf-8", "replace")
-        page = self._settled
+        page = self._page
         healed = self._rest_after(page, context)
         written = text.encode()
-        n_kept, n_bytes = self._wholly(tokens, healed, written)
+        n_kept, n_bytes = self._match_characters(tokens, healed, written)
         if n_bytes >= len(healed):
             own = np.concatenate([context, tokens[:n_kept]])
             n_fixed = min(len(page.prefix), len(context))
             opened = with_text(self._vocabulary, own[:n_fixed], own[n_fixed:])
             page = replace(page, prefix=opened.prefix, text=opened.text)
             written = (healed + written)[n_bytes:]
-        self._set(replace(page, text=page.text + written), None, _Text(text, self._at.text))
+        self._set_content(replace(page, text=page.text + written), None, _Text(text, self._at.text))
         return text
 
     def before_control(self, literal: str) -> tuple[str, bool] | None:
-        """Return the text of a literal before its first control token.
+        """Return the text of a literal before its first control token, and its kind.
 
-        The second value is whether that token ends a generation. White space that the
-        token swallows is left out. Returns None if the literal has no control token or
-        they are not recognised.
+        The second value is whether that token ends a generation. White space
+        that the token swallows is left out. Returns None if the literal has no
+        control token or they are not recognised.
         """
         if not self._parse_special:
             return None
@@ -455,7 +460,7 @@ class GrowingPrompt:
         return text, bool(np.isin(tokens[first], vocabulary.eog))
 
     def mark(self) -> Snapshot:
-        """Return the present state of the page."""
+        """Return the present state of the page, for `back_to`."""
         return self._at
 
     def back_to(self, mark: Snapshot) -> None:
@@ -466,16 +471,16 @@ class GrowingPrompt:
         """Begin a turn; return the text that the template writes before its content.
 
         That text is then on the page. An assistant's turn begins with the template's
-        generation prompt. Raises `PromptError` as `ChatTurns.opened` does, and if the
-        page already has text outside every turn.
+        generation prompt. Raises `PromptError` as `ChatTurns.open_turn` does, and if
+        the page already has text outside every turn.
         """
         at = self._at
         if not at.turns.all and at.text.since().strip():
             raise PromptError(
-                f"{shortened(at.text.since())} comes before the first role; on a page with roles, only white space is "
-                "allowed there"
+                f"{clip_stripped(at.text.since())} comes before the first role; on a page with roles, only white "
+                "space is allowed there"
             )
-        turns = at.turns.opened(role)
+        turns = at.turns.open_turn(role)
         before = turns.all[-1].before
         spans = template_spans(self._vocabulary, before)
         # White space before the first turn is not part of the page.
@@ -492,7 +497,7 @@ class GrowingPrompt:
         That text is then on the page. Raises `PromptError` if no turn is open.
         """
         at = self._at
-        turns = at.turns.closed(at.text.since(at.opened))
+        turns = at.turns.close_turn(at.text.since(at.opened))
         after = turns.all[-1].after
         self._write(after, template_spans(self._vocabulary, after))
         self._at = replace(self._at, turns=turns, opened=None)
@@ -503,15 +508,15 @@ class GrowingPrompt:
         return bool(self._at.turns.all) and self._at.turns.open is None
 
     @property
-    def _settled(self) -> PromptText:
-        """Return the page, less white space that its last control token swallows."""
-        at, rest = self._at, self._swallowed(self._at.rest)
+    def _page(self) -> PromptText:
+        """Return the page without white space that its last control token swallows."""
+        at, rest = self._at, self._swallow(self._at.rest)
         text = self._vocabulary.normalized(rest)
         time = self._time if at.turns.all else ""
         return PromptText(at.tokens, text, at.continues, at.is_normalized or text != rest, time)
 
-    def _swallowed(self, rest: bytes) -> bytes:
-        """Return `rest`, less white space that the last control token swallows."""
+    def _swallow(self, rest: bytes) -> bytes:
+        """Return `rest` without white space that the last control token swallows."""
         control = self._at.control
         swallows = control is not None and (self._vocabulary.strips_right == control).any()
         return self._vocabulary.without_leading_space(rest) if swallows else rest
@@ -528,10 +533,12 @@ class GrowingPrompt:
         data, new_text = b"".join([span for span, _ in spans]), _Text(text, at.text)
         tokens, rest = vocabulary.encode_spans(spans)
         if not len(tokens):
-            self._set(PromptText(at.tokens, at.rest + data, at.continues, at.is_normalized), at.control, new_text)
+            self._set_content(
+                PromptText(at.tokens, at.rest + data, at.continues, at.is_normalized), at.control, new_text
+            )
             return
         first, start = self._first_control(tokens, spans)
-        run = self._swallowed(at.rest + data[:start])
+        run = self._swallow(at.rest + data[:start])
         if (vocabulary.strips_left == tokens[first]).any():
             run = vocabulary.without_trailing_space(run)
         own = np.asarray(encode_after(vocabulary, at.tokens, run, continues=at.continues), dtype=np.int32)
@@ -542,12 +549,13 @@ class GrowingPrompt:
         is_normalized = at.is_normalized or vocabulary.normalized(data) != data or vocabulary.normalized(run) != run
         prefix = np.concatenate([at.tokens, own, tokens])
         page = PromptText(prefix, rest, continues=True, is_normalized=is_normalized)
-        self._set(page, control, new_text)
+        self._set_content(page, control, new_text)
 
     def _first_control(self, tokens: IntArray, spans: Sequence[tuple[bytes, bool]]) -> tuple[int, int]:
-        """Return the index of the first control token in `tokens`.
+        """Return the index of the first control token, and its position in the text.
 
-        The second value is its position in the bytes of `spans`.
+        The index is that in `tokens`, the position that in the bytes of
+        `spans`.
         """
         first = int(np.flatnonzero(np.isin(tokens, self._vocabulary.control))[0])
         spelling = to_bytes(self._vocabulary.texts[tokens[first]], "control token")
@@ -558,7 +566,7 @@ class GrowingPrompt:
             start += len(data)
         raise ProtocolError("a control token is missing from the text of the template")
 
-    def _set(self, page: PromptText, control: int | None, text: _Text) -> None:
+    def _set_content(self, page: PromptText, control: int | None, text: _Text) -> None:
         """Set the content of the page.
 
         If the text after the fixed tokens is long, its beginning becomes fixed tokens.
@@ -574,7 +582,7 @@ class GrowingPrompt:
         )
         if len(page.text) < self._at.keep_from:
             return
-        kept = split_stable(self._vocabulary, self._settled)
+        kept = split_stable(self._vocabulary, self._page)
         if len(kept.prefix) == len(page.prefix):
             # Text without a settled position is not searched again each time.
             self._at = replace(self._at, keep_from=2 * len(page.text))
@@ -604,11 +612,11 @@ class GrowingPrompt:
             raise ProtocolError("the tokens were not drawn after this page")
         return self._vocabulary.decode(tokens[n:])
 
-    def _wholly(self, tokens: IntArray, healed: bytes, written: bytes) -> tuple[int, int]:
-        """Return the number of first tokens that spell whole characters of a text.
+    def _match_characters(self, tokens: IntArray, healed: bytes, written: bytes) -> tuple[int, int]:
+        """Return how many tokens and bytes spell whole characters of a text.
 
-        The text is `healed`, the end of the page, followed by `written`. The second
-        value is the number of bytes of these tokens.
+        The text is `healed`, the end of the page, followed by `written`. The
+        tokens counted are the first ones.
         """
         target = healed + written
         best = at = 0, 0

@@ -16,7 +16,7 @@ import numpy as np
 
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.tokenization.encoding import EncodedChoices, PromptText, encode_choices, encode_prompt, shortened
+from selectrie.tokenization.encoding import EncodedChoices, PromptText, encode_choices, encode_prompt, shorten_following
 
 TextAlternatives: TypeAlias = bytes | tuple[bytes, ...]
 """A literal, or its alternatives: distinct texts, at least one, UTF-8 each."""
@@ -68,8 +68,11 @@ class ProductContext:
         """
         return spelled[len(self.healed) + len(self.space_prefix) : len(spelled) - len(self.tail)]
 
-    def narrowed(self, vocabulary: Vocabulary, paths: Iterable[Sequence[int]]) -> ProductContext:
-        """Return the context extended by all prompt tokens that no path changes."""
+    def extend_unchanged(self, vocabulary: Vocabulary, paths: Iterable[Sequence[int]]) -> ProductContext:
+        """Return the context extended by the prompt tokens that no path changes.
+
+        `paths` follow the context.
+        """
         own = self.prompt_tokens[len(self.tokens) :].tolist()
         n = len(own)
         for path in paths:
@@ -87,7 +90,7 @@ class ProductContext:
 
         Returns None if a text changes the context.
         """
-        following = shortened(vocabulary, self.following)
+        following = shorten_following(vocabulary, self.following)
         encoded = encode_choices(vocabulary, self.prompt, [text + following for text in texts])
         n = len(self.tokens)
         paths = []
@@ -102,7 +105,7 @@ class ProductContext:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkedProduct:
-    """A product cut into chunks whose tokens do not depend on one another.
+    """A product cut into chunks whose tokens do not depend on each other's texts.
 
     The tokens of a chunk depend only on its own text, not on the texts of other chunks.
 
@@ -131,43 +134,45 @@ def cut_product(
     first texts of all others. Chunks whose tokens turn out to depend on one another are
     joined.
     """
-    chunks = _proposed(vocabulary, parts)
+    chunks = _propose_chunks(vocabulary, parts)
     for _ in range(MAX_ROUNDS):
         if any(_n_texts(chunk) > MAX_TEXTS_IN_CHUNK and _n_slots(chunk) > 1 for chunk in chunks):
             return None
         texts = [_texts(chunk) for chunk in chunks]
-        encoded = encode_choices(vocabulary, prompt, _one_varied(texts), following)
-        context = _context(vocabulary, prompt, encoded, b"".join(of_chunk[0] for of_chunk in texts), following)
+        encoded = encode_choices(vocabulary, prompt, _vary_each(texts), following)
+        context = _find_context(vocabulary, prompt, encoded, b"".join(of_chunk[0] for of_chunk in texts), following)
         if context is None:
             return None
         paths = _chunk_paths(vocabulary, context, encoded, texts)
         if not isinstance(paths, tuple):
             return None if paths is None else ChunkedProduct(context, tuple(paths))
         first, last = paths
-        chunks = [*chunks[:first], _joined(chunks[first : last + 1]), *chunks[last + 1 :]]
+        chunks = [*chunks[:first], _concatenate(chunks[first : last + 1]), *chunks[last + 1 :]]
     return None
 
 
 def _n_texts(chunk: list[TextAlternatives]) -> int:
+    """Return the number of combinations of alternatives in a chunk."""
     return prod(len(part) for part in chunk if isinstance(part, tuple))
 
 
 def _n_slots(chunk: list[TextAlternatives]) -> int:
+    """Return the number of parts with alternatives in a chunk."""
     return sum(isinstance(part, tuple) for part in chunk)
 
 
-def one_varied(parts: Sequence[TextAlternatives]) -> list[bytes]:
+def vary_each_part(parts: Sequence[TextAlternatives]) -> list[bytes]:
     """Return the texts of a product in which at most one part varies.
 
     All other parts have the first of their alternatives.
     """
-    return _one_varied([[part] if isinstance(part, bytes) else list(part) for part in parts])
+    return _vary_each([[part] if isinstance(part, bytes) else list(part) for part in parts])
 
 
 def spellings(parts: Sequence[TextAlternatives], text: bytes, max_spellings: int) -> list[tuple[int, ...]]:
     """Return the ways in which alternatives of the parts spell a text.
 
-    Each is the index of an alternative for every part that has several. At most
+    A way is the index of an alternative for every part that has several. At most
     `max_spellings` are returned, in lexicographic order.
     """
     rests = [{len(text)}]  # ends from which later parts can spell the rest
@@ -216,12 +221,13 @@ def _texts(chunk: list[TextAlternatives]) -> list[bytes]:
     return list(dict.fromkeys(b"".join(picked) for picked in product(*choices)))
 
 
-def _joined(chunks: Iterable[list[TextAlternatives]]) -> list[TextAlternatives]:
+def _concatenate(chunks: Iterable[list[TextAlternatives]]) -> list[TextAlternatives]:
+    """Return the parts of all chunks as one chunk."""
     return [part for chunk in chunks for part in chunk]
 
 
-def _one_varied(texts: list[list[bytes]]) -> list[bytes]:
-    """Return every text of every chunk between the first texts of the others.
+def _vary_each(texts: list[list[bytes]]) -> list[bytes]:
+    """Return every text of every chunk between the first texts of the other chunks.
 
     They come chunk by chunk. The text of all first texts therefore occurs several
     times.
@@ -234,7 +240,7 @@ def _one_varied(texts: list[list[bytes]]) -> list[bytes]:
     ]
 
 
-def _context(
+def _find_context(
     vocabulary: Vocabulary, prompt: PromptText, encoded: EncodedChoices, text: bytes, following: bytes
 ) -> ProductContext | None:
     """Return the context of encoded texts, of which `text` is the first.
@@ -278,7 +284,7 @@ def _chunk_paths(
             path, varied = next(which), [*firsts[:index], text, *firsts[index + 1 :]]
             if vocabulary.decode(path) != context.healed + context.space_prefix + b"".join(varied) + context.tail:
                 return None
-            pieces = _pieces(vocabulary, path, [*map(len, varied[:-1]), len(varied[-1]) + len(context.tail)])
+            pieces = _split_path(vocabulary, path, [*map(len, varied[:-1]), len(varied[-1]) + len(context.tail)])
             if isinstance(pieces, int):
                 return pieces - 1, pieces
             base = pieces if base is None else base
@@ -348,11 +354,11 @@ def _begins_word(vocabulary: Vocabulary, tokens: IntArray, n: int) -> bool:
     return right == b" " and bool(left) and not left.isspace() and not vocabulary.joins(left[0], right[0])
 
 
-def _pieces(vocabulary: Vocabulary, path: IntArray, sizes: list[int]) -> list[tuple[int, ...]] | int:
+def _split_path(vocabulary: Vocabulary, path: IntArray, sizes: list[int]) -> list[tuple[int, ...]] | int:
     """Return the tokens of each chunk of a path, given the chunks' sizes in bytes.
 
-    Sizes are counted from the end of the path. If a chunk begins within a token, its
-    index is returned instead.
+    Sizes are counted from the end of the path. If a chunk begins within a token,
+    the chunk's index is returned instead.
     """
     ends = np.cumsum(vocabulary.lengths[path], dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
@@ -368,14 +374,14 @@ def _pieces(vocabulary: Vocabulary, path: IntArray, sizes: list[int]) -> list[tu
     return [tuple(tokens[start:stop]) for start, stop in pairwise(cuts)]
 
 
-def _proposed(vocabulary: Vocabulary, parts: Sequence[TextAlternatives]) -> list[list[TextAlternatives]]:
-    """Return the parts in chunks that meet at positions where `_is_apart` holds."""
+def _propose_chunks(vocabulary: Vocabulary, parts: Sequence[TextAlternatives]) -> list[list[TextAlternatives]]:
+    """Cut the parts into chunks at all positions where `_is_apart` holds."""
     chunks: list[list[TextAlternatives]] = [[]]
     before: frozenset[str] = frozenset()
     for part in parts:
         if isinstance(part, tuple):
             options = tuple(dict.fromkeys(part))
-            if all(options) and _is_apart(vocabulary, before, _firsts(options)):
+            if all(options) and _is_apart(vocabulary, before, _first_characters(options)):
                 chunks.append([])
             chunks[-1].append(options)
             lasts = frozenset(option.decode()[-1] for option in options if option)
@@ -393,13 +399,13 @@ def _proposed(vocabulary: Vocabulary, parts: Sequence[TextAlternatives]) -> list
         if text:
             chunks[-1].append(text[at:].encode())
             before = frozenset(text[-1])
-    return _with_slots(chunks)
+    return _merge_without_slots(chunks)
 
 
-def _with_slots(chunks: list[list[TextAlternatives]]) -> list[list[TextAlternatives]]:
-    """Return the chunks, with each one that has no alternatives joined to a neighbour.
+def _merge_without_slots(chunks: list[list[TextAlternatives]]) -> list[list[TextAlternatives]]:
+    """Join each chunk without alternatives to a neighbour.
 
-    It is joined to the chunk before it; the first chunk is joined to the one after it.
+    That is the chunk before it; the first chunk is joined to the one after it.
     """
     result: list[list[TextAlternatives]] = []
     for chunk in chunks:
@@ -411,7 +417,8 @@ def _with_slots(chunks: list[list[TextAlternatives]]) -> list[list[TextAlternati
     return result
 
 
-def _firsts(options: tuple[bytes, ...]) -> frozenset[str]:
+def _first_characters(options: tuple[bytes, ...]) -> frozenset[str]:
+    """Return the characters with which the alternatives begin."""
     return frozenset(option.decode()[0] for option in options)
 
 

@@ -1,7 +1,7 @@
 """Reads prompts that differ in one text; the rest is rendered and encoded once.
 
-The result is that of `read_prompt` as far as tokens go: the fixed tokens and the text
-after them may be cut elsewhere, at a position where both sides are encoded apart.
+The tokens are those of `read_prompt`. The fixed tokens and the text after them may be
+cut elsewhere, at a position where both sides are encoded separately.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
 from selectrie.tokenization.canonical import settled_positions
 from selectrie.tokenization.encoding import PromptText, encode_after, encode_prompt
-from selectrie.tokenization.prompts import rendered_chat, template_spans, time_of, with_bos
+from selectrie.tokenization.prompts import render_chat, template_spans, time_of, with_bos
 
 _MIN_FIXED = 64
 """Bytes before the text from which it is worthwhile to encode them once."""
@@ -29,7 +29,7 @@ Read = Callable[[str], PromptText]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PromptFrame:
-    """A prompt around a text.
+    """A prompt around a text that varies; everything else is rendered and encoded once.
 
     Attributes:
         vocabulary: The vocabulary.
@@ -38,7 +38,7 @@ class PromptFrame:
         tail: int32[], the tokens after `behind`.
         rest: The text after these, which is encoded with the choices.
         continues: As in `PromptText`.
-        renders: Returns whether a chat about this text is rendered as the frame has it;
+        renders: Returns whether the chat with a text is rendered as the frame expects;
             None for a page.
         time: As in `PromptText`.
         page: The bytes of a page around the text; None for a chat.
@@ -56,7 +56,7 @@ class PromptFrame:
     page: tuple[bytes, bytes] | None = None
 
     def read(self, text: str) -> PromptText | None:
-        """Return the prompt about a text; None if the frame does not hold for it."""
+        """Return the prompt with this text; None if the frame is not valid for it."""
         if self.renders is not None and not self.renders(text):
             return None
         data = to_bytes(text, "prompt")
@@ -67,7 +67,7 @@ class PromptFrame:
 
 
 def page_frame(vocabulary: Vocabulary, before: str, behind: str, read: Read) -> PromptFrame | None:
-    """Return the frame of a page: a text between two others.
+    """Return the frame of a page: a text between two fixed ones.
 
     None if the end of the page cannot be encoded apart from the text.
 
@@ -82,7 +82,7 @@ def page_frame(vocabulary: Vocabulary, before: str, behind: str, read: Read) -> 
     cuts = [at for at in settled_positions(vocabulary, last) if not vocabulary.joins(last[at - 1], last[at])]
     if not cuts:
         return None
-    head, start = _encoded_start(vocabulary, first)
+    head, start = _encode_start(vocabulary, first)
     cut = cuts[0]
     frame = PromptFrame(
         vocabulary,
@@ -121,7 +121,7 @@ def chat_frame(
     if _is_difficult(vocabulary) or template is None or prompting.system is not None:
         return None
     args, sign = dict(prompting.template_args), mark.encode()
-    rendered = rendered_chat(template, [dict(one) for one in messages(mark)], args)
+    rendered = render_chat(template, [dict(one) for one in messages(mark)], args)
     if rendered.count(mark) != 1 or not any(mark in text and kind == VALUE for text, kind in spans_of(rendered)):
         return None
     spans = [*template_spans(vocabulary, rendered), (prompting.assistant_prefix.encode(), False)]
@@ -138,7 +138,7 @@ def chat_frame(
         behind = np.concatenate([behind, fixed])
         rest = expected
     n = int(controls[0])
-    start, before = _encoded_start(vocabulary, before)
+    start, before = _encode_start(vocabulary, before)
     head = np.concatenate([head, start])
     whole = str(rendered)
     begins, ends = whole.split(mark)
@@ -161,13 +161,16 @@ def chat_frame(
 
 
 def _is_difficult(vocabulary: Vocabulary) -> bool:
-    """Return whether text has other tokens between texts than by itself."""
+    """Return whether text may have other tokens between texts than by itself."""
     strips = len(vocabulary.strips_left) + len(vocabulary.strips_right)
     return vocabulary.space_prefix or vocabulary.normalize is not None or strips > 0
 
 
-def _encoded_start(vocabulary: Vocabulary, text: bytes) -> tuple[IntArray, bytes]:
-    """Return the tokens of the beginning of a text that goes on, and what is left."""
+def _encode_start(vocabulary: Vocabulary, text: bytes) -> tuple[IntArray, bytes]:
+    """Encode the beginning of a text up to a settled position.
+
+    Returns the tokens and the rest of the text.
+    """
     if len(text) >= _MIN_FIXED:
         for position in settled_positions(vocabulary, text):
             return vocabulary.encode(text[:position]), text[position:]
@@ -175,7 +178,7 @@ def _encoded_start(vocabulary: Vocabulary, text: bytes) -> tuple[IntArray, bytes
 
 
 def _agrees(frame: PromptFrame, read: Read) -> bool:
-    """Return whether a frame reads some texts as `read` does."""
+    """Return whether a frame reads some sample texts as `read` does."""
     for text in _SAMPLES:
         found, expected = frame.read(text), read(text)
         if found is not None and not np.array_equal(

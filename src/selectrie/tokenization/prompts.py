@@ -16,7 +16,7 @@ from typing import Any, SupportsIndex, TypeGuard
 
 import numpy as np
 
-from selectrie.core.tracked_text import TEMPLATE, VALUE, TrackedText, spans_of, texts_in, tracked, trimmed_to
+from selectrie.core.tracked_text import TEMPLATE, VALUE, TrackedText, match_trimmed, spans_of, texts_in, track
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import TIME_ARGUMENT, ChatTemplate, Vocabulary, to_bytes
 from selectrie.errors import (
@@ -44,7 +44,8 @@ SHORTEN_PROMPT = ways(words("shorten {}", THE_PROMPT), "set `truncate='left'`")
 def length_advice(n_prompt: int, max_tokens: int, n_nodes: int, *, can_shorten: bool) -> Words:
     """Return the advice for a prompt that does not fit with the tokens after it.
 
-    Each remedy in it is enough; if both are, what has more tokens comes first.
+    It lists remedies, each of which is enough. The one with more tokens to save
+    comes first.
 
     Args:
         n_prompt: Number of tokens of the prompt.
@@ -136,7 +137,7 @@ def read_prompt(
         without = "this model puts no BOS token before text" if vocabulary.bos is None else "add_bos=False adds no BOS"
         raise PromptError(
             f"the prompt is empty and {without}, so nothing predicts the first token; "
-            f"give a prompt, or one token id as its prompt{_suggested_id(vocabulary)}"
+            f"give a prompt, or one token id as its prompt{_suggest_id(vocabulary)}"
         )
     return read
 
@@ -154,7 +155,7 @@ def exact_tokens(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams
     """
     if _is_ids(prompt):
         _refuse_chat_options(prompting)
-        tokens = _checked_ids(vocabulary, prompt)
+        tokens = _check_ids(vocabulary, prompt)
         if not len(tokens):
             raise PromptError("the prompt is empty: it has no token that could be evaluated; give at least one id")
         return tokens, ()
@@ -170,7 +171,7 @@ def is_chat(prompt: Prompt, prompting: PromptParams) -> bool:
 
 
 def _is_ids(prompt: object) -> TypeGuard[Sequence[Any]]:
-    """Return whether a prompt is a sequence of token ids, or of nothing."""
+    """Return whether a prompt is a sequence of token ids, or empty."""
     if isinstance(prompt, str | PromptText) or not _is_listed(prompt):
         return False
     return not len(prompt) or not isinstance(prompt[0], Mapping)
@@ -189,7 +190,7 @@ def _is_listed(prompt: object) -> TypeGuard[Sequence[Any]]:
 
 
 def prompt_notes(prompt: PromptText) -> tuple[str, ...]:
-    """Return the notes of an answer about its prompt (`Selection.notes`)."""
+    """Return the notes on how a prompt was read (`Selection.notes`)."""
     notes = []
     if prompt.is_normalized:
         notes.append(
@@ -202,15 +203,15 @@ def prompt_notes(prompt: PromptText) -> tuple[str, ...]:
 
 
 def spelled_note(spelled: Sequence[str]) -> str:
-    """Return the beginning of a note on the control tokens that a prompt spells."""
+    """Return the beginning of a note on control tokens that a prompt names."""
     shown = ", ".join(map(repr, spelled[:_MAX_SHOWN])) + (", …" if len(spelled) > _MAX_SHOWN else "")
     return f"the prompt spells {shown}, which {'is' if len(spelled) == 1 else 'are'} read as"
 
 
 def require_normalized(vocabulary: Vocabulary, text: bytes, what: str) -> bytes:
-    """Return the text unless the tokenizer would normalise it to another one.
+    """Return the text; raise `TextError` if the tokenizer would normalise it.
 
-    Raises `TextError` about `what` if it would.
+    The error is about `what`.
     """
     normal = vocabulary.normalized(text)
     if normal != text:
@@ -220,11 +221,11 @@ def require_normalized(vocabulary: Vocabulary, text: bytes, what: str) -> bytes:
 
 
 def truncate_left(vocabulary: Vocabulary, prompt: PromptText, max_tokens: int) -> PromptText:
-    """Return the prompt without its first tokens, at most `max_tokens` long.
+    """Return the prompt without its oldest tokens, at most `max_tokens` long.
 
     `max_tokens` is at least 1. BOS is kept and counted; the tokens after it are
-    dropped. The remaining tokens stay the same: those that the tokenizer would not give
-    for the remaining text become fixed tokens.
+    dropped. The remaining tokens stay the same: those that the tokenizer would not
+    give for the remaining text become fixed tokens.
     """
     if max_tokens < 1:
         raise OptionError("max_tokens", max_tokens, "at least 1")
@@ -266,13 +267,15 @@ def with_bos(vocabulary: Vocabulary, tokens: IntArray, prompting: PromptParams) 
     return np.concatenate([np.array([vocabulary.bos], dtype=np.int32), tokens])
 
 
-def _suggested_id(vocabulary: Vocabulary) -> str:
+def _suggest_id(vocabulary: Vocabulary) -> str:
+    """Return the EOS token as advice for an empty prompt, "" without one."""
     if vocabulary.eos is None:
         return ""
     return f", such as [{vocabulary.eos}] ({vocabulary.texts[vocabulary.eos]})"
 
 
 def _refuse_chat_options(prompting: PromptParams) -> None:
+    """Raise an error for an option that only a chat can have."""
     for name, value in (
         ("system", prompting.system),
         ("assistant_prefix", prompting.assistant_prefix),
@@ -285,14 +288,15 @@ def _refuse_chat_options(prompting: PromptParams) -> None:
 
 
 def _read_ids(vocabulary: Vocabulary, ids: Sequence[Any], prompting: PromptParams) -> PromptText:
-    tokens = with_bos(vocabulary, _checked_ids(vocabulary, ids), prompting)
+    """Read token ids as fixed tokens and the text after the last control token."""
+    tokens = with_bos(vocabulary, _check_ids(vocabulary, ids), prompting)
     controls = np.flatnonzero(np.isin(tokens, vocabulary.control))
     start = int(controls[-1]) + 1 if len(controls) else 0
     return with_text(vocabulary, tokens[:start], tokens[start:])
 
 
-def _checked_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> IntArray:
-    """Return token ids as int32[].
+def _check_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> IntArray:
+    """Return token ids as int32[], checked.
 
     Raises `PromptError` for an item of another kind, and `TokenRangeError` for an id
     that does not exist.
@@ -339,6 +343,7 @@ def _common_end(a: IntArray, b: IntArray) -> int:
 def _read_chat(
     vocabulary: Vocabulary, messages: Sequence[Any], prompting: PromptParams, check_length: CheckLength | None
 ) -> PromptText:
+    """Render a chat by the model's template, and read the result."""
     if vocabulary.chat_template is None:
         raise PromptError(
             "this model has no chat template, so it cannot read messages; give the prompt as text, "
@@ -347,7 +352,7 @@ def _read_chat(
     checked = [_check_message(i, message) for i, message in enumerate(messages)]
     if prompting.system is not None:
         checked.insert(0, {"role": "system", "content": prompting.system})
-    rendered = rendered_chat(vocabulary.chat_template, checked, prompting.template_args)
+    rendered = render_chat(vocabulary.chat_template, checked, prompting.template_args)
     typed = to_bytes(prompting.assistant_prefix, "assistant_prefix")
     spans = [*template_spans(vocabulary, rendered), (typed, False)]
     read = replace(_read_spans(vocabulary, spans, check_length), time=time_of(prompting))
@@ -358,11 +363,12 @@ def _read_chat(
 
 
 def with_fixed_end(vocabulary: Vocabulary, prompt: PromptText, typed: bytes = b"") -> PromptText:
-    """Return the prompt with its text before `typed` as fixed tokens, if it may be.
+    """Return the prompt with its text before `typed` turned into fixed tokens, if safe.
 
-    It may be if no token spans the position and a visible character after it, and the
-    text has its own tokens before `typed`, or before any of some answers. Otherwise the
-    prompt is returned unchanged. `typed` is the end of the prompt that a caller wrote.
+    It is safe if no token spans the position and a visible character after it, and
+    the text has its own tokens before `typed`, or before any of some answers.
+    Otherwise the prompt is returned unchanged. `typed` is the end of the prompt
+    that a caller wrote.
     """
     head = prompt.text.removesuffix(typed)
     is_apart = head and prompt.text == head + typed and not typed[:1].isspace()
@@ -406,17 +412,17 @@ def _is_continued(
 
 
 def time_of(prompting: PromptParams) -> str:
-    """Return the time that options tell the chat template, or ""."""
+    """Return the time that the options give to the chat template, or ""."""
     return str(prompting.template_args.get(TIME_ARGUMENT, ""))
 
 
-def tracked_args(template_args: Mapping[str, Any]) -> dict[str, Any]:
+def track_args(template_args: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments of a chat template with their texts tracked as values.
 
     Raises `OptionError` for a value of a kind that JSON does not have, and `TextError`
     for a lone surrogate.
     """
-    args = {name: tracked(value, f"template_args[{name!r}]") for name, value in template_args.items()}
+    args = {name: track(value, f"template_args[{name!r}]") for name, value in template_args.items()}
     for name, value in args.items():
         for text in texts_in(value):
             to_bytes(text, f"template_args[{name!r}]")
@@ -441,7 +447,7 @@ def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[
                     words(
                         "the model's chat template computes {} from its own text and that of messages together, so its "
                         "control tokens cannot be distinguished from theirs; {}",
-                        shortened(mixed),
+                        clip_stripped(mixed),
                         _RENDERED,
                     )
                 )
@@ -449,12 +455,13 @@ def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[
     return spans
 
 
-def shortened(text: str) -> str:
-    """Return the text, stripped and clipped for an error message."""
+def clip_stripped(text: str) -> str:
+    """Return the text for an error message, stripped, clipped and quoted."""
     return clipped(text.strip())
 
 
 def _check_message(index: int, message: object) -> dict[str, str]:
+    """Return a message as a dict of texts; raise `PromptError` if it is malformed."""
     where = f"messages[{index}]"
     if not isinstance(message, Mapping):
         raise PromptError(f"is {of_value(message)}: expected an object with 'role' and 'content'", where=where)
@@ -473,16 +480,16 @@ def _check_message(index: int, message: object) -> dict[str, str]:
     return dict(message)
 
 
-def rendered_chat(
+def render_chat(
     template: ChatTemplate, messages: list[dict[str, str]], template_args: Mapping[str, Any]
 ) -> TrackedText:
-    """Return the rendered chat, in which each character has its origin.
+    """Render a chat with the origin of each character.
 
     The template is rendered with `TrackedText`, which records the origins, and the
-    result must equal the rendering of plain text. Roles count as the template's,
-    because they are words.
+    result must equal the rendering of plain text; otherwise `PromptError` is
+    raised. Roles count as the template's, because they are words.
     """
-    args = tracked_args(template_args)
+    args = track_args(template_args)
     values: list[Mapping[str, object]] = [
         {TrackedText(key): TrackedText(text, TEMPLATE if key == "role" else VALUE) for key, text in message.items()}
         for message in messages
@@ -495,7 +502,7 @@ def rendered_chat(
         except PromptError as error:
             rendered, cause = None, error
         if rendered is not None and not isinstance(rendered, TrackedText):
-            rendered = _tracked_by_marks(messages, plain, partial(template, **template_args))
+            rendered = _track_by_marks(messages, plain, partial(template, **template_args))
         if isinstance(rendered, TrackedText) and rendered == plain:
             return rendered
     raise PromptError(
@@ -507,7 +514,7 @@ def rendered_chat(
     ) from cause
 
 
-def _tracked_by_marks(
+def _track_by_marks(
     messages: list[dict[str, str]], plain: str, render: Callable[[list[dict[str, str]]], str]
 ) -> TrackedText | None:
     """Return the rendering of a template that does not track text itself.
@@ -529,4 +536,4 @@ def _tracked_by_marks(
                 values.append(value)
         marked.append(marks)
     parts = re.split(f"m{key}n([0-9]+)m", render(marked))
-    return trimmed_to(plain, parts[::2], [values[int(index)] for index in parts[1::2]])
+    return match_trimmed(plain, parts[::2], [values[int(index)] for index in parts[1::2]])

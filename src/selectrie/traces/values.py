@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.core.partial_rows import BoundedRows, SelectedRows, merged, pair_keys
+from selectrie.core.partial_rows import BoundedRows, SelectedRows, merge_bounds, pair_keys
 from selectrie.core.path_model import RowBounds
 from selectrie.core.rows import DenseRows, Reads, Rows
 from selectrie.core.types import BoolArray, FloatArray, IntArray
@@ -437,7 +437,7 @@ def _merge_bounds(reads: Reads, known: Sequence[Sequence[RowBounds]], n_tokens: 
     for row, several in enumerate(known):
         if not several:
             raise NotRecordedError(row, "anything")
-    rows = [merged(several, n_tokens) for several in known]
+    rows = [merge_bounds(several, n_tokens) for several in known]
     if len(reads.whole):
         raise NotRecordedError(int(reads.whole[0]), "all of its values")
     for row, token in zip(reads.owner.tolist(), reads.ids.tolist(), strict=True):

@@ -24,7 +24,7 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, joined
+from selectrie.core.tracked_text import TEMPLATE, TrackedText, derive_origins, join_texts
 from selectrie.errors import PromptError, ways, words
 
 MAX_CHARACTERS = 1 << 26
@@ -152,10 +152,10 @@ class TrackingEnvironment(ChatEnvironment):
 
     def tilde(self, values: Iterable[Any]) -> str:
         """Return the concatenated operands of `a ~ b`, for generated code."""
-        return joined(map(_to_text, values))
+        return join_texts(map(_to_text, values))
 
     def concat(self, pieces: Iterable[str]) -> str:
-        return joined(_limit_length(pieces))
+        return join_texts(_limit_length(pieces))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """Return the sandbox's `str.format`, whose text keeps its origins.
@@ -168,7 +168,7 @@ class TrackingEnvironment(ChatEnvironment):
         template = value.__self__
 
         def format_with_origins(*args: Any, **kwargs: Any) -> str:
-            return derived(str.__str__(wrapped(*args, **kwargs)), [template, *args, *kwargs.values()])
+            return derive_origins(str.__str__(wrapped(*args, **kwargs)), [template, *args, *kwargs.values()])
 
         return format_with_origins
 
@@ -188,7 +188,7 @@ def _keep_origins(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call_with_origins(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        return derived(result, [*args[n_own:], *kwargs.values()]) if isinstance(result, str) else result
+        return derive_origins(result, [*args[n_own:], *kwargs.values()]) if isinstance(result, str) else result
 
     return call_with_origins
 
@@ -200,9 +200,9 @@ def _join(environment: Environment, value: Any, d: Any = "", attribute: str | in
     Jinja's own function joins in C.
     """
     items = value if attribute is None else map(make_attrgetter(environment, attribute), value)
-    return joined(map(_to_text, items), _to_text(d))
+    return join_texts(map(_to_text, items), _to_text(d))
 
 
 def _to_text(value: Any) -> str:
     """Return `value` as text that keeps its origins."""
-    return value if isinstance(value, str) else derived(str(value), [value])
+    return value if isinstance(value, str) else derive_origins(str(value), [value])

@@ -15,7 +15,7 @@ from functools import cached_property, partial
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError
 
-from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, texts_in
+from selectrie.core.tracked_text import TEMPLATE, TrackedText, derive_origins, texts_in
 from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.errors import PromptError
 
@@ -143,7 +143,7 @@ class _Renderer:
 
     def _strftime_now(self, time: datetime, form: str) -> str:
         text = time.strftime(_in_c_locale(form, time))
-        return derived(text, [form]) if self.tracks else text
+        return derive_origins(text, [form]) if self.tracks else text
 
     @cached_property
     def _compiled(self) -> Template:

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 
 import numpy as np
 
-from selectrie.core.partial_rows import BoundedRows, merged
+from selectrie.core.partial_rows import BoundedRows, merge_bounds
 from selectrie.core.path_model import Answer, Cancellation, PathLimits, PathModel, RowBounds, RowQuery
 from selectrie.core.rows import Reads
 from selectrie.core.types import Capacity, Cost, IntArray
@@ -158,7 +158,7 @@ class RowStore:
         """Return what is known with a further answer, which has the `top` best."""
         if known is UNKNOWN:
             return KnownRow(row, top)
-        return KnownRow(merged([known.row, row], self._n_tokens, self._tolerance), max(known.top, top))
+        return KnownRow(merge_bounds([known.row, row], self._n_tokens, self._tolerance), max(known.top, top))
 
     def put(self, key: bytes, known: KnownRow) -> None:
         """Keep what is known of a row, in place of what was known before."""

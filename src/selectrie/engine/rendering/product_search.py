@@ -43,9 +43,9 @@ from selectrie.tokenization.products import (
     TextAlternatives,
     cut_product,
     neighbours,
-    one_varied,
     open_context,
     spellings,
+    vary_each_part,
 )
 
 MAX_NODES = 6_000
@@ -527,8 +527,8 @@ def _prepared(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | N
         return None
     context = wide
     if searched.paths.canonical is not None:  # reopen no more of the prompt than one of the texts changes
-        others = wide.paths_of(vocabulary, one_varied(searched.search_request.parts))
-        context = wide if others is None else wide.narrowed(vocabulary, [*paths, *others])
+        others = wide.paths_of(vocabulary, vary_each_part(searched.search_request.parts))
+        context = wide if others is None else wide.extend_unchanged(vocabulary, [*paths, *others])
     n_moved = len(context.tokens) - len(wide.tokens)
     encoded = _encoded(context, [path[n_moved:] for path in paths])
     shown = tuple(text.decode() for text in texts)

@@ -197,7 +197,7 @@ class ConstrainedPrompt:
         paths: dict[tuple[int, ...], None] = {}
         for whole in wholes:
             with suppress(TextError):  # no tokens spell it
-                paths[tuple(self.canonicity.encoded(whole))] = None
+                paths[tuple(self.canonicity.encode(whole))] = None
         if b"" not in wholes:
             paths.pop((), None)  # of texts without a canonical path
         is_named_only = vocabulary.lengths == 0  # no text of a list is spelled by such tokens
