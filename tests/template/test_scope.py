@@ -24,14 +24,14 @@ from selectrie.template.values.scope import (
 )
 from selectrie.template.values.values import (
     SlotOption,
+    are_equal,
+    compare_order,
     contains,
+    get_part,
+    is_true,
     option_of,
     options_of,
-    order,
-    part,
-    same,
     text_of,
-    truth,
 )
 from tests.support.n_examples import n_examples
 
@@ -132,19 +132,19 @@ def test_what_has_no_text(value, message):
 @pytest.mark.parametrize("value", [None, False, 0, 0.0, "", [], {}, (), range(0), MappingProxyType({}), np.int64(0)])
 def test_what_counts_as_false(value):
     """None, false, zero and what is empty."""
-    assert truth(value) is False
+    assert is_true(value) is False
 
 
 @pytest.mark.parametrize("value", [True, -1, 0.1, " ", [None], {"a": None}, range(1), Armor.PLATE, Level.LOW])
 def test_what_counts_as_true(value):
     """Everything else that a template can hold."""
-    assert truth(value) is True
+    assert is_true(value) is True
 
 
 def test_foreign_objects_are_not_asked_for_their_truth():
     """An object of the caller's own class has none, and its methods are not called."""
     with pytest.raises(TemplateError, match="of the type Trap"):
-        truth(Trap())
+        is_true(Trap())
 
 
 def twin_same(one, other):
@@ -168,8 +168,8 @@ def twin_same(one, other):
 @settings(max_examples=n_examples(50))
 def test_equality_tells_kinds_apart(one, other):
     """Two values are equal where Python says so of values of one kind, in lists and mappings too."""
-    assert same(one, other) == same(other, one) == twin_same(one, other)
-    assert same(one, one)
+    assert are_equal(one, other) == are_equal(other, one) == twin_same(one, other)
+    assert are_equal(one, one)
 
 
 @pytest.mark.parametrize(
@@ -192,13 +192,13 @@ def test_equality_tells_kinds_apart(one, other):
 )
 def test_equality_by_hand(one, other, expected):
     """True is no 1, a text no list of its characters, a tuple is a list, an Enum member is itself and its value."""
-    assert same(one, other) is expected
+    assert are_equal(one, other) is expected
 
 
 def test_members_of_two_enums_differ():
     """Also where their values are the same."""
     other = Enum("Other", {"PLATE": "plate"})
-    assert not same(Armor.PLATE, other.PLATE)
+    assert not are_equal(Armor.PLATE, other.PLATE)
 
 
 def test_comparing_ends():
@@ -208,19 +208,19 @@ def test_comparing_ends():
     other: list[object] = []
     other.append(other)
     with pytest.raises(TemplateError, match="too large"):
-        same(circle, other)
+        are_equal(circle, other)
     one: object = 1
     two: object = 1
     for _ in range(60):
         one, two = [one, one], [two, two]
     with pytest.raises(TemplateError, match="too large"):
-        same(one, two)
+        are_equal(one, two)
 
 
 @given(st.integers() | st.floats(allow_nan=False), st.integers() | st.floats(allow_nan=False))
 def test_numbers_have_pythons_order(one, other):
     """Whole or not."""
-    assert order(one, other) == (one > other) - (one < other) == -order(other, one)
+    assert compare_order(one, other) == (one > other) - (one < other) == -compare_order(other, one)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_numbers_have_pythons_order(one, other):
 def test_what_has_no_order(one, other):
     """Only two numbers or two texts have one."""
     with pytest.raises(TemplateError):
-        order(one, other)
+        compare_order(one, other)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_what_holds_nothing(container, item):
 )
 def test_parts(value, step, expected):
     """Places of lists, negative ones from the end, and keys of mappings, also by an Enum member's value."""
-    assert part(value, step) == expected
+    assert get_part(value, step) == expected
 
 
 @pytest.mark.parametrize(
@@ -302,14 +302,14 @@ def test_parts(value, step, expected):
 def test_parts_that_are_not_there(value, step, message):
     """Missing keys and places are told with those there are; a text is no list, and no attribute is ever read."""
     with pytest.raises(TemplateError, match=message):
-        part(value, step)
+        get_part(value, step)
 
 
 def test_a_default_is_not_made():
     """A mapping that makes up missing values is not asked to."""
     mapping = defaultdict(list)
     with pytest.raises(TemplateError):
-        part(mapping, "a")
+        get_part(mapping, "a")
     assert not mapping
 
 

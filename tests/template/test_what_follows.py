@@ -17,8 +17,8 @@ from selectrie.template.interpreter import (
     Naming,
     Together,
     Write,
-    what_comes,
-    what_follows,
+    find_branch,
+    find_following,
 )
 from tests.support.n_examples import n_examples
 
@@ -33,18 +33,18 @@ def following(text, most_turns=2, chosen="a"):
     found, n_turns = [], 0
     while (step := program.step()) is not None:
         if isinstance(step, Decide):
-            found.append(what_follows(program, step.slot.name))
+            found.append(find_following(program, step.slot.name))
             program.name(step.slot.name, chosen, "record")
         elif isinstance(step, Together):
             names = [part.name for part in step.joint.body if hasattr(part, "choices")]
-            found.append(what_follows(program, *names))
+            found.append(find_following(program, *names))
             for name in names:
                 program.name(name, chosen, "record")
         elif isinstance(step, Naming) and not step.begins:
             program.name(step.name, "its text")
         elif isinstance(step, Continue):
             n_turns += 1
-            found += [what_comes(program, more=True), what_comes(program, more=False)]
+            found += [find_branch(program, more=True), find_branch(program, more=False)]
             program.go_on(more=n_turns < most_turns)
     return found
 
@@ -144,7 +144,7 @@ def test_a_control_token_of_the_template_cuts_what_follows(behind, found):
     """Literals are looked at together, values never."""
     program = Interpreter(Template(X + behind), {**VALUES, "star": "*"})
     program.step()
-    assert what_follows(program, "x", cut=stars) == found
+    assert find_following(program, "x", cut=stars) == found
 
 
 def test_long_text_is_cut():
@@ -158,7 +158,7 @@ def test_looking_ahead_ends():
     """Whatever a loop writes; and nothing of it stays."""
     program = Interpreter(Template(X + "<<#each items>><<set y=this>><</each>>.<<y>>"), {"items": range(100_000)})
     assert isinstance(program.step(), Decide)
-    assert what_follows(program, "x") == Following()
+    assert find_following(program, "x") == Following()
     assert "y" not in program.page.values
     assert dict(program.page.scope.own()) == {}
 
@@ -194,6 +194,6 @@ def test_what_follows_is_what_comes(pieces):
             written += "" if is_hidden else step.text
         elif isinstance(step, Decide):
             assert promised in (None, written)
-            promised, written = what_follows(program, step.slot.name).text, ""
+            promised, written = find_following(program, step.slot.name).text, ""
             program.name(step.slot.name, "a")
     assert promised in (None, written)

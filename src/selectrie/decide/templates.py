@@ -17,9 +17,9 @@ from selectrie.decide.questions import Question
 from selectrie.errors import OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import PromptParams, SearchParams
-from selectrie.template.analysis.static_checks import outside
+from selectrie.template.analysis.static_checks import outside_error
 from selectrie.template.analysis.template import Template
-from selectrie.template.interpreter import Decide, Hide, Interpreter, Naming, TurnStep, Write, what_follows
+from selectrie.template.interpreter import Decide, Hide, Interpreter, Naming, TurnStep, Write, find_following
 from selectrie.template.syntax.ast import Document, Each, GenEach, Include, Slot, Span, bodies_of, error_at
 from selectrie.template.syntax.ast import Path as NamePath
 
@@ -294,7 +294,7 @@ def render(template: Template, values: Mapping[str, object]) -> Page:
         if isinstance(step, Write):
             page.written.append(step.text)
             if page.messages and page.role is None and step.text.strip():
-                raise outside(step.document, step.span, is_literal=step.is_literal)
+                raise outside_error(step.document, step.span, is_literal=step.is_literal)
         elif isinstance(step, TurnStep):
             _turn(page, step)
         elif isinstance(step, Decide):
@@ -310,7 +310,7 @@ def _turn(page: _Turns, step: TurnStep) -> None:
     text = page.take()
     if step.begins:
         if not page.messages and text.strip():
-            raise outside(step.document, step.span, is_literal=False)
+            raise outside_error(step.document, step.span, is_literal=False)
         page.role = step.role
     else:
         page.messages.append({"role": str(page.role), "content": text})
@@ -328,7 +328,7 @@ def _answer(page: _Turns, step: Decide, interpreter: Interpreter) -> Page:
         if name != "options":
             reason = f"`{name}` is not an argument here; `DecisionParams` has rule, prior and top"
             raise error_at(step.document, slot.span, reason)
-    following = what_follows(interpreter, SLOT)
+    following = find_following(interpreter, SLOT)
     text = page.take()
     if page.role is None and not page.messages:
         return Page(text, following=following.text)

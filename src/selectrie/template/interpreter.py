@@ -5,7 +5,7 @@ next `Step`, performs it, reports the result, and asks for the next one. A rende
 needs to know nothing else about a template.
 
 A copy of the program that goes on with a slot's value undecided finds the text that
-certainly follows the slot (`what_follows`).
+certainly follows the slot (`find_following`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from selectrie.errors import InternalError, TemplateError
 from selectrie.template.analysis import dry_run
 from selectrie.template.analysis.template import Template
 from selectrie.template.syntax import ast
-from selectrie.template.values.arguments import check_range, role_named, value_at, values_at
+from selectrie.template.values.arguments import check_range, check_role, value_at, values_at
 from selectrie.template.values.scope import (
     UNDECIDED,
     DeclaredNames,
@@ -32,7 +32,7 @@ from selectrie.template.values.scope import (
     text_at,
     truth_at,
 )
-from selectrie.template.values.values import plain, text_of
+from selectrie.template.values.values import text_of, to_plain
 
 DEFAULT_MOST = 100
 """Maximum number of items of a `geneach` that has neither `num` nor `max`."""
@@ -79,7 +79,10 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """A step: let the model decide slots together; see `Interpreter.name`."""
+    """A step: let the model decide several slots together.
+
+    Their results go to `Interpreter.name`.
+    """
 
     joint: ast.Joint
     scope: Scope
@@ -132,7 +135,7 @@ Values: TypeAlias = "dict[str, object]"
 
 @dataclass(slots=True)
 class Environment:
-    """The names that one pass of a loop, or the page, has set.
+    """The names that are set on the page, or in one pass of a loop.
 
     Attributes:
         scope: The scope in which expressions are evaluated.
@@ -147,11 +150,12 @@ class Environment:
     def set(self, name: str, value: object, record: object) -> None:
         """Set a slot's value and its result; `this.field` sets a field of `this`."""
         self.scope.set(name, value)
-        self._put(self.values, name, value)
+        self._set_in(self.values, name, value)
         if record is not None:
-            self._put(self.records, name, record)
+            self._set_in(self.records, name, record)
 
-    def _put(self, held: Values, name: str, value: object) -> None:
+    def _set_in(self, held: Values, name: str, value: object) -> None:
+        """Set a name, or a field of one, in a mapping."""
         base, _, inner = name.partition(".")
         fields = held.get(base)
         held[base] = {**(fields if isinstance(fields, dict) else {}), inner: value} if inner else value
@@ -205,7 +209,7 @@ class Frame:
 
 
 def loop_over(each: ast.Each, template: Template, scope: Scope, document: ast.Document) -> Loop:
-    """Return a loop over the items of a list or a mapping.
+    """Return the running form of an `each` over the items of a list or mapping.
 
     Raises `TemplateError` for a value without items, or with too many.
     """
@@ -216,8 +220,8 @@ def loop_over(each: ast.Each, template: Template, scope: Scope, document: ast.Do
 
 
 def loop_of(each: ast.GenEach, template: Template, scope: Scope, document: ast.Document) -> Loop:
-    """Return a loop whose items the model generates."""
-    values: dict[str, Any] = {name: plain(one) for name, one in values_at(each, scope, document, template).items()}
+    """Return the running form of a `geneach`, whose items the model generates."""
+    values: dict[str, Any] = {name: to_plain(one) for name, one in values_at(each, scope, document, template).items()}
     check_range(each, document, values)
     join, stop = (text_of(values[name]) if name in values else None for name in ("join", "stop"))
     min_turns = values.get("num", values.get("min", 0))
@@ -272,17 +276,17 @@ class Interpreter:
         return path_of(name, [frame.loop for frame in self._frames if frame.loop is not None])
 
     def path_of_loop(self) -> str:
-        """Return the path of the list of the loop that the last `Continue` is about."""
+        """Return the path of the list that the loop of the last `Continue` fills."""
         loops = [frame.loop for frame in self._frames if frame.loop is not None]
         segment = loops[-1].segment
         return path_of(segment.name, loops[:-1]) if isinstance(segment, ast.GenEach) else ""
 
     def ahead(self, n_steps: int) -> Interpreter:
-        """Return a copy of the program for a lookahead.
+        """Return a copy of the program that looks ahead without the model.
 
-        The copy decides no slot, and names that it sets do not affect this program.
-        Values that only the model can give raise `Undecided`, and so does passing more
-        than `n_steps` segments.
+        The copy decides no slot, and names that it sets do not affect this
+        program. Values that only the model can give raise `Undecided`, and so
+        does passing more than `n_steps` segments.
         """
         other = Interpreter.__new__(Interpreter)
         other._template = self._template
@@ -290,13 +294,13 @@ class Interpreter:
         other._levels = []
         for level in self._levels:
             outer = other._levels[-1].scope if other._levels else None
-            other._levels.append(Environment(level.scope.copied(outer)))
+            other._levels.append(Environment(level.scope.copy(outer)))
         other._queue = deque(self._queue)
         other._pending_loop, other._is_ahead, other._n_left = self._pending_loop, True, n_steps
         return other
 
     def name(self, name: str, value: object, record: object = None) -> None:
-        """Set the value of a slot.
+        """Set the value of a slot that was decided.
 
         `record` is the result of its decision; None for a further name of a slot, such
         as that of `logprobs=`.
@@ -309,7 +313,7 @@ class Interpreter:
             self._levels[-1].scope.set(name, UNDECIDED)
 
     def go_on(self, *, more: bool) -> None:
-        """Answer the last `Continue`: `more` says whether the loop has another pass."""
+        """Tell the loop of the last `Continue` whether it has another pass."""
         frame = self._frames[-1]
         if frame.loop is None or self._pending_loop is not frame.loop:
             raise InternalError("no loop is waiting for its next turn")
@@ -336,7 +340,7 @@ class Interpreter:
             if isinstance(part, ast.Slot):
                 break
             if not isinstance(part, ast.Comment):
-                write = self._pass(part, step.document)
+                write = self._execute(part, step.document)
                 written.append(write.text if isinstance(write, Write) else "")
         return "".join(written)
 
@@ -354,20 +358,21 @@ class Interpreter:
                 continue
             segment = frame.body[frame.at]
             frame.at += 1
-            self._count(segment, frame.document)
-            step = self._pass(segment, frame.document)
+            self._count_segment(segment, frame.document)
+            step = self._execute(segment, frame.document)
             if step is not None:
                 return step
         return self._queue.popleft()
 
-    def _count(self, segment: ast.Segment, document: ast.Document) -> None:
+    def _count_segment(self, segment: ast.Segment, document: ast.Document) -> None:
+        """Count a segment; raise an error beyond the maximum number."""
         self._n_left -= 1
         if self._n_left < 0:
             if self._is_ahead:
                 raise Undecided
-            raise dry_run.too_long(document, segment)
+            raise dry_run.too_long_error(document, segment)
 
-    def _pass(self, segment: ast.Segment, document: ast.Document) -> Step | None:
+    def _execute(self, segment: ast.Segment, document: ast.Document) -> Step | None:
         """Execute one segment.
 
         Returns its step, or None if it only changes the interpreter's state.
@@ -410,7 +415,7 @@ class Interpreter:
             body = next((body for test, body in segment.branches if truth_at(test, scope, document)), segment.otherwise)
             self._frames.append(Frame(body, document))
         elif isinstance(segment, ast.Role):
-            ends = TurnStep(self._role(segment, scope, document), begins=False, span=segment.span, document=document)
+            ends = TurnStep(self._role_of(segment, scope, document), begins=False, span=segment.span, document=document)
             self._frames.append(Frame(segment.body, document, closing=(ends,)))
             return replace(ends, begins=True)
         elif isinstance(segment, ast.Block):
@@ -421,13 +426,14 @@ class Interpreter:
             self._enter_geneach(segment, scope, document)
         return None
 
-    def _role(self, segment: ast.Role, scope: Scope, document: ast.Document) -> str:
-        """Return the role of a chat turn."""
+    def _role_of(self, segment: ast.Role, scope: Scope, document: ast.Document) -> str:
+        """Return the name of a chat turn's role."""
         if isinstance(segment.role, str):
             return segment.role
-        return role_named(value_at(segment, ("role", segment.role), scope, document, self._template))
+        return check_role(value_at(segment, ("role", segment.role), scope, document, self._template))
 
     def _assign(self, segment: ast.Set, scope: Scope, document: ast.Document) -> None:
+        """Execute a `set`."""
         try:
             value = evaluate(segment.value, scope, document)
         except Undecided:  # in a lookahead
@@ -436,6 +442,7 @@ class Interpreter:
         scope.assign(segment.name, value)
 
     def _enter_block(self, block: ast.Block, scope: Scope, document: ast.Document) -> None:
+        """Enter a block, or skip it if it is hidden and this is a lookahead."""
         if self._is_hidden(block, scope, document):
             if self._skips_hidden(block.body):
                 if block.name is not None:
@@ -453,7 +460,7 @@ class Interpreter:
         hidden = dict(segment.arguments).get("hidden")
         if hidden is None:
             return False
-        return plain(value_at(segment, ("hidden", hidden), scope, document, self._template)) is True
+        return to_plain(value_at(segment, ("hidden", hidden), scope, document, self._template)) is True
 
     def _skips_hidden(self, body: ast.Body) -> bool:
         """Return whether to skip a hidden body, which only a lookahead does.
@@ -473,6 +480,7 @@ class Interpreter:
         self._frames.append(Frame((), self._frames[-1].document, closing=(Hide(begins=False),)))
 
     def _enter_geneach(self, each: ast.GenEach, scope: Scope, document: ast.Document) -> None:
+        """Enter a generated loop, or skip it if hidden in a lookahead."""
         if self._is_hidden(each, scope, document):
             if self._skips_hidden(each.body):
                 self.suppose(each.name)
@@ -481,6 +489,7 @@ class Interpreter:
         self._enter_loop(loop_of(each, self._template, scope, document), document)
 
     def _enter_loop(self, loop: Loop, document: ast.Document) -> None:
+        """Enter a loop and begin its first pass, if it has one."""
         frame = Frame((), document, loop=loop)
         self._frames.append(frame)
         self._next_turn(frame, loop)
@@ -518,9 +527,10 @@ class Interpreter:
             self._queue.append(Continue(loop.segment, stop, frame.document))  # type: ignore[arg-type]  # no items: it is a GenEach
 
     def _begin_turn(self, frame: Frame, loop: Loop) -> None:
+        """Begin the next pass of a loop, with its variables."""
         at, segment = loop.n_done, loop.segment
         if not segment.body:  # an empty turn, of which no segment is counted
-            self._count(segment, frame.document)
+            self._count_segment(segment, frame.document)
         if at and loop.join:
             self._queue.append(Write(loop.join, is_literal=False, span=segment.span, document=frame.document))
         variables: Values = {"@index": at, "@first": at == 0}
@@ -572,31 +582,32 @@ def no_cut(_literal: str) -> None:
     """Return None: the literal text has no control token."""
 
 
-def what_follows(program: Interpreter, *names: str, cut: Cut = no_cut) -> Following:
-    """Return the text that follows the current step of the program on the page.
+def find_following(program: Interpreter, *names: str, cut: Cut = no_cut) -> Following:
+    """Return the text that certainly follows the current step on the page.
 
     It ends at the next decision of the model, or at a control token. `names` are the
     names that this step will set; their values count as unknown.
     """
     ahead = program.ahead(_MAX_STEPS_AHEAD)
     ahead.suppose(*names)
-    return _certain(ahead, cut, may_branch=True)
+    return _find_certain_text(ahead, cut, may_branch=True)
 
 
-def what_comes(program: Interpreter, *, more: bool, cut: Cut = no_cut) -> Following:
+def find_branch(program: Interpreter, *, more: bool, cut: Cut = no_cut) -> Following:
     """Return the text that follows if a loop goes on (`more`), or if it ends.
 
     The loop is the one that the last `Continue` is about.
     """
     ahead = program.ahead(_MAX_STEPS_AHEAD)
     ahead.go_on(more=more)
-    return _certain(ahead, cut, may_branch=False)
+    return _find_certain_text(ahead, cut, may_branch=False)
 
 
-def _certain(ahead: Interpreter, cut: Cut, *, may_branch: bool) -> Following:
+def _find_certain_text(ahead: Interpreter, cut: Cut, *, may_branch: bool) -> Following:
     """Return the text up to the next step that is not a `Write`.
 
-    It ends earlier where the page depends on an undecided slot.
+    It ends earlier where the page depends on an undecided slot. `may_branch` allows
+    looking past the end of one loop.
     """
     written: list[str] = []
     run = ""  # literals, which together may spell a control token
@@ -617,7 +628,7 @@ def _certain(ahead: Interpreter, cut: Cut, *, may_branch: bool) -> Following:
             elif isinstance(step, Decide) and ahead.skip(step):
                 continue
             elif isinstance(step, Continue) and may_branch:
-                end = _shared(*(what_comes(ahead, more=more, cut=cut) for more in (True, False)))
+                end = _common_beginning(*(find_branch(ahead, more=more, cut=cut) for more in (True, False)))
                 break
             elif isinstance(step, Together):
                 written.append(ahead.leading_text(step))
@@ -633,7 +644,7 @@ def _certain(ahead: Interpreter, cut: Cut, *, may_branch: bool) -> Following:
     return Following(text, end.ends_role, () if text else end.either, end.ends)
 
 
-def _shared(one: Following, other: Following) -> Following:
+def _common_beginning(one: Following, other: Following) -> Following:
     """Return the longest common beginning of two possible continuations."""
     if one == other:
         return one

@@ -12,7 +12,7 @@ from selectrie.engine.requests.session import time_args
 from selectrie.errors import of_slot
 from selectrie.options import RenderParams
 from selectrie.results import Event, SlotEvent, TextEvent
-from selectrie.template.analysis.static_checks import outside
+from selectrie.template.analysis.static_checks import outside_error
 from selectrie.template.analysis.template import Template
 from selectrie.template.interpreter import Decide, Hide, Together, TurnStep, Write
 from selectrie.template.syntax.ast import Role, Span, error_at, walk_through, where
@@ -100,7 +100,7 @@ class PageWriter:
         """Write text of the template; white space around turns is left out."""
         if self._is_chat and not self._n_open:
             if step.text.strip():
-                raise outside(step.document, step.span, is_literal=step.is_literal)
+                raise outside_error(step.document, step.span, is_literal=step.is_literal)
             return
         if self._early is not None:
             self._early.append(step)

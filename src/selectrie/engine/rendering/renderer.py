@@ -48,15 +48,15 @@ from selectrie.template.interpreter import (
     Together,
     TurnStep,
     Write,
-    what_comes,
-    what_follows,
+    find_branch,
+    find_following,
 )
 from selectrie.template.syntax import ast
 from selectrie.template.syntax.ast import error_at, walk_through, where
 from selectrie.template.syntax.tags import TAGS
 from selectrie.template.values.arguments import values_at
 from selectrie.template.values.scope import text_at
-from selectrie.template.values.values import plain
+from selectrie.template.values.values import to_plain
 
 _SHORTEN_PAGE = ways("shorten the page before the slot", "lower its `max_tokens`")
 MAX_SLOTS = 10_000
@@ -142,7 +142,7 @@ class _PageRenderer:
 
     def _following(self, *names: str) -> Following:
         """Return the text that follows the slots of these names on the page."""
-        return what_follows(self._interpreter, *names, cut=self._writer.page.before_control)
+        return find_following(self._interpreter, *names, cut=self._writer.page.before_control)
 
     def _context(self, following: Following, document: ast.Document, span: ast.Span) -> SlotContext:
         """Return the `SlotContext` of the next slot.
@@ -255,7 +255,7 @@ class _PageRenderer:
         """
         loop, document = step.loop, step.document
         position = where(document, loop.span)
-        coming = what_comes(self._interpreter, more=True, cut=self._writer.page.before_control).text
+        coming = find_branch(self._interpreter, more=True, cut=self._writer.page.before_control).text
         if coming == step.stop:
             raise error_at(document, loop.span, f"an item begins with the stop text itself: {step.stop!r}")
         with _in_slot("geneach", repr(loop.name), position):
@@ -310,7 +310,7 @@ def _joint_request(step: Together, template: Template) -> JointRequest:
         elif isinstance(part, ast.Output):
             parts.append(text_at(part.value, scope, document))
     values = values_at(step.joint, scope, document, template)
-    arguments: dict[str, Any] = {name: plain(value) for name, value in values.items()}
+    arguments: dict[str, Any] = {name: to_plain(value) for name, value in values.items()}
     return JointRequest(tuple(parts), k=arguments.get("k", 1), budget=arguments.get("budget"))
 
 

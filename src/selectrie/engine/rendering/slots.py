@@ -52,7 +52,7 @@ from selectrie.options import (
 from selectrie.results import BeamResult, ChoiceTable, Generation, Samples, Selection
 from selectrie.results.selection import SampledChoice
 from selectrie.template.syntax import ast
-from selectrie.template.syntax.ast import error_at, reported_at
+from selectrie.template.syntax.ast import error_at, report_at
 from selectrie.template.values.arguments import (
     UNLISTED_TERMINATORS,
     Grammars,
@@ -63,7 +63,7 @@ from selectrie.template.values.arguments import (
     weights_of,
 )
 from selectrie.template.values.scope import Scope
-from selectrie.template.values.values import SlotOption, options_of, plain
+from selectrie.template.values.values import SlotOption, options_of, to_plain
 from selectrie.tokenization.canonical import encode_inside, reopen
 from selectrie.tokenization.encoding import PromptText
 
@@ -184,7 +184,7 @@ class SlotArguments:
         elif "options" in values:
             with self.reporting("options"):
                 self.options = options_of(values["options"])
-        self._values = {name: plain(value) for name, value in values.items()}
+        self._values = {name: to_plain(value) for name, value in values.items()}
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the value of an argument; for an Enum member, the member's value.
@@ -200,7 +200,7 @@ class SlotArguments:
 
     def reporting(self, name: str) -> AbstractContextManager[None]:
         """Return a context manager that reports errors at this argument."""
-        return reported_at(self.document, self._spans[name])
+        return report_at(self.document, self._spans[name])
 
     def error(self, reason: str, name: str | None = None) -> TemplateError:
         """Return an error at the position of an argument, or of the slot."""

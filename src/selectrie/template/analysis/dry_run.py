@@ -33,7 +33,7 @@ from selectrie.template.values.scope import (
     truth_at,
 )
 from selectrie.template.values.sources import Sources
-from selectrie.template.values.values import plain
+from selectrie.template.values.values import to_plain
 
 MAX_STEPS = 2_000_000
 """Maximum number of segments that one page may pass.
@@ -73,10 +73,10 @@ def refuse_long(document: ast.Document, documents: Mapping[str, ast.Document], v
     for segment in document.body:
         n_left -= count.segment(segment, scope, document)
         if n_left < 0:
-            raise too_long(document, segment)
+            raise too_long_error(document, segment)
 
 
-def too_long(document: ast.Document, segment: ast.Segment) -> TemplateError:
+def too_long_error(document: ast.Document, segment: ast.Segment) -> TemplateError:
     """Return the error for a page of too many segments."""
     reason = f"the page passes more than {MAX_STEPS} segments; loop less, or render several pages"
     return error_at(document, segment.span, reason)
@@ -84,9 +84,11 @@ def too_long(document: ast.Document, segment: ast.Segment) -> TemplateError:
 
 @dataclass(slots=True)
 class _DryRun:
-    """Executes segments, and returns how many of them rendering executes at least.
+    """Executes segments without a model, and counts them.
 
-    Afterwards the names that they declare have a value, or are undecided, in the scope.
+    Each method returns the least number of segments that rendering executes.
+    Afterwards the names that they declare have a value, or are undecided, in the
+    scope.
 
     Attributes:
         documents: The included files by path.
@@ -103,6 +105,7 @@ class _DryRun:
     names: dict[int, DeclaredNames] = field(default_factory=dict)
 
     def body(self, body: ast.Body, scope: Scope, document: ast.Document) -> int:
+        """Execute a body; return how many segments rendering executes at least."""
         return sum([self.segment(segment, scope, document) for segment in body])
 
     def segment(self, segment: ast.Segment, scope: Scope, document: ast.Document) -> int:
@@ -118,7 +121,9 @@ class _DryRun:
         visit: Callable[..., int | None] | None = visit_method(self, segment)
         return 1 + ((visit(segment, scope, document) or 0) if visit is not None else 0)
 
-    def known(self, function: Callable[..., Any], expression: ast.Expression, scope: Scope, at: ast.Document) -> Any:
+    def evaluate_known(
+        self, function: Callable[..., Any], expression: ast.Expression, scope: Scope, at: ast.Document
+    ) -> Any:
         """Return `function` of an expression, or `UNDECIDED` if it is not known."""
         try:
             return function(expression, scope, at)
@@ -131,7 +136,7 @@ class _DryRun:
         return UNDECIDED
 
     def visit_set(self, segment: ast.Set, scope: Scope, document: ast.Document) -> None:
-        scope.assign(segment.name, self.known(evaluate, segment.value, scope, document))
+        scope.assign(segment.name, self.evaluate_known(evaluate, segment.value, scope, document))
 
     def visit_slot(self, segment: ast.Slot, scope: Scope, _document: ast.Document) -> None:
         _undecide((segment.name.partition(".")[0], *logprobs_names(segment)), scope)
@@ -140,6 +145,7 @@ class _DryRun:
         self.body(segment.body, scope, document)  # rendering executes it as one segment
 
     def visit_block(self, segment: ast.Block, scope: Scope, document: ast.Document) -> int:
+        """Execute the body; the block's name is undecided afterwards."""
         n = self.body(segment.body, scope, document)
         if segment.name is not None:
             _undecide([segment.name], scope)
@@ -153,9 +159,10 @@ class _DryRun:
         return self.body(inner.body, scope, inner)
 
     def visit_if(self, segment: ast.If, scope: Scope, document: ast.Document) -> int:
+        """Execute each branch that may be taken, and merge the values after them."""
         possible: list[ast.Body] = []
         for condition, body in segment.branches:
-            holds = self.known(truth_at, condition, scope, document)
+            holds = self.evaluate_known(truth_at, condition, scope, document)
             if holds:  # or undecided
                 possible.append(body)
             if holds is True:
@@ -172,22 +179,23 @@ class _DryRun:
             scope.restore(names, before)
             counts.append(self.body(body, scope, document))
             ends.append(scope.snapshot(names))
-        scope.restore(names, (_merged(page for page, _ in ends), _merged(own for _, own in ends)))
+        scope.restore(names, (_merge_branches(page for page, _ in ends), _merge_branches(own for _, own in ends)))
         return min(counts)
 
     def visit_each(self, segment: ast.Each, scope: Scope, document: ast.Document) -> int:
-        items = self.known(items_at, segment.items, scope, document)
+        """Execute the passes over the items, or one pass if they are not known."""
+        items = self.evaluate_known(items_at, segment.items, scope, document)
         n = 0
         if items is UNDECIDED:
-            self.unknown_pass(segment, scope, document)
+            self.execute_unknown_pass(segment, scope, document)
         elif not segment.body:
             n = len(items)
         elif items:
-            n = self.passes(segment, items, scope, document)
+            n = self.execute_passes(segment, items, scope, document)
         _undecide(self.names_of(segment).decided, scope)
         return n
 
-    def passes(
+    def execute_passes(
         self, segment: ast.Each, items: list[tuple[object, object]], scope: Scope, document: ast.Document
     ) -> int:
         """Execute all passes of a loop.
@@ -200,8 +208,8 @@ class _DryRun:
         if self.sources is None:
             names = self.names_of(segment).sets
             before = scope.snapshot(names)
-            self.forget(segment, scope)
-            n_least = self.one_pass(segment, _unknown(segment), scope, document)
+            self.undecide_all(segment, scope)
+            n_least = self.execute_pass(segment, _unknown_variables(segment), scope, document)
             if self.is_sure:  # anything still undecided was not set
                 after = {name: value for name, value in scope.snapshot(names)[0].items() if value is not UNDECIDED}
                 scope.restore(names, ({**before[0], **after}, before[1]))
@@ -212,45 +220,47 @@ class _DryRun:
         n = n_least * len(items)
         for at, (key, item) in enumerate(items):
             turn = {segment.variable: item, "@key": key, "@index": at, "@first": at == 0, "@last": at == last}
-            n += max(0, self.one_pass(segment, turn, scope, document) - n_least)
+            n += max(0, self.execute_pass(segment, turn, scope, document) - n_least)
             if self.room < 0 or n > MAX_STEPS:
                 break
         self.is_sure = self.is_sure and was_sure
         return n
 
     def visit_geneach(self, segment: ast.GenEach, scope: Scope, document: ast.Document) -> int:
+        """Execute the passes that are certain, and one more if their number is open."""
         arguments = dict(segment.arguments)
         num, least = (
-            plain(self.known(evaluate, arguments[name], scope, document)) if name in arguments else None
+            to_plain(self.evaluate_known(evaluate, arguments[name], scope, document)) if name in arguments else None
             for name in ("num", "min")
         )
         n, n_certain = 0, next((one for one in (num, least) if isinstance(one, int)), 0)
         for at in range(n_certain):
             last = {"@last": at == n_certain - 1} if num == n_certain else {}
-            n += self.one_pass(segment, {"@index": at, "@first": at == 0, **last}, scope, document)
+            n += self.execute_pass(segment, {"@index": at, "@first": at == 0, **last}, scope, document)
             if self.room < 0:
                 break
         if not isinstance(num, int):
-            self.unknown_pass(segment, scope, document)
+            self.execute_unknown_pass(segment, scope, document)
         _undecide((*self.names_of(segment).decided, segment.name), scope)
         return n
 
-    def unknown_pass(self, segment: ast.Each | ast.GenEach, scope: Scope, document: ast.Document) -> None:
+    def execute_unknown_pass(self, segment: ast.Each | ast.GenEach, scope: Scope, document: ast.Document) -> None:
         """Execute one pass of a loop whose number of passes is unknown.
 
         The names that the pass sets are undecided afterwards.
         """
-        self.one_pass(segment, _unknown(segment), scope, document)
+        self.execute_pass(segment, _unknown_variables(segment), scope, document)
         for name in self.names_of(segment).sets:
             scope.assign(name, UNDECIDED)
 
-    def one_pass(
+    def execute_pass(
         self, segment: ast.Each | ast.GenEach, variables: Mapping[str, object], scope: Scope, document: ast.Document
     ) -> int:
+        """Execute one pass of a loop, with the loop's variables."""
         self.room -= 1
         return self.body(segment.body, scope.child(variables), document)
 
-    def forget(self, segment: ast.Segment, scope: Scope) -> None:
+    def undecide_all(self, segment: ast.Segment, scope: Scope) -> None:
         """Make every name that a segment may declare undecided."""
         names = self.names_of(segment)
         _undecide(names.decided, scope)
@@ -258,23 +268,25 @@ class _DryRun:
             scope.assign(name, UNDECIDED)
 
     def names_of(self, segment: ast.Segment) -> DeclaredNames:
+        """Return the names that a segment declares, found once."""
         if id(segment) not in self.names:
             self.names[id(segment)] = names_in((segment,), self.documents)
         return self.names[id(segment)]
 
 
-def _unknown(segment: ast.Each | ast.GenEach) -> dict[str, object]:
-    """Return the variables of a pass of which nothing is known."""
+def _unknown_variables(segment: ast.Each | ast.GenEach) -> dict[str, object]:
+    """Return the variables of a loop's pass, all undecided."""
     own = (segment.variable, "@key") if isinstance(segment, ast.Each) else ()
     return dict.fromkeys((*own, *LOOP), UNDECIDED)
 
 
 def _undecide(names: Iterable[str], scope: Scope) -> None:
+    """Make names undecided in a scope."""
     for name in names:
         scope.set(name, UNDECIDED)
 
 
-def _merged(levels: Iterable[Mapping[str, object]]) -> dict[str, object]:
+def _merge_branches(levels: Iterable[Mapping[str, object]]) -> dict[str, object]:
     """Merge the values of several branches.
 
     A name is undecided if its values differ between the branches.

@@ -18,7 +18,7 @@ from selectrie.template.syntax.ast import error_at, expressions_of, paths_in, vi
 from selectrie.template.syntax.tags import DIALECTS, HANDLEBARS, RESERVED, SELECTRIE, TAGS, TemplateDialect
 from selectrie.template.values.arguments import check_constants, check_form, constant_name
 from selectrie.template.values.sources import Sources
-from selectrie.template.values.values import shown
+from selectrie.template.values.values import describe
 
 LOOP = ("@index", "@first", "@last")
 """Variables of a loop besides its item; `each` over a mapping also has "@key"."""
@@ -58,7 +58,7 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _Declaration:
     """The tag that declares a name.
 
     Attributes:
@@ -81,28 +81,31 @@ class _Named:
 
 
 class _Names:
-    """The names declared so far, which can be undone at the end of a branch or loop.
+    """The names declared so far; those of a branch or loop can be removed at its end.
 
-    That takes time in proportion to the names declared in it.
+    Removing them takes time in proportion to their number.
     """
 
     def __init__(self) -> None:
-        self._held: dict[str, _Named] = {}
-        self._changes: list[tuple[str, _Named | None]] = []
+        self._held: dict[str, _Declaration] = {}
+        self._changes: list[tuple[str, _Declaration | None]] = []
 
-    def get(self, name: str) -> _Named | None:
+    def get(self, name: str) -> _Declaration | None:
+        """Return the declaration of a name, or None."""
         return self._held.get(name)
 
-    def put(self, name: str, named: _Named) -> None:
+    def put(self, name: str, named: _Declaration) -> None:
+        """Record the declaration of a name."""
         self._changes.append((name, self._held.get(name)))
         self._held[name] = named
 
     def mark(self) -> int:
+        """Return a mark of the present state, for `back`."""
         return len(self._changes)
 
-    def back(self, mark: int) -> dict[str, _Named]:
-        """Forget the names declared since a mark, and return them."""
-        since: dict[str, _Named] = {}
+    def back(self, mark: int) -> dict[str, _Declaration]:
+        """Remove the names declared since a mark, and return them."""
+        since: dict[str, _Declaration] = {}
         while len(self._changes) > mark:
             name, before = self._changes.pop()
             since.setdefault(name, self._held[name])
@@ -114,7 +117,7 @@ class _Names:
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
+class _Context:
     """The context of a segment.
 
     Attributes:
@@ -139,28 +142,31 @@ class _Around:
 def examine(document: ast.Document, documents: Mapping[str, ast.Document], sources: Sources) -> Findings:
     """Return the findings about a template; raise the first `TemplateError`."""
     run = _Examination(documents, sources)
-    run.body(document.body, _Around(document))
+    run.body(document.body, _Context(document))
     check_outside(document, documents)
     for name, (used_in, span) in run.needs.items():
         if name in run.decided and used_in.dialect != "handlebars":  # in handlebars a given name may be decided again
             later = run.decided[name]
-            reason = f"{shown(name)} is used here, but only decided later, by {later.what} at {later.position}"
+            reason = f"{describe(name)} is used here, but only decided later, by {later.what} at {later.position}"
             raise error_at(used_in, span, f"{reason}; move that before this, or rename it")
     return Findings(tuple(run.slots), tuple(run.needs), frozenset(run.read), tuple(sorted(run.grammars)))
 
 
 @dataclass(slots=True)
 class _Examination:
+    """One pass through a template that collects names and finds errors."""
+
     documents: Mapping[str, ast.Document]
     sources: Sources
     known: _Names = field(default_factory=_Names)
-    decided: dict[str, _Named] = field(default_factory=dict)
+    decided: dict[str, _Declaration] = field(default_factory=dict)
     needs: dict[str, tuple[ast.Document, ast.Span]] = field(default_factory=dict)
     slots: dict[str, None] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
     grammars: set[str] = field(default_factory=set)
 
-    def body(self, body: ast.Body, around: _Around) -> None:
+    def body(self, body: ast.Body, around: _Context) -> None:
+        """Examine the segments of a body in order."""
         for segment in body:
             check_form(segment, around.document)
             check_constants(segment, around.document, self.sources)
@@ -175,14 +181,16 @@ class _Examination:
 
     # Uses of names.
 
-    def uses(self, expression: ast.Expression, around: _Around) -> None:
+    def uses(self, expression: ast.Expression, around: _Context) -> None:
+        """Record the use of every name in an expression."""
         for path in paths_in(expression):
             self.use(path, around)
 
-    def use(self, path: ast.Path, around: _Around) -> None:
+    def use(self, path: ast.Path, around: _Context) -> None:
+        """Record the use of a name; raise an error if it cannot have a value."""
         name = path.name
         if name in around.joint:
-            reason = f"{shown(name)} is decided in this joint, whose selects are decided together"
+            reason = f"{describe(name)} is decided in this joint, whose selects are decided together"
             raise error_at(around.document, path.span, f"{reason}; use it after the block")
         if name == "this" or name.startswith("@"):
             self._loop_name(path, around)
@@ -193,7 +201,7 @@ class _Examination:
             if known is None or not known.certain:
                 self.read.add(name)
 
-    def _loop_name(self, path: ast.Path, around: _Around) -> None:
+    def _loop_name(self, path: ast.Path, around: _Context) -> None:
         """Check the use of `this` or of a name that begins with "@"."""
         name = path.name
         if name in around.variables:
@@ -211,53 +219,56 @@ class _Examination:
 
     # Declarations of names.
 
-    def declare(self, name: str, what: str, around: _Around, span: ast.Span) -> None:
+    def declare(self, name: str, what: str, around: _Context, span: ast.Span) -> None:
         """Record that a slot or another segment declares a name."""
         self._check_name(name, what, around, span)
         key = _key(name, around)
         known = self.known.get(key)
         if known is not None:
-            raise error_at(*_second(around, span, known), _twice(name, what, around, span, known))
-        named = _Named(what, around.document, span)
+            raise error_at(*_second_position(around, span, known), _duplicate_message(name, what, around, span, known))
+        named = _Declaration(what, around.document, span)
         self.known.put(key, named)
         if key == name:
             self.decided.setdefault(name, named)
         elif name != "this":
             self.known.put(_key(_ANY_FIELD, around), named)
 
-    def _check_name(self, name: str, what: str, around: _Around, span: ast.Span) -> None:
+    def _check_name(self, name: str, what: str, around: _Context, span: ast.Span) -> None:
+        """Raise an error if a segment may not declare this name here."""
         base = name.partition(".")[0]
         if base in around.variables:
             reason = "give it another name" if base != "this" else "only slots directly in a geneach are its items"
             raise error_at(
-                around.document, span, f"{what} is called {shown(name)}, like the item of the loop; {reason}"
+                around.document, span, f"{what} is called {describe(name)}, like the item of the loop; {reason}"
             )
         if base == "this":
             if around.of != "geneach":
-                reason = (
-                    f"{what} is called {shown(name)}, which names the item of a geneach, but it is not directly in one"
-                )
-                raise error_at(around.document, span, reason)
+                reason = "which names the item of a geneach, but it is not directly in one"
+                raise error_at(around.document, span, f"{what} is called {describe(name)}, {reason}")
             if self.known.get(_key(_ANY_FIELD if name == "this" else "this", around)):
                 reason = (
-                    f"{what} is called {shown(name)}; "
+                    f"{what} is called {describe(name)}; "
                     "the item of a geneach is `this`, or has fields `this.name`, not both"
                 )
                 raise error_at(around.document, span, reason)
         elif base in RESERVED or base != name or base.startswith("@"):
-            raise error_at(around.document, span, f"{what} cannot be called {shown(name)}; choose another name")
+            raise error_at(around.document, span, f"{what} cannot be called {describe(name)}; choose another name")
 
     # Segments.
 
-    def visit_set(self, segment: ast.Set, around: _Around) -> None:
+    def visit_set(self, segment: ast.Set, around: _Context) -> None:
+        """Record that a `set` gives a value to a name."""
         self._check_name(segment.name, "the set", around, segment.span)
         known = self.known.get(segment.name)
         if known is not None and known.what != "a set":
-            reason = f"{shown(segment.name)} is given by {known.what} at {known.position}, and a set cannot change it"
+            reason = (
+                f"{describe(segment.name)} is given by {known.what} at {known.position}, and a set cannot change it"
+            )
             raise error_at(around.document, segment.span, f"{reason}; choose another name")
-        self.known.put(segment.name, _Named("a set", around.document, segment.span))
+        self.known.put(segment.name, _Declaration("a set", around.document, segment.span))
 
-    def visit_slot(self, segment: ast.Slot, around: _Around) -> None:
+    def visit_slot(self, segment: ast.Slot, around: _Context) -> None:
+        """Examine the choices of a slot, and record its names."""
         for choice in segment.choices or ():
             self.body(choice, around)
         # A slot of a joint declares its name here, too, so that duplicates are found.
@@ -269,27 +280,28 @@ class _Examination:
             name = constant_name(logprobs, around.document)
             self.declare(name, "logprobs=", around, logprobs.span)
 
-    def visit_block(self, segment: ast.Block, around: _Around) -> None:
+    def visit_block(self, segment: ast.Block, around: _Context) -> None:
         self.body(segment.body, around)
         if segment.name is not None:
             self.declare(segment.name, "a block", around, segment.span)
 
-    def visit_role(self, segment: ast.Role, around: _Around) -> None:
+    def visit_role(self, segment: ast.Role, around: _Context) -> None:
         if around.role:
             raise error_at(around.document, segment.span, "a turn cannot be inside another one; close that first")
         self.body(segment.body, replace(around, role=True))
 
-    def visit_include(self, segment: ast.Include, around: _Around) -> None:
+    def visit_include(self, segment: ast.Include, around: _Context) -> None:
         inner = self.documents[segment.path]
         self.body(inner.body, replace(around, document=inner, include=(around.document, segment.span)))
 
-    def visit_joint(self, segment: ast.Joint, around: _Around) -> None:
+    def visit_joint(self, segment: ast.Joint, around: _Context) -> None:
         names = frozenset(one.name for one in segment.body if isinstance(one, ast.Slot))
         self.body(segment.body, replace(around, joint=names))
 
-    def visit_if(self, segment: ast.If, around: _Around) -> None:
+    def visit_if(self, segment: ast.If, around: _Context) -> None:
+        """Examine each branch with the names declared before it."""
         mark = self.known.mark()
-        ends: list[dict[str, _Named]] = []
+        ends: list[dict[str, _Declaration]] = []
         for condition, body in segment.branches:
             self.uses(condition, around)
             self.body(body, around)
@@ -302,20 +314,22 @@ class _Examination:
             certain = all(way is not None and way.certain for way in ways)
             self.known.put(name, replace(first, certain=certain))
 
-    def visit_each(self, segment: ast.Each, around: _Around) -> None:
+    def visit_each(self, segment: ast.Each, around: _Context) -> None:
+        """Examine a loop with the variables that it defines."""
         variable = segment.variable
         if isinstance(segment.items, ast.Compare | ast.Logical | ast.Not):
             raise error_at(around.document, segment.items.span, _no_items(segment, around.document))
         if variable != "this":
             known = self.known.get(variable)
             if known is not None:
-                reason = f"{shown(variable)} is given by {known.what} at {known.position}; rename the item"
+                reason = f"{describe(variable)} is given by {known.what} at {known.position}; rename the item"
                 raise error_at(around.document, segment.span, reason)
             self._check_name(variable, "the item of this loop", around, segment.span)
         variables = frozenset({variable, "@key", *LOOP})
         self._loop(segment.body, replace(around, variables=around.variables | variables, of="each"))
 
-    def visit_geneach(self, segment: ast.GenEach, around: _Around) -> None:
+    def visit_geneach(self, segment: ast.GenEach, around: _Context) -> None:
+        """Examine a loop that makes a list, and record the list's name."""
         self._check_name(segment.name, "a geneach", around, segment.span)
         turn = set(LOOP) if "num" in dict(segment.arguments) else set(LOOP) - {"@last"}
         variables = around.variables - {"this", "@key", "@last"} | turn
@@ -326,7 +340,7 @@ class _Examination:
             raise error_at(around.document, segment.span, reason)
         self.declare(segment.name, "a geneach", around, segment.span)
 
-    def _loop(self, body: ast.Body, around: _Around) -> bool:
+    def _loop(self, body: ast.Body, around: _Context) -> bool:
         """Examine the body of a loop, and return whether it makes items for the loop.
 
         After the loop, the values of its slots are lists.
@@ -341,13 +355,13 @@ class _Examination:
         return not own.isdisjoint(after)
 
 
-def _key(name: str, around: _Around) -> str:
+def _key(name: str, around: _Context) -> str:
     """Return the key under which `_Names` keeps a name of the current loop."""
     return _ITEM * around.level + name if name.partition(".")[0] == "this" else name
 
 
 def _no_items(segment: ast.Each, document: ast.Document) -> str:
-    """Return the message for a loop over a comparison.
+    """Return the message for an `each` over a comparison.
 
     Its author may have meant `x in xs`, as loops are written in other languages.
     """
@@ -360,7 +374,7 @@ def _no_items(segment: ast.Each, document: ast.Document) -> str:
     return f"each loops over a list or a mapping; write {tag}"
 
 
-def _second(around: _Around, span: ast.Span, known: _Named) -> tuple[ast.Document, ast.Span]:
+def _second_position(around: _Context, span: ast.Span, known: _Declaration) -> tuple[ast.Document, ast.Span]:
     """Return the position of the second declaration of a name.
 
     If a file is included twice, both declarations have one position. That of the
@@ -371,13 +385,17 @@ def _second(around: _Around, span: ast.Span, known: _Named) -> tuple[ast.Documen
     return around.document, span
 
 
-def _twice(name: str, what: str, around: _Around, span: ast.Span, known: _Named) -> str:
+def _duplicate_message(name: str, what: str, around: _Context, span: ast.Span, known: _Declaration) -> str:
+    """Return the message for a name that is declared twice.
+
+    `known` is the first declaration.
+    """
     if known.document is around.document and known.span == span:
         return (
-            f"{shown(name)} is named at {known.position}, and that file is included twice; "
+            f"{describe(name)} is named at {known.position}, and that file is included twice; "
             "include it in a loop, or once"
         )
-    return f"{what} is called {shown(name)}, like {known.what} at {known.position}; give it another name"
+    return f"{what} is called {describe(name)}, like {known.what} at {known.position}; give it another name"
 
 
 def check_outside(document: ast.Document, documents: Mapping[str, ast.Document]) -> None:
@@ -385,14 +403,14 @@ def check_outside(document: ast.Document, documents: Mapping[str, ast.Document])
 
     Such a template cannot be rendered, whatever the values are.
     """
-    segments = list(_certain(document, documents))
+    segments = list(_certain_segments(document, documents))
     if any(isinstance(segment, ast.Role) for segment, _ in segments):
         for segment, where in segments:
             if not isinstance(segment, ast.Role):
-                raise outside(where, segment.span, is_literal=isinstance(segment, ast.Literal))
+                raise outside_error(where, segment.span, is_literal=isinstance(segment, ast.Literal))
 
 
-def outside(document: ast.Document, span: ast.Span, *, is_literal: bool) -> TemplateError:
+def outside_error(document: ast.Document, span: ast.Span, *, is_literal: bool) -> TemplateError:
     """Return the error for a segment outside of every chat turn.
 
     For a literal, its position is the first character that is not white space.
@@ -402,7 +420,7 @@ def outside(document: ast.Document, span: ast.Span, *, is_literal: bool) -> Temp
     return error_at(document, ast.Span(min(start, max(span.start, span.stop - 1)), span.stop), _OUTSIDE)
 
 
-def _certain(
+def _certain_segments(
     document: ast.Document, documents: Mapping[str, ast.Document]
 ) -> Iterator[tuple[ast.Segment, ast.Document]]:
     """Yield the turns, slots and literals with text that every page has, in page order.
@@ -433,11 +451,11 @@ def refuse_foreign(document: ast.Document, names: Container[str] | None = None) 
     own, other = (SELECTRIE, HANDLEBARS) if document.dialect == "selectrie" else (HANDLEBARS, SELECTRIE)
     if own.opens in document.source:
         return
-    for match in _tags(document.source, other):
+    for match in _find_tags(document.source, other):
         name = match["name"]
         if name is None or (names is not None and name in names):
-            shown, tag = clip(match[0], 40), own.tag(" ")
-            reason = f"{shown} is text here: tags are written {tag}, and the template has none"
+            markup, tag = clip(match[0], 40), own.tag(" ")
+            reason = f"{markup} is text here: tags are written {tag}, and the template has none"
             raise error_at(document, ast.Span(*match.span()), f"{reason}; {_OTHER_DIALECT[document.dialect]}")
 
 
@@ -456,7 +474,7 @@ def foreign_notes(document: ast.Document) -> tuple[str, ...]:
     )
 
 
-def _tags(source: str, dialect: TemplateDialect) -> Iterator[re.Match[str]]:
+def _find_tags(source: str, dialect: TemplateDialect) -> Iterator[re.Match[str]]:
     """Yield matches of text that looks like a tag of a dialect.
 
     That is a slot, the beginning of a block, or the output of a value (group `name`).

@@ -77,6 +77,7 @@ class Template:
         self._read(text, name, dialect, Sources(search_folder(search_path)))
 
     def _read(self, text: str, name: str, dialect: str, sources: Sources) -> None:
+        """Parse and check the text and all files that it includes."""
         data = text.encode("utf-8", "surrogatepass")
         if len(data) > MAX_FILE_BYTES:
             n_characters = sum(byte & 0xC0 != 0x80 for byte in data[: MAX_FILE_BYTES + 1]) - 1
@@ -208,13 +209,13 @@ class Template:
         """
         sources = self._sources
         held = (sources.root, dict(sources.texts), dict(sources.grammars))
-        return _restored, (self.source, self.name, self.dialect, held)
+        return _restore_template, (self.source, self.name, self.dialect, held)
 
 
-def _restored(
+def _restore_template(
     source: str, name: str, dialect: str, held: tuple[Path | None, dict[str, str], dict[str, Grammar]]
 ) -> Template:
-    """Return the template that was pickled."""
+    """Restore a pickled template, without reading files."""
     template = Template.__new__(Template)
     template._read(source, name, dialect, Sources(*held))
     return template
@@ -222,7 +223,7 @@ def _restored(
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """The extent of a document with its includes.
+    """The size and the depth of a document with its includes.
 
     Attributes:
         n_bytes: Size in bytes.
@@ -237,6 +238,8 @@ class _Extent:
 
 @dataclass(slots=True)
 class _Reader:
+    """Reads the included files of a template, within limits."""
+
     dialect: str
     sources: Sources
     documents: dict[str, Document] = field(default_factory=dict)
@@ -255,20 +258,21 @@ class _Reader:
                 inner = self.included(segment, document, chain)
                 n_bytes, files = n_bytes + inner.n_bytes, max(files, inner.files + 1)
             blocks = max(blocks, depth + inner.blocks)
-            _bound(document, segment.span, n_bytes, MAX_BYTES, "bytes in all; include less")
-            _bound(
+            _check_limit(document, segment.span, n_bytes, MAX_BYTES, "bytes in all; include less")
+            _check_limit(
                 document, segment.span, files + len(chain) - 1, MAX_INCLUDE_DEPTH, "files include one another in a row"
             )
-            _bound(document, segment.span, blocks, MAX_BLOCK_DEPTH, "blocks are nested in each other")
+            _check_limit(document, segment.span, blocks, MAX_BLOCK_DEPTH, "blocks are nested in each other")
         return _Extent(n_bytes, files, blocks)
 
     def included(self, include: Include, document: Document, chain: tuple[str, ...]) -> _Extent:
+        """Read an included file, if needed, and return its extent."""
         path = include.path
         if path in chain[1:]:
             circle = " -> ".join((*chain, path))
             raise error_at(document, include.span, f"the includes form a circle: {circle}; remove one of them")
         if path not in self.extents:
-            _bound(document, include.span, len(chain), MAX_INCLUDE_DEPTH, "files include one another in a row")
+            _check_limit(document, include.span, len(chain), MAX_INCLUDE_DEPTH, "files include one another in a row")
             try:
                 text = self.sources.text(path)
             except TemplateError as error:
@@ -279,7 +283,8 @@ class _Reader:
         return self.extents[path]
 
 
-def _bound(document: Document, span: Span, reached: int, limit: int, what: str) -> None:
+def _check_limit(document: Document, span: Span, reached: int, limit: int, what: str) -> None:
+    """Raise `TemplateError` at a span if `reached` exceeds a limit."""
     if reached > limit:
         raise error_at(document, span, f"more than {limit} {what}")
 

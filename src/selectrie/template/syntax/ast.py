@@ -264,7 +264,10 @@ class Document:
 
 
 def bodies_of(segment: Segment) -> tuple[Body, ...]:
-    """Return the bodies of a block in the order written; a slot's are its choices."""
+    """Return the bodies inside a segment, in the order written.
+
+    The bodies of a slot are its choices.
+    """
     if isinstance(segment, If):
         return (*(body for _, body in segment.branches), segment.otherwise)
     if isinstance(segment, Slot):
@@ -406,7 +409,7 @@ def error_at(document: Document, span: Span, reason: str) -> TemplateError:
 
 
 @contextmanager
-def reported_at(document: Document, span: Span) -> Iterator[None]:
+def report_at(document: Document, span: Span) -> Iterator[None]:
     """Add the position of a span to template errors that are raised in the block.
 
     Errors that have a position keep it.
@@ -422,6 +425,6 @@ def reported_at(document: Document, span: Span) -> Iterator[None]:
 
 
 def where(document: Document, span: Span) -> str:
-    """Return file:line:column of a span."""
+    """Return the position of a span as file:line:column."""
     line, column = line_and_column(document.source, span.start)
     return f"{document.name}:{line}:{column}"

@@ -80,6 +80,7 @@ class TemplateScanner(Lexer):
         self._inside = re.compile("|".join(f"(?P<{name}>{patterns[name]})" for name in _INSIDE))
 
     def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # matches the interface of every lark
+        """Yield the tokens of a source."""
         offset = 0
         while offset < len(text):
             match = self._outside.match(text, offset)
@@ -109,8 +110,8 @@ class TemplateScanner(Lexer):
             match = self._inside.match(text, offset)
             if match is None:
                 if offset >= len(text):
-                    raise self._unclosed(tag)
-                kind, value = self._bracket(text, offset, tag), text[offset]
+                    raise self._unclosed_error(tag)
+                kind, value = self._type_of_sign(text, offset, tag), text[offset]
             else:
                 kind, value = match.lastgroup or "", match[0]
             if kind == "BLANK":
@@ -119,8 +120,8 @@ class TemplateScanner(Lexer):
             if tag.last == "LPAR" and self._is_helper(text, value, offset):
                 kind = "HELPER"
             elif kind == "NAME":
-                kind = self._word(value, tag)
-            self._check(tag, kind, value, offset)
+                kind = self._type_of_word(value, tag)
+            self._check_closed(tag, kind, value, offset)
             _deepen(tag, kind, offset)
             tag.last, tag.stop = kind, offset + len(value)
             yield Token(kind, value, offset)
@@ -128,8 +129,8 @@ class TemplateScanner(Lexer):
                 return
             offset = tag.stop
 
-    def _word(self, word: str, tag: _Tag) -> str:
-        """Return the type of a word, depending on the token before it."""
+    def _type_of_word(self, word: str, tag: _Tag) -> str:
+        """Return the token type of a word, which depends on the token before it."""
         is_tag = word in TAGS or word in MIDDLE
         if tag.last == "OPEN_END":
             return "END_NAME"
@@ -141,8 +142,8 @@ class TemplateScanner(Lexer):
             return "UNKNOWN_TAG"
         return WORDS.get(word, "RESERVED" if is_tag else "NAME")
 
-    def _bracket(self, text: str, offset: int, tag: _Tag) -> str:
-        """Return the type of a character that matches no pattern."""
+    def _type_of_sign(self, text: str, offset: int, tag: _Tag) -> str:
+        """Return the token type of a character that matches no pattern."""
         character = text[offset]
         if character == "[" and tag.last in _PATH_ENDS and tag.stop == offset:
             return "INDEX"
@@ -164,8 +165,8 @@ class TemplateScanner(Lexer):
             return False
         return _OPERATOR.match(text, offset + len(word)) is None
 
-    def _check(self, tag: _Tag, kind: str, value: str, offset: int) -> None:
-        """Raise `Refused` if a token shows that a string or bracket was not closed."""
+    def _check_closed(self, tag: _Tag, kind: str, value: str, offset: int) -> None:
+        """Raise `Refused` if a token shows that a string or raw block is not closed."""
         closes = self._dialect.closes
         if kind == "STRING" and closes in value:
             if "\n" in value:
@@ -175,15 +176,15 @@ class TemplateScanner(Lexer):
         elif kind == "RAW" and tag.last == "OPEN_BLOCK":
             raise Refused(tag.start, f"this raw block is not closed; write {self._dialect.tag('/raw')} where it ends")
 
-    def _unclosed(self, tag: _Tag) -> Refused:
+    def _unclosed_error(self, tag: _Tag) -> Refused:
         """Return the error for a tag that is still open at the end of the source."""
         closes = self._dialect.closes
         if tag.runaway is not None:
-            return runaway(tag.runaway, closes)
+            return runaway_error(tag.runaway, closes)
         return Refused(tag.start, f"this tag is not closed; end it with {closes}, or {self._dialect.escaped}")
 
 
-def runaway(string: Token, closes: str) -> Refused:
+def runaway_error(string: Token, closes: str) -> Refused:
     """Return the error for a string that contains the end of its tag.
 
     Its closing quote is missing, so the next quote of the text ended it.
@@ -208,7 +209,7 @@ def _deepen(tag: _Tag, kind: str, offset: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """The extent of a tag, and the sides on which it trims the text beside it."""
+    """The extent of a tag, and whether it trims the text on its left and right."""
 
     start: int
     stop: int
@@ -253,8 +254,8 @@ class Literals:
             self._trims_next = False
             self._pieces.append(_Piece(text, span, plain))
 
-    def meet(self, edges: Edges) -> None:
-        """Trim the text on both sides of a tag, as far as the tag trims it.
+    def trim_beside(self, edges: Edges) -> None:
+        """Trim the text on both sides of a tag, as far as its edges say.
 
         Text after the tag is trimmed when it is added.
         """
@@ -267,7 +268,7 @@ class Literals:
         self._trims_next = edges.trims_right
 
     def take(self) -> list[Literal]:
-        """Return the text so far as a list of one `Literal`, and begin the next one.
+        """Return the collected text as a list of at most one `Literal`, and start anew.
 
         Returns an empty list if the literal would be empty.
         """
@@ -299,10 +300,11 @@ def text_of(token: Token, *, lenient: bool = False) -> str:
     """
     if "\\" not in token:
         return str(token[1:-1])
-    return _ESCAPE.sub(lambda match: _escaped(token, match, lenient=lenient), token[1:-1])
+    return _ESCAPE.sub(lambda match: _unescape(token, match, lenient=lenient), token[1:-1])
 
 
-def _escaped(token: Token, match: re.Match[str], *, lenient: bool) -> str:
+def _unescape(token: Token, match: re.Match[str], *, lenient: bool) -> str:
+    """Return the character of an escape; raise `Refused` for an invalid one."""
     offset = start_of(token) + 1 + match.start()
     if match[1]:
         code = int(match[1], 16)
@@ -327,18 +329,18 @@ def edges_of(opening: Token, closing: Token) -> Edges:
 
 
 def slot_name(kind: str, name: str, offset: int) -> str:
-    """Return the name if it may name a slot, else raise `Refused`.
+    """Return the name if it may name a slot of this kind, else raise `Refused`.
 
     Allowed are a name, and `this` or `this.field` for an item of a `geneach`.
     """
     first, dot, key = name.partition(".")
     if kind in {"select", "gen", "beam"} and first == "this" and (not dot or _NAME.fullmatch(key)):
         return name
-    return checked_name(name, offset)
+    return check_name(name, offset)
 
 
-def checked_name(name: str, offset: int) -> str:
-    """Return the name if it may name a value, else raise `Refused`."""
+def check_name(name: str, offset: int) -> str:
+    """Return `name` if a value may have it, else raise `Refused`."""
     if name in RESERVED:
         raise Refused(offset, f"{name!r} is a reserved word; choose another name")
     if not _NAME.fullmatch(name):

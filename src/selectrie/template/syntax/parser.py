@@ -27,7 +27,7 @@ from selectrie.template.syntax.lexer import (
     Edges,
     Literals,
     TemplateScanner,
-    checked_name,
+    check_name,
     edges_of,
     slot_name,
     span_of,
@@ -72,7 +72,10 @@ def parse(source: str, *, name: str = "<template>", dialect: str = "selectrie") 
 
 
 def _read(source: str, dialect: str) -> ast.Body:
-    """Return the segments of a source; raise `Refused` if it cannot be parsed."""
+    """Parse a source, and return its segments.
+
+    Raises `Refused` if it cannot be parsed.
+    """
     try:
         return cast("ast.Body", _parser(dialect).parse(source))
     except UnexpectedToken as error:
@@ -160,20 +163,20 @@ class ProductionReader(Transformer[Token, Any]):
         if isinstance(value, ast.Path) and value.name in self._dialect.commands and not value.steps:
             reason = f"{value.name} has no meaning here: {self._dialect.commands[value.name]}"
             raise Refused(value.span.start, reason)
-        if not _says_something(value):
+        if not _has_content(value):
             raise Refused(edges.start, f"this tag names no value; {self._dialect.escaped}")
         return builder.leaf(ast.Output(value, span=edges.span), edges)
 
     def slot(self, children: list[Any]) -> Any:
         builder, opening, kind, called, named, closing = children
         edges = edges_of(opening, closing)
-        name, arguments = self._named(kind, called, named)
+        name, arguments = self._split_name(kind, called, named)
         return builder.leaf(ast.Slot(str(kind), name, arguments, None, span=edges.span), edges)
 
     def set_text(self, children: list[Any]) -> Any:
         builder, opening, _, name, value, closing = children
         edges = edges_of(opening, closing)
-        return builder.leaf(ast.Set(checked_name(self._text(name), start_of(name) + 1), value, span=edges.span), edges)
+        return builder.leaf(ast.Set(check_name(self._text(name), start_of(name) + 1), value, span=edges.span), edges)
 
     def set_name(self, children: list[Any]) -> Any:
         builder, opening, _, name, _, value, closing = children
@@ -190,7 +193,7 @@ class ProductionReader(Transformer[Token, Any]):
     def named_block(self, children: list[Any]) -> Any:
         builder, opening, kind, called, named, closing = children
         edges = edges_of(opening, closing)
-        name, arguments = self._named(kind, called, named, required=kind != "block")
+        name, arguments = self._split_name(kind, called, named, required=kind != "block")
 
         def make(bodies: list[ast.Body], span: ast.Span) -> ast.Slot | ast.GenEach | ast.Block:
             if kind == "select":
@@ -200,10 +203,10 @@ class ProductionReader(Transformer[Token, Any]):
                 return ast.GenEach(name, bodies[0], arguments, span=span)
             return ast.Block(bodies[0], name or None, arguments, span=span)
 
-        return builder.opened(Opening(str(kind), edges, make))
+        return builder.open_block(Opening(str(kind), edges, make))
 
     def _check_choices(self, bodies: list[ast.Body], arguments: Mapping[str, ast.Expression], span: ast.Span) -> None:
-        """Raise `Refused` for the block form of a slot with nothing in it."""
+        """Raise `Refused` if the block form of a select has no content."""
         if bodies != [()]:
             return
         language = next((name for name in ("options", "grammar", "regex") if name in arguments), None)
@@ -215,8 +218,8 @@ class ProductionReader(Transformer[Token, Any]):
 
     def joint(self, children: list[Any]) -> Any:
         builder, opening, kind, named, closing = children
-        arguments = self._arguments(kind, named)
-        return builder.opened(
+        arguments = self._check_arguments(kind, named)
+        return builder.open_block(
             Opening(
                 str(kind), edges_of(opening, closing), lambda bodies, span: ast.Joint(bodies[0], arguments, span=span)
             ),
@@ -224,29 +227,30 @@ class ProductionReader(Transformer[Token, Any]):
 
     def each(self, children: list[Any]) -> Any:
         builder, opening, kind, items, named, closing = children
-        return self._each(builder, kind, edges_of(opening, closing), (items, "this", named))
+        return self._open_each(builder, kind, edges_of(opening, closing), (items, "this", named))
 
     def each_as(self, children: list[Any]) -> Any:
         builder, opening, kind, items, _, variable, named, closing = children
-        return self._each(builder, kind, edges_of(opening, closing), (items, str(variable), named))
+        return self._open_each(builder, kind, edges_of(opening, closing), (items, str(variable), named))
 
-    def _each(
+    def _open_each(
         self, builder: DocumentBuilder, kind: Token, edges: Edges, parts: tuple[ast.Expression, str, Named]
     ) -> Any:
+        """Begin an `each` block."""
         items, variable, named = parts
-        arguments = self._arguments(kind, named)
-        return builder.opened(
+        arguments = self._check_arguments(kind, named)
+        return builder.open_block(
             Opening("each", edges, lambda bodies, span: ast.Each(items, bodies[0], variable, arguments, span=span))
         )
 
     def condition(self, children: list[Any]) -> Any:
         builder, opening, kind, condition, closing = children
         first: ast.Expression = ast.Not(condition, span=condition.span) if kind == "unless" else condition
-        return builder.opened(Opening(str(kind), edges_of(opening, closing), condition=first))
+        return builder.open_block(Opening(str(kind), edges_of(opening, closing), condition=first))
 
     def turn(self, children: list[Any]) -> Any:
         builder, opening, kind, closing = children
-        return self._role(builder, kind, edges_of(opening, closing), str(kind))
+        return self._open_role(builder, kind, edges_of(opening, closing), str(kind))
 
     def no_role(self, children: list[Any]) -> Any:
         raise Refused(stop_of(children[2]), _ROLE)
@@ -256,7 +260,7 @@ class ProductionReader(Transformer[Token, Any]):
         role = self._text(called)
         if named or not role.strip():
             raise Refused(stop_of(kind), _ROLE)
-        return self._role(builder, kind, edges_of(opening, closing), role)
+        return self._open_role(builder, kind, edges_of(opening, closing), role)
 
     def role_argument(self, children: list[Any]) -> Any:
         builder, opening, kind, name, _, value, named, closing = children
@@ -268,28 +272,28 @@ class ProductionReader(Transformer[Token, Any]):
             or (isinstance(role, str) and not role.strip())
         ):
             raise Refused(stop_of(kind), _ROLE)
-        return self._role(builder, kind, edges_of(opening, closing), role)
+        return self._open_role(builder, kind, edges_of(opening, closing), role)
 
     def role_of(self, children: list[Any]) -> Any:
         builder, opening, kind, path, closing = children
         if not path.steps and path.name != "this":
             raise Refused(path.span.start, f"expected a name in quotes; write role {clipped(path.name)}")
-        return self._role(builder, kind, edges_of(opening, closing), path)
+        return self._open_role(builder, kind, edges_of(opening, closing), path)
 
-    def _role(self, builder: DocumentBuilder, kind: Token, edges: Edges, role: str | ast.Expression) -> Any:
-        return builder.opened(Opening(str(kind), edges, lambda bodies, span: ast.Role(role, bodies[0], span=span)))
+    def _open_role(self, builder: DocumentBuilder, kind: Token, edges: Edges, role: str | ast.Expression) -> Any:
+        return builder.open_block(Opening(str(kind), edges, lambda bodies, span: ast.Role(role, bodies[0], span=span)))
 
     def middle(self, children: list[Any]) -> Any:
         builder, opening, word, closing = children
-        return builder.parted(str(word), edges_of(opening, closing))
+        return builder.divide_block(str(word), edges_of(opening, closing))
 
     def else_if(self, children: list[Any]) -> Any:
         builder, opening, word, condition, closing = children
-        return builder.parted(str(word), edges_of(opening, closing), condition)
+        return builder.divide_block(str(word), edges_of(opening, closing), condition)
 
     def end(self, children: list[Any]) -> Any:
         builder, opening, name, closing = children
-        return builder.closed(str(name), edges_of(opening, closing))
+        return builder.close_block(str(name), edges_of(opening, closing))
 
     def _edges(self, token: Token) -> Edges:
         """Return the edges of a tag that is a single token."""
@@ -315,7 +319,7 @@ class ProductionReader(Transformer[Token, Any]):
         pairs.append((children[1], children[3]))
         return pairs
 
-    def _named(
+    def _split_name(
         self, kind: Token, called: Token | None, named: Named, *, required: bool = True
     ) -> tuple[str, ast.Arguments]:
         """Return the name of a slot or block, or "", and its other arguments.
@@ -339,10 +343,13 @@ class ProductionReader(Transformer[Token, Any]):
         if required and not is_named:
             example = f"{kind} '{_EXAMPLES[str(kind)]}'"
             raise Refused(stop_of(kind), f"{kind} needs a name in quotes first, as in {example}")
-        return name, self._arguments(kind, others)
+        return name, self._check_arguments(kind, others)
 
-    def _arguments(self, kind: Token, named: Named) -> ast.Arguments:
-        """Return the arguments of a tag under the names in the table of tags."""
+    def _check_arguments(self, kind: Token, named: Named) -> ast.Arguments:
+        """Return the arguments of a tag under the names in the table of tags.
+
+        Raises `Refused` for unknown and repeated arguments.
+        """
         known = TAGS[str(kind)].arguments
         arguments: dict[str, ast.Expression] = {}
         for argument, value in named:
@@ -376,22 +383,22 @@ class ProductionReader(Transformer[Token, Any]):
         return children[0]  # type: ignore[no-any-return]
 
     def disjunction(self, children: list[Any]) -> ast.Logical:
-        return _logical("or", children[0])
+        return _make_logical("or", children[0])
 
     def conjunction(self, children: list[Any]) -> ast.Logical:
-        return _logical("and", children[0])
+        return _make_logical("and", children[0])
 
     def negated(self, children: list[Any]) -> ast.Not:
         return ast.Not(children[1], span=ast.Span(start_of(children[0]), children[1].span.stop))
 
     def compared(self, children: list[Any]) -> ast.Compare:
-        return _compare(str(children[1]), children[0], children[2])
+        return _make_compare(str(children[1]), children[0], children[2])
 
     def inside(self, children: list[Any]) -> ast.Compare:
-        return _compare("in", children[0], children[2])
+        return _make_compare("in", children[0], children[2])
 
     def outside(self, children: list[Any]) -> ast.Compare:
-        return _compare("not in", children[0], children[3])
+        return _make_compare("not in", children[0], children[3])
 
     def string(self, children: list[Token]) -> ast.Constant:
         return ast.Constant(self._text(children[0]), span=span_of(children[0]))
@@ -428,7 +435,7 @@ class ProductionReader(Transformer[Token, Any]):
 
     def helper(self, children: list[Any]) -> ast.Expression:
         span = ast.Span(start_of(children[0]), stop_of(children[-1]))
-        return _helped(children[1], self._dialect.helpers[str(children[1])], children[2], span)
+        return _make_helped(children[1], self._dialect.helpers[str(children[1])], children[2], span)
 
     def first_step(self, children: list[Token]) -> ast.Path:
         token = children[0]
@@ -437,7 +444,7 @@ class ProductionReader(Transformer[Token, Any]):
         return ast.Path(str(token), (), span=span_of(token))
 
     def key(self, children: list[Any]) -> ast.Path:
-        return _step(children[0], str(children[2]), children[2])
+        return _add_step(children[0], str(children[2]), children[2])
 
     def subscript(self, children: list[Any]) -> ast.Path:
         step = children[2]
@@ -445,10 +452,10 @@ class ProductionReader(Transformer[Token, Any]):
             if isinstance(step.value, bool) or not isinstance(step.value, int | str):
                 raise Refused(step.span.start, "an index must be a whole number or a key in quotes")
             step = step.value
-        return _step(children[0], step, children[3])
+        return _add_step(children[0], step, children[3])
 
 
-def _says_something(expression: ast.Expression) -> bool:
+def _has_content(expression: ast.Expression) -> bool:
     """Return whether an expression contains a text or a named value."""
     pending = [expression]
     while pending:
@@ -467,23 +474,23 @@ def _says_something(expression: ast.Expression) -> bool:
     return False
 
 
-def _step(path: ast.Path, step: str | int | ast.Expression, last: Token) -> ast.Path:
+def _add_step(path: ast.Path, step: str | int | ast.Expression, last: Token) -> ast.Path:
     """Return the path extended by one step."""
     if len(path.steps) >= MAX_DEPTH:
         raise Refused(start_of(last), f"this path has more than {MAX_DEPTH} steps")
     return ast.Path(path.name, (*path.steps, step), span=ast.Span(path.span.start, stop_of(last)))
 
 
-def _logical(operator: str, operands: list[ast.Expression]) -> ast.Logical:
+def _make_logical(operator: str, operands: list[ast.Expression]) -> ast.Logical:
     return ast.Logical(operator, tuple(operands), span=ast.Span(operands[0].span.start, operands[-1].span.stop))
 
 
-def _compare(operator: str, left: ast.Expression, right: ast.Expression) -> ast.Compare:
+def _make_compare(operator: str, left: ast.Expression, right: ast.Expression) -> ast.Compare:
     return ast.Compare(operator, left, right, span=ast.Span(left.span.start, right.span.stop))
 
 
-def _helped(word: Token, operator: str, operands: list[ast.Expression], span: ast.Span) -> ast.Expression:
-    """Return the expression for `(equal a b)` and similar helpers."""
+def _make_helped(word: Token, operator: str, operands: list[ast.Expression], span: ast.Span) -> ast.Expression:
+    """Return the expression of a helper such as `(equal a b)`."""
     if operator in {"and", "or"}:
         if len(operands) < 2:
             raise Refused(start_of(word), f"{word} needs at least two values, not {len(operands)}")
@@ -553,10 +560,10 @@ class DocumentBuilder:
 
     def raw(self, text: str, edges: Edges) -> DocumentBuilder:
         """Add the text of a raw block, which no other tag trims."""
-        self._literals.meet(edges)
+        self._literals.trim_beside(edges)
         self._literals.add(text, edges.span, plain=False)
         if edges.trims_right:
-            self._literals.meet(Edges(edges.stop, edges.stop, trims_right=True))
+            self._literals.trim_beside(Edges(edges.stop, edges.stop, trims_right=True))
         return self
 
     def leaf(self, segment: ast.Segment, edges: Edges) -> DocumentBuilder:
@@ -564,17 +571,17 @@ class DocumentBuilder:
 
         Comments among the choices of a select are left out.
         """
-        self._literals.meet(edges)
+        self._literals.trim_beside(edges)
         if isinstance(segment, ast.Comment) and self._is_in_choice:
             return self
-        self._admit(segment.kind if isinstance(segment, ast.Slot) else type(segment).__name__.lower(), edges)
+        self._check_allowed(segment.kind if isinstance(segment, ast.Slot) else type(segment).__name__.lower(), edges)
         self._flush()
         self._body.append(segment)
         return self
 
-    def opened(self, opening: Opening) -> DocumentBuilder:
+    def open_block(self, opening: Opening) -> DocumentBuilder:
         """Begin a block."""
-        self._admit(opening.kind, opening.edges)
+        self._check_allowed(opening.kind, opening.edges)
         if len(self._frames) >= MAX_DEPTH:
             reason = f"blocks are nested more than {MAX_DEPTH} deep; move the inner ones into a file and include it"
             raise Refused(opening.edges.start, reason)
@@ -584,7 +591,7 @@ class DocumentBuilder:
             self._frames[-1].conditions.append(opening.condition)
         return self
 
-    def parted(self, word: str, edges: Edges, condition: ast.Expression | None = None) -> DocumentBuilder:
+    def divide_block(self, word: str, edges: Edges, condition: ast.Expression | None = None) -> DocumentBuilder:
         """Begin the next body of a block at `or`, `else` or `elif`."""
         frame = self._frames[-1] if self._frames else None
         kinds = _PARTED[word]
@@ -604,9 +611,9 @@ class DocumentBuilder:
             frame.conditions.append(condition)
         return self
 
-    def closed(self, name: str, edges: Edges) -> DocumentBuilder:
+    def close_block(self, name: str, edges: Edges) -> DocumentBuilder:
         """End the innermost block at its end tag."""
-        frame = self._matching(name, edges)
+        frame = self._block_to_close(name, edges)
         self._end_literal(edges)
         opening = frame.opening
         if opening.kind == "joint" and not any(isinstance(segment, ast.Slot) for segment in frame.body):
@@ -614,7 +621,7 @@ class DocumentBuilder:
         frame.bodies.append(tuple(frame.body))
         self._frames.pop()
         span = ast.Span(opening.edges.start, edges.stop)
-        self._body.append(opening.make(frame.bodies, span) if opening.make else _branches(frame, span))
+        self._body.append(opening.make(frame.bodies, span) if opening.make else _make_if(frame, span))
         return self
 
     def finish(self) -> ast.Body:
@@ -624,11 +631,11 @@ class DocumentBuilder:
             reason = (
                 "{tag} is not closed: expected " + f"{self._tag('/' + opening.kind)} before the end of the template"
             )
-            raise Refused(opening.edges.start, reason + self._meant_as_end(), opening.edges.span)
+            raise Refused(opening.edges.start, reason + self._hint_at_end(), opening.edges.span)
         self._flush()
         return tuple(self._bottom)
 
-    def _meant_as_end(self) -> str:
+    def _hint_at_end(self) -> str:
         """Return a hint if an output in the open block looks like its end tag, else "".
 
         Other languages end a block with such a word ("endif").
@@ -654,14 +661,14 @@ class DocumentBuilder:
         return bool(self._frames) and self._frames[-1].opening.kind == "select"
 
     def _end_literal(self, edges: Edges) -> None:
-        self._literals.meet(edges)
+        self._literals.trim_beside(edges)
         self._flush()
 
     def _flush(self) -> None:
         self._body.extend(self._literals.take())
 
-    def _matching(self, name: str, edges: Edges) -> _OpenBlock:
-        """Remove and return the open block that an end tag closes."""
+    def _block_to_close(self, name: str, edges: Edges) -> _OpenBlock:
+        """Return the innermost block, if an end tag closes it; else raise `Refused`."""
         tag = self._tag("/" + clip(name, 40))
         if not self._frames:
             reason = f"{tag} closes nothing: no block is open here"
@@ -678,7 +685,7 @@ class DocumentBuilder:
             frame.opening.edges.span,
         )
 
-    def _admit(self, kind: str, edges: Edges) -> None:
+    def _check_allowed(self, kind: str, edges: Edges) -> None:
         """Raise `Refused` if a tag of this kind is not allowed here."""
         within = [frame.opening.kind for frame in self._frames]
         if self._is_in_choice and kind != "output":
@@ -696,7 +703,7 @@ class DocumentBuilder:
                     raise Refused(edges.start, reason, frame.opening.edges.span)
 
 
-def _branches(frame: _OpenBlock, span: ast.Span) -> ast.If:
+def _make_if(frame: _OpenBlock, span: ast.Span) -> ast.If:
     """Return the segment of an `if`, with its conditions, bodies and `else`."""
     otherwise = frame.bodies.pop() if frame.last else ()
     return ast.If(tuple(zip(frame.conditions, frame.bodies, strict=True)), otherwise, span=span)

@@ -15,7 +15,7 @@ from lark import Token
 
 from selectrie.errors import clip, clipped
 from selectrie.template.syntax.ast import Refused
-from selectrie.template.syntax.lexer import runaway
+from selectrie.template.syntax.lexer import runaway_error
 from selectrie.template.syntax.tags import MIDDLE, NO_CALLS, TAGS, TemplateDialect
 
 _VALUES = frozenset({"STRING", "NUMBER", "NAME", "THIS", "AT_NAME", "LIST", "LPAR", "TRUE", "FALSE", "NONE"})
@@ -86,6 +86,7 @@ class BrokenTag:
 
     @property
     def offset(self) -> int:
+        """Return the offset of the refused token."""
         return self.token.start_pos or 0
 
     @property
@@ -127,7 +128,7 @@ def _runaway(broken: BrokenTag) -> Refused | None:
     closes = broken.dialect.closes
     strings = (symbol for symbol in (*broken.symbols, broken.token) if symbol.type == "STRING" and closes in symbol)
     first = next(strings, None)
-    return None if first is None else runaway(first, closes)
+    return None if first is None else runaway_error(first, closes)
 
 
 def _unclosed(broken: BrokenTag) -> Refused | None:
@@ -155,7 +156,7 @@ def _command(broken: BrokenTag) -> Refused | None:
 
 
 def _headless(broken: BrokenTag) -> Refused | None:
-    """Return an error if the first word of a tag is wrong."""
+    """Return an error if the first word of a tag is wrong or missing."""
     if len(broken.symbols) > 1:
         return None
     kind = broken.opening.type
@@ -231,11 +232,12 @@ def _bare(broken: BrokenTag) -> Refused | None:
 
 
 def _at(broken: BrokenTag) -> Refused:
-    """Return the error for any other token in the middle of a tag."""
+    """Return the error for any other token, with what was expected in its place."""
     return Refused(broken.offset, f"expected {_expected(broken)}, not {_description(broken)}{_advice(broken)}")
 
 
 def _description(broken: BrokenTag) -> str:
+    """Return a description of the refused token."""
     token, word = broken.token, str(broken.token)
     if token.type == "CLOSE":
         return "the end of the tag"
@@ -329,6 +331,7 @@ def _about_operators(broken: BrokenTag) -> str:
 
 
 def _nearest(word: str, known: tuple[str, ...], otherwise: str) -> str:
+    """Return the end of a message with the nearest known word, or `otherwise`."""
     near = near_tag(word, known)
     return f"; did you mean {near!r}?" if near else f"; {otherwise}"
 

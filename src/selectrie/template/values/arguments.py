@@ -49,7 +49,7 @@ from selectrie.template.syntax.ast import (
     expressions_of,
     parts_of,
     paths_in,
-    reported_at,
+    report_at,
 )
 from selectrie.template.values.scope import UNKNOWN, Scope, Undecided, evaluate, text_at
 from selectrie.template.values.sources import try_grammar
@@ -57,13 +57,13 @@ from selectrie.template.values.values import (
     MAX_OPTIONS,
     MAX_TURNS,
     SlotOption,
+    describe,
     is_list,
     items_of,
     option_of,
     options_of,
-    plain,
-    shown,
     text_of,
+    to_plain,
 )
 
 UNLISTED_TERMINATORS = (*BEAM_TERMINATORS, "text")
@@ -116,20 +116,20 @@ def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> N
     if name in ("grammar", "regex"):
         _check_language(name, value, grammars)
         return
-    inner = plain(value)
+    inner = to_plain(value)
     if (
         name != "options" and not isinstance(inner, _KINDS) and not is_list(inner)
     ):  # a message shows no value of another type
-        raise TemplateError(f"{name}={shown(inner)}: expected a text, a number, true, false, a list or a mapping")
+        raise TemplateError(f"{name}={describe(inner)}: expected a text, a number, true, false, a list or a mapping")
     try:
         _CHECKS[kind][name](name, inner)
     except OptionError as error:
         allowed = Words(error.allowed).worded(str)
-        raise TemplateError(f"{error.name}={shown(error.value)}: expected {allowed}") from error
+        raise TemplateError(f"{error.name}={describe(error.value)}: expected {allowed}") from error
 
 
 def _check_language(name: str, value: object, grammars: Grammars) -> None:
-    """Raise an error unless a grammar or a regex can be read.
+    """Raise an error unless a grammar or a regular expression can be read.
 
     `grammar` is a `Grammar` or the name of one; `regex` is a text.
     """
@@ -138,35 +138,35 @@ def _check_language(name: str, value: object, grammars: Grammars) -> None:
         return
     if not isinstance(value, str):
         kind = Words(PythonOnly("a Grammar, or "), "the name of a file or of an installed one")
-        raise TemplateError(Words(f"{name}={shown(value)}: expected ", kind if name == "grammar" else "a text"))
+        raise TemplateError(Words(f"{name}={describe(value)}: expected ", kind if name == "grammar" else "a text"))
     (grammars.read_grammar if name == "grammar" else grammars.read_regex)(value)
 
 
-def _number(name: str, value: object) -> None:
+def _check_number(name: str, value: object) -> None:
     number(name, value, min_value=0, remedy="a number of at least 0")
 
 
-def _text(_name: str, value: object) -> None:
+def _check_text(_name: str, value: object) -> None:
     text_of(value)
 
 
-def _name(name: str, value: object) -> None:
+def _check_name(name: str, value: object) -> None:
     text(name, value)
-    _some_text(name, value)
+    _check_nonempty(name, value)
 
 
-def _some_text(name: str, value: object) -> None:
+def _check_nonempty(name: str, value: object) -> None:
     if not text_of(value):
         raise OptionError(name, value, "a text that is not empty")
 
 
-def _turns(name: str, value: object) -> None:
-    number = plain(value)
+def _check_turns(name: str, value: object) -> None:
+    number = to_plain(value)
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_TURNS:
         raise OptionError(name, value, f"a whole number from 0 to {MAX_TURNS}")
 
 
-def _rule(name: str, value: object) -> None:
+def _check_rule(name: str, value: object) -> None:
     """Raise an error unless the value is a scoring rule that a slot can use.
 
     A name is allowed for rules that need no other data. A `ScoringRule` is allowed for
@@ -183,15 +183,16 @@ def _rule(name: str, value: object) -> None:
     one_of(name, rule, RULES)
 
 
-def _stop(_name: str, value: object) -> None:
+def _check_stop(_name: str, value: object) -> None:
     StopParams(stop=value)  # type: ignore[arg-type]  # the check
 
 
-def _options(_name: str, value: object) -> None:
+def _check_options(_name: str, value: object) -> None:
     options_of(value)
 
 
-def _prior(name: str, value: object) -> None:
+def _check_prior(name: str, value: object) -> None:
+    """Raise `OptionError` for anything but a list or mapping of weights."""
     weights = list(value.values()) if isinstance(value, Mapping) else value
     if not is_list(weights):
         raise OptionError(name, value, "a list of weights, or a mapping from the texts to weights")
@@ -205,19 +206,19 @@ _SAMPLING = numbers_of(SamplingParams)
 _CHECKS: Mapping[str, Mapping[str, ArgumentCheck]] = MappingProxyType(
     {
         "select": {
-            "options": _options,
-            "rule": _rule,
+            "options": _check_options,
+            "rule": _check_rule,
             "terminator": partial(one_of, allowed=TERMINATORS),
-            "prior": _prior,
+            "prior": _check_prior,
             "k": _COUNT,
-            "temperature": _number,
+            "temperature": _check_number,
             "seed": seed,
-            "logprobs": _name,
+            "logprobs": _check_name,
             **_HIDDEN,
         },
         "gen": {
             "max_tokens": _COUNT,
-            "stop": _stop,
+            "stop": _check_stop,
             "json": flag,
             **{name: _SAMPLING[name].allowed.check for name in ("temperature", *SamplingParams.FILTERS)},
             "seed": seed,
@@ -225,16 +226,23 @@ _CHECKS: Mapping[str, Mapping[str, ArgumentCheck]] = MappingProxyType(
             **_HIDDEN,
         },
         "beam": {
-            "options": _options,
+            "options": _check_options,
             "width": _COUNT,
             "k": _COUNT,
             "max_tokens": _COUNT,
-            "length_penalty": _number,
+            "length_penalty": _check_number,
             "terminator": partial(one_of, allowed=UNLISTED_TERMINATORS),
             **_HIDDEN,
         },
-        "geneach": {"num": _turns, "min": _turns, "max": _turns, "join": _text, "stop": _some_text, **_HIDDEN},
-        "each": {"join": _text},
+        "geneach": {
+            "num": _check_turns,
+            "min": _check_turns,
+            "max": _check_turns,
+            "join": _check_text,
+            "stop": _check_nonempty,
+            **_HIDDEN,
+        },
+        "each": {"join": _check_text},
         "block": _HIDDEN,
         "joint": {"k": _COUNT, "budget": _COUNT},
     }
@@ -246,7 +254,7 @@ _CHECKS: Mapping[str, Mapping[str, ArgumentCheck]] = MappingProxyType(
 
 
 def rule_of(value: str | ScoringRule) -> ScoringRule:
-    """Return the scoring rule of an argument that was checked."""
+    """Return the scoring rule of a checked argument."""
     return value if isinstance(value, ScoringRule) else ScoringRule(value)
 
 
@@ -270,9 +278,9 @@ def weights_of(prior: object, options: tuple[SlotOption, ...]) -> tuple[float, .
         unknown = next((text for text in by_text if text not in texts), None)
         missing = next((text for text in texts if text not in by_text), None)
         if missing is not None:
-            raise TemplateError(f"the prior has no weight for {shown(missing)}; {_KEYS}")
+            raise TemplateError(f"the prior has no weight for {describe(missing)}; {_KEYS}")
         if unknown is not None:
-            raise TemplateError(f"the prior has a weight for {shown(unknown)}, which is not an option; {_KEYS}")
+            raise TemplateError(f"the prior has a weight for {describe(unknown)}, which is not an option; {_KEYS}")
         weights = [by_text[text] for text in texts]
     else:
         weights = list(prior) if is_list(prior) else []
@@ -328,7 +336,7 @@ def check_range(block: GenEach, document: Document, values: Mapping[str, object]
 
     `values` are the known values of the arguments.
     """
-    minimum, maximum = (plain(values.get(name)) for name in ("min", "max"))
+    minimum, maximum = (to_plain(values.get(name)) for name in ("min", "max"))
     if isinstance(minimum, int) and isinstance(maximum, int) and minimum > maximum:
         raise error_at(document, dict(block.arguments)["min"].span, f"min={minimum} is above max={maximum}")
 
@@ -352,11 +360,11 @@ def check_constants(segment: Segment, document: Document, grammars: Grammars) ->
     for name, expression in expressions_of(segment):
         if any(paths_in(expression)):
             _check_parts(expression, document)
-            _check_listed(name, expression, document)
+            _check_listed_constants(name, expression, document)
 
 
 def known_values(segment: Segment, scope: Scope, document: Document, grammars: Grammars) -> dict[str, object]:
-    """Return the values of a tag's expressions by purpose, checked singly and together.
+    """Return the checked values of a tag's expressions by purpose.
 
     Values that depend on an undecided slot are left out.
     """
@@ -366,14 +374,14 @@ def known_values(segment: Segment, scope: Scope, document: Document, grammars: G
             value = evaluate(expression, scope, document)
         except Undecided:
             continue
-        values[name] = _fitting(segment, (name, expression), value, document, grammars)
+        values[name] = _check_value(segment, (name, expression), value, document, grammars)
     if isinstance(segment, GenEach):
         check_range(segment, document, values)
     if isinstance(segment, Slot):
         options = options_of(values["options"]) if values.get("prior") is not None and "options" in values else None
         options = options if segment.choices is None else choices_at(segment, scope, document)
         if options is not None and values.get("prior") is not None:
-            with reported_at(document, dict(segment.arguments)["prior"].span):
+            with report_at(document, dict(segment.arguments)["prior"].span):
                 weights_of(values["prior"], options)
     return values
 
@@ -389,39 +397,39 @@ def values_at(segment: Segment, scope: Scope, document: Document, grammars: Gram
 def value_at(
     segment: Segment, named: tuple[str, Expression], scope: Scope, document: Document, grammars: Grammars
 ) -> object:
-    """Return the value of one expression of a tag.
+    """Return the checked value of one expression of a tag.
 
     Raises `TemplateError` at the expression if the tag does not allow the value.
     `named` is the pair (purpose, expression), as in `ast.expressions_of`.
     """
-    return _fitting(segment, named, evaluate(named[1], scope, document), document, grammars)
+    return _check_value(segment, named, evaluate(named[1], scope, document), document, grammars)
 
 
-def _fitting(
+def _check_value(
     segment: Segment, named: tuple[str, Expression], value: object, document: Document, grammars: Grammars
 ) -> object:
-    """Return the value if the tag allows it, else raise `TemplateError`."""
+    """Return the value of a tag's expression if the tag allows it."""
     (name, expression), kind = named, kind_of_tag(segment)
-    with reported_at(document, expression.span):
+    with report_at(document, expression.span):
         if name == "items":
             items_of(value)
         elif isinstance(segment, Output):
             text_of(value)
         elif isinstance(segment, Role):
-            role_named(value)
+            check_role(value)
         elif kind:
             check_argument(kind, name, value, grammars)
     return value
 
 
-def role_named(value: object) -> str:
-    """Return the name of a role.
+def check_role(value: object) -> str:
+    """Return the name of a role, checked.
 
     Raises `TemplateError` (without a position) if it is not a text, or is blank.
     """
-    name = plain(value)
+    name = to_plain(value)
     if not isinstance(name, str) or not name.strip():
-        raise TemplateError(f"a role must be a text such as 'user', not {shown(value)}")
+        raise TemplateError(f"a role must be a text such as 'user', not {describe(value)}")
     return text_of(name)
 
 
@@ -435,18 +443,18 @@ def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[SlotOption
     is_known = True
     for body in slot.choices or ():
         try:
-            option = _choice(body, scope, document)
+            option = _make_option(body, scope, document)
         except Undecided:
             is_known = False
             continue
         if option.text in options:
             span = body[0].span if body else slot.span
-            raise error_at(document, span, f"the choice {shown(option.text)} occurs twice; leave one out")
+            raise error_at(document, span, f"the choice {describe(option.text)} occurs twice; leave one out")
         options[option.text] = option
     return tuple(options.values()) if is_known else None
 
 
-def _choice(body: Body, scope: Scope, document: Document) -> SlotOption:
+def _make_option(body: Body, scope: Scope, document: Document) -> SlotOption:
     """Return one choice of a slot in block form as an option.
 
     A choice that is a single value keeps its type; text and values together are a text.
@@ -454,7 +462,7 @@ def _choice(body: Body, scope: Scope, document: Document) -> SlotOption:
     parts = [part for part in body if not isinstance(part, Comment)]
     if len(parts) == 1 and isinstance(parts[0], Output):
         value = evaluate(parts[0].value, scope, document)
-        with reported_at(document, parts[0].value.span):
+        with report_at(document, parts[0].value.span):
             return option_of(value)
     texts = (
         part.text if isinstance(part, Literal) else text_at(part.value, scope, document)
@@ -474,11 +482,11 @@ def _check_parts(expression: Expression, document: Document) -> None:
             evaluate(part, UNKNOWN, document)
 
 
-def _check_listed(name: str, expression: Expression, document: Document) -> None:
-    """Raise `TemplateError` for invalid constants in a list of options with names."""
+def _check_listed_constants(name: str, expression: Expression, document: Document) -> None:
+    """Raise `TemplateError` for invalid constants in a list of options."""
     if name != "options" or not isinstance(expression, ListOf):
         return
     fixed = [item for item in expression.items if not any(paths_in(item))]
     if fixed:
-        with reported_at(document, expression.span):
+        with report_at(document, expression.span):
             options_of([evaluate(item, UNKNOWN, document) for item in fixed])

@@ -28,10 +28,20 @@ from selectrie.template.syntax.ast import (
     Set,
     Slot,
     error_at,
-    reported_at,
+    report_at,
     walk_through,
 )
-from selectrie.template.values.values import contains, did_you_mean, items_of, order, part, same, shown, text_of, truth
+from selectrie.template.values.values import (
+    are_equal,
+    compare_order,
+    contains,
+    describe,
+    did_you_mean,
+    get_part,
+    is_true,
+    items_of,
+    text_of,
+)
 
 MAX_NESTING = 100
 """Maximum depth of nested expressions."""
@@ -40,7 +50,7 @@ Snapshot: TypeAlias = tuple[dict[str, object], dict[str, object]]
 
 
 class Undecided(Exception):
-    """Raised for an expression that needs the value of a slot not decided yet.
+    """An expression needs the value of a slot that is not decided yet.
 
     It occurs only in checks and lookaheads, which run before the model decides.
     """
@@ -48,6 +58,8 @@ class Undecided(Exception):
 
 @final
 class _Mark:
+    """The type of `UNDECIDED`."""
+
     def __repr__(self) -> str:
         return "UNDECIDED"
 
@@ -61,11 +73,11 @@ Evaluating it raises `Undecided`.
 
 @final
 class Scope:
-    """Holds values by name for the evaluation of expressions.
+    """The values of names for the evaluation of expressions.
 
-    They are the given values, those of the page (slots and `set` tags), and inside a
-    loop those of its current pass. Inner names hide outer ones. A scope without an
-    outer one belongs to the page. The given mapping is never changed.
+    They are the given values, those of the page (slots and `set` tags), and inside
+    a loop those of its current pass. Inner names hide outer ones. A scope without
+    an outer one belongs to the page. The given mapping is never changed.
     """
 
     __slots__ = ("_inputs", "_outer", "_own", "_page")
@@ -87,8 +99,8 @@ class Scope:
         inner._own.update(variables or {})
         return inner
 
-    def copied(self, outer: Scope | None) -> Scope:
-        """Return a copy of this scope within a copy of the outer one, if it has one.
+    def copy(self, outer: Scope | None) -> Scope:
+        """Return a copy of this scope inside `outer`, a copy of its outer scope.
 
         Names that are bound in the copy are not bound here.
         """
@@ -132,12 +144,12 @@ class Scope:
         while level is not None and name not in level._own:  # twice as quick as `_levels`
             level = level._outer
         if level is None and name not in self._inputs:
-            raise TemplateError(f"no value is called {shown(name)}{did_you_mean(name, self.names())}")
+            raise TemplateError(f"no value is called {describe(name)}{did_you_mean(name, self.names())}")
         value = self._inputs[name] if level is None else level._own[name]
         for step in steps:
-            _decided(value)
-            value = part(value, step)
-        return _decided(value)
+            _check_decided(value)
+            value = get_part(value, step)
+        return _check_decided(value)
 
     def __contains__(self, name: object) -> bool:
         return any(name in held for held in self._levels())
@@ -159,7 +171,7 @@ class Scope:
         yield self._inputs
 
     def own(self) -> Mapping[str, object]:
-        """Return the names and values of this scope, without those of outer scopes.
+        """Return the names and values of this scope alone, as a read-only mapping.
 
         Those of the page are its slots and `set` tags; those of a loop are its
         variables and slots.
@@ -206,7 +218,8 @@ UNKNOWN = Scope(_Everything())
 """The scope before any values are given: no name has a known value."""
 
 
-def _decided(value: object) -> object:
+def _check_decided(value: object) -> object:
+    """Return the value; raise `Undecided` if a slot has not been decided."""
     if value is UNDECIDED:
         raise Undecided
     return value
@@ -217,31 +230,32 @@ def evaluate(expression: Expression, scope: Scope, document: Document) -> object
 
     Raises `TemplateError` at the smallest expression that has no value.
     """
-    return _value(expression, scope, document, MAX_NESTING)
+    return _evaluate(expression, scope, document, MAX_NESTING)
 
 
-def _value(expression: Expression, scope: Scope, document: Document, room: int) -> object:
+def _evaluate(expression: Expression, scope: Scope, document: Document, room: int) -> object:
+    """Evaluate an expression that may be nested `room` levels deep."""
     if room == 0:
         raise error_at(document, expression.span, f"expressions are nested more than {MAX_NESTING} deep")
     if isinstance(expression, Constant):
         return expression.value
     if isinstance(expression, Path):
-        return _at_path(expression, scope, document, room)
+        return _evaluate_path(expression, scope, document, room)
     if isinstance(expression, ListOf):
-        return [_operand(item, scope, document, room - 1) for item in expression.items]
+        return [_evaluate_operand(item, scope, document, room - 1) for item in expression.items]
     if isinstance(expression, Compare):
-        left = _operand(expression.left, scope, document, room - 1)
-        right = _operand(expression.right, scope, document, room - 1)
-        with reported_at(document, expression.span):
+        left = _evaluate_operand(expression.left, scope, document, room - 1)
+        right = _evaluate_operand(expression.right, scope, document, room - 1)
+        with report_at(document, expression.span):
             return _COMPARISONS[expression.operator](left, right)
     if isinstance(expression, Not):
-        value = _value(expression.operand, scope, document, room - 1)
-        with reported_at(document, expression.operand.span):
-            return not truth(value)
-    return _logical(expression, scope, document, room)
+        value = _evaluate(expression.operand, scope, document, room - 1)
+        with report_at(document, expression.operand.span):
+            return not is_true(value)
+    return _evaluate_logical(expression, scope, document, room)
 
 
-def _operand(expression: Expression, scope: Scope, document: Document, room: int) -> object:
+def _evaluate_operand(expression: Expression, scope: Scope, document: Document, room: int) -> object:
     """Return the value of an operand of a list or a comparison.
 
     An unknown name in this position is most often a text without quotes, and the error
@@ -249,35 +263,37 @@ def _operand(expression: Expression, scope: Scope, document: Document, room: int
     """
     if isinstance(expression, Path) and not expression.steps and expression.name not in scope:
         name = expression.name
-        advice = did_you_mean(name, scope.names()) or f"; if it is a text, put it in quotes: {shown(name)}"
-        raise error_at(document, expression.span, f"no value is called {shown(name)}{advice}")
-    return _value(expression, scope, document, room)
+        advice = did_you_mean(name, scope.names()) or f"; if it is a text, put it in quotes: {describe(name)}"
+        raise error_at(document, expression.span, f"no value is called {describe(name)}{advice}")
+    return _evaluate(expression, scope, document, room)
 
 
-def _at_path(path: Path, scope: Scope, document: Document, room: int) -> object:
-    steps = [step if isinstance(step, str | int) else _value(step, scope, document, room - 1) for step in path.steps]
-    with reported_at(document, path.span):
+def _evaluate_path(path: Path, scope: Scope, document: Document, room: int) -> object:
+    """Return the value at a path."""
+    steps = [step if isinstance(step, str | int) else _evaluate(step, scope, document, room - 1) for step in path.steps]
+    with report_at(document, path.span):
         return scope.get(path.name, *steps)
 
 
-def _logical(expression: Logical, scope: Scope, document: Document, room: int) -> bool:
+def _evaluate_logical(expression: Logical, scope: Scope, document: Document, room: int) -> bool:
+    """Evaluate operands until one decides the result."""
     decides = expression.operator == "or"
     for operand in expression.operands:
-        value = _value(operand, scope, document, room - 1)
-        with reported_at(document, operand.span):
-            if truth(value) is decides:
+        value = _evaluate(operand, scope, document, room - 1)
+        with report_at(document, operand.span):
+            if is_true(value) is decides:
                 return decides
     return not decides
 
 
 _COMPARISONS: Mapping[str, Callable[[object, object], bool]] = MappingProxyType(
     {
-        "==": same,
-        "!=": lambda left, right: not same(left, right),
-        "<": lambda left, right: order(left, right) < 0,
-        "<=": lambda left, right: order(left, right) <= 0,
-        ">": lambda left, right: order(left, right) > 0,
-        ">=": lambda left, right: order(left, right) >= 0,
+        "==": are_equal,
+        "!=": lambda left, right: not are_equal(left, right),
+        "<": lambda left, right: compare_order(left, right) < 0,
+        "<=": lambda left, right: compare_order(left, right) <= 0,
+        ">": lambda left, right: compare_order(left, right) > 0,
+        ">=": lambda left, right: compare_order(left, right) >= 0,
         "in": lambda left, right: contains(right, left),
         "not in": lambda left, right: not contains(right, left),
     }
@@ -287,15 +303,15 @@ _COMPARISONS: Mapping[str, Callable[[object, object], bool]] = MappingProxyType(
 def text_at(expression: Expression, scope: Scope, document: Document) -> str:
     """Return an expression's value as text, as `<<name>>` writes it to the page."""
     value = evaluate(expression, scope, document)
-    with reported_at(document, expression.span):
+    with report_at(document, expression.span):
         return text_of(value)
 
 
 def truth_at(expression: Expression, scope: Scope, document: Document) -> bool:
     """Return whether a condition holds."""
     value = evaluate(expression, scope, document)
-    with reported_at(document, expression.span):
-        return truth(value)
+    with report_at(document, expression.span):
+        return is_true(value)
 
 
 def items_at(expression: Expression, scope: Scope, document: Document) -> list[tuple[object, object]]:
@@ -304,7 +320,7 @@ def items_at(expression: Expression, scope: Scope, document: Document) -> list[t
     They are pairs (index, item) of a list or (key, value) of a mapping.
     """
     value = evaluate(expression, scope, document)
-    with reported_at(document, expression.span):
+    with report_at(document, expression.span):
         return items_of(value)
 
 
@@ -348,7 +364,7 @@ def names_in(body: Body, documents: Mapping[str, Document]) -> DeclaredNames:
             texts[segment.name] = None
         elif isinstance(segment, Set):
             sets[segment.name] = None
-    return DeclaredNames(_of_page(slots), _of_page(texts), tuple(sets))
+    return DeclaredNames(_without_items(slots), _without_items(texts), tuple(sets))
 
 
 def logprobs_names(slot: Slot) -> tuple[str, ...]:
@@ -367,7 +383,7 @@ def refuse_input_name(segment: Slot | Block | GenEach, scope: Scope, document: D
     for name in _own_names(segment):
         if scope.is_input(name):
             reason = (
-                f"{shown(name)} is decided here, but a value of that name was passed too; "
+                f"{describe(name)} is decided here, but a value of that name was passed too; "
                 "leave it out, or rename the slot"
             )
             raise error_at(document, segment.span, reason)
@@ -376,9 +392,10 @@ def refuse_input_name(segment: Slot | Block | GenEach, scope: Scope, document: D
 def _own_names(segment: Slot | Block | GenEach) -> tuple[str, ...]:
     """Return the names that a segment itself declares, without those in its body."""
     if isinstance(segment, Slot):
-        return (*_of_page({segment.name: None}), *logprobs_names(segment))
+        return (*_without_items({segment.name: None}), *logprobs_names(segment))
     return () if segment.name is None else (segment.name,)
 
 
-def _of_page(names: dict[str, None]) -> tuple[str, ...]:
+def _without_items(names: dict[str, None]) -> tuple[str, ...]:
+    """Return the names that are not `this` or a field of it."""
     return tuple(name for name in names if name.partition(".")[0] != "this")

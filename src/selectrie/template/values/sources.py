@@ -14,7 +14,7 @@ from threading import Lock
 from selectrie.errors import GrammarError, InputFileError, OptionError, TemplateError
 from selectrie.grammar import Grammar, installed_names
 from selectrie.grammar.grammar import ENDINGS
-from selectrie.template.values.values import did_you_mean, shown
+from selectrie.template.values.values import describe, did_you_mean
 
 MAX_PATTERNS = 64
 """Maximum number of patterns that are kept, since values may bring any number."""
@@ -47,9 +47,9 @@ class Patterns:
             return self._kept.get(pattern)
 
     def keep(self, pattern: str, grammar: Grammar) -> Grammar:
-        """Cache a grammar, and return the one that is cached for the pattern.
+        """Cache a grammar unless one is cached for the pattern; return the cached one.
 
-        That is the given one, unless another thread has cached one before.
+        Another thread may have cached one before.
         """
         with self._lock:
             kept = self._kept.setdefault(pattern, grammar)
@@ -88,7 +88,7 @@ def read_source(path: Path, shown_as: str) -> str:
 
 
 def dialect_of(path: str, otherwise: str) -> str:
-    """Return the dialect that a file's ending implies."""
+    """Return the dialect that a file's ending implies, or `otherwise`."""
     return "handlebars" if path.lower().endswith(HANDLEBARS_ENDINGS) else otherwise
 
 
@@ -114,13 +114,13 @@ class Sources:
     def text(self, path: str) -> str:
         """Return the text of an included file."""
         if path not in self.texts:
-            self.texts.setdefault(path, self._read(self._resolved_path(path), path))
+            self.texts.setdefault(path, self._read(self._resolve_path(path), path))
         return self.texts[path]
 
     def read_grammar(self, name: str) -> Grammar:
         """Return a grammar: an installed one, else a file of the search path."""
         if name not in self.grammars:
-            self.grammars.setdefault(name, self._grammar(name))  # the first of two threads wins
+            self.grammars.setdefault(name, self._load_grammar(name))  # the first of two threads wins
         return self.grammars[name]
 
     def read_regex(self, pattern: str) -> Grammar:
@@ -133,58 +133,63 @@ class Sources:
         if kept is not None:
             return kept
         try:
-            return self.patterns.keep(pattern, _compiled(Grammar.from_regex(pattern)))
+            return self.patterns.keep(pattern, _compile(Grammar.from_regex(pattern)))
         except (GrammarError, OptionError) as error:
-            reason = _inner(error, "")
-            raise TemplateError(f"the regular expression {shown(pattern)} cannot be read{reason}") from error
+            reason = _describe_error(error, "")
+            raise TemplateError(f"the regular expression {describe(pattern)} cannot be read{reason}") from error
 
-    def _grammar(self, name: str) -> Grammar:
+    def _load_grammar(self, name: str) -> Grammar:
+        """Load an installed grammar, or one from a file of the search path."""
         if name in installed_names():
             return Grammar.load(name)
         if not name.lower().endswith(tuple(ENDINGS)):
             known = did_you_mean(name, installed_names()) or f"; installed are {', '.join(installed_names())}"
             endings = ", ".join(ENDINGS)
             raise TemplateError(
-                f"no grammar is called {shown(name)}: it is not a file name ({endings}) and not installed{known}"
+                f"no grammar is called {describe(name)}: it is not a file name ({endings}) and not installed{known}"
             )
-        path = self._resolved_path(name)
+        path = self._resolve_path(name)
         # Only the size and the encoding are checked; the content is parsed below.
         self._read(path, name)
         try:
-            return _compiled(Grammar.from_file(path))
+            return _compile(Grammar.from_file(path))
         except (GrammarError, InputFileError, OptionError) as error:
-            reason = _inner(error, f"{path}: ")
-            raise TemplateError(f"the grammar {shown(name)} cannot be read{reason}") from error
+            reason = _describe_error(error, f"{path}: ")
+            raise TemplateError(f"the grammar {describe(name)} cannot be read{reason}") from error
 
     def _read(self, path: Path, name: str) -> str:
         try:
             return read_source(path, name)
         except InputFileError as error:
             where = "" if error.line is None else f", line {error.line}"
-            raise TemplateError(f"the file {shown(name)} cannot be read{where}: {error.reason}") from error
+            raise TemplateError(f"the file {describe(name)} cannot be read{where}: {error.reason}") from error
 
-    def _resolved_path(self, name: str) -> Path:
+    def _resolve_path(self, name: str) -> Path:
         """Return the path of a file of the search path, with links resolved.
 
         Raises `TemplateError` if it is outside the search path.
         """
         if self.root is None:
-            raise TemplateError(f"no search path is given, so {shown(name)} cannot be read; give search_path=<folder>")
+            raise TemplateError(
+                f"no search path is given, so {describe(name)} cannot be read; give search_path=<folder>"
+            )
         pure = PurePosixPath(name)
         if not pure.parts or "\0" in name:
-            raise TemplateError(f"{shown(name)} is not a file name")
+            raise TemplateError(f"{describe(name)} is not a file name")
         if "\\" in name:
-            raise TemplateError(f"{shown(name)} has a backslash; write / between folders")
+            raise TemplateError(f"{describe(name)} has a backslash; write / between folders")
         if pure.is_absolute() or Path(name).is_absolute() or ":" in pure.parts[0]:
-            raise TemplateError(f"{shown(name)} is an absolute path; name a file within the search path")
+            raise TemplateError(f"{describe(name)} is an absolute path; name a file within the search path")
         if ".." in pure.parts:
-            raise TemplateError(f"{shown(name)} has '..', which may lead out of the search path; name a file within it")
+            raise TemplateError(
+                f"{describe(name)} has '..', which may lead out of the search path; name a file within it"
+            )
         try:
             path = (self.root / pure).resolve()
         except (OSError, RuntimeError) as error:  # RuntimeError: circular links, before Python 3.13
-            raise TemplateError(f"the file {shown(name)} cannot be read: {error}") from error
+            raise TemplateError(f"the file {describe(name)} cannot be read: {error}") from error
         if not path.is_relative_to(self.root):
-            raise TemplateError(f"{shown(name)} is a link that leads out of the search path; name a file within it")
+            raise TemplateError(f"{describe(name)} is a link that leads out of the search path; name a file within it")
         return path
 
 
@@ -194,21 +199,23 @@ def try_grammar(grammar: Grammar) -> None:
     The error has no position.
     """
     try:
-        _compiled(grammar)
+        _compile(grammar)
     except GrammarError as error:
-        raise TemplateError(f"the grammar {shown(grammar.name)} cannot be used{_inner(error, '')}") from error
+        raise TemplateError(
+            f"the grammar {describe(grammar.name)} cannot be used{_describe_error(error, '')}"
+        ) from error
 
 
-def _compiled(grammar: Grammar) -> Grammar:
-    """Return the grammar after compiling it; raise an error if that fails.
+def _compile(grammar: Grammar) -> Grammar:
+    """Compile a grammar, and return it.
 
-    Some mistakes show only then. The compiled form is kept.
+    Some mistakes show only then, as errors. The compiled form is kept.
     """
     grammar.accepts("")
     return grammar
 
 
-def _inner(error: GrammarError | InputFileError | OptionError, prefix: str) -> str:
+def _describe_error(error: GrammarError | InputFileError | OptionError, prefix: str) -> str:
     """Return position and reason of an error in a grammar, on one line.
 
     `prefix` is removed from the beginning of the reason.

@@ -52,8 +52,8 @@ def is_list(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, Sequence) and not isinstance(value, _NO_LIST)
 
 
-def plain(value: object) -> object:
-    """Return an Enum member's value or a numpy number as Python's.
+def to_plain(value: object) -> object:
+    """Return the value of an Enum member, or a numpy number as Python's.
 
     Any other value is returned as it is.
     """
@@ -70,9 +70,9 @@ def plain(value: object) -> object:
     return value
 
 
-def shown(value: object) -> str:
+def describe(value: object) -> str:
     """Return a short description of a value for messages."""
-    inner = plain(value)
+    inner = to_plain(value)
     if isinstance(inner, bool) or inner is None:
         return str(inner).lower()
     if isinstance(inner, str):
@@ -83,10 +83,10 @@ def shown(value: object) -> str:
         return int.__repr__(inner) if abs(inner) < 10**40 else "a number of more than 40 digits"
     if is_list(inner):
         return f"a list of {len(inner)}"
-    return f"a mapping of {len(inner)}" if isinstance(inner, Mapping) else _of_type(inner)
+    return f"a mapping of {len(inner)}" if isinstance(inner, Mapping) else _describe_type(inner)
 
 
-def _of_type(value: object) -> str:
+def _describe_type(value: object) -> str:
     """Return a description of a value that is not a text, number, list or mapping."""
     if isinstance(value, EnumMeta):
         return f"the Enum class {value.__name__}"
@@ -100,7 +100,7 @@ def text_of(value: object) -> str:
     Enum member as its value. Raises `TemplateError` for anything without a text: none,
     lists, mappings, NaN, infinities, other types, and texts with lone surrogates.
     """
-    value = plain(value)
+    value = to_plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -116,36 +116,39 @@ def text_of(value: object) -> str:
             return int.__repr__(value)
         except ValueError:  # exceeds Python's limit on digits
             raise TemplateError("the number has too many digits to be written; give a text") from None
-    raise TemplateError(_no_text(value))
+    raise TemplateError(_no_text_message(value))
 
 
-def _no_text(value: object) -> str:
+def _no_text_message(value: object) -> str:
+    """Return the reason why a value has no text."""
     if value is None:
         return "none has no text; give a value, or put the tag in an `if`"
     if is_list(value):
-        return f"{shown(value)} has no text; use `each`, or one of its items: name[0]"
+        return f"{describe(value)} has no text; use `each`, or one of its items: name[0]"
     if isinstance(value, Mapping):
-        return f"{shown(value)} has no text; use `each`, or one of its values: name.key"
-    return f"{shown(value)} has no text; give a str, a number, True, False or an Enum member"
+        return f"{describe(value)} has no text; use `each`, or one of its values: name.key"
+    return f"{describe(value)} has no text; give a str, a number, True, False or an Enum member"
 
 
-def truth(value: object) -> bool:
+def is_true(value: object) -> bool:
     """Return whether a value counts as true in a condition.
 
     none, false, 0, the empty text, an empty list and an empty mapping are false; an
     Enum member counts as its value. Raises `TemplateError` for other types.
     """
-    value = plain(value)
+    value = to_plain(value)
     if value is None:
         return False
     if isinstance(value, str | int | float):
         return bool(value)
     if is_list(value) or isinstance(value, Mapping):
         return len(value) > 0
-    raise TemplateError(f"{shown(value)} is neither true nor false; give a bool, a number, a text, a list or a mapping")
+    raise TemplateError(
+        f"{describe(value)} is neither true nor false; give a bool, a number, a text, a list or a mapping"
+    )
 
 
-def same(left: object, right: object) -> bool:
+def are_equal(left: object, right: object) -> bool:
     """Return whether two values are equal.
 
     Values of different kinds are never equal (`true` is not 1); an Enum member equals
@@ -161,7 +164,7 @@ def same(left: object, right: object) -> bool:
             continue
         if isinstance(one, Enum) and isinstance(other, Enum):
             return False
-        one, other = plain(one), plain(other)
+        one, other = to_plain(one), to_plain(other)
         if is_list(one) and is_list(other):
             if len(one) != len(other):
                 return False
@@ -172,14 +175,14 @@ def same(left: object, right: object) -> bool:
                 return False
             room -= len(one)
             pending.extend((one[key], other[key]) for key in islice(one, max(room, 0)))
-        elif not _same_plain(one, other):
+        elif not _are_plain_equal(one, other):
             return False
     if room > 0:
         return True
     raise TemplateError("the two values are too large, or too deeply nested, to be compared")
 
 
-def _same_plain(one: object, other: object) -> bool:
+def _are_plain_equal(one: object, other: object) -> bool:
     """Return whether two values that are neither lists nor mappings are equal."""
     if isinstance(one, str) and isinstance(other, str):
         return one == other
@@ -190,20 +193,22 @@ def _same_plain(one: object, other: object) -> bool:
     return one is other
 
 
-def order(left: object, right: object) -> int:
+def compare_order(left: object, right: object) -> int:
     """Return -1, 0 or 1 for left < right, left == right or left > right.
 
     Numbers are ordered by size, texts by code points. Raises `TemplateError` for other
     values and for NaN, which has no order.
     """
-    one, other = plain(left), plain(right)
+    one, other = to_plain(left), to_plain(right)
     if isinstance(one, str) and isinstance(other, str):
         return (one > other) - (one < other)
     if _is_number(one) and _is_number(other):
         if one != one or other != other:  # noqa: PLR0124 - NaN
             raise TemplateError("NaN is neither less nor greater than a number")
         return (one > other) - (one < other)
-    raise TemplateError(f"{shown(left)} and {shown(right)} cannot be ordered; only two numbers, or two texts, can")
+    raise TemplateError(
+        f"{describe(left)} and {describe(right)} cannot be ordered; only two numbers, or two texts, can"
+    )
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
@@ -217,25 +222,25 @@ def contains(container: object, item: object) -> bool:
     of a text. Raises `TemplateError` for other containers, and for a part of a text
     that is not a text.
     """
-    container = plain(container)
+    container = to_plain(container)
     if isinstance(container, str):
-        inner = plain(item)
+        inner = to_plain(item)
         if not isinstance(inner, str):
-            raise TemplateError(f"only a text can be part of a text, not {shown(item)}")
+            raise TemplateError(f"only a text can be part of a text, not {describe(item)}")
         return inner in container
     if isinstance(container, Mapping):
-        return _key_in(container, item) is not None
+        return _find_key(container, item) is not None
     if isinstance(container, range):  # may have any length
-        number = plain(item)
+        number = to_plain(item)
         return _is_number(number) and (isinstance(number, int) or number.is_integer()) and int(number) in container
     if is_list(container):
-        return any(same(one, item) for one in container)
+        return any(are_equal(one, item) for one in container)
     if isinstance(container, EnumMeta):
-        return any(same(one, item) for one in members_of(container))
-    raise TemplateError(f"`in` searches lists, mappings and texts, not {shown(container)}")
+        return any(are_equal(one, item) for one in members_of(container))
+    raise TemplateError(f"`in` searches lists, mappings and texts, not {describe(container)}")
 
 
-def part(value: object, step: object) -> object:
+def get_part(value: object, step: object) -> object:
     """Return an item of a list by its index, or of a mapping by its key.
 
     Negative indices count from the end. Raises `TemplateError` if the key is missing,
@@ -243,37 +248,40 @@ def part(value: object, step: object) -> object:
     """
     whole = value
     if isinstance(whole, Mapping):
-        key = _key_in(whole, step)
+        key = _find_key(whole, step)
         if key is None:
-            raise TemplateError(f"the mapping has no key {shown(step)}{_nearest(step, whole)}")
+            raise TemplateError(f"the mapping has no key {describe(step)}{_hint_at_keys(step, whole)}")
         return whole[key[0]]
     if is_list(whole):
-        index = plain(step)
+        index = to_plain(step)
         if not isinstance(index, int) or isinstance(index, bool):
-            raise TemplateError(f"the index of a list must be a whole number such as [0], not {shown(step)}")
+            raise TemplateError(f"the index of a list must be a whole number such as [0], not {describe(step)}")
         if not -len(whole) <= index < len(whole):
             held = f"its indices are 0 to {len(whole) - 1}" if len(whole) else "it is empty"
-            raise TemplateError(f"the list has no index {shown(index)}; {held}")
+            raise TemplateError(f"the list has no index {describe(index)}; {held}")
         return whole[index]
-    raise TemplateError(f"{shown(value)} has no parts, so it has no {shown(step)}; only mappings and lists have parts")
+    raise TemplateError(
+        f"{describe(value)} has no parts, so it has no {describe(step)}; only mappings and lists have parts"
+    )
 
 
-def _key_in(mapping: Mapping[object, object], key: object) -> tuple[object] | None:
-    """Return the equal key of a mapping, in a tuple, or None if it is missing.
+def _find_key(mapping: Mapping[object, object], key: object) -> tuple[object] | None:
+    """Return the key of a mapping that equals `key`, as a tuple of one, or None.
 
     An Enum member is looked up itself, then by its value. None is also returned for a
     value that cannot be a key.
     """
-    for candidate in (key, plain(key)):
+    for candidate in (key, to_plain(key)):
         can_be_key = isinstance(candidate, str | int | float | Enum) and isinstance(candidate, _HASHABLE)
         if can_be_key and candidate in mapping:
             return (candidate,)
     return None
 
 
-def _nearest(step: object, mapping: Mapping[object, object]) -> str:
+def _hint_at_keys(step: object, mapping: Mapping[object, object]) -> str:
+    """Return the nearest key of a mapping, or some keys, as the end of a message."""
     keys = [key for key in islice(mapping, 1000) if isinstance(key, str)]
-    return did_you_mean(step, keys) or (f"; its keys: {', '.join(map(shown, keys[:8]))}" if keys else "")
+    return did_you_mean(step, keys) or (f"; its keys: {', '.join(map(describe, keys[:8]))}" if keys else "")
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
@@ -284,7 +292,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name[:100], [one[:100] for one in known], n=1) if isinstance(name, str) else []
-    return f"; did you mean {shown(near[0])}?" if near else ""
+    return f"; did you mean {describe(near[0])}?" if near else ""
 
 
 def members_of(enum: EnumMeta) -> list[object]:
@@ -305,7 +313,7 @@ def items_of(value: object) -> list[tuple[object, object]]:
         return list(enumerate(members_of(value)))
     if is_list(value):
         return list(enumerate(value))
-    raise TemplateError(f"`each` loops over a list or a mapping, not {shown(value)}{_make_list(value)}")
+    raise TemplateError(f"`each` loops over a list or a mapping, not {describe(value)}{_hint_at_list(value)}")
 
 
 def _check_size(value: object, limit: int, what: str, of: str) -> None:
@@ -326,7 +334,7 @@ def option_of(value: object) -> SlotOption:
     if is_list(value):
         if len(value) == 2 and isinstance(value[0], str):
             return SlotOption(text_of(value[0]), value[1])
-        raise TemplateError(f"{shown(value)} is not an option; a pair is a text and its value: (text, value)")
+        raise TemplateError(f"{describe(value)} is not an option; a pair is a text and its value: (text, value)")
     return SlotOption(text_of(value), value)
 
 
@@ -345,9 +353,9 @@ def options_of(value: object) -> tuple[SlotOption, ...]:
     elif is_list(value):
         listed = value
     else:
-        members, hint = PythonOnly(", or an Enum class"), PythonOnly(_make_list(value))
+        members, hint = PythonOnly(", or an Enum class"), PythonOnly(_hint_at_list(value))
         expected = "options must be a list or a mapping from texts to values"
-        raise TemplateError(Words(expected, members, f", not {shown(value)}", hint))
+        raise TemplateError(Words(expected, members, f", not {describe(value)}", hint))
     options: list[SlotOption] = []
     indices: dict[str, int] = {}
     for index, one in enumerate(listed):
@@ -357,15 +365,15 @@ def options_of(value: object) -> tuple[SlotOption, ...]:
             raise TemplateError(f"option {index}: {error.reason}") from None
         first = indices.setdefault(option.text, index)
         if first != index:
-            both = f"option {first} is {shown(options[first].value)}, option {index} is {shown(option.value)}"
-            raise TemplateError(f"two options have the text {shown(option.text)}: {both}; leave one out")
+            both = f"option {first} is {describe(options[first].value)}, option {index} is {describe(option.value)}"
+            raise TemplateError(f"two options have the text {describe(option.text)}: {both}; leave one out")
         options.append(option)
     if not options:
         raise TemplateError("the list of options is empty; give at least one")
     return tuple(options)
 
 
-def _make_list(value: object) -> str:
+def _hint_at_list(value: object) -> str:
     """Return a hint for an iterable that is not a list, or ""."""
     if isinstance(value, AbstractSet) and not isinstance(value, MappingView):
         return "; a set has no order, so pass sorted(…)"
