@@ -10,7 +10,7 @@ import time
 import pytest
 
 from selectrie import SamplingParams, StopParams
-from selectrie.engine.aio import MAX_BATCH, Arrivals, opened
+from selectrie.engine.aio import MAX_BATCH, Arrivals, open_in_thread
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import CancelledError, ClosedError, OptionError
@@ -290,18 +290,18 @@ def test_what_arrives_meanwhile_is_one_batch():
         async def main():
             how = {"seed": 1, "stopping": StopParams(max_tokens=30, ignore_eog=True)}
             expected = engine.generate("a", **how)
-            async with opened(lambda: engine.stream("a", **how)) as stream:
+            async with open_in_thread(lambda: engine.stream("a", **how)) as stream:
                 engine.generate("b", **how)  # ends with it or after it
                 batches = [batch async for batch in Arrivals(stream)]
                 assert len(batches) == 1
                 assert "".join(chunk.text for chunk in batches[0]) == expected.texts[0]
                 assert stream.generation() == expected
             many = StopParams(max_tokens=2 * MAX_BATCH + 1, ignore_eog=True)
-            async with opened(lambda: engine.stream("a", seed=1, stopping=many)) as stream:
+            async with open_in_thread(lambda: engine.stream("a", seed=1, stopping=many)) as stream:
                 assert any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(5_000))
                 assert [len(batch) async for batch in Arrivals(stream)] == [MAX_BATCH, MAX_BATCH, 1]
             failing = StopParams(max_tokens=30, ignore_eog=True, when=fails)
-            async with opened(lambda: engine.stream("a", seed=1, stopping=failing)) as stream:
+            async with open_in_thread(lambda: engine.stream("a", seed=1, stopping=failing)) as stream:
                 assert any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(50))
                 arrivals = Arrivals(stream)
                 assert await anext(arrivals)
@@ -318,7 +318,7 @@ def test_a_stream_is_closed_when_its_block_ends():
         streams = []
 
         async def main():
-            async with opened(lambda: engine.stream("a", stopping=ENDLESS)) as stream:
+            async with open_in_thread(lambda: engine.stream("a", stopping=ENDLESS)) as stream:
                 streams.append(stream)
                 raise ZeroDivisionError
 
@@ -347,7 +347,7 @@ def test_a_stream_that_nobody_awaits_any_more_is_closed(moment):
                 return streams[0]
 
             async def work():
-                async with opened(start):
+                async with open_in_thread(start):
                     raise AssertionError("it was cancelled")
 
             task = asyncio.create_task(work())

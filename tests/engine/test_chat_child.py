@@ -23,7 +23,7 @@ ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% 
 def _own_marks(monkeypatch, tmp_path):
     """A home of its own, and a trial that every file passes."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(trial, "_survives", lambda *_: True)
+    monkeypatch.setattr(trial, "_opens_in_child", lambda *_: True)
 
 
 @pytest.fixture

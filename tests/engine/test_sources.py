@@ -192,7 +192,7 @@ def test_a_budget_that_is_too_small_is_told_by_the_back_end_of_the_model(toy, ti
 
 def test_files_of_the_second_back_end_are_not_tried_in_a_child(toy, monkeypatch):
     """Its entry has no trial."""
-    monkeypatch.setattr("selectrie.engine.trial._survives", lambda *_: pytest.fail("tried"))
+    monkeypatch.setattr("selectrie.engine.trial._opens_in_child", lambda *_: pytest.fail("tried"))
     selectrie.load(toy, untrusted=True).close()
 
 

@@ -49,7 +49,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files that a child was to open; every one of them comes through, and no
     process is started."""
     asked: list[Path] = []
-    monkeypatch.setattr(trial, "_survives", lambda path, *_: asked.append(path) or True)
+    monkeypatch.setattr(trial, "_opens_in_child", lambda path, *_: asked.append(path) or True)
     return asked
 
 
@@ -217,7 +217,7 @@ def test_the_child_leaves_no_core_file_and_ends_in_time():
     """It sets its limits before it touches the file, whatever the caller's are."""
     pytest.importorskip("resource")
     code = (
-        "import resource, signal; from selectrie.engine.trial_child import _restrain; _restrain(100.2);"
+        "import resource, signal; from selectrie.engine.trial_child import _limit_process; _limit_process(100.2);"
         "print(resource.getrlimit(resource.RLIMIT_CORE)[0], signal.alarm(0) > 0,"
         " signal.getsignal(signal.SIGINT) is signal.SIG_DFL)"
     )
@@ -238,7 +238,7 @@ def test_the_child_leaves_no_core_file_and_ends_in_time():
 def test_the_last_words_of_a_child(code, stderr, words):
     """The signal by its name, the assertion where there is one, nothing that moves a
     cursor."""
-    assert words in trial._ended(code, stderr, "get the file again")
+    assert words in trial._crash_message(code, stderr, "get the file again")
 
 
 def test_a_child_starts_where_the_package_lies():

@@ -16,10 +16,10 @@ OPENS = """
 import sys
 from pathlib import Path
 from selectrie.errors import SelectrieError
-from selectrie.engine.trial_child import open_and_decode, _restrain
+from selectrie.engine.trial_child import _limit_process, open_and_decode
 from selectrie.core.types import Precision
 from selectrie.backends.table import backend_named
-_restrain(600)
+_limit_process(600)
 for path in sys.argv[1:]:
     try:
         open_and_decode(backend_named("llama.cpp"), Path(path), Precision.EXACT)

@@ -1,4 +1,4 @@
-"""Awaitable forms of blocking methods, the threads that wait for them, and streams."""
+"""Awaitable forms of blocking methods, their threads, and asynchronous streams."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _ignore() -> None:
 
 
 class Outlet(Generic[T]):
-    """Receives the items of a stream, and the number of each producer that has ended.
+    """Queues the items of a stream, and the number of each producer that has ended.
 
-    It holds no reference to the stream, which could otherwise not be garbage-collected
+    It holds no reference to the stream, so that the stream can be garbage-collected
     while its producers work.
 
     Attributes:
         queue: The items that the reader has not taken yet.
-        listener: Called after each item, on the thread that put it.
+        listener: Called after each item, on the producer's thread.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Outlet(Generic[T]):
         self.listener: Callable[[], None] = _ignore
 
     def put(self, item: T | int) -> None:
-        """Queue an item, or the number of a producer that has ended, for the reader."""
+        """Queue an item for the reader, or the number of a producer that has ended."""
         self.queue.put(item)
         self.listener()
 
@@ -72,8 +72,8 @@ class QueueStream(Iterator[T]):
         self._finalizer = weakref.finalize(self, cancel)
 
     @abstractmethod
-    def _ended(self, number: int) -> T | None:
-        """Return the last item of a producer that has ended, None if it has none.
+    def _end_producer(self, number: int) -> T | None:
+        """Return the last item of a producer that has ended; None if it has none.
 
         Counts the end in `_n_running`, or raises the error that ended the producer.
         """
@@ -94,7 +94,7 @@ class QueueStream(Iterator[T]):
             raise StopIteration
         try:
             self._check_process()
-            piece = self._piece(self._outlet.queue.get())
+            piece = self._to_item(self._outlet.queue.get())
         except BaseException:
             self.close()
             raise
@@ -114,34 +114,34 @@ class QueueStream(Iterator[T]):
         self._finalizer()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` on a producer's thread when `arrived` may have an item."""
+        """Call `listener` on a producer's thread whenever an item may have arrived."""
         self._outlet.listener = listener
 
-    def arrived(self) -> Iterator[T]:
-        """Yield the items that have arrived, without waiting."""
+    def take_arrived(self) -> Iterator[T]:
+        """Yield the items that have arrived, without waiting for more."""
         while not self.is_finished:
             try:
                 item = self._outlet.queue.get_nowait()
             except Empty:
                 return
-            piece = self._piece(item)
+            piece = self._to_item(item)
             if piece is not None:
                 yield piece
 
-    def _piece(self, item: T | int) -> T | None:
-        return self._ended(item) if isinstance(item, int) else item
+    def _to_item(self, item: T | int) -> T | None:
+        return self._end_producer(item) if isinstance(item, int) else item
 
 
 KEEP_S = 1.0
-"""An idle thread ends after this many seconds."""
+"""Seconds after which an idle thread ends."""
 MAX_IDLE = 16
-"""More idle threads are not kept."""
+"""Maximum number of idle threads that are kept."""
 
 _Work = Callable[[], None]
 
 
 class KeptThreads:
-    """Daemon threads that each run one function at a time.
+    """Daemon threads that are reused; each runs one function at a time.
 
     Any number of functions may run at once: if no thread is idle, another is started.
     Any thread may call `run`.
@@ -152,17 +152,17 @@ class KeptThreads:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._forget()
+        self._reset()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
+            os.register_at_fork(after_in_child=self._reset)
 
-    def _forget(self) -> None:
-        """Begin without threads, as a process does that was forked."""
+    def _reset(self) -> None:
+        """Begin without threads, as a forked process must."""
         self._lock = threading.Lock()
         self._idle: list[SimpleQueue[_Work]] = []
 
     def run(self, work: _Work) -> None:
-        """Run a function, which raises nothing, in a thread."""
+        """Run a function in a thread; it must not raise."""
         with self._lock:
             queue = self._idle.pop() if self._idle else None
         if queue is not None:
@@ -173,8 +173,9 @@ class KeptThreads:
         threading.Thread(target=self._loop, args=(queue,), name=self._name, daemon=True).start()
 
     def _loop(self, queue: SimpleQueue[_Work]) -> None:
+        """Run functions from the queue until the thread has been idle too long."""
         queue.get()()
-        while self._is_kept(queue):
+        while self._is_reusable(queue):
             try:
                 work = queue.get(timeout=KEEP_S)
             except Empty:
@@ -186,7 +187,8 @@ class KeptThreads:
             work()
             del work  # it holds a request
 
-    def _is_kept(self, queue: SimpleQueue[_Work]) -> bool:
+    def _is_reusable(self, queue: SimpleQueue[_Work]) -> bool:
+        """Add a thread's queue to the idle ones; return False if there are enough."""
         with self._lock:
             if len(self._idle) >= MAX_IDLE:
                 return False
@@ -199,45 +201,51 @@ R = TypeVar("R")
 
 _THREADS = KeptThreads("selectrie-await")
 MAX_BATCH = 256
-"""Maximum number of items in a batch, which is handled at once on the event loop."""
+"""Maximum number of items in a batch; the event loop handles a batch in one go."""
 
 
 def awaitable(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
-    """Return the method as a coroutine function with the same arguments."""
+    """Return a coroutine function that runs the method in a thread.
+
+    It takes the same arguments. Cancelling it cancels the work.
+    """
 
     @wraps(method)
     async def waiting(*args: P.args, **kwargs: P.kwargs) -> R:
         return await in_thread(lambda: method(*args, **kwargs))
 
-    return _renamed(waiting, method)
+    return _name_awaitable(waiting, method)
 
 
 def async_stream(method: Callable[P, QueueStream[T]]) -> Callable[P, AsyncGenerator[T, None]]:
     """Return an asynchronous generator function for a method that returns a stream.
 
-    It takes the same arguments, and starts the stream when the first chunk is
-    requested. No thread waits while it streams.
+    It takes the same arguments, and starts the stream when the first item is requested.
+    No thread waits while it streams.
     """
 
     @wraps(method)
     async def streaming(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, None]:
-        async with opened(lambda: method(*args, **kwargs)) as stream:
+        async with open_in_thread(lambda: method(*args, **kwargs)) as stream:
             async for batch in Arrivals(stream):
                 for chunk in batch:
                     yield chunk
 
-    return _renamed(streaming, method)
+    return _name_awaitable(streaming, method)
 
 
 @asynccontextmanager
-async def opened(
+async def open_in_thread(
     start: Callable[[], AnyStream], run: Callable[[Callable[[], None]], Awaitable[None]] | None = None
 ) -> AsyncGenerator[AnyStream, None]:
-    """Start a stream in a thread of its own, yield it, and close it at the end.
+    """Start a stream in a thread, yield it, and close it at the end of the block.
 
     However the block ends, and also if the awaiting task is cancelled while the stream
-    is being started, its work is cancelled. `run` runs a function in a thread, as
-    `in_thread` does, which is the default.
+    is being started, its work is cancelled.
+
+    Args:
+        start: Starts the stream and returns it.
+        run: Runs a function in a thread and awaits it; None for `in_thread`.
     """
     made: list[AnyStream] = []
     is_left = False
@@ -257,10 +265,10 @@ async def opened(
 
 
 class Arrivals(Generic[T]):
-    """The items of a stream in batches: those that have arrived since the last one.
+    """An asynchronous iterator over a stream's items, in batches.
 
-    No thread waits. Items that arrive while nobody asks for a batch are in the next
-    one, so a slow reader gets fewer and larger batches, of at most `MAX_BATCH` items.
+    A batch has the items that have arrived since the last one, at most `MAX_BATCH`, so
+    a slow reader gets fewer and larger batches. No thread waits.
 
     Args:
         stream: The stream, which has no other reader.
@@ -284,7 +292,7 @@ class Arrivals(Generic[T]):
         """
         while self._failure is None and not self._stream.is_finished:
             self._arrived.clear()
-            batch = self._taken()
+            batch = self._take_batch()
             if batch:
                 return batch
             if not self._stream.is_finished:
@@ -293,10 +301,11 @@ class Arrivals(Generic[T]):
             raise self._failure
         raise StopAsyncIteration
 
-    def _taken(self) -> list[T]:
+    def _take_batch(self) -> list[T]:
+        """Return the items that have arrived; keep an error for after them."""
         batch: list[T] = []
         try:
-            for item in islice(self._stream.arrived(), MAX_BATCH):
+            for item in islice(self._stream.take_arrived(), MAX_BATCH):
                 batch.append(item)  # noqa: PERF402 - what came before an error is kept
         except Exception as error:
             if not batch:
@@ -306,7 +315,7 @@ class Arrivals(Generic[T]):
 
 
 async def in_thread(function: Callable[[], R]) -> R:
-    """Await the result of `function`, which runs in a daemon thread for it alone.
+    """Await the result of `function`, which runs in a daemon thread.
 
     The function sees the context variables of the awaiting task. If that task is
     cancelled, the function's task groups are cancelled too.
@@ -328,15 +337,15 @@ async def in_thread(function: Callable[[], R]) -> R:
 def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:
     """Set an event of the loop from any thread, unless it is set already.
 
-    The reader looks for new items after it has cleared the event, so it misses none.
+    Readers clear the event before they look for new items, so they miss none.
     """
     if not arrived.is_set():
         with suppress(RuntimeError):  # the loop was closed, so no task waits
             loop.call_soon_threadsafe(arrived.set)
 
 
-def _renamed(form: Callable[P, R], method: Callable[P, Any]) -> Callable[P, R]:
-    """Name and document the awaitable form, as in `select` -> `aselect`."""
+def _name_awaitable(form: Callable[P, R], method: Callable[P, Any]) -> Callable[P, R]:
+    """Give an awaitable form the method's name with an "a" before, and a docstring."""
     form.__name__ = "a" + method.__name__
     form.__qualname__ = method.__qualname__[: -len(method.__name__)] + form.__name__
     form.__doc__ = f"`{method.__name__}`, to be awaited. Cancelling it cancels the work."

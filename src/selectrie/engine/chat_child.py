@@ -4,7 +4,8 @@ A chat template is a program of the model file. Jinja's sandbox keeps it from th
 system, but not from running forever or from filling the memory. The child is run as
 `python -m selectrie.engine.chat_child` and renders chats while its standard input is
 open. It reads the template, then messages and arguments, and writes one line of JSON
-for each chat. One that takes too long ends with its child; the next gets another.
+for each chat. A chat that takes too long is stopped by ending the child; the next chat
+gets another.
 """
 
 from __future__ import annotations
@@ -23,22 +24,23 @@ from io import BufferedReader
 
 from selectrie.core.tracked_text import TrackedText, join_texts, spans_of
 from selectrie.core.vocabulary import ChatTemplate
-from selectrie.engine.trial import START_LINE, say, signals_held, start_child
+from selectrie.engine.trial import START_LINE, hold_signals, start_child, write_line
 from selectrie.errors import PromptError, ways, words
 
 START_S = 60.0
-"""Time limit for starting the child."""
+"""Seconds in which the child must start."""
 MAX_S = 10.0
-"""Time limit for rendering one chat."""
+"""Seconds in which a chat must be rendered."""
 MAX_BYTES = 2 << 30
-"""Memory that the child may take, where the system can limit it."""
+"""Maximum memory of the child in bytes, where the system can limit it."""
 _MODULE = "selectrie.engine.chat_child"
 
 
 class ChatChild:
     """A `ChatTemplate` that is rendered in a child process, within `MAX_S` seconds.
 
-    Threads take turns. The child starts with the first chat.
+    Calls from several threads are served one after the other. The first call starts the
+    child.
     """
 
     def __init__(self, template: ChatTemplate) -> None:
@@ -47,6 +49,7 @@ class ChatChild:
         self._turn = threading.Lock()
 
     def __call__(self, messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+        """Return the rendered chat; raise `PromptError` if it fails or is too slow."""
         try:
             chat = pickle.dumps(pickle.dumps((messages, template_args)))
         except Exception as error:
@@ -56,7 +59,7 @@ class ChatChild:
         with self._turn:
             if self._child is None or self._child.poll() is not None:
                 self._start()
-            line = self._answer(chat, MAX_S)
+            line = self._request_line(chat, MAX_S)
         if not line:
             way = ways("render the chat yourself and give it as text with `parse_special`, or as token ids")
             reason = f"its process ended, or took more than {MAX_S:.0f} s"
@@ -67,22 +70,22 @@ class ChatChild:
         return answer["text"] if "text" in answer else join_texts(TrackedText(*span) for span in answer["spans"])
 
     def _start(self) -> None:
-        """Start a child and give it the template."""
-        self._drop()
+        """Start a child and send it the template; raise `PromptError` if that fails."""
+        self._stop_child()
         template, line = pickle.dumps(self._template), b""
         with suppress(OSError):
-            with signals_held():
+            with hold_signals():
                 self._child = start_child(_MODULE, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
-                self._end_child = weakref.finalize(self, _end, self._child)
-            line = self._answer(template, START_S)
+                self._end_child = weakref.finalize(self, _kill_child, self._child)
+            line = self._request_line(template, START_S)
         if line.strip() != START_LINE.encode():
-            self._drop()  # its lines would be taken for answers
+            self._stop_child()  # its lines would be taken for answers
             raise PromptError("the model's chat template is not rendered: no child process can be started here")
 
-    def _answer(self, request: bytes, limit_s: float) -> bytes:
-        """Return the line with which the child answers.
+    def _request_line(self, request: bytes, limit_s: float) -> bytes:
+        """Send a request to the child and return the line that it answers.
 
-        b"" if it ended or was too slow; then it is gone.
+        b"" if the child ended or was too slow; the child is then gone.
         """
         child, line = self._child, b""
         assert child is not None and child.stdin is not None and child.stdout is not None  # noqa: PT018, S101 - pipes
@@ -98,36 +101,38 @@ class ChatChild:
             timer.cancel()
             if not line.endswith(b"\n"):
                 line = b""
-                self._drop()
+                self._stop_child()
         return line
 
-    def _drop(self) -> None:
+    def _stop_child(self) -> None:
         """End the child, if there is one."""
         if self._child is not None:
             self._child = None
             self._end_child()
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _kill_child(child: subprocess.Popen[bytes]) -> None:
+    """Kill the process, wait for its end and close its pipes."""
     child.kill()
     child.communicate()  # closes the pipes and waits
 
 
 def main() -> None:
     """Render chats until standard input ends."""
-    _restrain()
+    _limit_process()
     requests = sys.stdin.buffer
     assert isinstance(requests, BufferedReader)  # noqa: S101 - which typeshed does not say
     template: ChatTemplate = pickle.load(requests)  # noqa: S301 - written by our own parent process
-    say(START_LINE)
+    write_line(START_LINE)
     while requests.peek(1):
         chat = pickle.load(requests)  # noqa: S301
-        _begin_turn(math.ceil(MAX_S) + 1)
-        say(json.dumps(_rendered(template, chat)))
-        _begin_turn(0)
+        _set_alarm(math.ceil(MAX_S) + 1)
+        write_line(json.dumps(_render_chat(template, chat)))
+        _set_alarm(0)
 
 
-def _rendered(template: ChatTemplate, chat: bytes) -> dict[str, object]:
+def _render_chat(template: ChatTemplate, chat: bytes) -> dict[str, object]:
+    """Return the rendered chat, or the error, as the JSON object of the answer."""
     try:
         messages, template_args = pickle.loads(chat)  # noqa: S301
     except Exception as error:  # noqa: BLE001 - such as a class of the caller's `__main__`
@@ -139,14 +144,14 @@ def _rendered(template: ChatTemplate, chat: bytes) -> dict[str, object]:
     return {"spans": spans_of(text)} if isinstance(text, TrackedText) else {"text": text}
 
 
-def _begin_turn(limit_s: int) -> None:
-    """End this process after some seconds even if the parent is gone; never for 0."""
+def _set_alarm(limit_s: int) -> None:
+    """End this process after some seconds, even without the parent; never for 0."""
     if hasattr(signal, "alarm"):
         signal.alarm(limit_s)
 
 
-def _restrain() -> None:
-    """Leave Ctrl-C to the parent, and limit the memory."""
+def _limit_process() -> None:
+    """Ignore Ctrl-C, which the parent handles, and limit memory and core files."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         import resource

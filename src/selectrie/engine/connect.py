@@ -1,4 +1,4 @@
-"""Engines on models that servers evaluate: their rows are asked for by token path."""
+"""Engines on models that servers evaluate; their rows are queried by token path."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from selectrie.options import at_least, number
 from selectrie.results import Generation
 
 _ACTIVE_EACH = 2
-"""Tasks that are under way for each query that may be, so that none is waited for."""
-_ANY = 1 << 30
-"""Branches of a model that holds none."""
+"""Active tasks for each query that may be in flight, so that there are always some."""
+_UNLIMITED = 1 << 30
+"""Number of branches of a model that holds none here, so that it has no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _DescribedPaths:
-    """A `PathModel` as requests see it."""
+    """The description of a `PathModel` that requests see."""
 
     vocabulary: Vocabulary
     limits: Limits
@@ -43,14 +43,15 @@ class _DescribedPaths:
 
 
 class PathRuntime(Runtime):
-    """A model that is asked for its rows by their token path, as a server is.
+    """The runtime of a model whose rows are queried by token path, as on a server.
 
-    Its rows are kept by their path, and queries of all tasks share requests. Text is
-    drawn by the model itself, if it can do that. What reads whole rows is refused.
+    Rows are cached by their path, and the queries of all tasks share requests. Text is
+    drawn by the server itself, if it can do that. Requests that read whole rows are
+    refused.
 
     Args:
         model: The model; it is closed with the thread.
-        cache_bytes: Bytes of rows that are kept for later requests, roughly.
+        cache_bytes: Approximate size of the rows that are cached, in bytes.
         max_waiting: Maximum number of tasks that wait to begin; None for no limit.
     """
 
@@ -65,7 +66,7 @@ class PathRuntime(Runtime):
         self._max_top = None if is_whole else max(0, limits.top_ids - 1)
         described = Limits(
             nodes=limits.path_tokens,
-            sequences=_ANY,
+            sequences=_UNLIMITED,
             rows_per_call=n_together,
             kind=ModelKind.ATTENTION,
             max_idle_rows=None,
@@ -88,6 +89,7 @@ class PathRuntime(Runtime):
         )
 
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
+        """Return the `Session` of a task group; `model` describes the model to it."""
         return Session(
             group,
             model,
@@ -100,11 +102,21 @@ class PathRuntime(Runtime):
     def prepare_generate(
         self, model: ModelDescription, prompts: Prompts, request: GenerateRequest
     ) -> Prepared[Generation]:
+        """Prepare a request for text that the server draws itself.
+
+        Raises `WholeRowsError` if the server cannot.
+        """
         if self._completer is None:
             raise WholeRowsError("`generate`")
         return served_generate.prepare_served(self._completer, model, prompts, request)
 
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:
+        """Raise `WholeRowsError`, because a server does not show whole rows.
+
+        Args:
+            what: Begins a sentence about the request that reads whole rows.
+            instead: A method to suggest if the server draws text itself, or "".
+        """
         if instead and self._completer is not None:
             raise WholeRowsError(what, f"use {instead}")
         raise WholeRowsError(what)
@@ -150,7 +162,7 @@ def connect(
             another one, or if two readings of a row differ by more than 1 nat.
         MissingExtraError: If an extra is not installed.
     """
-    return connected(
+    return connect_engine(
         url,
         model=model,
         tokenizer=tokenizer,
@@ -160,7 +172,7 @@ def connect(
     )
 
 
-def connected(
+def connect_engine(
     url: str,
     *,
     model: str | None = None,
@@ -170,8 +182,10 @@ def connected(
     timeout_s: float = 60.0,
     max_waiting: int | None = None,
 ) -> Engine:
-    """Return the engine of `connect`, with at most `max_waiting` tasks in its queue."""
-    opened = _open(url, model=model, tokenizer=tokenizer, api_key=api_key, concurrency=concurrency, timeout_s=timeout_s)
+    """Return the engine of `connect`, with at most `max_waiting` waiting tasks."""
+    opened = _open_server_model(
+        url, model=model, tokenizer=tokenizer, api_key=api_key, concurrency=concurrency, timeout_s=timeout_s
+    )
     try:
         return Engine(PathRuntime(opened, max_waiting=max_waiting))
     except BaseException:
@@ -179,7 +193,7 @@ def connected(
         raise
 
 
-def _open(
+def _open_server_model(
     url: str,
     *,
     model: str | None,
@@ -188,6 +202,7 @@ def _open(
     concurrency: int,
     timeout_s: float,
 ) -> PathModel:
+    """Check the arguments of `connect` and open the server's model."""
     if not isinstance(url, str):
         raise OptionError("url", url, "the address of a server, as in http://host:8000")
     if model is not None and not isinstance(model, str):
@@ -202,13 +217,13 @@ def _open(
     from selectrie.backends.remote.vocabulary import read_tokenizer
 
     server = Server(base_url(url), api_key, concurrency, float(timeout_s))
-    path = None if tokenizer is None else _local(tokenizer)
+    path = None if tokenizer is None else _local_tokenizer(tokenizer)
     return open_server(
         server, model=model, read_tokenizer=None if path is None else lambda n_tokens: read_tokenizer(path, n_tokens)
     )
 
 
-def _local(tokenizer: object) -> Path:
+def _local_tokenizer(tokenizer: object) -> Path:
     """Return the local path of a tokenizer; files of the hub are downloaded."""
     if is_hub_source(tokenizer):
         return download_tokenizer(tokenizer)
@@ -218,7 +233,7 @@ def _local(tokenizer: object) -> Path:
 
 
 def _check_key(api_key: object) -> None:
-    """Raise `OptionError`, without the key, if it cannot be sent in a header."""
+    """Raise `OptionError`, without the key, for a key that no header can have."""
     if api_key is None:
         return
     if not isinstance(api_key, str) or not api_key or not api_key.isascii() or not api_key.isprintable():

@@ -94,13 +94,13 @@ def load(
     if is_server(source):
         return _connect(source, backend, max_waiting, options)
     if isinstance(source, str | os.PathLike) and is_trace(Path(os.fspath(source))):
-        return _replayed(Path(os.fspath(source)), backend, max_waiting, options)
+        return _load_trace(Path(os.fspath(source)), backend, max_waiting, options)
     resolved = resolve(source, backend, options)
     entry, opened = resolved.backend, resolved.opened
     checks = cache_folder() / "selfcheck.json"
     is_foreign = untrusted and source is not None and resolved.is_file
     if is_foreign:
-        from selectrie.engine.trial import Marks, try_file  # imported on first use, as `replay` and `connected` are
+        from selectrie.engine.trial import Marks, try_file  # imported on first use, as `replay` is
 
         try_file(opened, entry, resolved.options.precision, Marks(checks))
     model = entry.open_model(opened, resolved.options)
@@ -122,7 +122,7 @@ def load(
 
 
 def _render_in_child(engine: Engine, model: Model) -> None:
-    """Have the model's chat template rendered in a child process."""
+    """Let a child process render the chats of the engine's model."""
     own = model.vocabulary
     if own.chat_template is not None:
         from selectrie.engine.chat_child import ChatChild
@@ -130,7 +130,7 @@ def _render_in_child(engine: Engine, model: Model) -> None:
         engine._observe(DescribedModel(model, replace(own, chat_template=ChatChild(own.chat_template))), None)
 
 
-def _replayed(path: Path, backend: str | None, max_waiting: int | None, options: Mapping[str, Any]) -> Engine:
+def _load_trace(path: Path, backend: str | None, max_waiting: int | None, options: Mapping[str, Any]) -> Engine:
     """Return an engine that answers from a trace."""
     if backend is not None:
         raise IncompatibleOptionsError("backend", "a trace", "leave it out: no model is opened")
@@ -143,37 +143,41 @@ def _replayed(path: Path, backend: str | None, max_waiting: int | None, options:
 
 
 def _connect(url: str, backend: str | None, max_waiting: int | None, options: Mapping[str, Any]) -> Engine:
-    """Return the engine of a server, for which options of back ends mean nothing."""
+    """Return the engine of a server; raise an error for options of back ends."""
     given = {**options, **({} if backend is None else {"backend": backend})}
     if given.get("precision") == Precision.FAST.value:  # a server's rows are what they are
         del given["precision"]
     for name in given:
         raise IncompatibleOptionsError(name, "the address of a server", "give options of servers to `connect`")
-    from selectrie.engine.connect import connected
+    from selectrie.engine.connect import connect_engine
 
-    return connected(url, max_waiting=max_waiting)
+    return connect_engine(url, max_waiting=max_waiting)
 
 
-_KINDS = {"batch_multiple": int, "moved": float, "tolerance": float, "n_rows": int}
+_FIELD_TYPES = {"batch_multiple": int, "moved": float, "tolerance": float, "n_rows": int}
 """Types of the fields of a `SelfCheck`."""
 
 
 class SelfCheckFile:
-    """A file of self-checks already made, by model, build, processor and precision.
+    """A file with earlier self-checks (`SelfCheck`) of models, by key.
 
-    It can be deleted at any time.
+    The key has the model, the build, the processor and the precision. The file can be
+    deleted at any time.
+
+    Args:
+        path: The file.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def get(self, key: str, model: Model) -> SelfCheck | None:
-        """Return the self-check of a model, which has this key.
+        """Return the stored self-check of a model.
 
-        Returns None if there is none, or if it could not have been measured.
+        None if there is none, or if a model like this could not have it.
         """
         entry = read_object(self._path).get(key)
-        if not isinstance(entry, dict) or {name: type(value) for name, value in entry.items()} != _KINDS:
+        if not isinstance(entry, dict) or {name: type(value) for name, value in entry.items()} != _FIELD_TYPES:
             return None
         try:
             check = SelfCheck(**entry)
@@ -182,5 +186,5 @@ class SelfCheckFile:
         return check if is_plausible(check, model.identity, model.limits) else None
 
     def put(self, key: str, check: SelfCheck) -> None:
-        """Add a self-check; failing to write the file is not an error."""
+        """Store a self-check; failing to write the file is not an error."""
         write_object(self._path, read_object(self._path) | {key: asdict(check)})

@@ -1,7 +1,7 @@
 """Several models under one memory budget.
 
-A model is loaded when it is used. If memory is short, the least recently used model is
-unloaded.
+A model is loaded when it is first used. If memory is short, the least recently used
+model is unloaded.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Entry:
 
     Attributes:
         name: Name of the model.
-        source: What it is loaded from.
+        source: Its source, as for `load`.
         backend: Name of its back end, or None for the one that recognises the source.
         engine: The engine, or None if the model is not loaded.
         memory_bytes: Bytes that the model takes, or None if that is not known yet.
@@ -69,12 +69,15 @@ class _Entry:
 
     @property
     def reserved_bytes(self) -> int:
-        """Return the bytes of the budget that a loaded or loading model takes."""
+        """Return the bytes of the budget that the model takes; 0 if it is not loaded.
+
+        A model that is being loaded counts too.
+        """
         return (self.memory_bytes or 0) if self.engine is not None or self.worker is not None else 0
 
 
 class ModelPool:
-    """Models by name, of which as many are loaded as the budget holds.
+    """Models by name, of which as many are loaded as the budget allows.
 
     A context manager; may be used from any thread.
 
@@ -121,8 +124,8 @@ class ModelPool:
         """
         at_least("budget_bytes", budget_bytes, 1)
         flag("untrusted", untrusted)
-        named = _named(sources)
-        backends = _backends(backend, named)
+        named = _name_sources(sources)
+        backends = _name_backends(backend, named)
         for one in set(backends.values()):
             check_names(one, options)
         self._untrusted, self._options = untrusted, dict(options)
@@ -140,8 +143,8 @@ class ModelPool:
         self.close()
 
     def __getitem__(self, name: str) -> RegisteredModel:
-        with self._state():
-            return self._record(self._entries[name])
+        with self._locked():
+            return self._describe(self._entries[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
@@ -158,13 +161,13 @@ class ModelPool:
 
     @property
     def budget_bytes(self) -> int | None:
-        """Return the maximum bytes of all loaded models together, or None."""
+        """Return the maximum bytes of all loaded models together; None for no limit."""
         return self._budget
 
     @property
     def used_bytes(self) -> int:
-        """Return the bytes of the budget taken by models loaded and being loaded."""
-        with self._state():
+        """Return the bytes taken by models that are loaded or being loaded."""
+        with self._locked():
             return sum(entry.reserved_bytes for entry in self._entries.values())
 
     def loaded(self) -> tuple[RegisteredModel, ...]:
@@ -172,9 +175,9 @@ class ModelPool:
 
         The last one that is not in use is unloaded first.
         """
-        with self._state():
+        with self._locked():
             loaded = [entry for entry in self._entries.values() if entry.engine is not None]
-            return tuple(self._record(entry) for entry in sorted(loaded, key=lambda entry: -entry.turn))
+            return tuple(self._describe(entry) for entry in sorted(loaded, key=lambda entry: -entry.turn))
 
     @contextmanager
     def use(self, name: str, *, wait_s: float = 0.0, on_room: Callable[[], None] | None = None) -> Iterator[Engine]:
@@ -193,8 +196,11 @@ class ModelPool:
         are loaded again when used. Do not close the engine, since the pool does; a
         model whose engine was closed is loaded again.
 
-        `on_room` is called, perhaps several times, as soon as the call waits for no
-        memory any more: before the model is loaded. An exception from it ends the call.
+        Args:
+            name: Name of the model.
+            wait_s: Seconds to wait for memory.
+            on_room: Called, perhaps several times, as soon as the call no longer waits
+                for memory: before the model is loaded. Its exception ends the call.
 
         Raises:
             OptionError: If there is no model of this name.
@@ -210,7 +216,7 @@ class ModelPool:
         try:
             yield self._acquire(entry, use, monotonic() + wait_s, on_room or _ignore)
         finally:
-            self._leave(entry, use)
+            self._release(entry, use)
 
     def close(self) -> None:
         """Close every engine; work that runs on one ends with `ClosedError`.
@@ -233,8 +239,8 @@ class ModelPool:
     # The lock is held only for bookkeeping, never while a model is loaded or closed.
 
     @contextmanager
-    def _state(self) -> Iterator[None]:
-        """Hold the pool's lock for the block.
+    def _locked(self) -> Iterator[None]:
+        """Hold the pool's lock in the block.
 
         Raises `ForkedError` in a child process, since a fork may have copied the lock
         locked.
@@ -244,13 +250,14 @@ class ModelPool:
         with self._changed:
             yield
 
-    def _record(self, entry: _Entry) -> RegisteredModel:
+    def _describe(self, entry: _Entry) -> RegisteredModel:
         is_loaded = entry.engine is not None
         idle_s = None if not is_loaded else 0.0 if entry.uses else monotonic() - entry.idle_since
         source = str(PATH) if entry.source is None else os.fspath(entry.source)
         return RegisteredModel(entry.name, source, entry.memory_bytes, is_loaded, len(entry.uses), idle_s)
 
     def _acquire(self, entry: _Entry, use: _Use, until: float, on_room: Callable[[], None]) -> Engine:
+        """Return the entry's engine for `use`, loading the model if necessary."""
         while True:
             engine = self._lend(entry, use, on_room)
             if engine is not None:
@@ -260,8 +267,8 @@ class ModelPool:
             n_bytes = memory_needed(entry.source, entry.backend, self._options)
             if self._is_too_large(n_bytes):
                 resolved = resolve(entry.source, entry.backend, self._options)
-                raise self._refusal(
-                    entry, n_bytes, self._needed_fast(entry, resolved.options), resolved.backend.less_memory
+                raise self._budget_error(
+                    entry, n_bytes, self._memory_in_fast(entry, resolved.options), resolved.backend.less_memory
                 )
             try:
                 idle = self._reserve(entry, use, n_bytes, until)
@@ -277,7 +284,7 @@ class ModelPool:
 
         Waits while another thread loads or unloads the model.
         """
-        with self._state():
+        with self._locked():
             while True:
                 if self._closed:
                     raise ClosedError("the model pool")
@@ -298,28 +305,28 @@ class ModelPool:
         Returns the idle models to unload first, marked with this thread as `worker`.
         Returns None if another thread has begun to load the model.
         """
-        with self._state():
+        with self._locked():
             while True:
                 if self._closed or entry.worker is not None or entry.engine is not None:
                     return None
                 if any(one.worker is not None and one.engine is not None for one in self._entries.values()):
                     self._changed.wait()  # being unloaded: how much room it leaves is known soon
                     continue
-                idle, available = self._idle(required)
+                idle, available = self._choose_idle(required)
                 if available >= required:
                     break
                 left = until - monotonic()
                 holds = any(one.thread == use.thread for other in self._entries.values() for one in other.uses)
                 if holds or left <= 0:
-                    raise self._refusal(entry, required)
+                    raise self._budget_error(entry, required)
                 self._changed.wait(left)
             entry.memory_bytes, entry.worker = required, use.thread
             for one in idle:
                 one.worker = use.thread
             return idle
 
-    def _idle(self, required: int) -> tuple[list[_Entry], float]:
-        """Return idle models to unload for `required` bytes, least recently used first.
+    def _choose_idle(self, required: int) -> tuple[list[_Entry], float]:
+        """Return the idle models to unload for `required` bytes, in their order of use.
 
         The second value is the number of bytes that are then free.
         """
@@ -336,10 +343,10 @@ class ModelPool:
     def _is_too_large(self, required: int) -> bool:
         return self._budget is not None and required > self._budget
 
-    def _needed_fast(self, entry: _Entry, options: Any) -> int | None:
-        """Return what a model would take in `fast` precision, if that fits the budget.
+    def _memory_in_fast(self, entry: _Entry, options: Any) -> int | None:
+        """Return the memory of a model in `fast` precision, if that fits the budget.
 
-        None if `options`, with which it would be opened, are of that precision already.
+        None if `options`, with which it would be opened, have that precision already.
         """
         if options.precision is not Precision.EXACT:
             return None
@@ -349,9 +356,10 @@ class ModelPool:
             return None
         return None if self._is_too_large(fast) else fast
 
-    def _refusal(
+    def _budget_error(
         self, entry: _Entry, required: int, required_fast: int | None = None, less_memory: str = ""
     ) -> MemoryBudgetError:
+        """Return the error for a model that does not fit beside those in use."""
         budget = self._budget or 0
         held = {one.name: one.reserved_bytes for one in self._entries.values() if one.uses or one.worker is not None}
         return MemoryBudgetError(
@@ -401,7 +409,8 @@ class ModelPool:
                     entry.worker = None
             self._changed.notify_all()
 
-    def _leave(self, entry: _Entry, use: _Use) -> None:
+    def _release(self, entry: _Entry, use: _Use) -> None:
+        """End a use of a model, which other threads may wait for."""
         if self._process != os.getpid():
             return  # the process was forked within the block
         with self._changed:
@@ -413,14 +422,16 @@ class ModelPool:
 
 
 def _ignore() -> None:
-    """Do nothing about memory that is there."""
+    """Do nothing (the default of `on_room`)."""
 
 
 def memory_needed(source: ModelSource, backend: str | None, options: Mapping[str, Any]) -> int:
     """Return an upper bound on a model's memory in bytes, estimated from its file.
 
-    A file of the hub is downloaded first. A server's model takes none here. The
-    arguments are those of `load`.
+    A file of the hub is downloaded first. 0 for a server's model.
+
+    Args:
+        source, backend, options: As for `load`.
     """
     if is_server(source):
         return 0
@@ -434,11 +445,11 @@ def _is_source(source: object) -> TypeGuard[ModelSource]:
     return isinstance(source, str | os.PathLike) and isinstance(os.fspath(source), str) and bool(os.fspath(source))
 
 
-def _backends(backend: object, sources: Mapping[str, ModelSource]) -> dict[str, str | None]:
-    """Return the name of each model's back end, None for those of servers.
+def _name_backends(backend: object, sources: Mapping[str, ModelSource]) -> dict[str, str | None]:
+    """Return the name of each model's back end; None to recognise it, and for servers.
 
-    Raises `OptionError` for what is no back end, and `IncompatibleOptionsError` for one
-    that is named for a server.
+    Raises `OptionError` for an unknown back end or model, and
+    `IncompatibleOptionsError` for a back end of a server.
     """
     if backend is None or isinstance(backend, str):
         return {name: None if is_server(source) else backend for name, source in sources.items()}
@@ -454,8 +465,8 @@ def _backends(backend: object, sources: Mapping[str, ModelSource]) -> dict[str, 
     return known
 
 
-def _named(sources: object) -> dict[str, ModelSource]:
-    """Return the sources by name, or raise `OptionError`."""
+def _name_sources(sources: object) -> dict[str, ModelSource]:
+    """Return the sources by name; raise `OptionError` for invalid ones."""
     expected = (
         "models by name, or a list of them, each a path, "
         "hf:owner/repo/file.gguf, hf:owner/repo:Q4_K_M, a server's http://host:8000, or None for the embedded one"

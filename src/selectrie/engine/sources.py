@@ -1,4 +1,4 @@
-"""From what a caller names to what a back end opens, downloads and lists included."""
+"""Finds the file and the back end of a source; downloads and lists models."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from selectrie.errors import MissingExtraError, ModelFileError, OptionError, Sel
 from selectrie.results.models import MISSING, PRESENT, ModelRecord
 
 NAME = "embedded.gguf"
-"""Name of the file, which signatures show as they do for any model."""
+"""Name of the embedded model's file, which signatures show."""
 
 PATH = Path(__file__).resolve().parents[1] / "assets" / NAME
-"""A path, not a resource: llama.cpp maps the file, so it must lie on disk."""
+"""Path of the embedded model's file; llama.cpp maps it, so it must lie on disk."""
 
 
 def embedded_file() -> Path:
@@ -47,7 +47,7 @@ def embedded_file() -> Path:
 
 PREFIX = "hf:"
 MAIN = "main"
-"""The branch that a source is looked up on."""
+"""The branch of a repository in which files are looked up."""
 
 _FORMS = (
     "hf:owner/repo for a checkpoint, hf:owner/repo/file.gguf, or hf:owner/repo:QUANTISATION as in hf:owner/repo:Q4_K_M"
@@ -55,18 +55,18 @@ _FORMS = (
 _ANSWER_S = 5.0
 """Seconds after which a hub that has not begun to answer counts as unreachable."""
 _PROJECTOR = "mmproj"
-"""Part of the name of a GGUF file that holds a projector and no language model."""
+"""Part of the name of GGUF files with a projector and no language model."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubSource:
-    """A source of the hub, taken apart.
+    """The parts of a source `hf:…` on the Hugging Face hub.
 
     Attributes:
         text: The source as it is written.
         repository: `owner/repo`.
-        file: Name of a file in it; None if it is not named.
-        quantisation: The quantisation of a file that is not named, or None.
+        file: Name of a file in the repository, or None.
+        quantisation: Quantisation of the wanted file if it is not named, or None.
     """
 
     text: str
@@ -76,7 +76,7 @@ class HubSource:
 
     @staticmethod
     def parse(text: str) -> HubSource:
-        """Return a source taken apart.
+        """Parse a source `hf:…`.
 
         Raises `OptionError` if it has another form, or names a part of a checkpoint.
         """
@@ -89,8 +89,8 @@ class HubSource:
             raise OptionError("model", text, f"{PREFIX}{owner}/{name}, as a checkpoint is opened with all its files")
         return HubSource(text, f"{owner}/{name}", file or None, quantisation or None)
 
-    def of(self, file: str) -> str:
-        """Return the source of a file of this repository."""
+    def source_of(self, file: str) -> str:
+        """Return the source `hf:…` of a file in this repository."""
         return f"{PREFIX}{self.repository}/{file}"
 
 
@@ -100,14 +100,14 @@ class _Listing:
 
     Attributes:
         names: Their names, with folders.
-        unreachable: Why the hub did not answer, if these are the files in the cache.
+        unreachable: Reason why the hub did not answer, if names are from the cache.
     """
 
     names: Sequence[str]
     unreachable: Exception | None = None
 
     def models(self) -> list[str]:
-        """Return the files that a back end opens, the first part of each split one."""
+        """Return the files that a back end opens; of a split one, the first part."""
         result = []
         for name in sorted(self.names):
             backend = backend_of_file_name(name)
@@ -117,34 +117,34 @@ class _Listing:
         return result
 
     def note(self) -> str:
-        """Return what an error has to add about files that may be missing here."""
-        return _note(self.unreachable)
+        """Return a note for errors, if the names are only those in the cache."""
+        return _cache_note(self.unreachable)
 
 
-def _note(unreachable: Exception | None) -> str:
+def _cache_note(unreachable: Exception | None) -> str:
     if unreachable is None:
         return ""
     return f" (these are in the cache; the hub gave no list: {_first_line(unreachable)})"
 
 
 def is_hub_source(source: object) -> TypeGuard[str]:
-    """Return whether a source is one of the hub."""
+    """Return whether a source is written `hf:…`."""
     return isinstance(source, str) and source.startswith(PREFIX)
 
 
 def download(text: str) -> Path:
-    """Return the local path of a source of the hub.
+    """Download a source of the hub, if necessary, and return its local path.
 
-    It is a file (of a split model, the first part), or the folder of a checkpoint. Of
-    that, only configuration, tokenizer and safetensors are downloaded.
+    The path is a file (of a split model, the first part), or the folder of a
+    checkpoint, of which only configuration, tokenizer and safetensors are downloaded.
 
     Raises:
-        OptionError: The source has another form, or does not name one file.
-        UnsupportedModelError: The repository's weights are pickles alone.
-        ModelFileError: A file cannot be downloaded and is not in the cache, or there is
-            none that is opened.
-        MissingExtraError: huggingface_hub is not installed, or what the checkpoint
-            needs.
+        OptionError: If the source has another form, or does not name one file.
+        UnsupportedModelError: If the repository's weights are only pickles.
+        ModelFileError: If a file cannot be downloaded and is not in the cache, or if no
+            back end opens any file.
+        MissingExtraError: If huggingface_hub, or a package for the checkpoint, is not
+            installed.
     """
     source = HubSource.parse(text)
     try:
@@ -152,23 +152,23 @@ def download(text: str) -> Path:
     except ModuleNotFoundError as error:
         raise MissingExtraError(text, "hf") from error
     if source.file is not None:
-        return _download(hub, source, source.file, _unreachable(hub, source.repository, source.file))
-    listing = _list(hub, source)
+        return _download_file(hub, source, source.file, _check_hub(hub, source.repository, source.file))
+    listing = _list_files(hub, source)
     if source.quantisation is None:
-        found = _folder(source, listing)
+        found = _find_checkpoint(source, listing)
         if found is not None:
             return _download_folder(hub, source, found, listing.unreachable)
-    return _download(hub, source, _choose(source, listing), listing.unreachable)
+    return _download_file(hub, source, _choose_file(source, listing), listing.unreachable)
 
 
 _TOKENIZER_FILES = ("config.json", "generation_config.json", *TOKENIZER_FILES)
 
 
 def download_tokenizer(text: str) -> Path:
-    """Return the local path of the tokenizer of a source of the hub.
+    """Download the tokenizer of a source of the hub and return its local path.
 
-    It is a GGUF file, which is downloaded as a whole, or the folder of a repository, of
-    which only configuration and tokenizer are.
+    It is a GGUF file, which is downloaded whole, or the folder of a repository, of
+    which only configuration and tokenizer are downloaded.
 
     Raises:
         OptionError, ModelFileError, MissingExtraError: As `download`.
@@ -180,18 +180,21 @@ def download_tokenizer(text: str) -> Path:
         import huggingface_hub as hub
     except ModuleNotFoundError as error:
         raise MissingExtraError(text, "hf") from error
-    listing = _list(hub, source)
+    listing = _list_files(hub, source)
     files = [name for name in _TOKENIZER_FILES if name in listing.names]
     if not any(name in TOKENIZER_FILES for name in files):
         raise ModelFileError(text, f"the repository has no tokenizer{listing.note()}; give another one")
     return _download_folder(hub, source, files, listing.unreachable)
 
 
-def _download(hub: Any, source: HubSource, file: str, unreachable: Exception | None) -> Path:
-    """Return the local path of a file, after all parts of its model were downloaded.
+def _download_file(hub: Any, source: HubSource, file: str, unreachable: Exception | None) -> Path:
+    """Download a file and the other parts of its model; return the file's local path.
 
     Args:
-        unreachable: Why the hub does not answer, which makes the cache answer.
+        hub: The module `huggingface_hub`.
+        source: The source, for errors.
+        file: Name of the file in the repository.
+        unreachable: Reason why the hub does not answer, so only the cache is used.
     """
     backend = backend_of_file_name(file)
     names = [file] if backend is None else backend.parts(file)
@@ -199,14 +202,14 @@ def _download(hub: Any, source: HubSource, file: str, unreachable: Exception | N
     try:
         paths = [Path(hub.hf_hub_download(source.repository, name, **how)) for name in names]
     except (OSError, ValueError) as error:  # hub errors derive from these: offline, not found, gated, bad name
-        raise _unavailable(source, unreachable or error) from error
+        raise _unavailable_error(source, unreachable or error) from error
     return paths[0]
 
 
-def _folder(source: HubSource, listing: _Listing) -> Sequence[str] | None:
-    """Return the files of the repository's checkpoint; None if it holds none.
+def _find_checkpoint(source: HubSource, listing: _Listing) -> Sequence[str] | None:
+    """Return the files of the repository's checkpoint; None if it has none.
 
-    Files that could be opened instead matter more than a checkpoint that cannot.
+    An unsupported checkpoint is ignored if there are files that could be opened.
     """
     try:
         found = folder_model(source.text, listing.names)
@@ -222,7 +225,7 @@ def _folder(source: HubSource, listing: _Listing) -> Sequence[str] | None:
 
 
 def _download_folder(hub: Any, source: HubSource, files: Sequence[str], unreachable: Exception | None) -> Path:
-    """Return the local folder of a checkpoint, after its files were downloaded."""
+    """Download files of a checkpoint and return their local folder."""
     try:
         folder = Path(
             hub.snapshot_download(
@@ -231,28 +234,28 @@ def _download_folder(hub: Any, source: HubSource, files: Sequence[str], unreacha
         )
         missing = [name for name in files if not (folder / name).is_file()]
     except Exception as error:  # from the HTTP library of the hub's client, which varies
-        raise _unavailable(source, unreachable or error) from error
+        raise _unavailable_error(source, unreachable or error) from error
     if missing:
         raise ModelFileError(
-            source.text, f"{names_in_words(missing)} cannot be had{_note(unreachable)}; download it again"
+            source.text, f"{names_in_words(missing)} cannot be had{_cache_note(unreachable)}; download it again"
         )
     return folder
 
 
-def _list(hub: Any, source: HubSource) -> _Listing:
-    """Return the files of a repository, those in the cache if the hub gives no list."""
+def _list_files(hub: Any, source: HubSource) -> _Listing:
+    """List the files of a repository; those in the cache if the hub gives no list."""
     try:
         files = hub.model_info(source.repository, timeout=_ANSWER_S).siblings
         return _Listing([file.rfilename for file in files or ()])
     except Exception as error:  # from the HTTP library of the hub's client, which varies
-        names = _cached(hub, source.repository)
+        names = _list_cached_files(hub, source.repository)
         if not names:
-            raise _unavailable(source, error) from error
+            raise _unavailable_error(source, error) from error
         return _Listing(names, error)
 
 
-def _cached(hub: Any, repository: str) -> list[str]:
-    """Return the names of a repository's files in the cache, of its main branch."""
+def _list_cached_files(hub: Any, repository: str) -> list[str]:
+    """Return the names of a repository's cached files, of its main branch."""
     try:
         repositories = hub.scan_cache_dir().repos
     except (hub.CacheNotFound, OSError, ValueError):  # ValueError: a file lies there
@@ -267,26 +270,26 @@ def _cached(hub: Any, repository: str) -> list[str]:
     ]
 
 
-def _choose(source: HubSource, listing: _Listing) -> str:
-    """Return the one file that a source means, or raise the error that says why not."""
+def _choose_file(source: HubSource, listing: _Listing) -> str:
+    """Return the one file that a source means; raise an error if there is not one."""
     names = listing.models()
     if source.quantisation is None or not names:
-        raise _not_one_file(source, listing)
+        raise _not_one_file_error(source, listing)
     pattern = re.compile(rf"(?<![a-z0-9]){re.escape(source.quantisation)}(?![a-z0-9_])", re.IGNORECASE)
     matches = [name for name in names if pattern.search(PurePosixPath(name).name)]
     matches = matches or [name for name in names if pattern.search(name)]
     if len(matches) == 1:
         return matches[0]
-    files = names_in_words([source.of(name) for name in matches or names])
+    files = names_in_words([source.source_of(name) for name in matches or names])
     if matches:
         raise OptionError("model", source.text, f"a source that names one of these files: {files}")
     expected = f"a quantisation of this repository, or one of its files: {files}{listing.note()}"
     raise OptionError("model", source.text, expected)
 
 
-def _not_one_file(source: HubSource, listing: _Listing) -> SelectrieError:
-    """Return the error about a repository that is named without one of its files."""
-    files = [source.of(name) for name in listing.models()]
+def _not_one_file_error(source: HubSource, listing: _Listing) -> SelectrieError:
+    """Return the error for a source that names a repository but no file in it."""
+    files = [source.source_of(name) for name in listing.models()]
     if not files and folder_model(source.text, listing.names) is not None:
         checkpoint = f"{PREFIX}{source.repository}"
         return OptionError("model", source.text, f"{checkpoint}, as the repository is a checkpoint without other files")
@@ -296,8 +299,8 @@ def _not_one_file(source: HubSource, listing: _Listing) -> SelectrieError:
     return ModelFileError(source.text, reason + listing.note())
 
 
-def _unavailable(source: HubSource, error: Exception) -> ModelFileError:
-    """Return the error about a file or a repository that cannot be had."""
+def _unavailable_error(source: HubSource, error: Exception) -> ModelFileError:
+    """Return the error for a file that can neither be downloaded nor is cached."""
     return ModelFileError(
         source.text,
         f"cannot be downloaded and is not in the cache ({_first_line(error)}); "
@@ -310,8 +313,8 @@ def _first_line(error: Exception) -> str:
     return message.splitlines()[0] if message else type(error).__name__
 
 
-def _unreachable(hub: Any, repository: str, name: str) -> Exception | None:
-    """Return why the hub does not answer, or None if it does, whatever the answer is.
+def _check_hub(hub: Any, repository: str, name: str) -> Exception | None:
+    """Ask the hub for a file; return the error if the hub does not answer, else None.
 
     The hub is asked once and briefly, because a download retries for 23 s and logs each
     time.
@@ -330,7 +333,7 @@ _SERVERS = ("http://", "https://")
 
 @dataclass(frozen=True, slots=True)
 class OpenableSource:
-    """A source that lies on this machine, and how it is opened.
+    """A source on this machine, with the back end that opens it.
 
     Attributes:
         opened: A `Path`, or the open model of a library.
@@ -349,23 +352,23 @@ class OpenableSource:
 
 
 def resolve(source: object, backend: str | None, options: Mapping[str, Any]) -> OpenableSource:
-    """Return what is opened and how; files of the hub are downloaded.
+    """Find the file or open model of a source, and the back end that opens it.
 
-    Options are checked before anything is downloaded.
+    Files of the hub are downloaded, after options are checked.
 
     Args:
         source: As for `load`.
         backend: Name of a back end; None to take the one that recognises the source.
-        options: Keywords: the fields of the back end's options.
+        options: Keyword arguments: the fields of the back end's options.
 
     Raises:
-        OptionError: The source, the name or an option is invalid.
-        ModelError: The source cannot be had, or is not supported.
+        OptionError: If the source, the name or an option is invalid.
+        ModelError: If the source cannot be downloaded, or is not supported.
     """
     if is_server(source):
         raise OptionError("model", source, f"{describe_sources()}, or an hf: source; `selectrie.connect` opens servers")
     check_names(backend, options)
-    opened = _local(source)
+    opened = _to_local(source)
     entry = backend_of(opened) if backend is None else backend_named(backend)
     require_packages(entry)
     return OpenableSource(opened, entry, read_options(entry, options))
@@ -377,7 +380,7 @@ def is_server(source: object) -> TypeGuard[str]:
 
 
 def check_names(backend: str | None, options: Mapping[str, Any]) -> None:
-    """Check what can be checked of options before the source is known.
+    """Check a back end's name and options, as far as possible without the source.
 
     Raises `OptionError` if there is no back end of this name, or none that takes the
     options.
@@ -388,10 +391,10 @@ def check_names(backend: str | None, options: Mapping[str, Any]) -> None:
         read_options(backend_named(backend), options)
 
 
-def _local(source: object) -> object:
-    """Return the local path of a source, or the open model that it is.
+def _to_local(source: object) -> object:
+    """Return the local path of a source, or the source if it is an open model.
 
-    None stands for the embedded model. Raises `OptionError` for an empty text.
+    None is the embedded model. Raises `OptionError` for an empty text.
     """
     if source is None:
         return embedded_file()
@@ -408,9 +411,9 @@ logger = logging.getLogger(__name__)
 
 
 def models() -> list[ModelRecord]:
-    """List the embedded model, then the models in the Hugging Face cache that open.
+    """List the embedded model, then the usable models in the Hugging Face cache.
 
-    Without the extra `hf` the cache is not read, and only the embedded model is listed.
+    Without the extra `hf` only the embedded model is listed.
     """
     try:
         return [embedded_record(), *hub_records()]
@@ -421,17 +424,16 @@ def models() -> list[ModelRecord]:
 def embedded_record() -> ModelRecord:
     """Return the record of the embedded model, whose file may be missing."""
     path = PATH
-    return _record(str(path), path, embedded=True) or ModelRecord(
+    return _file_record(str(path), path, embedded=True) or ModelRecord(
         str(path), path.name, str(path), 0, "", MISSING, embedded=True
     )
 
 
 def hub_records() -> list[ModelRecord]:
-    """List what a back end opens in the Hugging Face cache, by source.
+    """List the models in the Hugging Face cache that a back end opens, by source.
 
-    These are files, and the folders of checkpoints.
-
-    Raises `MissingExtraError` without huggingface_hub.
+    They are files and folders of checkpoints. Raises `MissingExtraError` without
+    huggingface_hub.
     """
     try:
         import huggingface_hub
@@ -442,16 +444,16 @@ def hub_records() -> list[ModelRecord]:
     except (huggingface_hub.CacheNotFound, OSError, ValueError) as error:  # ValueError: a file lies there
         logger.debug("the Hugging Face cache cannot be listed: %s", error)
         return []
-    records = [_record(*one) for one in _hub_files(repositories)]
-    records += [_folder_record(*one) for one in _hub_folders(repositories)]
+    records = [_file_record(*one) for one in _list_hub_files(repositories)]
+    records += [_folder_record(*one) for one in _list_hub_folders(repositories)]
     return sorted((record for record in records if record is not None), key=lambda record: record.source)
 
 
-def _hub_files(repositories: Any) -> Iterator[tuple[str, Path]]:
+def _list_hub_files(repositories: Any) -> Iterator[tuple[str, Path]]:
     """Yield the source and the path of every cached file that a back end opens.
 
-    A file of an older revision is loaded by its path, and only if no newer revision
-    has the same content.
+    A file of an older revision is listed by its path, and only if no newer revision has
+    the same content.
     """
     for repository in repositories:
         if repository.repo_type != "model":
@@ -470,7 +472,7 @@ def _hub_files(repositories: Any) -> Iterator[tuple[str, Path]]:
                 )
 
 
-def _hub_folders(repositories: Any) -> Iterator[tuple[str, Path, list[str]]]:
+def _list_hub_folders(repositories: Any) -> Iterator[tuple[str, Path, list[str]]]:
     """Yield the source, the folder and the file names of every cached repository.
 
     Only the newest revision of the main branch is looked at.
@@ -501,10 +503,10 @@ def _folder_record(source: str, folder: Path, names: list[str]) -> ModelRecord |
     return ModelRecord(source, source.rsplit("/", 1)[-1], str(folder), size, digest, PRESENT, embedded=False)
 
 
-def _record(source: str, path: Path, *, embedded: bool = False) -> ModelRecord | None:
+def _file_record(source: str, path: Path, *, embedded: bool = False) -> ModelRecord | None:
     """Return the record of a model file.
 
-    None if no back end opens files of this name, or if the file cannot be read.
+    None if no back end opens files of this name, or if it cannot be read.
     """
     backend = backend_of_file_name(path.name)
     if backend is None:

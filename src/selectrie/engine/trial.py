@@ -1,7 +1,7 @@
 """Tries in a child process whether a model file can be opened.
 
 llama.cpp asserts its assumptions about a file, so a damaged file can end the process
-that opens it or decodes with it. What a header shows of that is found without a trial
+that opens it or decodes with it. Damage that the header shows is found without a trial
 (`backends/llama_cpp/gguf_header.py`), so only `untrusted=True` asks for one. The back
 end's entry in the table says whether and how files are tried (`FileTrial`). The child
 (`trial_child`) loads the file and decodes two rows on the CPU. A failure there becomes
@@ -37,26 +37,26 @@ from selectrie.errors import ModelError, ModelFileError, OptionError, Unsupporte
 logger = logging.getLogger(__name__)
 
 START_LINE = "selectrie: begun"
-"""First line of the child; a process that does not write it is not our child."""
+"""First line that our child writes; another process would not."""
 MIN_S, BYTES_PER_S = 120.0, 20e6
-"""Time limit of a child: seconds, plus the time to read the file at this speed.
-
-The speed is that of a slow disk.
-"""
+"""Time limit of a child: seconds, plus the file's size over a slow disk's speed."""
 _MODULE = "selectrie.engine.trial_child"
 _FOLDER = Path(__file__).resolve().parents[2]
-"""Where the child starts: a folder of ours, as `-m` looks for modules there first."""
+"""Folder in which the child starts: `-m` looks for modules there first."""
 _OPEN_HERE = ways(operator="open it without a child process (`untrusted=False`)")
 _MAX_MESSAGE = 300
-"""Maximum characters of a child's last words that an error quotes."""
+"""Maximum number of characters of a child's output that an error quotes."""
 _OPENED, _MARK = "|opened in a child process", {"opened": True}
 
 
 class Marks:
-    """A record of the model files that passed, by digest and build.
+    """A JSON file that records which model files passed a trial, by digest and build.
 
-    It is a JSON file that may be deleted at any time. Failing to write it is not an
-    error; a model file is then tried again.
+    It may be deleted at any time. Failing to write it is not an error; a model file is
+    then tried again.
+
+    Args:
+        path: The file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,32 +72,42 @@ class Marks:
 
 
 def try_file(path: Path, backend: Backend, precision: Precision, marks: Marks) -> None:
-    """Open a file in a child process, unless it is marked or the back end needs none.
+    """Open a model file in a child process.
 
-    Raises the error that the child reported, and `ModelFileError` if the child was
-    ended or took too long. `OptionError` if no child process can be started, as in a
-    program packed into one executable.
+    Nothing is done for a file that is marked, or a back end that needs no trial.
+
+    Args:
+        path: The model file.
+        backend: The back end's entry in the table.
+        precision: The precision with which it will be opened.
+        marks: The record of files that passed; it gets this one.
+
+    Raises:
+        ModelError: The error that the child reported; `ModelFileError` if the child
+            crashed or took too long.
+        OptionError: If no child process can be started, as in a program packed into one
+            executable.
     """
     if backend.trial is None:
         return
     key, size = backend.trial.identify(path)
     if marks.has(key):
         return
-    if not _survives(path, backend, precision, MIN_S + size / BYTES_PER_S):
+    if not _opens_in_child(path, backend, precision, MIN_S + size / BYTES_PER_S):
         raise OptionError("untrusted", True, "False: no child process can be started here")  # noqa: FBT003
     marks.add(key)
 
 
-def _survives(path: Path, backend: Backend, precision: Precision, timeout_s: float) -> bool:
+def _opens_in_child(path: Path, backend: Backend, precision: Precision, timeout_s: float) -> bool:
     """Return whether a child process opened the file; False if none could be started.
 
-    Raises `ModelFileError` if it failed.
+    Raises the child's error, or `ModelFileError` if it crashed or was too slow.
     """
     arguments = [backend.name, str(path.absolute()), precision.value, str(timeout_s)]
     try:
         code, stdout, stderr = _run(arguments, timeout_s)
     except subprocess.TimeoutExpired as error:
-        raise ModelFileError(str(path), _too_slow(timeout_s)) from error
+        raise ModelFileError(str(path), _timeout_message(timeout_s)) from error
     except OSError as error:
         logger.debug("no child process: %s", error)
         return False
@@ -109,19 +119,19 @@ def _survives(path: Path, backend: Backend, precision: Precision, timeout_s: flo
         _raise_reported(path, report)
         return True
     if code == -getattr(signal, "SIGALRM", 0):
-        raise ModelFileError(str(path), _too_slow(timeout_s))
-    raise ModelFileError(str(path), _ended(code, stderr, "" if backend.trial is None else backend.trial.remedy))
+        raise ModelFileError(str(path), _timeout_message(timeout_s))
+    raise ModelFileError(str(path), _crash_message(code, stderr, "" if backend.trial is None else backend.trial.remedy))
 
 
 def _run(arguments: list[str], timeout_s: float) -> tuple[int, str, str]:
-    """Return a child's return code, standard output and standard error.
+    """Run a child; return its exit code, standard output and standard error.
 
     The child has ended when this function returns or raises.
     """
     child = None
     try:
         # A signal during `Popen` would leave a child that could not be ended.
-        with signals_held():
+        with hold_signals():
             child = start_child(
                 _MODULE,
                 *arguments,
@@ -140,9 +150,16 @@ def _run(arguments: list[str], timeout_s: float) -> tuple[int, str, str]:
 
 
 def start_child(module: str, *arguments: str, **pipes: Any) -> subprocess.Popen[Any]:
-    """Start a module of ours in this interpreter, as a process whose output is read.
+    """Start one of our modules in this interpreter, as a process with pipes.
 
-    Raises `OSError` if there is none, as in a program packed into one executable.
+    Raises `OSError` if it cannot be started, as in a program packed into one
+    executable.
+
+    Args:
+        module: The module, run by `-m`.
+        arguments: Its arguments.
+        pipes: Further arguments of `subprocess.Popen`; standard output is always a
+            pipe.
     """
     if getattr(sys, "frozen", False) or not sys.executable:
         raise OSError("this program has no interpreter")
@@ -156,7 +173,7 @@ def start_child(module: str, *arguments: str, **pipes: Any) -> subprocess.Popen[
 
 
 @contextmanager
-def signals_held() -> Iterator[None]:
+def hold_signals() -> Iterator[None]:
     """Delay the handlers of SIGINT and SIGTERM until the block ends."""
     held: list[tuple[Callable[..., object], int, FrameType | None]] = []
     before: dict[signal.Signals, Callable[..., object]] = {}
@@ -175,7 +192,7 @@ def signals_held() -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment for a child, with its import paths.
+    """Return the child's environment: this process's, with its import paths.
 
     ggml's backtraces are switched off.
     """
@@ -184,7 +201,7 @@ def _environment() -> dict[str, str]:
 
 
 def _raise_reported(path: Path, report: str) -> None:
-    """Raise the error that the child reported, if any."""
+    """Raise the error in a child's report; nothing for an empty report."""
     try:
         reported = json.loads(report)
     except ValueError:
@@ -201,14 +218,14 @@ def _raise_reported(path: Path, report: str) -> None:
     raise ModelError(reason)
 
 
-def say(line: str) -> None:
-    """Write a line to the parent of a child process."""
+def write_line(line: str) -> None:
+    """Write a line to standard output, which the parent process reads."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def report_of(error: errors.SelectrieError) -> dict[str, Any]:
-    """Return an error as the JSON object that the child reports."""
+    """Return an error as the JSON object that the child writes."""
     return {
         "kind": type(error).__name__,
         "reason": getattr(error, "reason", str(error)),
@@ -216,12 +233,12 @@ def report_of(error: errors.SelectrieError) -> dict[str, Any]:
     }
 
 
-def _too_slow(timeout_s: float) -> str:
+def _timeout_message(timeout_s: float) -> str:
     slow = f"a child process could not open it and decode two rows within {timeout_s:.0f} s"
     return Words(slow, "; ", ways("get the file again", _OPEN_HERE))
 
 
-def _ended(code: int, stderr: str, what_helps: str) -> str:
+def _crash_message(code: int, stderr: str, what_helps: str) -> str:
     """Return the message for a child process that crashed or was killed."""
     try:
         by = signal.Signals(-code).name

@@ -1,7 +1,7 @@
-"""Opens a model file in a process of its own and says how that went.
+"""Opens a model file in a separate process and reports the result.
 
 It is run as `python -m selectrie.engine.trial_child BACKEND FILE PRECISION SECONDS` and
-ends after so many seconds. It writes one line before it opens the file, and one
+ends after that many seconds. It writes one line before it opens the file, and one
 afterwards: `{}`, or the error that was raised. If the back end ends the process, there
 is no second line, and the caller of `trial` lives on.
 """
@@ -21,7 +21,7 @@ from selectrie.backends.entry import Backend
 from selectrie.backends.table import backend_named
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT, Precision
-from selectrie.engine.trial import START_LINE, report_of, say
+from selectrie.engine.trial import START_LINE, report_of, write_line
 from selectrie.errors import SelectrieError, TextError
 
 _TEXTS = (bytes(range(1, 128)), "é – 中 😀 \u00a0\ufb01\u2460".encode())
@@ -31,18 +31,18 @@ _TEXTS = (bytes(range(1, 128)), "é – 中 😀 \u00a0\ufb01\u2460".encode())
 def main() -> None:
     """Open the file, decode two rows, and report the result."""
     name, path, precision, timeout_s = sys.argv[1:]
-    _restrain(float(timeout_s))
-    say(START_LINE)
+    _limit_process(float(timeout_s))
+    write_line(START_LINE)
     report: dict[str, object] = {}
     try:
         open_and_decode(backend_named(name), Path(path), Precision(precision))
     except SelectrieError as error:
         report = report_of(error)
-    say(json.dumps(report))
+    write_line(json.dumps(report))
 
 
 def open_and_decode(backend: Backend, path: Path, precision: Precision) -> None:
-    """Open a file and decode two rows; raise what the back end raises."""
+    """Open a file, tokenize texts and decode two rows; raise the back end's errors."""
     if backend.trial is None:
         return
     with closing(backend.open_model(path, backend.trial.options(precision))) as model:
@@ -54,7 +54,7 @@ def open_and_decode(backend: Backend, path: Path, precision: Precision) -> None:
         model.extend(chain(ROOT, 2), tokens, wanted, np.array([False, True]))
 
 
-def _restrain(timeout_s: float) -> None:
+def _limit_process(timeout_s: float) -> None:
     """Limit the child process, so that it leaves nothing behind.
 
     It writes no core file, ends at once on Ctrl-C, and ends after `timeout_s` seconds

@@ -23,7 +23,7 @@ from pydantic.config import JsonDict
 from selectrie.core.path_model import REMOTE
 from selectrie.core.types import ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.engine.aio import opened
+from selectrie.engine.aio import open_in_thread
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.generate import Prompts, Stream
 from selectrie.engine.requests.generation_params import GenerationParams
@@ -536,7 +536,7 @@ async def open_stream(
         return engine.stream(prompts, **{**arguments, **shorter.arguments(engine.identity)})
 
     with _naming(request):
-        async with opened(start, exchange.in_thread) as stream:
+        async with open_in_thread(start, exchange.in_thread) as stream:
             yield stream
 
 

@@ -12,7 +12,7 @@ import selectrie
 from selectrie import RenderParams, Template
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
-from selectrie.engine.rendering.slot_ends import string_body, whole_length
+from selectrie.engine.rendering.slot_ends import json_string_end, string_body
 from selectrie.errors import TemplateError
 from selectrie.results import TextEvent
 from selectrie.testing import HashModel, TableModel, make_vocabulary
@@ -46,8 +46,8 @@ def parses(text):
 @example(r"\uD83D\uDE00")
 def test_the_body_of_a_string_is_what_json_reads(text):
     """The grammar agrees with `json.loads`, and a broken text is cut to the longest beginning that parses."""
-    assert bool(string_body().accepts(text)) == parses(text) == (whole_length(text) == len(text))
-    assert whole_length(text) == max(n for n in range(len(text) + 1) if parses(text[:n]))
+    assert bool(string_body().accepts(text)) == parses(text) == (json_string_end(text) == len(text))
+    assert json_string_end(text) == max(n for n in range(len(text) + 1) if parses(text[:n]))
 
 
 @settings(max_examples=n_examples(60), deadline=None)

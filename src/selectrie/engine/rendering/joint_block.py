@@ -1,4 +1,4 @@
-"""Decides several selects and the literal texts between them together.
+"""Decides a joint block: several selects and the literal texts between them.
 
 The result is the assignment (one option for each slot) whose whole text is most
 probable.
@@ -31,14 +31,14 @@ from selectrie.template.values.values import SlotOption
 from selectrie.tokenization.products import TextAlternatives, spellings
 
 MAX_LISTED = 20_000
-"""Maximum assignments that are listed and scored as choices; more are searched."""
+"""Maximum number of assignments scored as listed choices; more are searched."""
 MAX_ASSIGNMENTS = 50
-"""Number of assignments in an answer, unless more of the best are requested."""
+"""Maximum number of assignments in an answer, unless `k` is larger."""
 METHODS = ("auto", "exhaustive", "best_first")
-_VAGUE = 1e-9
-"""Largest distance of a probability's bounds that is but rounding."""
+_MAX_ROUNDING = 1e-9
+"""Maximum distance of a probability's bounds that counts as rounding."""
 
-Picked: TypeAlias = tuple[int, ...]
+OptionIndices: TypeAlias = tuple[int, ...]
 """An assignment: the index of an option for each slot."""
 Marginals: TypeAlias = tuple[tuple[tuple[str, float], ...], ...]
 """For each slot, the probability of each option."""
@@ -46,7 +46,12 @@ Marginals: TypeAlias = tuple[tuple[tuple[str, float], ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class JointSlot:
-    """A slot of a joint block. It has at least one option, and their texts differ."""
+    """A slot of a joint block.
+
+    Attributes:
+        name: Name of the value.
+        options: The options, at least one; no two have the same text.
+    """
 
     name: str
     options: Sequence[SlotOption]
@@ -72,7 +77,7 @@ class JointRequest:
 
     Attributes:
         parts: The literal texts and slots of the block, in page order.
-        k: How many of the best assignments must be certain.
+        k: Number of best assignments whose order must be certain.
         budget: Maximum number of nodes to evaluate. None means no limit if assignments
             are listed, and `product_search.MAX_NODES` if they are searched.
         method: "auto", "exhaustive" (only if assignments are listed) or "best_first".
@@ -118,11 +123,11 @@ class JointRequest:
 
     @property
     def n_assignments(self) -> int:
-        """Return the number of assignments, the product of the numbers of options."""
+        """Return the number of assignments: the product of the numbers of options."""
         return prod(len(slot.options) for slot in self.slots)
 
     def text_of(self, picked: Sequence[int]) -> str:
-        """Return the block's text with the option of index `picked[i]` in slot i."""
+        """Return the block's text with option `picked[i]` in slot i."""
         which = iter(picked)
         return "".join(part if isinstance(part, str) else part.options[next(which)].text for part in self.parts)
 
@@ -143,22 +148,22 @@ def decide_jointly(session: Session, request: JointRequest, context: SlotContext
         ModelError: If the model fails.
     """
     if request.n_assignments > request.max_listed:
-        return _searched(session, request, context)
-    readings = _listed(request)
+        return _decide_by_search(session, request, context)
+    readings = _list_assignments(request)
     select_request = _select_request(request, context)
     prepared = selections.prepare_selection(session.model, context.prompt, list(readings), select_request)
     if prepared.method == "exhaustive":  # the second place is known anyway, and need not be settled
         prepared = replace(prepared, search=replace(prepared.search, k=request.k))
     [selection] = select.SelectBatch([prepared]).run(session)
     marginals = _marginals(request, list(readings.values()), selection)
-    return _joint(request, readings.__getitem__, selection, marginals)
+    return _make_joint_selection(request, readings.__getitem__, selection, marginals)
 
 
-def _searched(session: Session, request: JointRequest, context: SlotContext) -> JointSelection:
-    """Decide a block that has too many assignments to list them."""
+def _decide_by_search(session: Session, request: JointRequest, context: SlotContext) -> JointSelection:
+    """Decide a block that has too many assignments to list."""
     search_request = ProductSearchRequest(
         prompt=context.prompt,
-        parts=_parts(request),
+        parts=_parts_as_bytes(request),
         following=context.following.encode(),
         terminator=_terminator(context),
         k=request.k,
@@ -166,7 +171,7 @@ def _searched(session: Session, request: JointRequest, context: SlotContext) -> 
         width=request.width,
     )
     selection = search_product(session, search_request)
-    return _joint(request, _reader(request), selection, None)
+    return _make_joint_selection(request, _assignment_finder(request), selection, None)
 
 
 def _terminator(context: SlotContext) -> str:
@@ -174,7 +179,7 @@ def _terminator(context: SlotContext) -> str:
 
 
 def _select_request(request: JointRequest, context: SlotContext) -> SelectRequest:
-    """Return the request for a selection among the texts of all assignments.
+    """Return the request to select among the texts of all assignments.
 
     At least the two best texts are asked for.
     """
@@ -182,53 +187,55 @@ def _select_request(request: JointRequest, context: SlotContext) -> SelectReques
     return SelectRequest(terminator=_terminator(context), following=context.following, search=search)
 
 
-def _listed(request: JointRequest) -> dict[str, list[Picked]]:
-    """Return the assignments of a joint block, grouped by the text that they spell.
+def _list_assignments(request: JointRequest) -> dict[str, list[OptionIndices]]:
+    """Return all assignments of a block by the text that they spell.
 
-    Keys are the texts, sorted by bytes. An assignment is the index of an option for
-    each slot; those of one text are sorted by the bytes of their options.
+    The texts are sorted by bytes, and the assignments of one text by the bytes of their
+    options.
     """
-    readings: dict[str, list[Picked]] = {}
-    for picked in product(*map(_by_bytes, request.slots)):
+    readings: dict[str, list[OptionIndices]] = {}
+    for picked in product(*map(_sort_options, request.slots)):
         readings.setdefault(request.text_of(picked), []).append(picked)
     return {text: readings[text] for text in sorted(readings)}
 
 
-def _by_bytes(slot: JointSlot) -> list[int]:
-    """Return the indices of the slot's options, sorted by their texts.
+def _sort_options(slot: JointSlot) -> list[int]:
+    """Return the indices of a slot's options, sorted by their texts.
 
     Sorting code points gives the order of the UTF-8 bytes.
     """
     return sorted(range(len(slot.options)), key=lambda index: slot.options[index].text)
 
 
-def _reader(request: JointRequest) -> Callable[[str], list[Picked]]:
+def _assignment_finder(request: JointRequest) -> Callable[[str], list[OptionIndices]]:
     """Return a function from a text to the assignments that spell it.
 
-    The assignments are sorted by the bytes of their options. At most `MAX_ASSIGNMENTS`
-    are returned.
+    It returns at most `MAX_ASSIGNMENTS`, sorted by the bytes of their options.
     """
-    orders, parts = [_by_bytes(slot) for slot in request.slots], _parts(request)
+    orders, parts = [_sort_options(slot) for slot in request.slots], _parts_as_bytes(request)
 
-    def readings(text: str) -> list[Picked]:
+    def readings(text: str) -> list[OptionIndices]:
         spelled = spellings(parts, text.encode(), MAX_ASSIGNMENTS)
         return [tuple(order[rank] for order, rank in zip(orders, ranks, strict=True)) for ranks in spelled]
 
     return readings
 
 
-def _parts(request: JointRequest) -> tuple[TextAlternatives, ...]:
-    """Return the parts of the block as bytes: a text, or a slot's sorted options."""
+def _parts_as_bytes(request: JointRequest) -> tuple[TextAlternatives, ...]:
+    """Return the block's parts: bytes for a text, a slot's sorted options as bytes."""
     return tuple(
         part.encode() if isinstance(part, str) else tuple(sorted(option.text.encode() for option in part.options))
         for part in request.parts
     )
 
 
-def _joint(
-    request: JointRequest, readings: Callable[[str], list[Picked]], selection: Selection, marginals: Marginals | None
+def _make_joint_selection(
+    request: JointRequest,
+    readings: Callable[[str], list[OptionIndices]],
+    selection: Selection,
+    marginals: Marginals | None,
 ) -> JointSelection:
-    """Return the decision on the block, made from a selection among its texts.
+    """Return the decision on a block, from a selection among its texts.
 
     Args:
         request: The block.
@@ -239,7 +246,7 @@ def _joint(
     certificate, best_open = selection.certificate, np.inf
     if certificate.nodes_inner is not None:  # a search keeps nothing below the first k
         certificate, best_open = _certificate(request, selection)
-    assignments = tuple(_assignments(request, readings, selection, best_open))
+    assignments = tuple(_best_assignments(request, readings, selection, best_open))
     second = assignments[1] if len(assignments) > 1 else None
     same = second is not None and second.text == assignments[0].text
     return JointSelection(
@@ -262,13 +269,13 @@ def _joint(
     )
 
 
-def _assignments(
-    request: JointRequest, readings: Callable[[str], list[Picked]], selection: Selection, best_open: float
+def _best_assignments(
+    request: JointRequest, readings: Callable[[str], list[OptionIndices]], selection: Selection, best_open: float
 ) -> Iterator[Assignment]:
-    """Yield the best assignments that were scored, best first.
+    """Yield the best scored assignments, best first.
 
-    More than the `_n_best` requested ones are yielded as long as their log-probability
-    is at least `best_open`, the bound on all texts that were not scored.
+    After `_n_best` of them, only those follow whose log-probability is at least
+    `best_open`, the bound on all texts that were not scored.
     """
     min_count, max_count = _n_best(request), max(request.k, MAX_ASSIGNMENTS)
     n = 0
@@ -291,12 +298,12 @@ def _assignments(
 
 
 def _n_best(request: JointRequest) -> int:
-    """Return how many of the best texts are searched for, at least two."""
+    """Return how many of the best texts are searched for: k, at least two."""
     return max(2, request.k)
 
 
 def _certificate(request: JointRequest, selection: Selection) -> tuple[Certificate, float]:
-    """Return the certificate of the first k, and a bound on all scores not computed.
+    """Return the certificate for the first k, and a bound on scores not computed.
 
     The selection's own certificate may be for one text more than k.
     """
@@ -314,14 +321,18 @@ def _certificate(request: JointRequest, selection: Selection) -> tuple[Certifica
     return replace(certificate, proved=proved, bound_gap=gap, reason="" if proved else certificate.reason), best_open
 
 
-def _marginals(request: JointRequest, readings: list[list[Picked]], selection: Selection) -> Marginals | None:
+def _marginals(request: JointRequest, readings: list[list[OptionIndices]], selection: Selection) -> Marginals | None:
     """Return the probability of each option of each slot, as (text, probability) pairs.
 
-    Returns None if some text has no score, or if its probability is not known.
+    None if a text has no score, or if its probability is not known.
+
+    Args:
+        request: The block.
+        readings: The assignments that spell each choice of the selection.
     """
     table = selection.choices
     probability = table.probability
-    is_vague = table.has_unread and (table.probability_high - table.probability_low > _VAGUE).any()
+    is_vague = table.has_unread and (table.probability_high - table.probability_low > _MAX_ROUNDING).any()
     if np.isnan(probability).any() or is_vague:
         return None
     sums = [np.zeros(len(slot.options)) for slot in request.slots]

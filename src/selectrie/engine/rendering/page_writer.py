@@ -1,4 +1,4 @@
-"""Collects the text of a page, its tokens and its events; it makes no model call."""
+"""Collects the text of a page, its tokens and its events, without the model."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from selectrie.template.syntax.ast import Role, Span, error_at, walk_through, wh
 from selectrie.tokenization.growing_prompt import GrowingPrompt, Snapshot
 
 MAX_PAGE_BYTES = 16 << 20
-"""Maximum bytes of the text of one page, hidden text included."""
+"""Maximum size of the text of one page in bytes, hidden text included."""
 _BEFORE = 64
-"""Number of characters before a slot that say how its text may end."""
+"""Number of characters before a slot that `SlotContext.before` has."""
 
-Tell = Callable[[Event], None]
+OnEvent = Callable[[Event], None]
 """Called with each event of a page, in the thread that renders it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Hidden:
-    """The state of the page at the beginning of a `hide` block, restored at its end."""
+class _SavedPage:
+    """The state of the page at the start of a `hide` block, restored at its end."""
 
     mark: Snapshot
     n_written: int
@@ -43,6 +43,7 @@ class PageWriter:
     Text is turned into tokens (`page`, a `GrowingPrompt`) only when a slot needs them.
 
     Attributes:
+        page: The tokens of the page.
         _written: The texts of the page. Text of a `hide` block is included until the
             block ends.
         _unwritten: Texts that `page` has not received yet.
@@ -52,7 +53,9 @@ class PageWriter:
         _named: For each named block that is open, the index of its first text.
     """
 
-    def __init__(self, vocabulary: Vocabulary, template: Template, rendering: RenderParams, tell: Tell | None) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, template: Template, rendering: RenderParams, tell: OnEvent | None
+    ) -> None:
         """Start an empty page; `tell` is called with each event, None reports none."""
         self._tell, self._reads_special = tell, rendering.parse_special
         args = {**time_args(vocabulary), **rendering.template_args}
@@ -62,7 +65,7 @@ class PageWriter:
         segments = walk_through(template.document.body, template.documents)
         self._early: list[Write] | None = [] if any(isinstance(one, Role) for one in segments) else None
         self._is_chat, self._n_open, self._n_bytes = False, 0, 0
-        self._hidden: list[_Hidden] = []
+        self._hidden: list[_SavedPage] = []
         self._named: list[int] = []
         self._pieces: list[Event] = []
 
@@ -87,7 +90,7 @@ class PageWriter:
         return end[-_BEFORE:]
 
     def events(self) -> tuple[Event, ...]:
-        """Return all events so far, with adjacent text events joined."""
+        """Return all reported events so far, with adjacent text events joined."""
         made: list[Event] = []
         for is_text, run in groupby(self._pieces, key=lambda piece: isinstance(piece, TextEvent)):
             if is_text:
@@ -97,7 +100,11 @@ class PageWriter:
         return tuple(made)
 
     def write(self, step: Write) -> None:
-        """Write text of the template; white space around turns is left out."""
+        """Append text of the template.
+
+        Between and before turns of a chat, white space is dropped and other text is an
+        error.
+        """
         if self._is_chat and not self._n_open:
             if step.text.strip():
                 raise outside_error(step.document, step.span, is_literal=step.is_literal)
@@ -107,49 +114,52 @@ class PageWriter:
             if step.text.strip():
                 self.finish()
             return
-        self._put(step.text, step)
+        self._append(step.text, step)
         self._unwritten.append(step)
-        self._show(TextEvent(step.text))
+        self._report(TextEvent(step.text))
 
-    def settle(self) -> None:
-        """Give all text written so far to `page`, because a slot comes next."""
+    def prepare_slot(self) -> None:
+        """Pass all text so far to `page`, because a slot is decided next."""
         self.finish()
         self._flush()
 
     def finish(self) -> None:
-        """Write the white space that was kept back at the beginning of the page.
+        """Append the white space held back at the beginning of the page.
 
-        A role can no longer be the first thing on the page: the page ends, or a slot
-        comes.
+        It is part of the page now that no role can come first: a slot comes, or the
+        page ends.
         """
         early, self._early = self._early or (), None
         for step in early:
             self.write(step)
 
-    def grow(self, result: SlotResult, step: Decide) -> None:
+    def append_slot(self, result: SlotResult, step: Decide) -> None:
         """Append a slot's text; for a gen, `page` keeps the tokens that were drawn."""
-        self._put(result.text, step)
+        self._append(result.text, step)
         if result.drawn is None:
             self.page.add(result.text)
         else:
             self.page.add_drawn(*result.drawn, result.text.encode())
 
-    def part(self, text: str, step: Together, event: SlotEvent | None) -> None:
+    def append_part(self, text: str, step: Together, event: SlotEvent | None) -> None:
         """Append a part of a joint block: a slot if `event` is given, else text."""
-        self._put(text, step)
+        self._append(text, step)
         self.page.add(text)
-        self._show(TextEvent(text) if event is None else event)
+        self._report(TextEvent(text) if event is None else event)
 
-    def decided(self, event: SlotEvent, n_reported: int = 0) -> None:
-        """Report a decided slot, without the first `n_reported` characters."""
-        self._show(event, n_reported)
+    def report_decided(self, event: SlotEvent, n_reported: int = 0) -> None:
+        """Report a decided slot.
 
-    def coming(self, text: str, slot: str) -> None:
-        """Report a piece of text of a slot that is not decided yet."""
+        The first `n_reported` characters of its text were reported before.
+        """
+        self._report(event, n_reported)
+
+    def report_piece(self, text: str, slot: str) -> None:
+        """Report a piece of text of a slot that is still being drawn."""
         if self._tell is not None:
             self._tell(TextEvent(text, slot))
 
-    def turn(self, step: TurnStep) -> None:
+    def append_turn(self, step: TurnStep) -> None:
         """Append the text with which the chat template begins or ends a turn."""
         if not self._is_chat:
             self._named = [min(at, len(self._written)) for at in self._named]
@@ -158,15 +168,15 @@ class PageWriter:
         with of_slot(f"role {step.role!r} at {where(step.document, step.span)}"):
             text = self.page.open_role(step.role) if step.begins else self.page.close_role()
         self._n_open += 1 if step.begins else -1
-        self._put(text, step)
-        self._show(TextEvent(text))
+        self._append(text, step)
+        self._report(TextEvent(text))
 
-    def hide(self, step: Hide) -> None:
-        """Begin a `hide` block, or end it and restore the page as it was before."""
+    def begin_or_end_hide(self, step: Hide) -> None:
+        """Begin a `hide` block, or end it and restore the page before it."""
         if step.begins:
             self._flush()
             early = None if self._early is None else list(self._early)
-            self._hidden.append(_Hidden(self.page.mark(), len(self._written), early, self._is_chat))
+            self._hidden.append(_SavedPage(self.page.mark(), len(self._written), early, self._is_chat))
             return
         before = self._hidden.pop()
         self._unwritten.clear()
@@ -175,7 +185,7 @@ class PageWriter:
         self._early, self._is_chat = before.early, before.is_chat
 
     def begin_name(self) -> None:
-        """Begin a named block."""
+        """Note that a named block begins here."""
         self._named.append(len(self._written) + len(self._early or ()))
 
     def end_name(self) -> str:
@@ -183,16 +193,16 @@ class PageWriter:
         written = [*self._written, *(write.text for write in self._early or ())]
         return "".join(written[self._named.pop() :])
 
-    def _put(self, text: str, step: Write | Decide | Together | TurnStep) -> None:
-        """Append text to the page and check its size."""
+    def _append(self, text: str, step: Write | Decide | Together | TurnStep) -> None:
+        """Append text to the page; raise `TemplateError` if the page is too large."""
         self._n_bytes += len(to_bytes(text, "text of the page"))
         if self._n_bytes > MAX_PAGE_BYTES:
             reason = f"the page grows beyond {MAX_PAGE_BYTES >> 20} MiB here; render several pages"
             raise error_at(step.document, _span(step), reason)
         self._written.append(text)
 
-    def _show(self, event: Event, n_reported: int = 0) -> None:
-        """Report an event to the listener, unless it is hidden or empty text."""
+    def _report(self, event: Event, n_reported: int = 0) -> None:
+        """Add an event and report it, unless it is empty or hidden text."""
         if isinstance(event, TextEvent) and (self._hidden or not event.text):
             return
         if self._tell is not None:
@@ -200,7 +210,7 @@ class PageWriter:
         self._pieces.append(event)
 
     def _flush(self) -> None:
-        """Give the text that was written since the last call to `page`."""
+        """Pass the texts that `page` has not received yet."""
         runs = groupby(self._unwritten, key=lambda write: write.is_literal and self._reads_special)
         for is_literal, run in runs:
             self.page.add("".join(write.text for write in run), literal=is_literal)

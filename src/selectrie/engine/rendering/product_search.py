@@ -49,30 +49,30 @@ from selectrie.tokenization.products import (
 )
 
 MAX_NODES = 6_000
-"""Nodes that a search evaluates if no budget is given."""
+"""Maximum number of nodes that a search evaluates if no budget is given."""
 MAX_TEXTS = 64
-"""Number of texts found that are kept."""
+"""Maximum number of found texts that are kept."""
 _BEAM_PART = 2
-"""Divisor of the budget: one such part is kept for a wide beam.
+"""Divisor of the budget: one such part is reserved for a wide beam.
 
-The beam, and the texts near its best, are evaluated if the rest proved nothing.
+The beam and the neighbours of its best text use it if the rest proved nothing.
 """
 _MAX_CLIMBS = 8
-"""Maximum number of times that texts near the best one are evaluated."""
+"""Maximum number of rounds in which neighbours of the best text are evaluated."""
 _SECOND_NODES = 100
-"""Nodes that may be spent on making certain which text is the second.
+"""Maximum number of nodes for proving which text is the second.
 
 Up to twice the nodes of the proof of the first k are added.
 """
 MAX_CONTINUING = 2_000
-"""Maximum number of texts scored because they continue a text that was found.
+"""Maximum number of texts scored because they continue a found text.
 
-They are needed to know how probable it is that one does.
+Their probability is subtracted from the found text's ("unless-continued").
 """
 _MAX_STATES = 100_000
-"""Maximum states examined to find out whether one text continues another.
+"""Maximum number of states examined to see whether one text continues another.
 
-Beyond it, that is assumed, which changes no score.
+Beyond it, one is assumed to, which changes no score.
 """
 _NARROW, _WIDE = 8, 64
 """Width of the first beam, and maximum width of a wide one."""
@@ -87,10 +87,10 @@ class ProductSearchRequest:
         parts: For each part literal bytes, or a sorted tuple of alternatives.
         following: Bytes of the text after the block.
         terminator: "auto", "eog" or "text".
-        k: How many of the best texts must be proven. A runner-up is always searched.
+        k: Number of best texts to prove. A runner-up is always searched.
         budget: Maximum number of nodes to evaluate; None means `MAX_NODES`.
         width: Number of nodes in a model call.
-        cuts: Whether the block may be cut into independent chunks.
+        cuts: Whether the block may be tokenized in independent chunks.
     """
 
     prompt: PromptText
@@ -130,8 +130,9 @@ class ProductPaths:
 def paths_of_product(vocabulary: Vocabulary, search_request: ProductSearchRequest) -> ProductPaths:
     """Return the token paths of the product.
 
-    If the block can be cut into chunks, they are the chunks' canonical paths. Otherwise
-    they are all token paths, each of which is checked for being canonical.
+    If the block can be cut into independent chunks, they are the chunks' canonical
+    paths (the tokenizer's own). Otherwise they are all token paths, and each path found
+    is checked for being canonical.
     """
     cut = (
         cut_product(vocabulary, search_request.prompt, search_request.parts, search_request.following)
@@ -148,10 +149,12 @@ def paths_of_product(vocabulary: Vocabulary, search_request: ProductSearchReques
             "of the block",
             "fewer: this model's tokens do not spell them byte by byte, so they have to be listed",
         )
-    return _of_grammar(vocabulary, search_request.parts, context)
+    return _paths_of_grammar(vocabulary, search_request.parts, context)
 
 
-def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], context: ProductContext) -> ProductPaths:
+def _paths_of_grammar(
+    vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], context: ProductContext
+) -> ProductPaths:
     """Return every token path that spells a text of the product.
 
     Only canonical paths count, so each path found must be checked.
@@ -201,8 +204,8 @@ class ProductSearch:
     """Searches a product of texts in several ways and collects the results.
 
     Attributes:
-        tolerance: Nats below which the layout of calls may change the order of two
-            log-probabilities.
+        tolerance: Difference in nats below which the layout of model calls may change
+            the order of two log-probabilities.
         tokens: Tokens of each text found.
         logp: Log-probability of each text found: that of its whole path after
             `ProductContext.tokens`, healed bytes included.
@@ -229,7 +232,7 @@ class ProductSearch:
         self.n_evaluated, self.cost = 0, Cost()
 
     @property
-    def left(self) -> int:
+    def nodes_left(self) -> int:
         """Return how many nodes of the budget are left."""
         return (self._search_request.budget or MAX_NODES) - self.n_evaluated
 
@@ -243,18 +246,18 @@ class ProductSearch:
         neighbours of its best text.
         """
         k, n_best = self._search_request.k, max(2, self._search_request.k)
-        self._beam(_NARROW)
+        self._search_beam(_NARROW)
         before = self.n_evaluated
-        self.explore(self.kth(k), self.left - self.left // _BEAM_PART)
+        self.explore(self.kth(k), self.nodes_left - self.nodes_left // _BEAM_PART)
         spent = self.n_evaluated - before
         if not self.is_certain(k):
-            self._beam(min(_WIDE, self.left // (2 * self._paths.longest)))
-            self._climb(self.left)
+            self._search_beam(min(_WIDE, self.nodes_left // (2 * self._paths.longest)))
+            self._search_neighbours(self.nodes_left)
         elif not self.is_certain(n_best):
-            self._climb(min(self.left, spent + _SECOND_NODES))
-            self.explore(self.kth(n_best), min(self.left, 2 * spent + _SECOND_NODES))
+            self._search_neighbours(min(self.nodes_left, spent + _SECOND_NODES))
+            self.explore(self.kth(n_best), min(self.nodes_left, 2 * spent + _SECOND_NODES))
 
-    def _climb(self, budget: int) -> None:
+    def _search_neighbours(self, budget: int) -> None:
         """Evaluate the texts that differ from the best one in a single option.
 
         If one of them is better, its neighbours follow, and so on for at most
@@ -270,7 +273,7 @@ class ProductSearch:
             if paths is None:
                 return
             before = self.n_evaluated
-            self._read(
+            self._search_automaton(
                 ChoiceAutomaton(TokenTrie.from_sequences(paths)),
                 (self.kth(max(2, self._search_request.k)), budget),
             )
@@ -284,7 +287,7 @@ class ProductSearch:
         return ranked[k - 1] if len(ranked) >= k else -np.inf
 
     def is_apart(self, k: int) -> bool:
-        """Return whether no layout can raise another text to the k-th place."""
+        """Return whether no layout of calls can move another text to the first k."""
         return bool(self.best_open == -np.inf or self.kth(k) - self.best_open > self.tolerance)
 
     def is_certain(self, k: int) -> bool:
@@ -292,21 +295,23 @@ class ProductSearch:
         return self.best_open == -np.inf or self.kth(k) > self.best_open + ROUNDING
 
     def explore(self, min_logp: float, budget: int) -> None:
-        """Evaluate all that may reach `min_logp`, best first, in `budget` nodes."""
+        """Evaluate paths that may reach `min_logp`, best first, in `budget` nodes."""
         if budget < 1:
             return
-        outcome = self._read(self._paths.automaton, (min_logp, budget))
+        outcome = self._search_automaton(self._paths.automaton, (min_logp, budget))
         kth = outcome.paths[MAX_TEXTS - 1].score if len(outcome.paths) >= MAX_TEXTS else -np.inf
         min_read = max(kth, min_logp) - self.tolerance - 2 * ROUNDING
         self.best_open = min(self.best_open, max(outcome.best_open, min_read))
         self.open_mass = min(self.open_mass, outcome.open_mass)
         self._keep_best()
 
-    def _read(self, automaton: Automaton, limits: tuple[float, int]) -> AutomatonOutcome:
+    def _search_automaton(self, automaton: Automaton, limits: tuple[float, int]) -> AutomatonOutcome:
         """Search an automaton, add the texts found and return the outcome.
 
-        `limits` are the least log-probability of interest and the maximum number of
-        nodes.
+        Args:
+            automaton: Accepts the token paths.
+            limits: The least log-probability of interest, and the maximum number of
+                nodes.
         """
         paths, (min_logp, budget) = self._paths, limits
         spec = AutomatonSpec(
@@ -322,7 +327,7 @@ class ProductSearch:
         handle = self._group.begin(AutomatonSearch(paths.context.tokens, automaton, spec, fill_rows=self._fill_rows))
         outcome = handle.result()
         for path in outcome.paths:
-            self._add(path.data, path.tokens.tolist(), path.score)
+            self._add_text(path.data, path.tokens.tolist(), path.score)
         self.n_evaluated += outcome.n_evaluated
         self.cost += handle.cost
         return outcome
@@ -335,7 +340,7 @@ class ProductSearch:
             self.best_open = max(self.best_open, logp)
             self.open_mass += float(np.exp(logp))
 
-    def _beam(self, width: int) -> None:
+    def _search_beam(self, width: int) -> None:
         """Search with a beam of this width, and add the texts found."""
         n_best = max(2, self._search_request.k)
         if width < n_best:
@@ -348,11 +353,12 @@ class ProductSearch:
         handle = self._group.begin(BeamTask(paths.context.tokens, paths.automaton, spec))
         outcome = handle.result()
         for path in outcome.finished:
-            self._add(path.data, path.tokens.tolist(), path.logp)
+            self._add_text(path.data, path.tokens.tolist(), path.logp)
         self.n_evaluated += outcome.n_evaluated
         self.cost += handle.cost
 
-    def _add(self, data: bytes, tokens: list[int], logp: float) -> None:
+    def _add_text(self, data: bytes, tokens: list[int], logp: float) -> None:
+        """Add the text of a token path, if it belongs to the product."""
         text = self._paths.context.text_of(data)
         if not spellings(self._search_request.parts, text, 1):  # tokens that spell a text outside the product
             return
@@ -361,7 +367,7 @@ class ProductSearch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Searched:
+class _SearchedProduct:
     """A product of texts with the results of its searches.
 
     Attributes:
@@ -370,7 +376,7 @@ class _Searched:
         search: The results of the searches.
         letters: An automaton that reads the texts of the product byte by byte.
         terminator: The terminator of the texts; never "auto".
-        doubt: Why texts may be missing, or "".
+        doubt: Reason why texts may be missing from the search, or "".
     """
 
     search_request: ProductSearchRequest
@@ -382,14 +388,17 @@ class _Searched:
 
     @property
     def continues(self) -> bool:
-        """Return whether the terminator is "unless-continued"."""
+        """Return whether found texts lose the probability of texts that continue them.
+
+        The terminator is then "unless-continued".
+        """
         return self.terminator == "unless-continued"
 
 
 def search_product(session: Session, search_request: ProductSearchRequest) -> Selection:
     """Find the k best texts of a product and return a selection among them.
 
-    The choices of the selection are the texts that were found, sorted by their bytes.
+    The choices of the selection are the found texts, sorted by their bytes.
 
     Args:
         session: The model and the task group of the request.
@@ -397,50 +406,55 @@ def search_product(session: Session, search_request: ProductSearchRequest) -> Se
 
     Raises:
         ChoiceError: If a text is empty and no text follows, or if more than
-            `MAX_CONTINUING` texts would have to be scored because they continue texts
-            that were found.
+            `MAX_CONTINUING` texts would have to be scored because they continue found
+            texts.
         PromptTooLongError: If the longest path does not fit.
     """
     model = session.model
-    letters = _letters(search_request.parts)
+    letters = _byte_automaton(search_request.parts)
     terminator = _terminator(search_request.terminator, letters)
     paths = paths_of_product(model.vocabulary, search_request)
     check_fits(paths, model.limits)
     search = ProductSearch(session, paths, search_request, "eog" if terminator == "eog" else "none")
     search.run()
-    searched = _Searched(
-        search_request, paths, search, letters, terminator, _doubt(model.vocabulary, search_request, paths.context)
+    searched = _SearchedProduct(
+        search_request,
+        paths,
+        search,
+        letters,
+        terminator,
+        _reason_for_missing(model.vocabulary, search_request, paths.context),
     )
-    prepared = _prepared(model.vocabulary, searched)
+    prepared = _prepare_scoring(model.vocabulary, searched)
     if prepared is None:
         if not search_request.cuts:
             raise InternalError("a text of a joint block changes tokens that it was to leave alone")
         return search_product(session, replace(search_request, cuts=False))  # chunks depend on one another after all
-    selection, kth = _selection(session, prepared, searched)
-    if searched.continues and not selection.certificate.proved and search.left > 0:
+    selection, kth = _score_texts(session, prepared, searched)
+    if searched.continues and not selection.certificate.proved and search.nodes_left > 0:
         # A text that is worth less than it seemed leaves room for others.
-        search.explore(kth, search.left)
-        more = _prepared(model.vocabulary, searched)
-        selection = selection if more is None else _selection(session, more, searched)[0]
+        search.explore(kth, search.nodes_left)
+        more = _prepare_scoring(model.vocabulary, searched)
+        selection = selection if more is None else _score_texts(session, more, searched)[0]
     return selection
 
 
-def _doubt(vocabulary: Vocabulary, search_request: ProductSearchRequest, context: ProductContext) -> str:
-    """Return why the tokenizer may change a text of the product; "" if it changes none.
+def _reason_for_missing(vocabulary: Vocabulary, search_request: ProductSearchRequest, context: ProductContext) -> str:
+    """Return why the tokenizer may change a text of the product; "" if it cannot.
 
-    Paths of such texts are not searched.
+    Paths of changed texts are not searched.
     """
-    used = frozenset(b"".join([*_spelled(search_request.parts), context.tail]))
+    used = frozenset(b"".join([*_list_literals(search_request.parts), context.tail]))
     return may_alter(vocabulary, context.healed + context.space_prefix, used)
 
 
-def _spelled(parts: tuple[TextAlternatives, ...]) -> list[bytes]:
+def _list_literals(parts: tuple[TextAlternatives, ...]) -> list[bytes]:
     """Return all literal texts and options of the parts, in one list."""
     return [option for part in parts for option in ([part] if isinstance(part, bytes) else part)]
 
 
 def _terminator(terminator: str, letters: ProductAutomaton) -> str:
-    """Return the terminator, with "auto" replaced by the one that it selects.
+    """Return the terminator; "auto" is replaced by the one that it selects.
 
     "auto" is used where no text follows the block and no turn ends.
     """
@@ -452,7 +466,7 @@ def _terminator(terminator: str, letters: ProductAutomaton) -> str:
     return "unless-continued" if _continue_one_another(letters) else "none"
 
 
-def _letters(parts: tuple[TextAlternatives, ...]) -> ProductAutomaton:
+def _byte_automaton(parts: tuple[TextAlternatives, ...]) -> ProductAutomaton:
     """Return an automaton that reads the texts of the product byte by byte."""
     return ProductAutomaton([[*map(list, [part] if isinstance(part, bytes) else part)] for part in parts])
 
@@ -460,7 +474,7 @@ def _letters(parts: tuple[TextAlternatives, ...]) -> ProductAutomaton:
 def _continue_one_another(letters: ProductAutomaton) -> bool:
     """Return whether some text of the product is a proper prefix of another.
 
-    Also true if that was not found out within `_MAX_STATES` states.
+    Also True if that was not found out within `_MAX_STATES` states.
     """
     waiting = [letters.start()]
     seen = set(waiting)
@@ -477,7 +491,7 @@ def _continue_one_another(letters: ProductAutomaton) -> bool:
     return bool(waiting)
 
 
-def _continuing(letters: ProductAutomaton, text: bytes, max_texts: int) -> list[bytes]:
+def _find_continuations(letters: ProductAutomaton, text: bytes, max_texts: int) -> list[bytes]:
     """Return up to `max_texts` other texts of the product that begin with `text`."""
     state = letters.start()
     for letter in text:
@@ -494,18 +508,18 @@ def _continuing(letters: ProductAutomaton, text: bytes, max_texts: int) -> list[
     return result
 
 
-def _scored_texts(searched: _Searched) -> list[bytes]:
+def _texts_to_score(searched: _SearchedProduct) -> list[bytes]:
     """Return the texts to score, sorted.
 
-    These are the texts found, or the first text of the product if none was found. With
-    the terminator "unless-continued", all texts that continue them are added.
+    These are the found texts, or the first text of the product without any. With the
+    terminator "unless-continued", all texts that continue them are added.
     """
     texts = dict.fromkeys(searched.search.tokens)
     if not texts:
         texts[b"".join(part if isinstance(part, bytes) else part[0] for part in searched.search_request.parts)] = None
     if searched.continues:
         for text in list(texts):
-            texts.update(dict.fromkeys(_continuing(searched.letters, text, MAX_CONTINUING + 1)))
+            texts.update(dict.fromkeys(_find_continuations(searched.letters, text, MAX_CONTINUING + 1)))
             if len(texts) > MAX_CONTINUING:
                 raise ChoiceError(
                     f"more than {MAX_CONTINUING} texts of the block continue another one; "
@@ -514,13 +528,13 @@ def _scored_texts(searched: _Searched) -> list[bytes]:
     return sorted(texts)
 
 
-def _prepared(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | None:
-    """Return a request to score the texts found, which are its choices.
+def _prepare_scoring(vocabulary: Vocabulary, searched: _SearchedProduct) -> PreparedSelect | None:
+    """Return the request to score the found texts as choices.
 
-    Returns None if the tokenizer's path for one of them differs from the one that the
-    search found.
+    None if the tokenizer's path for one of them differs from the path that the search
+    found.
     """
-    texts = _scored_texts(searched)
+    texts = _texts_to_score(searched)
     wide, known = searched.paths.context, searched.search.tokens
     paths = wide.paths_of(vocabulary, texts)
     if paths is None or any(known.get(text, path) != path for text, path in zip(texts, paths, strict=True)):
@@ -530,7 +544,7 @@ def _prepared(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | N
         others = wide.paths_of(vocabulary, vary_each_part(searched.search_request.parts))
         context = wide if others is None else wide.extend_unchanged(vocabulary, [*paths, *others])
     n_moved = len(context.tokens) - len(wide.tokens)
-    encoded = _encoded(context, [path[n_moved:] for path in paths])
+    encoded = _to_encoded_choices(context, [path[n_moved:] for path in paths])
     shown = tuple(text.decode() for text in texts)
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
     healing = heal_plan(vocabulary, trie, encoded.healed)
@@ -554,8 +568,8 @@ def _prepared(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | N
     )
 
 
-def _encoded(context: ProductContext, paths: list[tuple[int, ...]]) -> EncodedChoices:
-    """Return paths after the context as the record that `encode_choices` returns."""
+def _to_encoded_choices(context: ProductContext, paths: list[tuple[int, ...]]) -> EncodedChoices:
+    """Return paths after the context in the form that `encode_choices` returns."""
     own = context.prompt_tokens[len(context.tokens) :].tolist()
     return EncodedChoices(
         context=context.tokens,
@@ -564,37 +578,39 @@ def _encoded(context: ProductContext, paths: list[tuple[int, ...]]) -> EncodedCh
         first_scored=np.zeros(len(paths), dtype=np.int32),
         prompt_tokens=context.prompt_tokens,
         healed=context.healed,
-        boundary_shift=np.array([_shift(own, path) for path in paths], dtype=np.int32),
+        boundary_shift=np.array([_boundary_shift(own, path) for path in paths], dtype=np.int32),
         following_bytes=len(context.tail),
         boundary=context.boundary,
     )
 
 
-def _shift(own: Sequence[int], path: Sequence[int]) -> int:
-    """Return how many tokens of `own` the path changes, counted from its first change.
+def _boundary_shift(own: Sequence[int], path: Sequence[int]) -> int:
+    """Return how many tokens of `own` the path changes, from its first change on.
 
-    `own` are the prompt tokens after the context.
+    Args:
+        own: The prompt's tokens after the context.
+        path: The tokens of a choice after the context.
     """
     same = next((i for i, (a, b) in enumerate(zip(own, path, strict=False)) if a != b), min(len(own), len(path)))
     return len(own) - same
 
 
-def _selection(session: Session, prepared: PreparedSelect, searched: _Searched) -> tuple[Selection, float]:
-    """Return the selection among the texts found, and the k-th best log-probability.
+def _score_texts(session: Session, prepared: PreparedSelect, searched: _SearchedProduct) -> tuple[Selection, float]:
+    """Score the found texts; return the selection and the k-th best log-probability.
 
-    Near ties are rescored. The certificate states what the search proves about all
+    Near ties are scored again. The certificate states what the search proves about all
     other texts. The log-probability is comparable with those of the search.
     """
     search, k, longest = searched.search, searched.search_request.k, searched.paths.longest
     handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs))
     evaluation = handle.result()
     scored = choice_scores.score(prepared, evaluation, None)
-    offset, kth = _offset(prepared, scored, searched), _kth(scored.scores, k)
+    offset, kth = _logp_offset(prepared, scored, searched), _kth_best(scored.scores, k)
     search.cost += handle.cost
-    log_open = _log_open(prepared, evaluation, searched)
+    log_open = _log_open_mass(prepared, evaluation, searched)
     if scored.log_heal > -np.inf:  # every text begins with the healed bytes
         log_open = min(log_open, scored.log_heal + scored.heal_gap)
-    certificate = _certificate(searched, kth, offset, _conditional(log_open, scored.log_heal))
+    certificate = _certificate(searched, kth, offset, _bound_given_healed(log_open, scored.log_heal))
     # Beside the scores it has the shift of a search's open mass (`ScoreBounds`).
     at = prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0]
     log_open -= at if at > -np.inf else 0.0
@@ -611,17 +627,17 @@ def _selection(session: Session, prepared: PreparedSelect, searched: _Searched) 
     return replace(selection, margin=margin), kth + offset
 
 
-def _kth(scores: FloatArray, k: int) -> float:
+def _kth_best(scores: FloatArray, k: int) -> float:
     """Return the k-th best of the scores; -inf if there are fewer than k."""
     return float(np.sort(scores)[len(scores) - k]) if len(scores) >= k else -np.inf
 
 
-def _offset(prepared: PreparedSelect, scored: choice_scores.ChoiceScores, searched: _Searched) -> float:
-    """Return the number by which log-probabilities of the search exceed the scores.
+def _logp_offset(prepared: PreparedSelect, scored: choice_scores.ChoiceScores, searched: _SearchedProduct) -> float:
+    """Return by how much the search's log-probabilities exceed the scores.
 
-    The two differ by the log-probability of the healed bytes, and of tokens between the
-    contexts of the search and of the scores. It is computed from a text that has both
-    numbers; 0.0 if there is none.
+    They differ by the log-probability of the healed bytes, and of tokens between the
+    contexts of the search and of the scores. The difference is taken from a text that
+    has both numbers; 0.0 if there is none.
     """
     logp = searched.search.logp
     known = next((i for i, text in enumerate(prepared.texts) if text.encode() in logp), None)
@@ -631,12 +647,12 @@ def _offset(prepared: PreparedSelect, scored: choice_scores.ChoiceScores, search
     return logp[prepared.texts[known].encode()] - (float(scored.logp[known]) - ends)
 
 
-def _log_open(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, searched: _Searched) -> float:
+def _log_open_mass(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, searched: _SearchedProduct) -> float:
     """Return the log of a bound on the probability of all texts that were not found.
 
-    The probability is that after the context of `prepared`, healed bytes included. That
-    of the tokens between the two contexts is taken from a text that was searched and
-    scored; if there is none, the bound is inf.
+    It is a probability after the context of `prepared`, healed bytes included. The
+    tokens between the two contexts are accounted for by a text that was both searched
+    and scored; without one, the bound is inf.
     """
     search = searched.search
     if not search.open_mass:
@@ -652,21 +668,24 @@ def _log_open(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, sear
     return np.inf
 
 
-def _conditional(log_open: float, log_heal: float) -> float:
-    """Return a bound on a probability, given the healed bytes.
+def _bound_given_healed(log_open: float, log_heal: float) -> float:
+    """Return the bound exp(`log_open`) conditioned on the healed bytes, at most 1.
 
-    Their log-probability is at least `log_heal`.
+    The log-probability of the healed bytes is at least `log_heal`.
     """
     if log_open == -np.inf:
         return 0.0
     return 1.0 if log_open >= log_heal else math.exp(log_open - log_heal)
 
 
-def _certificate(searched: _Searched, kth: float, offset: float, open_mass: float) -> Certificate:
+def _certificate(searched: _SearchedProduct, kth: float, offset: float, open_mass: float) -> Certificate:
     """Return the certificate of the search.
 
-    `kth` is the k-th best score of the texts found, `offset` is that of `_offset`, and
-    `open_mass` the bound on the probability of other texts.
+    Args:
+        searched: The product and its searches.
+        kth: The k-th best score of the found texts.
+        offset: Result of `_logp_offset`.
+        open_mass: Bound on the probability of all other texts together.
     """
     search, doubt = searched.search, searched.doubt
     gap = np.inf if search.best_open == -np.inf else kth - (search.best_open - offset)

@@ -1,7 +1,7 @@
 """Renders pages: one, many side by side, or one as a stream.
 
-The steps of a template are executed in order. Its slots are decided on the page so far,
-which grows in one context.
+The steps of a template are executed in order. Each slot is decided after the page so
+far, which grows in one context of the model.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from selectrie.core.types import Cost
 from selectrie.engine.aio import Outlet, QueueStream
 from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, decide_jointly
-from selectrie.engine.rendering.page_writer import PageWriter, Tell
+from selectrie.engine.rendering.page_writer import OnEvent, PageWriter
 from selectrie.engine.rendering.slot_ends import default_stops
 from selectrie.engine.rendering.slots import (
     AnySlot,
@@ -62,9 +62,9 @@ _SHORTEN_PAGE = ways("shorten the page before the slot", "lower its `max_tokens`
 MAX_SLOTS = 10_000
 """Maximum number of slots that one page decides."""
 MAX_THREADS = 64
-"""Maximum pages of one request that are rendered at once, one thread each."""
+"""Maximum number of pages that a request renders at once, one thread each."""
 _READ_ALL_SCORES = ("temperature", "logprobs")
-"""Arguments of a select with which its exact scores are read, not only their order."""
+"""Arguments of a select for which exact scores are read, not only their order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +76,7 @@ class PageRequest:
     rendering: RenderParams
 
 
-def render_page(session: Session, request: PageRequest, tell: Tell | None = None) -> Page:
+def render_page(session: Session, request: PageRequest, tell: OnEvent | None = None) -> Page:
     """Render one page.
 
     Args:
@@ -92,9 +92,9 @@ def render_page(session: Session, request: PageRequest, tell: Tell | None = None
 
 
 class _PageRenderer:
-    """Renders one page."""
+    """Renders one page by executing the steps of its template."""
 
-    def __init__(self, session: Session, request: PageRequest, tell: Tell | None) -> None:
+    def __init__(self, session: Session, request: PageRequest, tell: OnEvent | None) -> None:
         self._session, self._request = session, request
         rendering = request.rendering
         self._seed = int.from_bytes(os.urandom(4), "little") if rendering.seed is None else rendering.seed
@@ -106,7 +106,7 @@ class _PageRenderer:
     def page(self) -> Page:
         """Execute every step and return the page."""
         while (step := self._interpreter.step()) is not None:
-            self._do(step)
+            self._execute(step)
         self._writer.finish()
         named = self._interpreter.page
         return Page(
@@ -122,7 +122,8 @@ class _PageRenderer:
             notes=self._request.template.notes,
         )
 
-    def _do(self, step: Step) -> None:
+    def _execute(self, step: Step) -> None:
+        """Execute one step of the template."""
         if isinstance(step, Write):
             self._writer.write(step)
         elif isinstance(step, Decide):
@@ -130,30 +131,30 @@ class _PageRenderer:
         elif isinstance(step, Together):
             self._decide_together(step)
         elif isinstance(step, Continue):
-            self._interpreter.go_on(more=self._goes_on(step))
+            self._interpreter.go_on(more=self._decide_continuation(step))
         elif isinstance(step, TurnStep):
-            self._writer.turn(step)
+            self._writer.append_turn(step)
         elif isinstance(step, Hide):
-            self._writer.hide(step)
+            self._writer.begin_or_end_hide(step)
         elif step.begins:
             self._writer.begin_name()
         else:
             self._interpreter.name(step.name, self._writer.end_name())
 
-    def _following(self, *names: str) -> Following:
-        """Return the text that follows the slots of these names on the page."""
+    def _text_after(self, *names: str) -> Following:
+        """Return the text known to follow the slots with these names on the page."""
         return find_following(self._interpreter, *names, cut=self._writer.page.before_control)
 
-    def _context(self, following: Following, document: ast.Document, span: ast.Span) -> SlotContext:
-        """Return the `SlotContext` of the next slot.
+    def _slot_context(self, following: Following, document: ast.Document, span: ast.Span) -> SlotContext:
+        """Prepare the page for the next slot and return the slot's context.
 
-        Its seed is made from the page's seed and the number of slots before it.
+        Its seed is derived from the page's seed and the number of slots before it.
         """
         self._n_slots += 1
         if self._n_slots > MAX_SLOTS:
             reason = f"the page has more than {MAX_SLOTS} slots to decide; loop less, or render several pages"
             raise error_at(document, span, reason)
-        self._writer.settle()
+        self._writer.prepare_slot()
         page = self._writer.page
         ends = following.ends or (following.ends_role == "assistant" and page.ends_turn)
         digest = blake2b(f"{self._seed}/{self._n_slots}".encode(), digest_size=4).digest()
@@ -166,22 +167,22 @@ class _PageRenderer:
         )
 
     def _decide(self, step: Decide) -> None:
-        """Decide a single slot. A hidden slot is decided as if it were shown."""
+        """Decide a single slot and append its text, unless it is hidden."""
         tag, position = step.slot, where(step.document, step.slot.span)
         pieces: list[str] = []
-        with _in_slot(tag.kind, repr(tag.name), position):
+        with _errors_name_slot(tag.kind, repr(tag.name), position):
             max_tokens = self._request.rendering.max_tokens
             slot = slot_of(tag, step.scope, self._request.template, step.document, max_tokens=max_tokens)
             logprobs = slot.logprobs if isinstance(slot, SelectSlot) else None
-            following = self._following(tag.name, *([] if logprobs is None else [logprobs]))
-            context = self._context(following, step.document, tag.span)
-            slot = _ended(slot, following, context.before)
+            following = self._text_after(tag.name, *([] if logprobs is None else [logprobs]))
+            context = self._slot_context(following, step.document, tag.span)
+            slot = _with_loop_stops(slot, following, context.before)
             hidden = slot.hidden or self._writer.is_hidden
-            on_text = self._listener(tag.name, pieces) if self._is_streamed and not hidden else None
+            on_text = self._make_listener(tag.name, pieces) if self._is_streamed and not hidden else None
             result = decide_slot(self._session, slot, context, on_text)
             self._check_in_time(result.record)
             if not slot.hidden:
-                self._writer.grow(result, step)
+                self._writer.append_slot(result, step)
         self._cost += result.record.cost
         self._interpreter.name(tag.name, result.value, result.record)
         if logprobs is not None:
@@ -196,17 +197,17 @@ class _PageRenderer:
             position=position,
             path=self._interpreter.path_of(tag.name),
         )
-        self._writer.decided(event, n_reported=sum(map(len, pieces)))
+        self._writer.report_decided(event, n_reported=sum(map(len, pieces)))
 
-    def _listener(self, name: str, pieces: list[str]) -> Callable[[str], None]:
-        """Return a callback that receives the text of the `gen` slot `name` in pieces.
+    def _make_listener(self, name: str, pieces: list[str]) -> Callable[[str], None]:
+        """Return a callback for the pieces of text of the `gen` slot `name`.
 
         Each piece is appended to `pieces` and reported as an event.
         """
 
         def listen(text: str) -> None:
             pieces.append(text)
-            self._writer.coming(text, name)
+            self._writer.report_piece(text, name)
 
         return listen
 
@@ -217,25 +218,27 @@ class _PageRenderer:
             raise DeadlineError(self._session.group.late_s)
 
     def _decide_together(self, step: Together) -> None:
-        """Decide the slots of a joint block together."""
+        """Decide the slots of a joint block together and append their texts."""
         joint, document = step.joint, step.document
         positions = {part.name: where(document, part.span) for part in joint.body if isinstance(part, ast.Slot)}
-        with _in_slot("joint", ", ".join(map(repr, positions)), where(document, joint.span)):
+        with _errors_name_slot("joint", ", ".join(map(repr, positions)), where(document, joint.span)):
             self._check_plain(joint, document)
             request = _joint_request(step, self._request.template)
-            context = self._context(self._following(*positions), document, joint.span)
+            context = self._slot_context(self._text_after(*positions), document, joint.span)
             record = decide_jointly(self._session, request, context)
         self._cost += record.cost
         hidden = self._writer.is_hidden
         for part in request.parts:
             if isinstance(part, str):
-                self._writer.part(part, step, None)
+                self._writer.append_part(part, step, None)
                 continue
             name, text, value = part.name, record.option(part.name), record.value(part.name)
             self._interpreter.name(name, value, record)
             path = self._interpreter.path_of(name)
             shown = "" if hidden else text
-            self._writer.part(text, step, SlotEvent(name, "joint", value, shown, hidden, record, positions[name], path))
+            self._writer.append_part(
+                text, step, SlotEvent(name, "joint", value, shown, hidden, record, positions[name], path)
+            )
 
     def _check_plain(self, joint: ast.Joint, document: ast.Document) -> None:
         """Raise `TemplateError` if a text of the block holds a control token."""
@@ -246,33 +249,32 @@ class _PageRenderer:
                 )
                 raise error_at(document, part.span, reason)
 
-    def _goes_on(self, step: Continue) -> bool:
-        """Return whether a loop has another iteration.
+    def _decide_continuation(self, step: Continue) -> bool:
+        """Decide whether a `geneach` loop has another iteration.
 
-        It has one if the text that would come next is more probable than the loop's
-        stop text. If that text is not known, the stop text must have at most
-        probability 1/2.
+        It has one if the next item's text is more probable than the loop's stop text.
+        If the next text is not known, the stop text must have at most probability 1/2.
         """
         loop, document = step.loop, step.document
         position = where(document, loop.span)
         coming = find_branch(self._interpreter, more=True, cut=self._writer.page.before_control).text
         if coming == step.stop:
             raise error_at(document, loop.span, f"an item begins with the stop text itself: {step.stop!r}")
-        with _in_slot("geneach", repr(loop.name), position):
-            context = self._context(Following(), document, loop.span)
+        with _errors_name_slot("geneach", repr(loop.name), position):
+            context = self._slot_context(Following(), document, loop.span)
             texts = [step.stop, coming] if coming else [step.stop]
             prepared = select.prepare_selections(self._session.model, [(context.prompt, texts)], SelectRequest())
             [record] = prepared.run(self._session)
         self._cost += record.cost
         ends = record.index == 0 if coming else record.logp > log(0.5)
         path = self._interpreter.path_of_loop()
-        self._writer.decided(SlotEvent(loop.name, "geneach", ends, "", True, record, position, path))  # noqa: FBT003
+        self._writer.report_decided(SlotEvent(loop.name, "geneach", ends, "", True, record, position, path))  # noqa: FBT003
         return not ends
 
 
 @contextmanager
-def _in_slot(kind: str, name: str, position: str) -> Iterator[None]:
-    """Name a slot in errors raised in the block, and the arguments of its tag.
+def _errors_name_slot(kind: str, name: str, position: str) -> Iterator[None]:
+    """Name the slot in errors raised in the block, and the arguments of its tag.
 
     A `PromptTooLongError` gets a remedy for pages.
     """
@@ -286,11 +288,11 @@ def _in_slot(kind: str, name: str, position: str) -> Iterator[None]:
             raise error.with_remedy(_SHORTEN_PAGE) from error
 
 
-def _ended(slot: AnySlot, following: Following, before: str) -> AnySlot:
-    """Return the slot, with stop texts if it is a `gen` in a loop that may go on.
+def _with_loop_stops(slot: AnySlot, following: Following, before: str) -> AnySlot:
+    """Return the slot, with stop texts if it is a `gen` at the end of a loop's body.
 
-    A `gen` that names no stop text ends before either of the texts that may follow it:
-    the beginning of the loop's next item, or the text after the loop.
+    A `gen` that sets no stop text then ends before either of two texts: the beginning
+    of the loop's next item, and the text after the loop.
     """
     if not isinstance(slot, GenSlot) or slot.stop is not None or not following.either:
         return slot
@@ -299,7 +301,7 @@ def _ended(slot: AnySlot, following: Following, before: str) -> AnySlot:
 
 
 def _joint_request(step: Together, template: Template) -> JointRequest:
-    """Return the request for a joint block, with its texts, slots and arguments."""
+    """Return the request to decide a joint block."""
     scope, document = step.scope, step.document
     parts: list[str | JointSlot] = []
     for part in step.joint.body:
@@ -314,16 +316,21 @@ def _joint_request(step: Together, template: Template) -> JointRequest:
     return JointRequest(tuple(parts), k=arguments.get("k", 1), budget=arguments.get("budget"))
 
 
-Make = Callable[[PageRequest, Tell | None], Page]
-"""Renders one page in the calling thread; its tasks belong to the open scope."""
+RenderPage = Callable[[PageRequest, OnEvent | None], Page]
+"""Renders a page in the calling thread; its tasks belong to the current scope."""
 
 
 def request_of(
     template: Template, values: Mapping[str, object], more: Mapping[str, object], rendering: RenderParams
 ) -> PageRequest:
-    """Return the request for a page, checked as far as possible without a model.
+    """Check a page's template and values, as far as possible without a model.
 
-    `more` holds further values, which the caller gave as keyword arguments.
+    Raises `OptionError` or `TemplateError` for invalid ones.
+
+    Args:
+        values: Values by name.
+        more: Further values, which the caller gave as keyword arguments.
+        rendering: Options.
     """
     if not isinstance(template, Template):
         raise OptionError("template", template, "a Template: selectrie.Template(text) or Template.from_file(path)")
@@ -353,13 +360,17 @@ def requests_of(template: Template, rows: Iterable[Mapping[str, object]], render
     return requests
 
 
-def make_many(make: Make, requests: Sequence[PageRequest]) -> list[Page]:
-    """Return the pages of many requests, rendered side by side, in request order.
+def make_many(make: RenderPage, requests: Sequence[PageRequest]) -> list[Page]:
+    """Render pages side by side and return them in request order.
 
     The first failure is raised, with its index as `request`, and the other pages are
     cancelled. Ctrl-C cancels them too. No thread is left when this returns. The threads
-    are daemons, which those of a `ThreadPoolExecutor` are not: an interpreter that
-    exits does not wait for pages.
+    are daemons, unlike those of a `ThreadPoolExecutor`: an interpreter that exits does
+    not wait for pages.
+
+    Args:
+        make: Renders one page.
+        requests: The requests for the pages.
     """
     scope = CancelScope.nested()
     waiting: SimpleQueue[int] = SimpleQueue()
@@ -384,10 +395,10 @@ def make_many(make: Make, requests: Sequence[PageRequest]) -> list[Page]:
     try:
         for thread in threads:
             thread.start()
-        _join(threads)
+        _wait_for_threads(threads)
     except BaseException:
         scope.cancel()
-        _join(threads)
+        _wait_for_threads(threads)
         raise
     causes = [index for index, error in failed.items() if not isinstance(error, CancelledError)]
     for index in sorted(causes or failed):
@@ -396,11 +407,11 @@ def make_many(make: Make, requests: Sequence[PageRequest]) -> list[Page]:
     return [made[index] for index in range(len(requests))]
 
 
-def _join(threads: Iterable[ScopedThread[None]]) -> None:
+def _wait_for_threads(threads: Iterable[ScopedThread[None]]) -> None:
     """Wait until every thread that was started has ended.
 
-    For its outcome first: a `Thread.join` that Ctrl-C interrupts takes a thread that
-    runs for one that has ended (CPython 3.10 to 3.12, issue 90882).
+    It waits for the outcome first: after Ctrl-C interrupts `Thread.join`, a running
+    thread counts as ended (CPython 3.10 to 3.12, issue 90882).
     """
     for thread in threads:
         if thread.ident is not None:
@@ -409,7 +420,7 @@ def _join(threads: Iterable[ScopedThread[None]]) -> None:
 
 
 class PageStream(QueueStream[Event]):
-    """An iterator over the events of a page; made by `Engine.stream_render`.
+    """An iterator over the events of a page, returned by `Engine.stream_render`.
 
     There is a `TextEvent` for each text as it is written, and a `SlotEvent` for each
     slot when it is decided. The texts of all events joined are the page's text. The
@@ -418,7 +429,7 @@ class PageStream(QueueStream[Event]):
     the reader. Only one thread may read at a time.
     """
 
-    def __init__(self, make: Make, request: PageRequest, check_process: Callable[[], None]) -> None:
+    def __init__(self, make: RenderPage, request: PageRequest, check_process: Callable[[], None]) -> None:
         """Start to render the page.
 
         `check_process` raises `ForkedError` in a child process, where no event arrives.
@@ -443,8 +454,8 @@ class PageStream(QueueStream[Event]):
             raise CancelledError
         return self._outcome.result()
 
-    def _ended(self, _number: int) -> None:
-        """Raise the error of the page, if any."""
+    def _end_producer(self, _number: int) -> None:
+        """Note that the page has ended; raise its error, if any."""
         self._n_running = 0
         self._outcome.result()
 
@@ -452,10 +463,13 @@ class PageStream(QueueStream[Event]):
 def refuse_whole_rows(template: Template, refuse: Callable[[str], None]) -> None:
     """Call `refuse` with the first tag that may read whole rows or exact scores.
 
-    Those are `gen`, which draws and heals the end of the page, `joint`, a `geneach`
-    with `stop`, which compares a probability with 1/2, and a select with
-    `temperature` or `logprobs`. Without these, a select compares its texts, and a beam
-    searches them, as `Engine.select` and `Engine.beam_search` do.
+    The tags are `gen`, which draws and heals the end of the page, `joint`, a `geneach`
+    with `stop`, which compares a probability with 1/2, and a select with `temperature`
+    or `logprobs`. Without these, a select compares its texts, and a beam searches them,
+    as `Engine.select` and `Engine.beam_search` do.
+
+    Args:
+        refuse: Raises an error about the tag that it is called with.
     """
     for segment in walk_through(template.document.body, template.documents):
         if isinstance(segment, ast.Joint):

@@ -1,9 +1,8 @@
 """Determines how the text of a slot ends if its tag has no terminator.
 
-It ends with the text that follows on the page, or with the end of the turn. Behind an
-open quote of JSON, it is the contents of a string (RFC 8259, section 7). The RFC's rule
-allows a surrogate alone, which readers refuse or read as a lone surrogate; here one is
-always one of a pair.
+It ends with the text that follows on the page, or with the end of the turn. After an
+open quote of JSON, it is the contents of a string (RFC 8259, section 7). The RFC allows
+a lone surrogate, which readers refuse or misread; here surrogates come in pairs only.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _BODY = (
     r"|\\u[Dd][0-7][0-9A-Fa-f]{2}"
     r"|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})*"
 )
-_WHOLE = re.compile(_BODY)
+_JSON_BODY = re.compile(_BODY)
 AnyResult = TypeVar("AnyResult", Samples, BeamResult)
 QUOTES = {'"': '"', "'": "'", "`": "`", "\N{RIGHT DOUBLE QUOTATION MARK}": "\N{LEFT DOUBLE QUOTATION MARK}"}
 """Maps each closing quote to its opening quote."""
@@ -40,21 +39,25 @@ def string_body() -> Grammar:
     return Grammar.from_regex(_BODY, name="json string")
 
 
-def whole_length(text: str, start: int = 0) -> int:
-    """Return where the longest valid contents of a JSON string from `start` on end.
+def json_string_end(text: str, start: int = 0) -> int:
+    """Return where the longest valid contents of a JSON string from `start` end.
 
     They end before a quote, a control character, or a wrong or incomplete escape.
     """
-    match = _WHOLE.match(text, start)
+    match = _JSON_BODY.match(text, start)
     return start if match is None else match.end()
 
 
 def default_stop(following: str, before: str) -> str:
-    """Return the stop text of a `gen` that names none; "" if there is none.
+    """Return the stop text of a `gen` that sets none; "" if there is none.
 
     If `following` begins with a quote that the end of `before` opens, it is that quote.
     Otherwise it is `following` up to its first line end, or that line end if only white
     space comes before it.
+
+    Args:
+        following: Text after the slot.
+        before: Text before the slot.
     """
     if following and before and QUOTES.get(following[0]) == before[-1]:
         return following[0]
@@ -66,7 +69,7 @@ def default_stop(following: str, before: str) -> str:
 
 
 def default_stops(following: str, before: str) -> tuple[str, ...]:
-    """Return the stop texts of a `gen` that names none; () if there are none.
+    """Return the stop texts of a `gen` that sets none; () if there are none.
 
     The first is `default_stop`. If it is CRLF, LF alone is added, because models write
     it.
@@ -80,10 +83,9 @@ class Ending:
     """The grammar and terminator used to search a slot at a position of the page.
 
     Attributes:
-        grammar: The grammar that is searched: `own`, with `text` appended to each of
-            its texts.
+        grammar: The grammar to search: `own`, with `text` appended to each text.
         own: The slot's grammar.
-        text: The part of the following text that ends each text of `grammar`, or "".
+        text: The beginning of the following text that ends the slot's text, or "".
         terminator: "auto", "none" or "eog".
         is_json: Whether `own` is the contents of a JSON string. A text that was broken
             off is cut back to whole characters and escapes.
@@ -98,16 +100,16 @@ class Ending:
     def strip(self, text: str, *, complete: bool = True) -> str:
         """Return a text of `grammar` without the appended `self.text`.
 
-        A text that is not `complete` was broken off, possibly within `self.text`. The
-        longest beginning of `self.text` that comes after a text of the slot's grammar
-        is then removed.
+        A text that is not `complete` was broken off, perhaps within `self.text`: as
+        much of its end is removed as begins `self.text` and follows a text of the
+        slot's grammar.
         """
         if not self.text:
             return text
         if complete:
             return text.removesuffix(self.text)
         if self.is_json:
-            return text[: whole_length(text)]
+            return text[: json_string_end(text)]
         for n in range(min(len(self.text), len(text)), 0, -1):
             if text.endswith(self.text[:n]) and self.own.accepts(text[:-n]):
                 return text[:-n]
@@ -117,31 +119,31 @@ class Ending:
         """Return whether `text` is a text of the slot's grammar plus `self.text`."""
         return text.endswith(self.text) and bool(self.own.accepts(text.removesuffix(self.text)))
 
-    def of_selection(self, selection: Selection) -> Selection:
+    def strip_selection(self, selection: Selection) -> Selection:
         """Return the selection without `self.text`, under the slot's grammar."""
         return without_following(selection, self.own, self.text)
 
-    def of_draws(self, draws: Samples) -> Samples:
+    def strip_draws(self, draws: Samples) -> Samples:
         """Return the samples without `self.text`, under the slot's grammar."""
-        return self._of_own(draws, texts=tuple(map(self._hypothesis, draws.texts)))
+        return self._replace_texts(draws, texts=tuple(map(self._strip_hypothesis, draws.texts)))
 
-    def of_beam(self, result: BeamResult) -> BeamResult:
+    def strip_beam(self, result: BeamResult) -> BeamResult:
         """Return the result without `self.text`, under the slot's grammar."""
-        return self._of_own(
+        return self._replace_texts(
             result,
-            hypotheses=tuple(map(self._hypothesis, result.hypotheses)),
-            incomplete=tuple(map(self._hypothesis, result.incomplete)),
-            greedy=None if result.greedy is None else self._hypothesis(result.greedy),
+            hypotheses=tuple(map(self._strip_hypothesis, result.hypotheses)),
+            incomplete=tuple(map(self._strip_hypothesis, result.incomplete)),
+            greedy=None if result.greedy is None else self._strip_hypothesis(result.greedy),
         )
 
-    def _of_own(self, result: AnyResult, **texts: Any) -> AnyResult:
-        """Return the result with the given fields, under the slot's grammar."""
+    def _replace_texts(self, result: AnyResult, **texts: Any) -> AnyResult:
+        """Return the result with other fields, as one of the slot's own grammar."""
         if not self.text:
             return result
         signature = self._signature(result.signature)
         return replace(result, grammar=self.own.name, grammar_digest=self.own.digest, signature=signature, **texts)
 
-    def of_completion(self, one: Completion) -> Completion:
+    def strip_completion(self, one: Completion) -> Completion:
         """Return the completion with `self.text` removed from its end.
 
         If that text ended it (finish "callback", from `is_complete`), the finish
@@ -158,7 +160,7 @@ class Ending:
         ended = {"finish": "stop", "stop": self.text} if complete else {}
         return replace(one, text=text, data=data, **ended)  # type: ignore[arg-type]
 
-    def _hypothesis(self, one: Hypothesis) -> Hypothesis:
+    def _strip_hypothesis(self, one: Hypothesis) -> Hypothesis:
         text = self.strip(one.text, complete=one.complete)
         n_cut = len(one.text[len(text) :].encode())
         return replace(one, text=text, data=one.data[: len(one.data) - n_cut])
@@ -168,16 +170,16 @@ class Ending:
 
 
 def ending_of_string(vocabulary: Vocabulary, following: str) -> Ending:
-    """Return how the contents of a JSON string end.
+    """Return the ending of a slot that is the contents of a JSON string.
 
-    They end with the closing quote. If the following text begins with that quote, they
-    end with the beginning of that text (`beginning_of`).
+    The contents end with the closing quote. If the following text begins with that
+    quote, they end with the beginning of that text (`beginning_of`).
     """
     text = beginning_of(vocabulary, following) if following.startswith('"') else '"'
     return Ending(string_body().followed_by(text), string_body(), text, "none", is_json=True)
 
 
-def required_text(following: str) -> str:
+def require_following(following: str) -> str:
     """Return `following`; raise `OptionError` if it is empty."""
     if not following:
         raise OptionError("terminator", "text", "another: no text is known to follow this slot")
@@ -199,9 +201,9 @@ def ending_of(
         ends_turn: Whether an assistant turn ends here.
 
     Raises:
-        OptionError: For "text", if there is no such text or it cannot be used.
+        OptionError: For "text", if no text follows or it cannot be used.
     """
-    text = beginning_of(vocabulary, required_text(following) if terminator == "text" else following)
+    text = beginning_of(vocabulary, require_following(following) if terminator == "text" else following)
     if text and terminator in (None, "text"):
         try:
             return Ending(grammar.followed_by(text), grammar, text, "none")

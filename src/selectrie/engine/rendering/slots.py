@@ -1,7 +1,7 @@
-"""The slots of a template: their arguments are checked, and they are decided.
+"""The slots of a template: their arguments, and their decision.
 
-`slot_of` evaluates and checks the arguments of a tag. `decide_slot` decides the slot, a
-select, a gen or a beam, after the page so far.
+`slot_of` evaluates and checks the arguments of a tag. `decide_slot` decides the slot (a
+select, a gen or a beam) after the page so far.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from selectrie.engine.rendering.slot_ends import (
     default_stops,
     ending_of,
     ending_of_string,
-    required_text,
-    whole_length,
+    json_string_end,
+    require_following,
 )
 from selectrie.engine.requests import beam_search, generate, select, select_grammar
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
@@ -67,8 +67,8 @@ from selectrie.template.values.values import SlotOption, options_of, to_plain
 from selectrie.tokenization.canonical import encode_inside, reopen
 from selectrie.tokenization.encoding import PromptText
 
-_KEPT = 64
-"""Number of grammars of lists of texts that are kept compiled."""
+_MAX_GRAMMARS = 64
+"""Maximum number of compiled grammars of option lists that are cached."""
 _JOINT = ScoringRule()
 
 
@@ -107,7 +107,7 @@ class SelectSlot:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return the texts of the options."""
+        """Return the texts of the options; () for a grammar."""
         return tuple(option.text for option in self.options or ())
 
 
@@ -182,44 +182,47 @@ class SlotArguments:
         if slot.choices is not None:
             self.options = choices_at(slot, scope, document)
         elif "options" in values:
-            with self.reporting("options"):
+            with self.errors_at_argument("options"):
                 self.options = options_of(values["options"])
         self._values = {name: to_plain(value) for name, value in values.items()}
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the value of an argument; for an Enum member, the member's value.
+        """Return an argument's value (an Enum member's value for a member).
 
         Returns the default if the argument was not given or is None.
         """
         value = self._values.get(name)
         return default if value is None else value
 
-    def present(self, *names: str) -> dict[str, Any]:
-        """Return the values of those of `names` that are given and not None."""
+    def given_values(self, *names: str) -> dict[str, Any]:
+        """Return the values of those arguments in `names` that are not None."""
         return {name: value for name in names if (value := self._values.get(name)) is not None}
 
-    def reporting(self, name: str) -> AbstractContextManager[None]:
-        """Return a context manager that reports errors at this argument."""
+    def errors_at_argument(self, name: str) -> AbstractContextManager[None]:
+        """Return a context that reports errors at this argument's position."""
         return report_at(self.document, self._spans[name])
 
     def error(self, reason: str, name: str | None = None) -> TemplateError:
         """Return an error at the position of an argument, or of the slot."""
         return error_at(self.document, self.slot.span if name is None else self._spans[name], reason)
 
-    def grammar(self) -> Grammar | None:
+    def read_grammar_argument(self) -> Grammar | None:
         """Return the grammar of the argument `grammar=` or `regex=`, or None."""
-        if self.present("regex"):
-            with self.reporting("regex"):
+        if self.given_values("regex"):
+            with self.errors_at_argument("regex"):
                 return self.template.read_regex(self.get("regex"))
         value = self.get("grammar")
         if not isinstance(value, str):
             return value  # type: ignore[no-any-return]  # a Grammar, or None
-        with self.reporting("grammar"):
+        with self.errors_at_argument("grammar"):
             return self.template.read_grammar(value)
 
-    def space(self) -> tuple[tuple[SlotOption, ...] | None, Grammar | None]:
-        """Return the options or the grammar of the slot; the other one is None."""
-        grammar = self.grammar()
+    def options_or_grammar(self) -> tuple[tuple[SlotOption, ...] | None, Grammar | None]:
+        """Return the slot's options and its grammar, one of which is None.
+
+        Raises `TemplateError` if the slot has neither.
+        """
+        grammar = self.read_grammar_argument()
         if self.options is None and grammar is None:
             raise self.error("the slot has neither options nor a grammar; give options=, grammar= or regex=")
         return self.options, grammar
@@ -233,18 +236,29 @@ def slot_of(
     *,
     max_tokens: int = DEFAULT_RENDERING.max_tokens,
 ) -> AnySlot:
-    """Return the slot with its arguments evaluated and checked.
+    """Evaluate and check the arguments of a slot's tag.
 
-    `max_tokens` is used for a gen or beam that does not give its own. Raises
-    `TemplateError` at the argument's expression for a value that is not allowed.
+    Raises `TemplateError` at the argument's expression for a value that is not allowed.
+
+    Args:
+        slot: The tag.
+        scope: The values of names at this place of the template.
+        template: Reads the grammars that arguments name.
+        document: The document of the tag, for positions in errors.
+        max_tokens: Used for a gen or beam that does not set its own.
     """
     arguments = SlotArguments(slot, scope, template, document)
-    makers: dict[str, Callable[[SlotArguments, int], AnySlot]] = {"select": _select, "gen": _gen, "beam": _beam}
+    makers: dict[str, Callable[[SlotArguments, int], AnySlot]] = {
+        "select": _make_select,
+        "gen": _make_gen,
+        "beam": _make_beam,
+    }
     return makers[slot.kind](arguments, max_tokens)
 
 
-def _select(arguments: SlotArguments, _max_tokens: int) -> SelectSlot:
-    options, grammar = arguments.space()
+def _make_select(arguments: SlotArguments, _max_tokens: int) -> SelectSlot:
+    """Return the select of these arguments; a grammar with few texts is listed."""
+    options, grammar = arguments.options_or_grammar()
     if grammar is not None:
         texts = listed(grammar)
         if texts is not None:
@@ -264,7 +278,7 @@ def _select(arguments: SlotArguments, _max_tokens: int) -> SelectSlot:
         grammar=grammar,
         rule=rule,
         terminator=arguments.get("terminator"),
-        prior=_prior(arguments, options),
+        prior=_read_prior(arguments, options),
         search=search if options is not None else SearchParams(k=search.k),
         temperature=temperature,
         seed=arguments.get("seed"),
@@ -275,7 +289,7 @@ def _select(arguments: SlotArguments, _max_tokens: int) -> SelectSlot:
 
 def _check_unlisted(arguments: SlotArguments, rule: ScoringRule) -> None:
     """Raise `TemplateError` for arguments that only work with a list of options."""
-    name = "grammar" if arguments.present("grammar") else "regex"
+    name = "grammar" if arguments.given_values("grammar") else "regex"
     temperature = arguments.get("temperature")
 
     def refused(argument: str, value: object, allowed: tuple[object, ...]) -> TemplateError:
@@ -295,22 +309,25 @@ def _check_unlisted(arguments: SlotArguments, rule: ScoringRule) -> None:
         raise refused("rule", rule.name, allowed)
 
 
-def _prior(arguments: SlotArguments, options: tuple[SlotOption, ...] | None) -> tuple[float, ...] | None:
+def _read_prior(arguments: SlotArguments, options: tuple[SlotOption, ...] | None) -> tuple[float, ...] | None:
     """Return the argument `prior=` as weights in the order of the options, or None."""
     prior = arguments.get("prior")
     if prior is None or options is None:
         return None
-    with arguments.reporting("prior"):
+    with arguments.errors_at_argument("prior"):
         return weights_of(prior, options)
 
 
-def _gen(arguments: SlotArguments, max_tokens: int) -> GenSlot:
-    grammar = arguments.grammar()
+def _make_gen(arguments: SlotArguments, max_tokens: int) -> GenSlot:
+    """Return the gen slot of these arguments."""
+    grammar = arguments.read_grammar_argument()
     stop = arguments.get("stop")
     stopping = StopParams(max_tokens=arguments.get("max_tokens", max_tokens), stop=() if stop is None else stop)
     return GenSlot(
         name=arguments.slot.name,
-        sampling=SamplingParams(**{"temperature": 0.0, **arguments.present("temperature", *SamplingParams.FILTERS)}),
+        sampling=SamplingParams(
+            **{"temperature": 0.0, **arguments.given_values("temperature", *SamplingParams.FILTERS)}
+        ),
         max_tokens=stopping.max_tokens,
         stop=None if stop is None else tuple(stopping.stop),
         grammar=grammar,
@@ -321,12 +338,13 @@ def _gen(arguments: SlotArguments, max_tokens: int) -> GenSlot:
     )
 
 
-def _beam(arguments: SlotArguments, max_tokens: int) -> BeamSlot:
-    options, grammar = arguments.space()
-    chosen = arguments.present("width", "length_penalty")
+def _make_beam(arguments: SlotArguments, max_tokens: int) -> BeamSlot:
+    """Return the beam slot of these arguments."""
+    options, grammar = arguments.options_or_grammar()
+    chosen = arguments.given_values("width", "length_penalty")
     return BeamSlot(
         name=arguments.slot.name,
-        grammar=grammar if grammar is not None else _of_texts(tuple(option.text for option in options or ())),
+        grammar=grammar if grammar is not None else _grammar_of_texts(tuple(option.text for option in options or ())),
         beam=BeamSearchParams(n=arguments.get("k", 1), max_tokens=arguments.get("max_tokens", max_tokens), **chosen),
         options=options,
         terminator=arguments.get("terminator"),
@@ -334,9 +352,9 @@ def _beam(arguments: SlotArguments, max_tokens: int) -> BeamSlot:
     )
 
 
-@lru_cache(maxsize=_KEPT)
-def _of_texts(texts: tuple[str, ...]) -> Grammar:
-    """Return the grammar of a list of texts, made once for all rows of a request."""
+@lru_cache(maxsize=_MAX_GRAMMARS)
+def _grammar_of_texts(texts: tuple[str, ...]) -> Grammar:
+    """Return the grammar whose texts are these (cached for all rows of a request)."""
     return Grammar.from_choices(texts, name="options")
 
 
@@ -346,10 +364,10 @@ class SlotContext:
 
     Attributes:
         prompt: The page up to the slot; decisions are conditioned on it.
-        following: The text known to come next, or "" if unknown. It terminates the
-            slot.
-        ends_turn: Whether an assistant turn ends after the slot, so that the end of
-            generation terminates it.
+        following: The text known to come next, or "" if unknown. It ends the slot's
+            text.
+        ends_turn: Whether an assistant turn ends after the slot, so that an
+            end-of-generation token ends its text.
         before: Text of the page before the slot, at least its end.
         seed: Seed for sampling slots that do not set their own.
     """
@@ -372,10 +390,10 @@ class SlotResult:
         value: The value that the slot's name gets: the chosen option's value, the list
             of texts of a `gen` with n > 1, or else the text.
         text: The text that is appended to the page.
-        record: The result from which it was taken.
+        record: The full result of the decision.
         drawn: For a gen, (context, tokens drawn after it), int32[] each, else None. The
             tokens spell the healed end of the page, then the text, and maybe more.
-        logprobs: Log-probability of each text, if the slot names them.
+        logprobs: Log-probability of each text, if the slot asks for them.
     """
 
     value: object
@@ -388,7 +406,7 @@ class SlotResult:
 def decide_slot(
     session: Session, slot: AnySlot, context: SlotContext, on_text: Callable[[str], None] | None = None
 ) -> SlotResult:
-    """Decide a slot and return the result.
+    """Decide a slot with the model.
 
     Args:
         session: The model and the task group of the request.
@@ -412,19 +430,22 @@ def decide_slot(
 
 
 def _decide_listed(session: Session, slot: SelectSlot, context: SlotContext) -> SlotResult:
+    """Decide a select among a list of options."""
     terminator, following = _listed_ending(slot, context)
     request = SelectRequest(slot.rule, terminator, following, slot.prior, slot.search)
     [selection] = select.prepare_selections(session.model, [(context.prompt, slot.texts)], request).run(session)
     record: Selection | SampledChoice = selection
     if slot.temperature is not None:
-        record = _drawn_choice(selection, slot.temperature, context.seed if slot.seed is None else slot.seed)
-    return SlotResult(_value_of(slot.options, record.text), record.text, record, logprobs=_logprobs(slot, selection))
+        record = _draw_choice(selection, slot.temperature, context.seed if slot.seed is None else slot.seed)
+    return SlotResult(
+        _value_of(slot.options, record.text), record.text, record, logprobs=_logprobs_by_text(slot, selection)
+    )
 
 
 def _listed_ending(slot: SelectSlot, context: SlotContext) -> tuple[str, str]:
     """Return the terminator and the following text of a select among options."""
     if slot.terminator == "text":
-        return "text", required_text(context.following)
+        return "text", require_following(context.following)
     if slot.terminator is not None:
         return slot.terminator, ""
     if context.following or not context.ends_turn:
@@ -438,35 +459,34 @@ def _decide_unlisted(session: Session, slot: SelectSlot, context: SlotContext) -
         raise InternalError("a select without options has a grammar")
     model = session.model
     ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, context.following, ends_turn=context.ends_turn)
-    request = SelectRequest(slot.rule, ending.terminator, search=_fitting(model, slot.search, context))
+    request = SelectRequest(slot.rule, ending.terminator, search=_limit_max_tokens(model, slot.search, context))
     if slot.temperature is not None:
         seed = context.seed if slot.seed is None else slot.seed
         draw = select_grammar.prepare_sample(model, context.prompt, ending.grammar, request, n=1, seed=seed, exact=True)
-        samples = ending.of_draws(draw.run(session))
+        samples = ending.strip_draws(draw.run(session))
         logprobs = None if slot.logprobs is None else {one.text: one.logp for one in samples}
         return SlotResult(samples[0].text, samples[0].text, samples, logprobs=logprobs)
     prepared = select_grammar.prepare_grammar_select(model, context.prompt, ending.grammar, request)
-    selection = ending.of_selection(prepared.run(session))
-    return SlotResult(selection.text, selection.text, selection, logprobs=_logprobs(slot, selection))
+    selection = ending.strip_selection(prepared.run(session))
+    return SlotResult(selection.text, selection.text, selection, logprobs=_logprobs_by_text(slot, selection))
 
 
-def _fitting(model: ModelDescription, search: SearchParams, context: SlotContext) -> SearchParams:
-    """Return `search` with the largest `max_tokens` that fits after the page.
+def _limit_max_tokens(model: ModelDescription, search: SearchParams, context: SlotContext) -> SearchParams:
+    """Return `search` with `max_tokens` reduced to the room after the page.
 
-    It is never raised. A select has no argument for it, and its certificate says
-    whether a longer text could be better.
+    A select has no such argument; its certificate says whether a longer text could be
+    better.
     """
     n_left = model.limits.nodes - max_context_tokens(reopen(model.vocabulary, context.prompt))
     return replace(search, max_tokens=max(1, min(search.max_tokens, n_left)))
 
 
-def _drawn_choice(selection: Selection, temperature: float, seed: int) -> SampledChoice:
-    """Draw one of the choices of a selection by softmax(score / temperature).
+def _draw_choice(selection: Selection, temperature: float, seed: int) -> SampledChoice:
+    """Draw one of a selection's choices by softmax(score / temperature).
 
     The random number is `uniform(seed, 0)`. Every choice must have a score. Temperature
-    0 takes the winner. The same seed draws the same text whatever the order of the
-    choices; choices of one path count once. If every score is -inf, the winner is
-    taken.
+    0 takes the winner, and so do scores that are all -inf. The same seed draws the same
+    text whatever the order of the choices; choices with the same tokens count once.
     """
     if temperature == 0 or not np.isfinite(selection.score):
         close = None if selection.signature.tolerance is None else not selection.certificate.rescored
@@ -480,7 +500,7 @@ def _drawn_choice(selection: Selection, temperature: float, seed: int) -> Sample
 
 
 def _order_of(table: ChoiceTable) -> OffsetArray:
-    """Return the first choice of each path, int64[P], in byte order of the texts."""
+    """Return one choice of each token path, int64[P], in byte order of the texts."""
     return np.array(sorted(table.first.tolist(), key=lambda index: table.texts[index].encode()), dtype=np.int64)
 
 
@@ -496,22 +516,22 @@ def probabilities_of(scores: FloatArray, temperature: float) -> FloatArray:
 def index_at(probabilities: FloatArray, u: float) -> int:
     """Return the index whose interval of [0, 1) contains `u`.
 
-    The intervals lie side by side, each as long as the index's probability. An index of
-    probability 0 is never returned. `u` must be below 1 by at least 2**-53, so that `u`
-    times the sum of the probabilities is rounded to less than the sum.
+    The intervals lie side by side; each is as long as its index's probability. An index
+    of probability 0 is never returned. `u` must be below 1 by at least 2**-53, so that
+    `u` times the sum of the probabilities is rounded to less than the sum.
     """
     ends = np.cumsum(probabilities)
     return int(np.searchsorted(ends, u * ends[-1], side="right"))
 
 
 def _could_change(selection: Selection, order: OffsetArray, drawn: int, u: float, temperature: float) -> bool | None:
-    """Return whether scores changed within their tolerances could draw another path.
+    """Return whether scores changed within their tolerances could draw another text.
 
-    Returns None if no tolerance was measured.
+    None if no tolerance was measured.
 
     Args:
         selection: The scored choices.
-        order: int64[P], the first choice of each path (`_order_of`).
+        order: int64[P], one choice of each path (`_order_of`).
         drawn: Index in `order` of the choice that was drawn.
         u: The uniform number that drew it, in [0, 1).
         temperature: The temperature of the draw, above 0.
@@ -528,7 +548,8 @@ def _could_change(selection: Selection, order: OffsetArray, drawn: int, u: float
     return is_close(band, index, u, replace(SamplingParams.UNCHANGED, temperature=temperature))
 
 
-def _logprobs(slot: SelectSlot, selection: Selection) -> dict[str, float] | None:
+def _logprobs_by_text(slot: SelectSlot, selection: Selection) -> dict[str, float] | None:
+    """Return the log-probability of each scored text, if the slot asks for them."""
     if slot.logprobs is None:
         return None
     table = selection.choices
@@ -542,12 +563,13 @@ def _value_of(options: tuple[SlotOption, ...] | None, text: str) -> object:
 
 
 def _decide_beam(session: Session, slot: BeamSlot, context: SlotContext) -> SlotResult:
+    """Decide a beam slot: search the grammar, and cut off the text that follows."""
     model = session.model
     ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, context.following, ends_turn=context.ends_turn)
     n_more = len(encode_inside(model.vocabulary, ending.text.encode()))
     beam = replace(slot.beam, terminator=ending.terminator, max_tokens=slot.beam.max_tokens + n_more)
     prepared = beam_search.prepare_beam_search(model, context.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
-    result = ending.of_beam(prepared.run(session))
+    result = ending.strip_beam(prepared.run(session))
     if slot.options is not None and not result.best.complete:
         reason = f"none was finished within {slot.beam.max_tokens} tokens"
         raise NothingFoundError("the options", reason, ways("give more `max_tokens`", "give shorter options"))
@@ -557,6 +579,7 @@ def _decide_beam(session: Session, slot: BeamSlot, context: SlotContext) -> Slot
 def _decide_gen(
     session: Session, slot: GenSlot, context: SlotContext, on_text: Callable[[str], None] | None
 ) -> SlotResult:
+    """Decide a gen slot: draw its texts, and report the first one as it grows."""
     ending, stop = _gen_ending(session.model, slot, context)
     stopping = StopParams(max_tokens=slot.max_tokens, stop=stop)
     grammar = slot.grammar if ending is None else ending.grammar
@@ -582,7 +605,7 @@ def _decide_gen(
             relay.add(piece)
     done = [generate.completion(session, one) for one in drawings]
     if ending is not None:
-        done = [ending.of_completion(one) for one in done]
+        done = [ending.strip_completion(one) for one in done]
     record = replace(generate.generation(session, prepared, done), stopping=stopping)
     first = done[0]
     if relay is not None:
@@ -593,7 +616,7 @@ def _decide_gen(
 
 
 def _gen_ending(model: ModelDescription, slot: GenSlot, context: SlotContext) -> tuple[Ending | None, tuple[str, ...]]:
-    """Return how a gen ends: an `Ending` or None, and stop texts.
+    """Return the `Ending` (or None) and the stop texts of a gen.
 
     With a grammar and no stop text it ends as texts of the grammar do, else by stop
     texts. The contents of a JSON string end by either.
@@ -608,7 +631,7 @@ def _gen_ending(model: ModelDescription, slot: GenSlot, context: SlotContext) ->
 
 
 class _TextRelay:
-    """Passes a sequence's text to a callback, as far as it surely belongs to the slot.
+    """Passes a growing text to a callback, as far as it surely belongs to the slot.
 
     Characters that may not belong to the slot are held back: the beginning of the
     following text, and an incomplete escape of a JSON string.
@@ -620,19 +643,19 @@ class _TextRelay:
         self._text, self._n_passed = "", 0
 
     def add(self, piece: str) -> None:
-        """Add text, and pass on the part that surely belongs to the slot."""
+        """Add text, and pass on the characters that surely belong to the slot."""
         self._text += piece
         self.pass_on(self._text[: self._n_sure()])
 
     def _n_sure(self) -> int:
-        """Return how many characters belong to the slot however the text goes on."""
+        """Return how many characters belong to the slot whatever text follows."""
         if self._is_json:
-            return whole_length(self._text, self._n_passed)
+            return json_string_end(self._text, self._n_passed)
         held = next((n for n in range(len(self._following), 0, -1) if self._text.endswith(self._following[:n])), 0)
         return len(self._text) - held
 
     def pass_on(self, text: str) -> None:
-        """Pass on the part of the slot's text that was not passed on before."""
+        """Call the callback with the part of `text` that was not passed on before."""
         if len(text) > self._n_passed:
             piece, self._n_passed = text[self._n_passed :], len(text)
             self._on_text(piece)

@@ -389,7 +389,7 @@ class Stream(QueueStream[Chunk]):
         completions = [self._completions[number] for number in range(len(self._drawings))]
         return generation(self._session, self._prepared, completions)
 
-    def _ended(self, number: int) -> Chunk:
+    def _end_producer(self, number: int) -> Chunk:
         """Return a sequence's last chunk: the rest of its text, its `Completion`."""
         drawing = self._drawings[number]
         with self._prepared.errors_of(drawing):
