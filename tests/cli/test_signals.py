@@ -105,8 +105,8 @@ def test_little_is_imported_before_the_signals_are_heard():
 
 LOGGED = """
 import os, signal, sys
-from selectrie.backends.llama_cpp.library import Log, log
-class Planted(Log):
+from selectrie.backends.llama_cpp.library import LlamaLog, log
+class Planted(LlamaLog):
     n_lines = 0
     @property
     def _level(self):
@@ -137,7 +137,7 @@ try:
     selectrie.load()
 except KeyboardInterrupt:
     print("stopped", signal.getsignal(signal.SIGINT) is signal.default_int_handler)
-log.__class__ = Log
+log.__class__ = LlamaLog
 selectrie.load().close()
 """
     assert run("-c", LOGGED + program, SIGNAL="SIGINT") == (0, b"stopped True\n")
