@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from selectrie.cli import arguments
-from selectrie.cli.arguments import in_flags, message_of
+from selectrie.cli.arguments import flag_writer, message_of
 from selectrie.errors import OptionRef, SelectrieError, Words
 
 UNFLAGGED = {"tokenizer", "prefix", "seed", "runs"}
@@ -21,7 +21,7 @@ def _only_flags_are_named(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def checked(error: SelectrieError, flags: Mapping[str, str]) -> str:
         if flags and error.slot is None and error.args and isinstance(error.args[0], Words):
-            write = in_flags(flags)
+            write = flag_writer(flags)
             mentioned = [
                 part for part in error.args[0].parts if isinstance(part, OptionRef) and part.name not in UNFLAGGED
             ]

@@ -19,8 +19,8 @@ from typer.testing import CliRunner, Result
 
 from selectrie import Chunk, GenerationParams, LookupDrafter, PromptParams, SamplingParams, StopParams
 from selectrie.cli import app, inputs, requests
-from selectrie.cli.report.terminal import Growing, watch
-from selectrie.cli.show import tagged
+from selectrie.cli.report.terminal import GrowingTexts, watch
+from selectrie.cli.show import tag_lines
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import InputFileError, OptionError
@@ -276,14 +276,14 @@ def test_one_text_is_printed_as_it_is(engine: Remembering):
 def test_many_texts_are_tagged(engine: Remembering):
     """Each line behind prompt and sequence; streamed, each text stands whole, in the order in which they end."""
     expected = texts(engine, ["a", "b"], n=2, seed=5)
-    lines = [tagged(i // 2, i % 2, text) for i, text in enumerate(expected)]
+    lines = [tag_lines(i // 2, i % 2, text) for i, text in enumerate(expected)]
     args = ["--prompts-file", "-", "-n", "2", "--seed", "5", "--max-tokens", "12"]
     result = run(*args, stdin='"a"\n"b"')
     assert result.stdout == "".join(line + "\n" for line in lines)
     streamed = run(*args, "--stream", stdin='"a"\n"b"').stdout
     assert all(streamed.count(line + "\n") == 1 for line in lines)
     assert len(streamed) == len(result.stdout)
-    assert tagged(3, 1, "a\n\nb\n") == "3.1\ta\n3.1\t\n3.1\tb"
+    assert tag_lines(3, 1, "a\n\nb\n") == "3.1\ta\n3.1\t\n3.1\tb"
 
 
 def test_json_and_openai_are_one_object(engine: Remembering):
@@ -336,7 +336,7 @@ def console(height: int = 6) -> Console:
 
 def test_growing_texts_have_a_line_each():
     """Their ends, on as many lines as there are; control characters cannot move the cursor."""
-    growing = Growing(console())
+    growing = GrowingTexts(console())
     growing.add(Chunk(0, 0, "once upon a time there was", ()))
     growing.add(Chunk(0, 1, "a\n b\x1b", ()))
     for index in range(2, 6):

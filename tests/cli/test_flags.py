@@ -30,7 +30,7 @@ from selectrie.errors import (
     words,
 )
 
-_flag = pytest.importorskip("selectrie.server.http_errors", reason="needs the extra 'server'")._flag
+_serve_flag = pytest.importorskip("selectrie.server.http_errors", reason="needs the extra 'server'")._serve_flag
 FLAGS = {
     name: "--" + name.replace("_", "-")
     for name in ("n_ctx", "max_tokens", "truncate", "exact", "any_path", "logit_bias", "json")
@@ -150,7 +150,8 @@ def test_remedies_of_operators_have_flags_of_serve():
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(call, ast.keyword) and call.arg == "operator" and isinstance(call.value, ast.Constant):
                 found |= {
-                    (option.name, _flag(replace(option, value=None))) for option in words(call.value.value).options
+                    (option.name, _serve_flag(replace(option, value=None)))
+                    for option in words(call.value.value).options
                 }
     assert len(found) >= 4
     assert {(name, flags[name].partition("/")[0]) for name, _ in found} == found

@@ -73,7 +73,7 @@ def test_another_c_library_is_left_alone(monkeypatch, error):
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     monkeypatch.setattr(allocator.ctypes, "CDLL", missing)
     assert allocator.limit_arenas() is False
-    assert allocator.give_back() is False
+    assert allocator.release_memory() is False
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries decide themselves")
@@ -81,7 +81,7 @@ def test_memory_below_a_block_that_is_used_is_given_back():
     """A process that freed 64 MB below one block is as small as before."""
     code = f"""
 import ctypes, runpy
-give_back = runpy.run_path({allocator.__file__!r})["give_back"]
+give_back = runpy.run_path({allocator.__file__!r})["release_memory"]
 c = ctypes.CDLL(None)
 c.malloc.restype, c.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 size = lambda: int(open("/proc/self/statm").read().split()[1]) >> 8  # pages of 4 KiB as MiB
@@ -108,7 +108,7 @@ def test_a_server_limits_its_arenas_before_anything_else(monkeypatch):
         happened.append("bound")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(serve, "_bound", bound)
+    monkeypatch.setattr(serve, "_bind", bound)
     with pytest.raises(KeyboardInterrupt):
         serve.serve(lambda: None, serve.Serving(port=0), None)
     assert happened == ["limited", "bound"]
@@ -119,8 +119,8 @@ def test_the_objects_of_a_model_are_collected_once(monkeypatch):
     happened = []
     for name in ("collect", "freeze"):
         monkeypatch.setattr(allocator.gc, name, partial(happened.append, name))
-    monkeypatch.setattr(serve._Run, "_tell", lambda *_: happened.append("ready") or True)
-    with closing(serve._bound(serve.Serving(port=0))) as listening:
+    monkeypatch.setattr(serve._Run, "_call_on_loop", lambda *_: happened.append("ready") or True)
+    with closing(serve._bind(serve.Serving(port=0))) as listening:
         run = serve._Run(app(None), listening, serve.Serving(), lambda: None, None, "")
         run._load_in_thread(None)
     assert happened == ["collect", "freeze", "ready"]
@@ -138,7 +138,7 @@ def test_memory_is_given_back_off_the_event_loop(monkeypatch):
             loop.call_soon_threadsafe(given.set)
 
         monkeypatch.setattr(body, "_TRIM_S", 0)
-        monkeypatch.setattr(body, "give_back", give_back)
+        monkeypatch.setattr(body, "release_memory", give_back)
         with body.BodyBudget(1 << 20).share() as share:
             share.grow(1 << 19)
         await given.wait()

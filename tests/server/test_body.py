@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.server import ServerOptions
-from selectrie.server.body import MAX_CONTAINERS, decoded, parsed
+from selectrie.server.body import MAX_CONTAINERS, decompress, parse_object
 from selectrie.server.http_errors import HttpError
 
 OPTIONS = ServerOptions(max_body_bytes=100_000, max_depth=4)
@@ -38,8 +38,8 @@ def packed(kind: str, data: bytes = DATA) -> tuple[str, bytes]:
 
 def read(data: bytes, encoding: str, options: ServerOptions) -> dict[str, object]:
     """The object of a body that came whole."""
-    plain = data if encoding == "identity" else decoded(data, encoding, options.max_body_bytes)
-    return parsed(plain, options.max_depth)
+    plain = data if encoding == "identity" else decompress(data, encoding, options.max_body_bytes)
+    return parse_object(plain, options.max_depth)
 
 
 KINDS = ["gzip", "zstd", "zstd without a size"]

@@ -20,7 +20,7 @@ from selectrie import GenerationParams, PromptParams, SamplingParams, StopParams
 from selectrie.core.vocabulary import Tokenizing
 from selectrie.engine.engine import Engine
 from selectrie.server import ServerOptions, app, completions
-from selectrie.server.serve import Serving, _bound
+from selectrie.server.serve import Serving, _bind
 from selectrie.testing import HashModel, make_vocabulary
 from tests.support.deciding import BYTES, EXACT, LIMITS, fake
 from tests.support.n_examples import n_examples
@@ -970,5 +970,5 @@ def test_an_echoed_text_is_the_text_that_was_sent(weights):
 
 def test_answers_on_a_kept_connection_do_not_wait():
     """Nagle's algorithm is off: asyncio switches it off for sockets that name their protocol."""
-    with _bound(Serving(port=0)) as listening:
+    with _bind(Serving(port=0)) as listening:
         assert listening.proto == socket.IPPROTO_TCP

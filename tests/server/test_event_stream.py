@@ -150,7 +150,7 @@ def test_a_reader_that_leaves_closes_the_stream(when):
 
         served = Served(events)
         reply = await served.ask(leave=leave, on_send=stuck)
-        assert b'selectrie_cancelled_total{reason="disconnected"} 1.0' in served.state.metrics.text({})
+        assert b'selectrie_cancelled_total{reason="disconnected"} 1.0' in served.state.metrics.render({})
         return reply
 
     reply = asyncio.run(left())
@@ -242,4 +242,4 @@ def test_the_first_event_is_counted():
     """The seconds to it, for streams alone."""
     served = Served(numbers)
     asyncio.run(served.ask())
-    assert b"selectrie_first_token_seconds_count 1.0" in served.state.metrics.text({})
+    assert b"selectrie_first_token_seconds_count 1.0" in served.state.metrics.render({})

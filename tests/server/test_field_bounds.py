@@ -28,7 +28,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.server import ServerOptions, app, chat, completions, decisions, tokenizer
 from selectrie.server.application import BODIES
-from selectrie.server.body import MAX_CONTAINERS, MAX_VALUES, parsed
+from selectrie.server.body import MAX_CONTAINERS, MAX_VALUES, parse_object
 from selectrie.server.completions import MAX_SCORES
 from selectrie.server.exchange import id_of
 from selectrie.server.gate import WORK
@@ -321,14 +321,14 @@ def test_names_count_only_where_the_prompt_is_echoed(monkeypatch):
 def test_values_are_counted_before_they_are_made(shape):
     """One more than a body may have is refused, in any list or object."""
     value = SHAPES[shape]()
-    parsed(json.dumps({"a": value}).encode(), OPTIONS.max_depth)
+    parse_object(json.dumps({"a": value}).encode(), OPTIONS.max_depth)
     more = (
         value | {f"x{i}": 1 for i in range(2)}
         if isinstance(value, dict)
         else value + [[]] * (MAX_VALUES + 2 - len(value))
     )
     with pytest.raises(HttpError, match="expected at most 250000") as caught:
-        parsed(json.dumps({"a": more}).encode(), OPTIONS.max_depth)
+        parse_object(json.dumps({"a": more}).encode(), OPTIONS.max_depth)
     assert (caught.value.status, caught.value.code) == (413, "body_too_large")
 
 

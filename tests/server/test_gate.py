@@ -36,7 +36,7 @@ from selectrie.errors import (
 )
 from selectrie.server import ServerOptions, app
 from selectrie.server.body import BodyBudget, Disconnected
-from selectrie.server.http_errors import draining, error_of
+from selectrie.server.http_errors import draining_error, error_of
 from selectrie.server.permits import Uploads
 from selectrie.server.state import CAUSES, REASONS
 from selectrie.version import __version__
@@ -263,7 +263,9 @@ def test_seconds_in_the_queue_end_when_work_begins(monkeypatch):
     ended = []
     with fake() as llm:
         application = app(llm)
-        monkeypatch.setattr(application.state.metrics, "ended", lambda exchange, s: ended.append((exchange.queue_s, s)))
+        monkeypatch.setattr(
+            application.state.metrics, "count_ended", lambda exchange, s: ended.append((exchange.queue_s, s))
+        )
         ask(application, "POST", PATH, BODY)
         ask(application, "POST", "/tokenize", {"prompt": "a"})
     (queue_s, seconds), (no_queue, _) = ended
@@ -396,7 +398,7 @@ def test_slow_bodies_of_one_client_do_not_lock_out_others():
         twos = [await slow("two") for _ in range(3)]
         assert [(await one).status for one in (ones[2], twos[2])] == [429, 429]
         assert (await asked(application, "POST", PATH, BODY, {"x-api-key": "three"})).status == 200
-        application.state.uploads.refuse(draining())
+        application.state.uploads.refuse(draining_error())
         rest = [(await one).error["code"] for one in (*ones[:2], *twos[:2])]
         assert rest == ["draining", "queue_full", "draining", "draining"]
         assert application.state.n_open == 0
@@ -412,11 +414,11 @@ def test_who_has_more_requests_takes_no_place_of_an_upload():
         uploads, busy, light = Uploads(), Turn(), Turn()
         with ExitStack() as stack:
             for client in (busy, busy, busy, light, light):
-                stack.enter_context(uploads.counted(client))
+                stack.enter_context(uploads.count_request(client))
             for _ in range(2):
                 stack.enter_context(uploads.permit(light, asyncio.Queue().get))
-            assert not uploads.give_way(busy)
-            assert uploads.give_way(Turn())
+            assert not uploads.give_way_to(busy)
+            assert uploads.give_way_to(Turn())
         assert not uploads._n_open
 
     asyncio.run(counted())
@@ -752,7 +754,7 @@ def test_a_client_that_leaves_while_its_request_is_read_keeps_its_place(llm, mon
 def test_a_body_is_given_up_at_the_end(llm, monkeypatch):
     """An exchange may live on until Python's collector finds it; its body does not."""
     application, ended = app(llm), []
-    monkeypatch.setattr(application.state.metrics, "ended", lambda exchange, _: ended.append(exchange))
+    monkeypatch.setattr(application.state.metrics, "count_ended", lambda exchange, _: ended.append(exchange))
     for body in (BODY, {"input": 1}):
         ask(application, "POST", PATH, body)
     assert [one.body for one in ended] == [{}, {}]

@@ -203,14 +203,14 @@ def test_who_waited_in_a_loop_that_was_closed_is_passed_over():
 @pytest.mark.parametrize("path", BODIES)
 def test_large_bodies_are_parsed_and_read_in_the_permits(monkeypatch, path):
     """Small requests are answered meanwhile, and a client that leaves the line takes no thread."""
-    parsing, parsed = Gated(), body.parsed
+    parsing, parsed = Gated(), body.parse_object
 
     def gated(data, max_depth):
         if len(data) > len(LARGE["unknown"]):
             parsing()
         return parsed(data, max_depth)
 
-    monkeypatch.setattr(body, "parsed", gated)
+    monkeypatch.setattr(body, "parse_object", gated)
 
     async def main(llm):
         application, leave = app(llm), asyncio.Event()
@@ -237,7 +237,7 @@ def test_large_bodies_are_parsed_and_read_in_the_permits(monkeypatch, path):
 @pytest.mark.parametrize("path", BODIES)
 def test_what_a_large_request_takes_is_done_in_a_permit(monkeypatch, path):
     """Its tokens and its answer too; nothing of it is done on the event loop, where a small one is answered at once."""
-    n_held, written = [], exchange.encoded_json
+    n_held, written = [], exchange.encode_json
     hold = Permits.hold
 
     async def counted(self, turn, *given):
@@ -250,7 +250,7 @@ def test_what_a_large_request_takes_is_done_in_a_permit(monkeypatch, path):
 
     threads: list[threading.Thread] = []
     monkeypatch.setattr(Permits, "hold", counted)
-    monkeypatch.setattr(exchange, "encoded_json", encoded)
+    monkeypatch.setattr(exchange, "encode_json", encoded)
     with fake() as llm:
         application = app(llm)
         assert ask(application, "POST", path, BODIES[path]).status == 200
@@ -283,8 +283,8 @@ def test_a_large_request_gives_up_its_permit_before_the_model_works(monkeypatch,
 
 def test_prompts_after_the_client_left_are_not_encoded(monkeypatch):
     """The thread ends between two prompts of the request."""
-    work, read = Gated(), completions._tokens
-    monkeypatch.setattr(completions, "_tokens", lambda *given: [work(), read(*given)][1])
+    work, read = Gated(), completions._prompt_tokens
+    monkeypatch.setattr(completions, "_prompt_tokens", lambda *given: [work(), read(*given)][1])
 
     async def main(llm):
         application, leave = app(llm), asyncio.Event()

@@ -348,7 +348,7 @@ def test_a_client_that_takes_little_is_not_given_up(unsent, done):
     """Of 5 bytes that were not sent, one has to be taken before the next look."""
     calls = []
     transport = SimpleNamespace(get_write_buffer_size=lambda: unsent, abort=lambda: calls.append("abort"))
-    HttpProtocol._stalled(SimpleNamespace(transport=transport, _watch_writing=lambda: calls.append("watch")), 5)
+    HttpProtocol._check_stall(SimpleNamespace(transport=transport, _limit_writing=lambda: calls.append("watch")), 5)
     assert calls == done
 
 

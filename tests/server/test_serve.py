@@ -24,17 +24,17 @@ pytest.importorskip("uvicorn", reason="needs the extra 'server'")
 
 from selectrie.cli import app as cli
 from selectrie.cli import serve as serve_command
-from selectrie.cli.serve import JsonLines, _tell
+from selectrie.cli.serve import JsonLines, _report_ready
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
 from selectrie.server import ServerOptions, app
 from selectrie.server.serve import (
     Serving,
-    _bound,
+    _bind,
+    _local_url,
     _Run,
-    _url_of,
-    _warm,
+    _warm_up,
+    allowed_hosts,
     check_exposed,
-    hosts_of,
     is_loopback,
     key_digests,
 )
@@ -104,7 +104,7 @@ def test_the_model_decides_once_before_the_server_is_ready(how):
     """What a first call reads is read then; a model that has no room for it is ready without."""
     with fake(**how) as llm:
         assert llm.load.nodes_cached == 0
-        _warm(llm)
+        _warm_up(llm)
         assert (llm.load.nodes_cached > 0) == ("nodes" not in how)
 
 
@@ -159,7 +159,7 @@ def test_a_port_in_use_is_named():
 )
 def test_hosts_that_are_answered(address, further, hosts):
     """On loopback the address itself is one; beyond, only those that are named count, and any if none is."""
-    assert hosts_of(address, further) == hosts
+    assert allowed_hosts(address, further) == hosts
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_the_address_that_is_shown_can_be_asked(address, shown):
     except OSError:
         pytest.skip(f"this machine has no address {address}")
     with listening:
-        assert _url_of(listening) == f"http://{shown}:{listening.getsockname()[1]}"
+        assert _local_url(listening) == f"http://{shown}:{listening.getsockname()[1]}"
 
 
 def test_a_failure_is_a_line_of_json():
@@ -194,7 +194,7 @@ def test_a_failure_is_a_line_of_json():
 def test_the_request_that_is_shown_is_read_by_a_shell(capsys):
     """Whatever the model is called."""
     with fake() as llm:
-        _tell("http://127.0.0.1:1", app(llm, ServerOptions(model_names=["it's $HOME"])))
+        _report_ready("http://127.0.0.1:1", app(llm, ServerOptions(model_names=["it's $HOME"])))
     line = capsys.readouterr().out.splitlines()[1]
     *_, flag, data = shlex.split(line)
     assert (flag, json.loads(data)["model"]) == ("-d", "it's $HOME")
@@ -204,7 +204,7 @@ def test_a_hangup_has_the_keys_read_again_and_drains_where_there_are_none(tmp_pa
     """A file that cannot be read leaves the keys as they were, and is an error in the log."""
     keys = tmp_path / "keys.txt"
     keys.write_text("first\n")
-    with fake() as llm, closing(_bound(Serving(port=0))) as listening:
+    with fake() as llm, closing(_bind(Serving(port=0))) as listening:
         application = app(llm, ServerOptions(key_digests=key_digests(str(keys))))
 
         def asked_with(key):
@@ -213,16 +213,16 @@ def test_a_hangup_has_the_keys_read_again_and_drains_where_there_are_none(tmp_pa
         run = _Run(application, listening, Serving(key_file=str(keys)), lambda: llm, None, "")
         keys.write_text("second\n")
         assert (asked_with("first"), asked_with("second")) == (200, 401)
-        run._hung_up()
+        run._handle_hangup()
         assert (asked_with("first"), asked_with("second")) == (401, 200)
         keys.write_text("# none\n")
-        run._hung_up()
+        run._handle_hangup()
         assert (asked_with("first"), asked_with("second")) == (401, 200)
         assert "the keys stay as they were" in caplog.text
         assert not application.state.is_draining
 
         async def without_keys():
-            _Run(application, listening, Serving(), lambda: llm, None, "")._hung_up()
+            _Run(application, listening, Serving(), lambda: llm, None, "")._handle_hangup()
 
         asyncio.run(without_keys())
         assert application.state.is_draining

@@ -14,7 +14,7 @@ from selectrie.server import ServerOptions, app
 from selectrie.server.application import BODIES, statuses_of
 from selectrie.server.gate import OPEN, WORK
 from selectrie.server.http_errors import HttpError
-from selectrie.server.wire import branches, read, schemas_of
+from selectrie.server.wire import flat_union_members, read, schemas_of
 from tests.support.deciding import fake
 from tests.support.serving import ask
 
@@ -45,7 +45,7 @@ VALUES: dict[str, Any] = {
 
 def wrong_types(schema, schemas) -> list[Any]:
     """A value of each type of JSON that a schema does not allow."""
-    members = list(branches(schema, schemas))
+    members = list(flat_union_members(schema, schemas))
     if any("type" not in one and "enum" not in one for one in members):
         return []  # anything goes
     taken = {kind for one in members for kind in ([one["type"]] if "type" in one else types_of(one["enum"]))}
@@ -62,7 +62,7 @@ def types_of(values) -> set[str]:
 def outside(schema, schemas) -> list[Any]:
     """Values of the right type on the wrong side of each bound."""
     found: list[Any] = []
-    for one in branches(schema, schemas):
+    for one in flat_union_members(schema, schemas):
         found += [one["minimum"] - 1] if "minimum" in one else []
         found += [one["maximum"] + 1] if "maximum" in one else []
         found += [one["exclusiveMinimum"]] if "exclusiveMinimum" in one else []
@@ -233,7 +233,7 @@ def test_the_document_has_the_limits_of_its_server():
     fields = document["components"]["schemas"]["ChatBody"]["properties"]
     assert fields["n"]["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 3}
     assert "x-limit" not in str(document)
-    assert any(one.get("maxItems") == 5 for one in branches(fields["stop"], {}))
+    assert any(one.get("maxItems") == 5 for one in flat_union_members(fields["stop"], {}))
 
 
 def test_what_is_answered_is_in_the_document():

@@ -1,8 +1,8 @@
-"""From arguments to records of options, and from errors to exit codes.
+"""Turns arguments into records of options, and errors into exit codes.
 
 The options of a command are declared as frozen records, one record for each group.
-Errors become one line on stderr, in which flags such as `--max-tokens` are named in
-place of arguments.
+Errors become one line on stderr, which names flags such as `--max-tokens` in place of
+arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from selectrie.cli import inputs
 from selectrie.cli.groups import WITH_ESCAPES
-from selectrie.cli.signals import code_of, stoppable
+from selectrie.cli.signals import exit_code_of, stoppable
 from selectrie.core import output
 from selectrie.errors import (
     GrammarError,
@@ -38,35 +38,39 @@ from selectrie.errors import (
 )
 
 Groups = Mapping[str, type[Any]]
-"""The records of options that a command takes, by the names of its parameters."""
+"""A command's option groups (dataclasses), by the names of its parameters."""
 
 NOTED: ContextVar[tuple[str, Mapping[str, Any]] | None] = ContextVar("selectrie_command", default=None)
-"""The command that runs, with its options, if it is recorded."""
+"""Name and given options of the running command, if a trace records it."""
 _HINTS: dict[type[Any], Mapping[str, Any]] = {}
 
 
 def hints_of(group: type[Any]) -> Mapping[str, Any]:
-    """Return the annotated type of each field of a record of options, read once."""
+    """Return the annotated type of each field of an option group (cached)."""
     if group not in _HINTS:
         _HINTS[group] = get_type_hints(group, include_extras=True)
     return _HINTS[group]
 
 
 def collect(group: type[Any], values: Mapping[str, Any]) -> Any:
-    """Build the record of one group from the values of a command's options.
+    """Build an option group from a command's option values.
 
     Lists become tuples. With `--escapes`, backslash escapes are replaced in the options
     that are marked `WITH_ESCAPES`.
+
+    Args:
+        group: The dataclass of the group.
+        values: Values of all options of the command, by field name.
     """
     named = {field.name: values[field.name] for field in fields(group)}
     if values.get("escapes"):
         hints = hints_of(group)
         read = [name for name in named if WITH_ESCAPES in hints[name].__metadata__[1:]]
-        named |= {name: _unescaped(name, named[name]) for name in read}
+        named |= {name: _replace_escapes(name, named[name]) for name in read}
     return group(**{name: tuple(value) if isinstance(value, list) else value for name, value in named.items()})
 
 
-def _unescaped(name: str, value: Any) -> Any:
+def _replace_escapes(name: str, value: Any) -> Any:
     """Replace the backslash escapes in a text or a list of texts; None stays None.
 
     Raises `OptionError` for an unknown escape.
@@ -92,12 +96,12 @@ _SWITCHES = {"canonical_only": "any_path", "merge_equal_text": "best_path"}
 
 
 def long_flag(name: str) -> str:
-    """Return the long flag that typer makes of a field's name."""
+    """Return the long flag that typer derives from a field's name."""
     return "--" + name.replace("_", "-")
 
 
 def flag_of(name: str, option: OptionInfo | ArgumentInfo) -> str:
-    """Return how the option or argument of a field is written on the command line.
+    """Return a field's option or argument as it is written on the command line.
 
     It is the long flag, else the only flag, or the name of a positional argument. A
     switch with a flag for either value is written with both, `--on/--off`.
@@ -125,18 +129,21 @@ def flags_of(groups: Mapping[str, type[Any]]) -> dict[str, str]:
 
 
 def message_of(error: SelectrieError, flags: Mapping[str, str]) -> str:
-    """Return the message of an error, in which flags replace argument names.
+    """Return an error's message with flags in place of argument names.
 
     Args:
-        flags: Maps the name of each option of the command to its flag. Other names are
-            not replaced.
+        flags: Maps the command's option names to flags. Other names are not replaced.
     """
-    write = in_flags(flags)
+    write = flag_writer(flags)
     return error.worded(write, lambda remedy: remedy.worded(write)) if flags else str(error)
 
 
-def in_flags(flags: Mapping[str, str]) -> Callable[[OptionRef], str]:
-    """Return what writes an option as the flags of a command."""
+def flag_writer(flags: Mapping[str, str]) -> Callable[[OptionRef], str]:
+    """Return a function that writes an option of an error message as flags.
+
+    Args:
+        flags: Maps the command's option names to flags.
+    """
 
     def written(option: OptionRef) -> str:
         name, _, key = option.name.partition("[")
@@ -158,23 +165,24 @@ def in_flags(flags: Mapping[str, str]) -> Callable[[OptionRef], str]:
 
 
 def _flag(name: str, flags: Mapping[str, str]) -> str:
-    """Return the flag of an option, both flags of a switch, or "" if there is none."""
+    """Return an option's flag, both flags of a switch, or "" for an unknown name."""
     return flags.get(name) or flags.get(_NAMED_OTHERWISE.get(name, name), "")
 
 
-OF_THE_SYSTEM = 2
-OURS = 70
+SYSTEM_ERROR = 2
+INTERNAL_ERROR = 70
 _REPORT = "this is a fault of selectrie; please report it with the command and the output of --verbose"
 
 
-def guarded(work: Callable[[], int], *, verbose: bool, flags: Mapping[str, str] | None = None) -> None:
-    """Run the command `work`, and end the process with its exit code.
+def run_guarded(work: Callable[[], int], *, verbose: bool, flags: Mapping[str, str] | None = None) -> None:
+    """Run the command `work` and end the process with its exit code.
 
     An error becomes one line `error[code]: message` on stderr. For a grammar or a
-    template, the line in question and a caret follow. A closed pipe ends silently with
-    0, because there is no reader left.
+    template, the source line and a caret follow. A closed pipe ends silently with 0,
+    because there is no reader left.
 
     Args:
+        work: Runs the command and returns its exit code.
         verbose: Whether the traceback is written as well.
         flags: Maps the name of each option of the command to its flag.
     """
@@ -185,30 +193,31 @@ def guarded(work: Callable[[], int], *, verbose: bool, flags: Mapping[str, str] 
     except SelectrieError as error:
         code = report(error, verbose=verbose, flags=flags)
     except KeyboardInterrupt as stopped:
-        code = code_of(stopped)
+        code = exit_code_of(stopped)
         tell("interrupted", "stopped")
     except BrokenPipeError:
         code = 0
     except MemoryError:
         tell("memory", "there is not enough memory; ask for less at once", verbose=verbose)
-        code = OF_THE_SYSTEM
+        code = SYSTEM_ERROR
     except OSError as error:
         tell("system", str(error), verbose=verbose)
-        code = OF_THE_SYSTEM
+        code = SYSTEM_ERROR
     except Exception as error:  # noqa: BLE001 - the last line of defence: a fault of ours must not look like a result
         tell("internal", f"{type(error).__name__}: {error}; {_REPORT}", verbose=verbose)
-        code = OURS
+        code = INTERNAL_ERROR
     raise typer.Exit(code)
 
 
 def report(error: SelectrieError, *, verbose: bool = False, flags: Mapping[str, str] | None = None) -> int:
-    """Write an error of selectrie to stderr, and return its exit code.
+    """Write an error of selectrie to stderr and return its exit code.
 
     Args:
-        flags: As for `guarded`.
+        verbose: Whether the traceback is written as well.
+        flags: Maps the name of each option of the command to its flag.
     """
-    message, marked = _taken_apart(error, flags or {})
-    tell(error.code, message if error.exit_code != OURS else f"{message}; {_REPORT}", verbose=verbose)
+    message, marked = _split_excerpt(error, flags or {})
+    tell(error.code, message if error.exit_code != INTERNAL_ERROR else f"{message}; {_REPORT}", verbose=verbose)
     if marked:
         output.write(output.visible(marked), sys.stderr)
     return error.exit_code
@@ -224,8 +233,8 @@ def tell(code: str, message: str, *, verbose: bool = False) -> None:
     output.write(output.visible(f"error[{code}]: {' '.join(message.split())}"), sys.stderr)
 
 
-def _taken_apart(error: SelectrieError, flags: Mapping[str, str]) -> tuple[str, str]:
-    """Return the message of `error`, and the source line with its caret or "".
+def _split_excerpt(error: SelectrieError, flags: Mapping[str, str]) -> tuple[str, str]:
+    """Return an error's message, and the source line with its caret or "".
 
     Only errors about a grammar or a template have such a line.
     """
@@ -237,16 +246,17 @@ def _taken_apart(error: SelectrieError, flags: Mapping[str, str]) -> tuple[str, 
 
 
 Command = Callable[..., int]
-"""Takes option records, returns an exit code."""
+"""A command: takes one record for each option group and returns an exit code."""
 
 
 class SectionedCommand(TyperCommand):
-    """A command whose help shows options under the headings of their groups.
+    """A typer command whose help shows options under the headings of their groups.
 
-    An option of one value that is given twice is refused: nothing says which was meant.
+    An option that takes one value is refused if it is given twice.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments, and refuse an option that is given twice for one value."""
         _, _, given = self.make_parser(ctx).parse_args(args=list(args))
         for option in given:
             takes_one = isinstance(option, TyperOption) and not (option.multiple or option.is_flag or option.count)
@@ -255,6 +265,7 @@ class SectionedCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options into the help, in sections by their groups' headings."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -267,22 +278,22 @@ class SectionedCommand(TyperCommand):
 
 
 def command(app: typer.Typer) -> Callable[[Command], Command]:
-    """Register a function of option records as a command.
+    """Return a decorator that registers a function as a command of `app`.
 
-    The fields of its records become the options. Each parameter's type is a frozen
-    dataclass whose fields are `Annotated[type, typer.Option(...)]` with defaults. The
-    first line of its docstring is the heading of the group in the help. Errors become
-    exit codes (`guarded`).
+    Each parameter's type is a frozen dataclass whose fields, `Annotated[type,
+    typer.Option(...)]` with defaults, become the options. The first line of its
+    docstring is the heading of the group in the help. Errors become exit codes
+    (`run_guarded`).
     """
 
     def register(function: Command) -> Command:
         groups = {name: hint for name, hint in get_type_hints(function).items() if name != "return"}
-        parameters = [parameter for group in groups.values() for parameter in _parameters(group)]
+        parameters = [parameter for group in groups.values() for parameter in _make_parameters(group)]
 
         def run(**values: Any) -> None:
             verbose = bool(values.get("verbose"))
-            guarded(
-                lambda: _run(function, groups, values),
+            run_guarded(
+                lambda: _run_noted(function, groups, values),
                 verbose=verbose,
                 flags=flags_of(groups),
             )
@@ -298,15 +309,18 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
 
 
 @contextmanager
-def noting(name: str, groups: Groups, values: Mapping[str, Any]) -> Iterator[None]:
-    """Keep what a command was given, if it is to be recorded.
+def note_command(name: str, groups: Groups, values: Mapping[str, Any]) -> Iterator[None]:
+    """Note the command in `NOTED` during the block if `--trace` records it.
+
+    Files that the block reads are kept for the trace too.
 
     Args:
         name: The name of the command.
-        groups: Its groups.
+        groups: Its option groups.
         values: The values of all of its options.
 
-    Raises `OptionError` for an option of a recording that there is not.
+    Raises:
+        OptionError: For `--full-rows` without `--trace`.
     """
     if not values.get("trace"):
         if values.get("full_rows"):
@@ -317,18 +331,20 @@ def noting(name: str, groups: Groups, values: Mapping[str, Any]) -> Iterator[Non
     given = {key: value for key, value in values.items() if value != defaults.get(key)}
     token = NOTED.set((name, given))
     try:
-        with inputs.keeping():
+        with inputs.keep_files():
             yield
     finally:
         NOTED.reset(token)
 
 
-def _run(function: Command, groups: Mapping[str, type[Any]], values: Mapping[str, Any]) -> int:
-    with noting(function.__name__, groups, values):
+def _run_noted(function: Command, groups: Mapping[str, type[Any]], values: Mapping[str, Any]) -> int:
+    """Run a command's function with option groups built from `values`."""
+    with note_command(function.__name__, groups, values):
         return function(**{name: collect(group, values) for name, group in groups.items()})
 
 
-def _parameters(group: type[Any]) -> list[inspect.Parameter]:
+def _make_parameters(group: type[Any]) -> list[inspect.Parameter]:
+    """Return keyword parameters for a group's options, as typer reads them."""
     hints = hints_of(group)
     heading = (inspect.getdoc(group) or group.__name__).splitlines()[0].rstrip(".")
     result = []

@@ -1,4 +1,4 @@
-"""The commands of the command line."""
+"""Declares the commands of the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from selectrie.cli import requests, traces
-from selectrie.cli.arguments import command, guarded, tell
+from selectrie.cli.arguments import command, run_guarded, tell
 from selectrie.cli.decide import classify, decide
 from selectrie.cli.evaluation import eval_app
 from selectrie.cli.generation import beam, generate
@@ -32,7 +32,7 @@ from selectrie.cli.groups import (
 )
 from selectrie.cli.render import render
 from selectrie.cli.serve import serve
-from selectrie.cli.show import announced, progress, show_json, show_report, to_tsv
+from selectrie.cli.show import announce, progress, show_json, show_report, to_tsv
 from selectrie.cli.traces import ReplayGroup, ReplayOutput
 from selectrie.core.output import write
 from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionRef
@@ -57,7 +57,7 @@ app.add_typer(grammar_app)
 app.add_typer(eval_app)
 
 
-def _version(value: bool) -> None:
+def _show_version(value: bool) -> None:
     if value:
         write(f"selectrie {__version__}", sys.stdout)
         raise typer.Exit
@@ -70,7 +70,7 @@ def _version(value: bool) -> None:
 )
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Accept the options of `selectrie` itself, such as `--version`."""
@@ -98,7 +98,7 @@ def select(
     selectrie select -m model.gguf -p "He bought a" -c " cat" -c " cats" --following "."
     selectrie select -m model.gguf -p "Today is " --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}"
     """
-    selection = _decide(
+    selection = _run_selection(
         1, model, prompt, choices, ending=ending, rule=rule, search=search, output=output, grammar=grammar
     )
     return _show_selection(selection, output, requests.unnamed_model(model))
@@ -122,7 +122,9 @@ def rank(
     cat prompt.txt | selectrie rank -m model.gguf --choices-file 100k.txt --top 5 --explain
     selectrie rank -m model.gguf -p "I feel" --choices-file labels.txt --stop all --tsv
     """
-    selection = _decide(output.top, model, prompt, choices, ending=ending, rule=rule, search=search, output=output)
+    selection = _run_selection(
+        output.top, model, prompt, choices, ending=ending, rule=rule, search=search, output=output
+    )
     return _show_selection(selection, output, requests.unnamed_model(model))
 
 
@@ -139,7 +141,7 @@ def score(
     selectrie score -m model.gguf -p "The sky is" -t " blue" --tokenizations all
     """
     prompt_input, how = requests.read_prompt(prompt), requests.prompting(prompt)
-    with requests.recorded_engine(model, output) as engine, announced("scoring …"):
+    with requests.recorded_engine(model, output) as engine, announce("scoring …"):
         result = engine.score(
             prompt_input,
             text.text,
@@ -253,7 +255,7 @@ def lm_eval(context: typer.Context) -> None:
         lm_eval_model.main(list(context.args))
         return 0
 
-    guarded(passed_on, verbose="--verbose" in context.args)
+    run_guarded(passed_on, verbose="--verbose" in context.args)
 
 
 def _check_output(output: SelectOutput) -> None:
@@ -262,7 +264,7 @@ def _check_output(output: SelectOutput) -> None:
         raise IncompatibleOptionsError(formats[0], OptionRef(formats[1]), "leave one of them out")
 
 
-def _decide(
+def _run_selection(
     k: int,
     model: ModelGroup,
     prompt: PromptGroup,
@@ -314,6 +316,7 @@ def _decide(
 
 
 def _show_selection(selection: Selection, output: SelectOutput, unnamed: str | None) -> int:
+    """Write a selection in the requested format and return the exit code."""
     if output.json:
         show_json(selection.to_dict())
     elif output.tsv:

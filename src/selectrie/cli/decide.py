@@ -65,9 +65,9 @@ def out_of(running: TableRunGroup) -> Path:
 
 
 def began(running: TableRunGroup, model: ModelGroup) -> tuple[Path, TableQuestions, Path, ModelGroup]:
-    """Return the table, the questions, the results and the model of `--resume`.
+    """Return the table, the questions, the results' file and the model of `--resume`.
 
-    The model is the one that the run began with, unless one is given.
+    The model is the one with which the run began, unless the options name another.
     """
     from selectrie.tables.table_run import began_with
 
@@ -81,7 +81,7 @@ def began(running: TableRunGroup, model: ModelGroup) -> tuple[Path, TableQuestio
 def run_table(
     model: ModelGroup, table: Path, asked: TableQuestions, out: Path, running: TableRunGroup, *, as_json: bool
 ) -> int:
-    """Ask about every row of a table, and say what came of it."""
+    """Answer the questions for every row of a table, and write a summary."""
     from selectrie.tables.table_run import TableRunOptions, decided_on, plan_table, run_table
 
     requests.check_run(running)
@@ -98,7 +98,7 @@ def run_table(
 
 @contextmanager
 def _long_fields() -> Iterator[None]:
-    """Let fields of CSV be long in the block."""
+    """Allow long fields in CSV files in the block."""
     before = csv.field_size_limit(_LONGEST_FIELD)
     try:
         yield
@@ -118,6 +118,7 @@ def _progress_bar() -> Iterator[OnProgress]:
 
 
 def _show_table(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:
+    """Write a summary of a run over a table, and return the exit code."""
     from selectrie.core.output import count
 
     if as_json:
@@ -315,7 +316,7 @@ def _table(
     running: TableRunGroup,
     output: DecideOutput,
 ) -> int:
-    """Ask about every row of a table."""
+    """Answer the questions for every row of a table; return the exit code."""
     from selectrie.tables.table_questions import TableQuestions
 
     if state.state_file is not None:
@@ -360,10 +361,9 @@ def _state(group: StateGroup) -> State:
 
 
 def _asked(group: QuestionsGroup, decision: DecisionGroup) -> tuple[Mapping[str, Question], DecisionParams]:
-    """Return the questions by name, and how they are asked.
+    """Return the questions by name, and the `DecisionParams` to ask them with.
 
-    A layout beside the `questions` of a file is that of the decision unless `--layout`
-    names one.
+    A layout beside the `questions` of a file applies unless `--layout` names one.
     """
     from selectrie.tables.table_questions import read_question_data
 
@@ -401,9 +401,9 @@ def _questions(group: QuestionsGroup, data: Any) -> Mapping[str, Question]:
 
 
 def _prior(group: QuestionsGroup, named: Mapping[str, Question]) -> list[float] | None:
-    """Return the weights of the options of the only question, None if none are given.
+    """Return the weights of the only question's options; None if none are given.
 
-    Values of options may be of other types than texts, so the file goes by their texts.
+    The file goes by the options' texts, because values may have other types.
     """
     if group.prior is None:
         return None
@@ -436,7 +436,7 @@ def _of_file(path: Path, data: Any, options: dict[str, list[str]]) -> dict[str, 
 
 
 def _options(group: QuestionsGroup) -> dict[str, list[str]]:
-    """Return the options by the name of their question: single ones, then files."""
+    """Return the options by their question's name: single ones, then those of files."""
     made: dict[str, list[str]] = {}
     for name, text in (_pair("option", one) for one in group.option or ()):
         made.setdefault(name, []).append(text)
@@ -474,7 +474,7 @@ def params_of(group: DecisionGroup, prior: Mapping[str, float] | Sequence[float]
 
 
 def _show_prompts(prompts: Mapping[str, tuple[DecisionPrompt, ...]], *, as_json: bool) -> int:
-    """Write what the model would read for each question."""
+    """Write the prompts that the model would read for each question."""
     if as_json:
         shown = {name: [_prompt_fields(one) for one in own] for name, own in prompts.items()}
         return show_json({"kind": "decision_prompts", "prompts": shown})

@@ -1,4 +1,4 @@
-"""The entry point of the process: it prepares the streams and sets the exit code."""
+"""The entry point of the process, which prepares the streams and sets the exit code."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 
 def run() -> None:
-    """Run the command of the process's arguments, and exit with its code.
+    """Run the command given by the process's arguments, and exit with its code.
 
-    Output is UTF-8 whatever the locale says.
+    Output is UTF-8 in every locale.
     """
     _prepare_streams()
-    code = _code() if sys.stdout is not None else report(OutputError("it is closed"))
+    code = _run_command() if sys.stdout is not None else report(OutputError("it is closed"))
     try:
         output.flush()
     except BrokenPipeError:
@@ -36,7 +36,8 @@ def run() -> None:
     sys.exit(code)
 
 
-def _code() -> int:
+def _run_command() -> int:
+    """Run the command and return its exit code."""
     try:
         # A choice "*" is a choice, not the files of the folder.
         return int(get_command(app)(prog_name="selectrie", windows_expand_args=False, standalone_mode=False) or 0)
@@ -56,7 +57,7 @@ def _code() -> int:
 
 
 def _prepare_streams() -> None:
-    """Open the null device for every standard stream that is closed.
+    """Open the null device for closed standard streams, and set UTF-8.
 
     Otherwise the next files opened, such as the model's, would get the stream's number.
     """

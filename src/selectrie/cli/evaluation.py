@@ -218,10 +218,10 @@ def tasks() -> int:
 
 
 def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loaded, Path | None, ModelGroup]:
-    """Return the data and tasks, the folder of the results, and the model's options.
+    """Return the loaded data and tasks, the results' folder, and the model's options.
 
-    The folder is None if no results are stored. Mistakes in the options are reported
-    here.
+    The folder is None if no results are stored. Wrong options are reported here, before
+    a model is loaded.
     """
     from selectrie.evaluation.configuration import Configuration, reload
     from selectrie.evaluation.evaluator import check
@@ -251,7 +251,7 @@ def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tupl
 
 
 def _metrics(options: list[str] | None) -> tuple[str, ...]:
-    """Return the metric names of all `--metric` options."""
+    """Return the metric names in all `--metric` options."""
     return tuple(name.strip() for one in options or () for name in one.split(",") if name.strip())
 
 
@@ -268,6 +268,7 @@ def _progress_bar() -> Iterator[OnProgress]:
 
 
 def _show(evaluation: Evaluation, output: EvalOutput) -> None:
+    """Write an evaluation as JSON or as a report, and its HTML page."""
     if output.json:
         show_json(evaluation.to_dict())
     else:
@@ -283,7 +284,7 @@ def _show(evaluation: Evaluation, output: EvalOutput) -> None:
 def _check_html(output: EvalOutput) -> None:
     """Raise `OptionError` if the file of `--html` cannot be written.
 
-    This happens before the run instead of after it.
+    It is checked before the run, not after.
     """
     if output.html is None:
         return

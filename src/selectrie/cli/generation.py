@@ -27,7 +27,7 @@ from selectrie.cli.groups import (
     TraceGroup,
     with_options,
 )
-from selectrie.cli.show import announced, show_json, show_report, show_stream, tagged
+from selectrie.cli.show import announce, show_json, show_report, show_stream, tag_lines
 from selectrie.core.output import flush, is_terminal, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options import BeamSearchParams
@@ -70,23 +70,26 @@ def generate(
         "prompting": requests.prompting(prompt, choices.delimiter),
     }
     only = requests.read_choices(choices) if choices.choice or choices.choices_file else None
-    request = check(sequences, output, (only, read_constraint(grammar)), params)
-    answer(model, requests.read_prompts(prompt), sequences.draft, output, request)
+    request = make_request(sequences, output, (only, read_constraint(grammar)), params)
+    run_request(model, requests.read_prompts(prompt), sequences.draft, output, request)
     return 0
 
 
-def check(
+def make_request(
     sequences: SequencesGroup,
     output: GenerateOutput,
     allowed: tuple[list[str] | None, Grammar | None],
     params: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the arguments of `Engine.generate` and `Engine.stream`, except `draft`.
+    """Check the options, and return the arguments of `Engine.generate` except `draft`.
 
-    Raises `OptionError` if the options are not valid or exclude each other.
+    `Engine.stream` takes the same. Raises `OptionError` for invalid options or options
+    that exclude each other.
 
     Args:
-        allowed: The only allowed texts, as choices or a grammar.
+        sequences: The options for the number of sequences.
+        output: The options for the output.
+        allowed: The only allowed texts, as choices or as a grammar; None for any.
         params: Records such as `SamplingParams` and `StopParams`, by argument name.
     """
     formats = [name for name in ("stream", "json", "openai") if getattr(output, name)]
@@ -113,7 +116,7 @@ def check(
     return request
 
 
-def answer(
+def run_request(
     model: ModelGroup,
     prompts: list[requests.Prompt],
     draft: str | None,
@@ -123,23 +126,26 @@ def answer(
     """Load the model and the draft model, generate, and write the result.
 
     Args:
-        draft: Name of the draft model or method; None for none.
-        request: The result of `check`.
+        model: The options of the model.
+        draft: Name of the draft model, or `LOOKUP`; None for none.
+        output: The options for the output.
+        request: The result of `make_request`.
     """
     prompt_input: Any = prompts if len(prompts) > 1 else prompts[0]
     many = len(prompts) > 1 or request["n"] > 1
     with ExitStack() as stack:
         engine = stack.enter_context(requests.recorded_engine(model, output))
-        drafter = _drafter(stack, model, draft)
+        drafter = _open_drafter(stack, model, draft)
         if output.stream:
-            _stream(engine, prompt_input, {**request, "draft": drafter}, many=many)
+            _write_stream(engine, prompt_input, {**request, "draft": drafter}, many=many)
             return
-        with announced("generating …"):
+        with announce("generating …"):
             generation = engine.generate(prompt_input, **request, draft=drafter)
-    _write(generation, output, many=many, chat=_is_chat(prompts, request))
+    _write_generation(generation, output, many=many, chat=_is_chat(prompts, request))
 
 
-def _drafter(stack: ExitStack, model: ModelGroup, draft: str | None) -> Any:
+def _open_drafter(stack: ExitStack, model: ModelGroup, draft: str | None) -> Any:
+    """Return the drafter of `--draft`; the stack closes a draft model."""
     if draft is None:
         return None
     if draft == LOOKUP:
@@ -155,17 +161,22 @@ def _is_chat(prompts: list[requests.Prompt], request: dict[str, Any]) -> bool:
     return is_system or all(isinstance(prompt, list) and isinstance(prompt[0], dict) for prompt in prompts)
 
 
-def _write(generation: Generation, output: GenerateOutput, *, many: bool, chat: bool) -> None:
+def _write_generation(generation: Generation, output: GenerateOutput, *, many: bool, chat: bool) -> None:
+    """Write all sequences in the requested format."""
     if output.json:
         show_json(generation.to_dict())
     elif output.openai:
         show_json(generation.to_openai(chat=chat))
     else:
         for completion in generation:
-            write(_whole(completion, many=many), sys.stdout)
+            write(_completion_text(completion, many=many), sys.stdout)
 
 
-def _stream(engine: Engine, prompt_input: Any, request: dict[str, Any], *, many: bool) -> None:
+def _write_stream(engine: Engine, prompt_input: Any, request: dict[str, Any], *, many: bool) -> None:
+    """Write text as it comes; of several sequences, each once it has ended.
+
+    On a terminal, sequences that still grow are shown below.
+    """
     with engine.stream(prompt_input, **request) as chunks:
         if not many:
             if not show_stream(chunks):
@@ -173,17 +184,18 @@ def _stream(engine: Engine, prompt_input: Any, request: dict[str, Any], *, many:
         elif is_terminal(sys.stdout):
             from selectrie.cli.report.terminal import watch
 
-            watch(chunks, lambda completion: _whole(completion, many=True))
+            watch(chunks, lambda completion: _completion_text(completion, many=True))
         else:
             for chunk in chunks:
                 if chunk.completion is not None:
-                    write(_whole(chunk.completion, many=True), sys.stdout)
+                    write(_completion_text(chunk.completion, many=True), sys.stdout)
                     flush()
 
 
-def _whole(completion: Completion, *, many: bool) -> str:
+def _completion_text(completion: Completion, *, many: bool) -> str:
+    """Return a sequence's text as it is written, tagged if there are many."""
     text = completion.text
-    return tagged(completion.prompt_index, completion.index, text) if many else text.removesuffix("\n")
+    return tag_lines(completion.prompt_index, completion.index, text) if many else text.removesuffix("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +252,8 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     params = _search_params(search)
     how = requests.prompting(prompt, grammar.delimiter)
     prompt_input = requests.read_prompt(prompt)
-    constraint = _grammar(grammar)
-    with requests.recorded_engine(model, output) as engine, announced("searching …"):
+    constraint = _require_grammar(grammar)
+    with requests.recorded_engine(model, output) as engine, announce("searching …"):
         result = engine.beam_search(prompt_input, constraint, beam=params, prompting=how)
     if output.json:
         return show_json(result.to_dict())
@@ -256,7 +268,7 @@ def _search_params(group: BeamGroup) -> BeamSearchParams:
     return BeamSearchParams(**options, canonical_only=canonical_only, merge_equal_text=merge_equal_text)
 
 
-def _grammar(group: GrammarsGroup) -> Grammar:
+def _require_grammar(group: GrammarsGroup) -> Grammar:
     constraint = read_constraint(group)
     if constraint is None:
         raise OptionError("grammar", None, "one of --grammar, --json-schema, --regex and --lark")

@@ -1,4 +1,4 @@
-"""Grammars: `selectrie grammar`, and the options that name one in other commands."""
+"""The command `selectrie grammar`, and the options that name a grammar elsewhere."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ class JsonOutput:
 def open_grammar(source: str) -> Grammar:
     """Return the grammar of a file, or the installed grammar with this name.
 
-    `source` is a file if it looks like the name of one (`_is_file`).
+    Raises `OptionError` for an unknown name.
+
+    Args:
+        source: A file name (`_is_file`) or the name of an installed grammar.
     """
     from selectrie.grammar import Grammar
     from selectrie.grammar.grammar import ENDINGS, installed_names
@@ -118,10 +121,10 @@ def open_grammar(source: str) -> Grammar:
 
 
 def _is_file(source: str) -> bool:
-    """Return whether `source` names a file.
+    """Return whether `source` names a file and not an installed grammar.
 
-    A name without ending and folder names an installed grammar, even if a file has the
-    same name.
+    A name without ending and folder names an installed grammar, even if a file has that
+    name.
     """
     from selectrie.grammar.grammar import ENDINGS, installed_names
 
@@ -163,7 +166,7 @@ def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: JsonOutput) -> 
     \b
     selectrie grammar accepts json '{"a": 1}'
     """
-    candidate = _tried(text)
+    candidate = _read_tried_text(text)
     verdict = open_grammar(grammar.grammar).accepts(candidate)
     if output.json:
         _write_json({"verdict": verdict.verdict, "at": verdict.at, "expected": [*verdict.expected]})
@@ -182,7 +185,7 @@ def expand(grammar: GrammarGroup, output: ExpandOutput) -> int:
     \b
     selectrie grammar expand move --limit 50
     """
-    from selectrie.cli.show import escaped
+    from selectrie.cli.show import escape_line
 
     rules = open_grammar(grammar.grammar)
     texts = rules.expand(output.limit)
@@ -190,7 +193,7 @@ def expand(grammar: GrammarGroup, output: ExpandOutput) -> int:
         _write_json({"grammar": rules.name, "texts": [*texts]})
         return 0
     for text in texts:
-        write(escaped(text), sys.stdout)
+        write(escape_line(text), sys.stdout)
     return 0
 
 
@@ -231,8 +234,8 @@ def list(output: JsonOutput) -> int:
     return 0
 
 
-def _tried(group: TriedTextGroup) -> str:
-    """Return the text that the options give; that of a file is not changed."""
+def _read_tried_text(group: TriedTextGroup) -> str:
+    """Return the text to try; that of a file is not changed."""
     if (group.text is None) == (group.text_file is None):
         raise OptionError("text", group.text, "either TEXT or --text-file")
     return group.text or "" if group.text_file is None else inputs.read_text(group.text_file)
@@ -268,19 +271,19 @@ _MAX_NAMES = 12
 _MAX_EXPECTED = 16
 _CONTEXT = 60
 _COUNTED = 10**12
-"""The smallest number that is rounded."""
+"""Smallest number that `count_words` rounds."""
 
 
 def grammar_lines(name: str, report: Report) -> Sequence[str]:
-    """Return a line for each remarkable fact of a grammar's report.
+    """Return the lines of a grammar's report, one for each fact.
 
-    Texts are quoted as Python does.
+    Texts are quoted as in Python.
     """
-    lines = [_line("grammar", f"{name}, {report.n_rules} rule{'s' * (report.n_rules != 1)}")]
+    lines = [_label_line("grammar", f"{name}, {report.n_rules} rule{'s' * (report.n_rules != 1)}")]
     if report.error is not None:
-        lines.append(_line("refused", report.error.reason))
+        lines.append(_label_line("refused", report.error.reason))
     elif report.finite is not None:
-        lines.append(_line("language", _size(report)))
+        lines.append(_label_line("language", _describe_size(report)))
     for label, names, why in (
         ("undefined", report.undefined, "named, never defined"),
         ("unused", report.unreachable, "the root does not lead there"),
@@ -288,22 +291,22 @@ def grammar_lines(name: str, report: Report) -> Sequence[str]:
         ("empty", report.empty, "the empty text alone matches"),
     ):
         if names:
-            lines.append(_line(label, f"{_names(names)} ({why})"))
+            lines.append(_label_line(label, f"{_list_names(names)} ({why})"))
     rewritten = "" if report.error else " (left recursion, rewritten)"
-    lines += [_line("recursion", " -> ".join([*cycle, cycle[0]]) + rewritten) for cycle in report.left_recursion]
+    lines += [_label_line("recursion", " -> ".join([*cycle, cycle[0]]) + rewritten) for cycle in report.left_recursion]
     if report.has_tokens:
-        lines.append(_line("tokens", "it asks for tokens by name, so it has no texts to show"))
+        lines.append(_label_line("tokens", "it asks for tokens by name, so it has no texts to show"))
     if report.ambiguous is not None:
-        lines.append(_line("ambiguous", f"the rules make {report.ambiguous!r} in two ways"))
-    lines += [_line("texts" if i == 0 else "", repr(text)) for i, text in enumerate(report.samples)]
+        lines.append(_label_line("ambiguous", f"the rules make {report.ambiguous!r} in two ways"))
+    lines += [_label_line("texts" if i == 0 else "", repr(text)) for i, text in enumerate(report.samples)]
     return lines
 
 
 def verdict_lines(text: str, verdict: Verdict) -> Sequence[str]:
-    """Return the verdict as lines.
+    """Return a verdict as lines of text.
 
-    If the text is not accepted, or is unfinished, they give the position, the line with
-    a caret, and the characters that are allowed there.
+    Unless the text is accepted, they give the position, the line with a caret, and the
+    characters that are allowed there.
     """
     if verdict:
         return ["yes"]
@@ -311,14 +314,14 @@ def verdict_lines(text: str, verdict: Verdict) -> Sequence[str]:
     if verdict.verdict == "unfinished":
         return [
             "unfinished: the text is allowed so far, and something must follow",
-            *_marked(text, verdict.at, expected),
+            *_mark_position(text, verdict.at, expected),
         ]
     refused = "the text should end here" if verdict.at == len(text) else f"{text[verdict.at]!r} is not allowed here"
-    return [f"no: character {verdict.at + 1}: {refused}", *_marked(text, verdict.at, expected)]
+    return [f"no: character {verdict.at + 1}: {refused}", *_mark_position(text, verdict.at, expected)]
 
 
 def count_words(n: int) -> str:
-    """Return a number in the form `39`, `3 652 059` or `about 2.9e+151`.
+    """Return a number in words such as `39`, `3 652 059` or `about 2.9e+151`.
 
     It may have any size, although Python refuses to write numbers of more than 4300
     digits.
@@ -331,7 +334,8 @@ def count_words(n: int) -> str:
     return f"about {tenths / 10:.1f}e+{exponent}"
 
 
-def _size(report: Report) -> str:
+def _describe_size(report: Report) -> str:
+    """Return the number of a grammar's texts in words."""
     if not report.finite:
         return "infinitely many texts"
     if report.n_texts is None:
@@ -339,7 +343,8 @@ def _size(report: Report) -> str:
     return f"{count_words(report.n_texts)} text{'s' * (report.n_texts != 1)}"
 
 
-def _marked(text: str, at: int, expected: str) -> Sequence[str]:
+def _mark_position(text: str, at: int, expected: str) -> Sequence[str]:
+    """Return the text around a position, and a line with a caret below it."""
     start = max(0, at - _CONTEXT)
     shown = "".join(
         c if c.isprintable() else "\N{SYMBOL FOR NEWLINE}" if c == "\n" else "·" for c in text[start : at + _CONTEXT]
@@ -347,9 +352,9 @@ def _marked(text: str, at: int, expected: str) -> Sequence[str]:
     return [f"  {shown}", f"  {' ' * (at - start)}^ expected {expected}"]
 
 
-def _names(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
 
 
-def _line(label: str, value: str) -> str:
+def _label_line(label: str, value: str) -> str:
     return label.ljust(_LABEL_CELLS) + value

@@ -1,7 +1,7 @@
 """The groups of options that commands share, as frozen records.
 
-The first line of a record's docstring is the heading of its group in the help. Defaults
-and meanings are those of the library.
+The first line of a record's docstring is the heading of its group in the help. Options
+have the library's defaults and meanings.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ from selectrie.options.checks import Bounds, Names, OptionField, numbers_of, opt
 GroupT = TypeVar("GroupT", bound=type[Any])
 
 WITH_ESCAPES = "escapes"
-"""Marks, in its annotation, an option whose escapes `--escapes` replaces."""
+"""Marks an option, in its annotation, in which `--escapes` replaces escapes."""
 
 
 def with_options(record: Any, *names: str) -> Callable[[GroupT], GroupT]:
-    """Return a decorator that adds options of a record to a group, as flags.
+    """Return a decorator that adds an option record's fields to a group, as flags.
 
-    Without names, they are all numbers of the record.
+    Args:
+        record: The record of library options.
+        names: The fields to add; without names, all numeric fields.
     """
 
     def extend(group: GroupT) -> GroupT:
         options = options_of(record)
-        added = [_field(options[name]) for name in names or numbers_of(record)]
+        added = [_make_field(options[name]) for name in names or numbers_of(record)]
         made = make_dataclass(group.__name__, added, bases=(group,), frozen=True, slots=True)
         made.__doc__ = group.__doc__
         return made  # type: ignore[return-value]  # a subclass
@@ -45,7 +47,8 @@ def with_options(record: Any, *names: str) -> Callable[[GroupT], GroupT]:
     return extend
 
 
-def _field(option: OptionField) -> tuple[str, Any, Any]:
+def _make_field(option: OptionField) -> tuple[str, Any, Any]:
+    """Return name, annotated type and default of a group's field for an option."""
     allowed, metavar = option.allowed, None
     if isinstance(allowed, Names):
         metavar = "|".join(allowed.names) if len(allowed.names) < 4 else "NAME"
@@ -457,7 +460,7 @@ class OnlyChoicesGroup(ChoicesGroup):
 
 GRAMMAR_FILES = ".gbnf, .lark, .json for a JSON Schema"
 NOTATION_FLAGS = {"json_schema": ".json", "lark": ".lark"}
-"""Flags that read any file as one notation, and the ending of that notation's files."""
+"""Maps each flag for one notation to the ending of that notation's files."""
 
 
 @dataclass(frozen=True, slots=True)

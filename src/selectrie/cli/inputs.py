@@ -1,7 +1,7 @@
 r"""Readers for the caller's files and arguments, such as choices, prompts and priors.
 
-Text is taken unchanged. Only the line end of a line or file is removed (`\n` or
-`\r\n`), and a byte order mark at the beginning of a file, which editors add. Spaces at
+Text is taken unchanged, except that the line end of a line or file (`\n` or `\r\n`) is
+removed, and a byte order mark at the beginning of a file, which editors add. Spaces at
 either end are kept, because ` Paris` and `Paris` are different choices.
 """
 
@@ -38,7 +38,7 @@ def read_choices(path: str, *, allow_empty: bool = False) -> list[str]:
     """
     text = read_text(path)
     if path.lower().endswith(".json"):
-        choices = _json_choices(path, text)
+        choices = _parse_json_choices(path, text)
         empty = "element {0} is empty"
     else:
         choices = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
@@ -53,12 +53,15 @@ def read_choices(path: str, *, allow_empty: bool = False) -> list[str]:
 
 
 def read_examples(path: str, state: str, labels: Sequence[str], n_each: int) -> list[tuple[str, str]]:
-    """Return examples of each label of a table, whose column `label` has them.
+    """Return examples of each label, as pairs (state, label), from a labelled table.
+
+    The table's column `label` has the labels.
 
     Args:
         path: The table.
-        state: Column or pattern of what is labelled.
-        labels: The labels that there are.
+        state: Name of a column, or a pattern of columns, with the text that is
+            labelled.
+        labels: The known labels; a row with another is an error.
         n_each: Maximum number of examples for each label.
     """
     at_least("shots", n_each, 1, optional=False)
@@ -107,14 +110,19 @@ def read_prompts(path: str) -> list[str | list[int] | list[dict[str, object]]]:
     name the line. An empty line is an error, and so is any other key, since an option
     there would be ignored.
     """
-    lines = _json_lines(path, "prompts", remedy='; write a text as "…" or {"prompt": "…"}')
-    return [_json_prompt(path, value, line) for line, value in lines]
+    lines = _parse_json_lines(path, "prompts", remedy='; write a text as "…" or {"prompt": "…"}')
+    return [_check_prompt(path, value, line) for line, value in lines]
 
 
-def _json_lines(path: str, what: str, *, remedy: str = "") -> Iterator[tuple[int, Any]]:
-    """Yield the number of each line and its JSON value.
+def _parse_json_lines(path: str, what: str, *, remedy: str = "") -> Iterator[tuple[int, Any]]:
+    """Yield the number and the JSON value of each line of a file.
 
-    An empty file is an error, and so is an empty line.
+    An empty file or line is an error.
+
+    Args:
+        path: The file.
+        what: Noun for the lines, for the error about an empty file.
+        remedy: Added to the error about a line that is not JSON.
     """
     text = read_text(path)
     if not text:
@@ -122,26 +130,29 @@ def _json_lines(path: str, what: str, *, remedy: str = "") -> Iterator[tuple[int
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         if not line.strip():
             raise InputFileError(path, "the line is empty; remove it", line=number)
-        yield number, _json(path, line, line=number, remedy=remedy)
+        yield number, _parse_json(path, line, line=number, remedy=remedy)
 
 
-def _json_prompt(path: str, value: Any, line: int) -> str | list[int] | list[dict[str, object]]:
+def _check_prompt(path: str, value: Any, line: int) -> str | list[int] | list[dict[str, object]]:
+    """Return the prompt that a JSON value gives; raise `InputFileError` for others."""
     if isinstance(value, str):
         return value
     if not isinstance(value, dict):
         raise InputFileError(
-            path, f'expected a text, {{"prompt": …}} or {{"messages": …}}, not {_kind(value)}', line=line
+            path, f'expected a text, {{"prompt": …}} or {{"messages": …}}, not {_name_json_type(value)}', line=line
         )
     if len(value) != 1 or not value.keys() <= {"prompt", "messages"}:
         keys = ", ".join(map(repr, value)) or "no key"
         raise InputFileError(path, f"found {keys}; expected one key, 'prompt' or 'messages'", line=line)
     if "messages" in value:
-        return _messages(path, value["messages"], line=line)
+        return _check_messages(path, value["messages"], line=line)
     prompt = value["prompt"]
     if isinstance(prompt, list) and prompt and all(type(token) is int and token >= 0 for token in prompt):
         return prompt
     if not isinstance(prompt, str):
-        raise InputFileError(path, f"'prompt' is {_kind(prompt)}, expected a text or an array of token ids", line=line)
+        raise InputFileError(
+            path, f"'prompt' is {_name_json_type(prompt)}, expected a text or an array of token ids", line=line
+        )
     return prompt
 
 
@@ -150,34 +161,35 @@ def read_messages(path: str) -> list[dict[str, object]]:
 
     Each has a text `role` and a text `content`; other keys go to the template.
     """
-    return _messages(path, _json(path, read_text(path)))
+    return _check_messages(path, _parse_json(path, read_text(path)))
 
 
-def _messages(path: str, messages: object, *, line: int | None = None) -> list[dict[str, object]]:
+def _check_messages(path: str, messages: object, *, line: int | None = None) -> list[dict[str, object]]:
+    """Return a JSON value if it is a list of chat messages; else raise an error."""
     if not isinstance(messages, list) or not messages:
         raise InputFileError(
             path, 'expected a JSON array of messages: [{"role": "user", "content": "…"}, …]', line=line
         )
     for at, message in enumerate(messages):
         if not isinstance(message, dict):
-            reason = f"message {at} is {_kind(message)}, expected an object with role and content"
+            reason = f"message {at} is {_name_json_type(message)}, expected an object with role and content"
             raise InputFileError(path, reason, line=line)
         for key in ("role", "content"):
             if not isinstance(message.get(key), str):
-                reason = f"message {at}: {key!r} is {_kind(message.get(key))}, expected text"
+                reason = f"message {at}: {key!r} is {_name_json_type(message.get(key))}, expected text"
                 raise InputFileError(path, reason, line=line)
     return messages
 
 
 def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
-    """Return prior probabilities from a JSON object from choice to a number.
+    """Return the prior probabilities in a JSON object from choice to number.
 
-    No number may be negative. A key that is not a choice is an error, because it is a
-    misspelt choice (often without its leading space).
+    No number may be negative. A key that is not a choice is an error, because it is
+    likely a misspelt choice (often without its leading space).
     """
-    prior = _json(path, read_text(path))
+    prior = _parse_json(path, read_text(path))
     if not isinstance(prior, dict):
-        raise InputFileError(path, f"expected a JSON object from choice to probability, not {_kind(prior)}")
+        raise InputFileError(path, f"expected a JSON object from choice to probability, not {_name_json_type(prior)}")
     known = set(choices)
     for choice, p in prior.items():
         if choice not in known:
@@ -188,8 +200,8 @@ def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
 
 
 def read_values(path: str) -> dict[str, Any]:
-    """Return the values of a template: a JSON object that maps names to values."""
-    return _object(path, _json(path, read_text(path)))
+    """Return the values of a template, from a file with a JSON object by name."""
+    return _check_object(path, _parse_json(path, read_text(path)))
 
 
 def read_rows(path: str) -> list[dict[str, Any]]:
@@ -197,12 +209,15 @@ def read_rows(path: str) -> list[dict[str, Any]]:
 
     Errors name the line. An empty line is an error.
     """
-    return [_object(path, value, line=line) for line, value in _json_lines(path, "rows")]
+    return [_check_object(path, value, line=line) for line, value in _parse_json_lines(path, "rows")]
 
 
-def _object(path: str, value: object, *, line: int | None = None) -> dict[str, Any]:
+def _check_object(path: str, value: object, *, line: int | None = None) -> dict[str, Any]:
+    """Return a JSON value if it is an object; raise `InputFileError` if not."""
     if not isinstance(value, dict):
-        raise InputFileError(path, f"expected a JSON object from name to value, not {_kind(value)}", line=line)
+        raise InputFileError(
+            path, f"expected a JSON object from name to value, not {_name_json_type(value)}", line=line
+        )
     return value
 
 
@@ -222,23 +237,23 @@ def parse_values(items: Sequence[str]) -> dict[str, Any]:
             raise OptionError("var", item, "name=text or name:=json, the name of letters, digits and _")
         name, is_json, value = match.groups()
         expected = f"JSON after := (for a text, write {name}=text)"
-        result[name] = _json_value("var", item, value, expected) if is_json else value
+        result[name] = _parse_json_option("var", item, value, expected) if is_json else value
     return result
 
 
-def _json_value(name: str, item: str, text: str, expected: str) -> Any:
-    """Return the JSON value `text` of an item of the option `name`.
+def _parse_json_option(name: str, item: str, text: str, expected: str) -> Any:
+    """Return the JSON value `text` in an item of the option `name`.
 
-    Raises `OptionError` if `text` is not JSON, is nested too deeply, or has NaN, an
-    infinity, or a number of thousands of digits.
+    Raises `OptionError` with `expected` if `text` is not JSON, is nested too deeply, or
+    has NaN, an infinity, or a number of thousands of digits.
     """
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         raise OptionError(name, item, expected) from None
 
 
-def _no_number(text: str) -> float:
+def _reject_constant(text: str) -> float:
     raise ValueError(text)
 
 
@@ -247,7 +262,7 @@ _TOKEN_DIGITS = 10
 
 
 def parse_token_ids(text: str) -> list[int]:
-    """Return token ids that are separated by commas or white space."""
+    """Return the token ids in a text, separated by commas or white space."""
     words = re.split(r"[,\s]+", text.strip().strip(","))
     if not all(word.isascii() and word.isdigit() and len(word) <= _TOKEN_DIGITS for word in words):
         raise OptionError("token_ids", text, "token ids such as 1,2,3")
@@ -255,7 +270,7 @@ def parse_token_ids(text: str) -> list[int]:
 
 
 def parse_template_args(items: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of `key=value` items, whose values are JSON.
+    """Return the arguments in `key=value` items, whose values are JSON.
 
     Thus `false` is not mistaken for a text, which would count as true.
     """
@@ -266,12 +281,14 @@ def parse_template_args(items: Sequence[str]) -> dict[str, Any]:
             raise OptionError("template_arg", item, "key=value")
         if key in result:
             raise OptionError("template_arg", item, f"each key once; {key} was given before")
-        result[key] = _json_value("template_arg", item, value, f"a JSON value: {key}=true, {key}=3, {key}='\"text\"'")
+        result[key] = _parse_json_option(
+            "template_arg", item, value, f"a JSON value: {key}=true, {key}=3, {key}='\"text\"'"
+        )
     return result
 
 
 def parse_logit_bias(items: Sequence[str]) -> dict[int, float]:
-    """Return the biases of `ID=NUMBER` items by token id; `-inf` forbids a token."""
+    """Return biases by token id from `ID=NUMBER` items; `-inf` forbids a token."""
     result: dict[int, float] = {}
     for item in items:
         token, equals, value = item.partition("=")
@@ -293,8 +310,11 @@ _ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\\\": "\\"}
 def parse_escapes(name: str, text: str) -> str:
     r"""Return a text with the escapes `\n`, `\r`, `\t` and `\\` replaced.
 
-    They mean LF, CR, tab and a backslash, which are hard to type in shells. Another
-    character after a backslash, or none, raises, because the meaning is not clear.
+    They mean LF, CR, tab and a backslash, which are hard to type in shells. A backslash
+    before any other character, or at the end, raises `OptionError`.
+
+    Args:
+        name: The option, for the error.
     """
     parts = re.split(r"(\\.?)", text, flags=re.DOTALL)
     unknown = next((part for part in parts[1::2] if part not in _ESCAPES), None)
@@ -304,8 +324,8 @@ def parse_escapes(name: str, text: str) -> str:
 
 
 @contextmanager
-def keeping() -> Iterator[None]:
-    """Keep the content of every file that the block reads, for `kept`."""
+def keep_files() -> Iterator[None]:
+    """Keep the content of every file read in the block, for `kept_files`."""
     token = _KEPT.set({})
     try:
         yield
@@ -313,14 +333,14 @@ def keeping() -> Iterator[None]:
         _KEPT.reset(token)
 
 
-def kept() -> dict[str, bytes]:
-    """Return the files that were read since `keeping`, by their paths."""
+def kept_files() -> dict[str, bytes]:
+    """Return the content of the files read so far in `keep_files`, by path."""
     return dict(_KEPT.get() or {})
 
 
 @contextmanager
-def given(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Let the block read these files, by their paths, and no others."""
+def replace_files(files: Mapping[str, bytes]) -> Iterator[None]:
+    """Let the block read these contents in place of files, and no other file."""
     token = _GIVEN.set(files)
     try:
         yield
@@ -329,7 +349,7 @@ def given(files: Mapping[str, bytes]) -> Iterator[None]:
 
 
 def has_piped_text() -> bool:
-    """Return whether text comes in by standard input."""
+    """Return whether standard input is a pipe or a file, not a terminal."""
     files = _GIVEN.get()
     if files is not None:
         return STDIN in files
@@ -337,16 +357,18 @@ def has_piped_text() -> bool:
 
 
 def _read_bytes(path: str) -> bytes:
-    files, kept = _GIVEN.get(), _KEPT.get()
+    """Return a file's content, from `replace_files` if that is in effect."""
+    files, kept_files = _GIVEN.get(), _KEPT.get()
     if files is not None and path not in files:
         raise InputFileError(path, "is not in the trace; give the command again, with -m")
-    data = _read_anywhere(path) if files is None else files[path]
-    if kept is not None:
-        kept[path] = data
+    data = _read_file_or_stdin(path) if files is None else files[path]
+    if kept_files is not None:
+        kept_files[path] = data
     return data
 
 
-def _read_anywhere(path: str) -> bytes:
+def _read_file_or_stdin(path: str) -> bytes:
+    """Return the content of a file, or of standard input for "-"."""
     try:
         if path != STDIN:
             return Path(path).read_bytes()
@@ -357,11 +379,12 @@ def _read_anywhere(path: str) -> bytes:
         raise InputFileError(path, getattr(error, "strerror", None) or str(error)) from error
 
 
-def _json(path: str, text: str, *, line: int | None = None, remedy: str = "") -> Any:
-    """Return the value of a JSON text.
+def _parse_json(path: str, text: str, *, line: int | None = None, remedy: str = "") -> Any:
+    """Return the value of a JSON text; repeated keys are errors.
 
     Args:
-        line: The line of the file that the text is; None if it is the whole file.
+        path: The file, for errors.
+        line: Number of the line that the text is; None if it is the whole file.
         remedy: Added to the error for a text that is not JSON.
     """
 
@@ -382,17 +405,18 @@ def _json(path: str, text: str, *, line: int | None = None, remedy: str = "") ->
         raise InputFileError(path, "nested too deeply", line=line) from error
 
 
-def _json_choices(path: str, text: str) -> list[str]:
-    choices = _json(path, text)
+def _parse_json_choices(path: str, text: str) -> list[str]:
+    """Return the choices in a JSON array; raise `InputFileError` for others."""
+    choices = _parse_json(path, text)
     if not isinstance(choices, list):
-        raise InputFileError(path, f"expected a JSON array of texts, not {_kind(choices)}")
+        raise InputFileError(path, f"expected a JSON array of texts, not {_name_json_type(choices)}")
     for at, choice in enumerate(choices):
         if not isinstance(choice, str):
-            raise InputFileError(path, f"element {at} is {_kind(choice)}, expected a text")
+            raise InputFileError(path, f"element {at} is {_name_json_type(choice)}, expected a text")
     return choices
 
 
-def _kind(value: object) -> str:
+def _name_json_type(value: object) -> str:
     """Return the name of a value's JSON type."""
     names = {
         dict: "an object",

@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.groups import ModelGroup, TemplateArgs, TraceGroup
-from selectrie.cli.show import announced, show_json, show_report, show_stream
+from selectrie.cli.show import announce, show_json, show_report, show_stream
 from selectrie.core.output import visible, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, of_request
 from selectrie.options import DEFAULT_RENDERING, RenderParams
@@ -118,29 +118,29 @@ def render(
     selectrie render sheet.tmpl --check
     """
     _check_output(template, values, output)
-    how = _rendering(rendering)
+    how = _render_params(rendering)
     shared_values, rows = _read_values(values)
     read = _read_template(template)
-    for name, near in _unused(read, [shared_values, *(rows or ())]):
+    for name, near in _unused_values(read, [shared_values, *(rows or ())]):
         write(visible(f"warning: the template reads no value called {name!r}{near}"), sys.stderr)
     if output.check:
         return _report_template(read, shared_values, rows, output)
     _check_values(read, shared_values, rows)
     with requests.recorded_engine(model, output) as engine:
         if rows is not None:
-            with announced("rendering …"):
+            with announce("rendering …"):
                 pages = engine.render_many(read, rows, rendering=how)
-            return _render_rows(pages, output, requests.unnamed_model(model))
+            return _write_pages(pages, output, requests.unnamed_model(model))
         if output.stream:
             with engine.stream_render(read, shared_values, rendering=how) as events:
                 show_stream(events)
                 page = events.page
         else:
-            with announced("rendering …"):
+            with announce("rendering …"):
                 page = engine.render(read, shared_values, rendering=how)
-            _write(page, output)
+            _write_page(page, output)
         if output.explain:
-            _explain(page, output, requests.unnamed_model(model))
+            _write_explanation(page, output, requests.unnamed_model(model))
     return 0
 
 
@@ -159,7 +159,7 @@ def _check_output(template: TemplateGroup, values: ValuesGroup, output: RenderOu
 
 
 def _read_values(group: ValuesGroup) -> tuple[Values, list[Values] | None]:
-    """Return the values given for all pages and, with --rows, those of each page."""
+    """Return the values for all pages and, with --rows, the values of each page."""
     shared_values: dict[str, Any] = {}
     for path in group.var_file or ():
         shared_values |= inputs.read_values(path)
@@ -171,6 +171,7 @@ def _read_values(group: ValuesGroup) -> tuple[Values, list[Values] | None]:
 
 def _read_template(group: TemplateGroup) -> Template:
     # lark: not needed for --help
+    """Return the template of a file or of standard input."""
     from selectrie.template.analysis.template import Template
 
     dialect = "handlebars" if group.handlebars else None
@@ -180,21 +181,23 @@ def _read_template(group: TemplateGroup) -> Template:
     return Template(text, name=STDIN_NAME, search_path=group.search_path or Path(), dialect=dialect or "selectrie")
 
 
-def _unused(template: Template, rows: Sequence[Values]) -> list[tuple[str, str]]:
-    """Return the names of values that the template does not read, each once.
+def _unused_values(template: Template, rows: Sequence[Values]) -> list[tuple[str, str]]:
+    """Return each value name that the template does not read, with a hint or "".
 
-    Each comes with a hint at the name that may have been meant.
+    The hint names the value that was probably meant.
     """
     free = [need for need in template.needs if not any(need in row for row in rows)]
     return [
-        (name, _meant(name, template, free)) for name in dict.fromkeys(n for row in rows for n in template.unused(row))
+        (name, _hint_at_name(name, template, free))
+        for name in dict.fromkeys(n for row in rows for n in template.unused(row))
     ]
 
 
-def _meant(name: str, template: Template, free: Sequence[str]) -> str:
-    """Return a hint at the name that an unused name may have been meant for.
+def _hint_at_name(name: str, template: Template, free: Sequence[str]) -> str:
+    """Return a hint at the name that was probably meant by an unused one, or "".
 
     Args:
+        name: The unused name.
         free: Names that the template needs and that were not given.
     """
     if name in template.slots:
@@ -204,7 +207,7 @@ def _meant(name: str, template: Template, free: Sequence[str]) -> str:
 
 
 def _check_values(template: Template, shared_values: Values, rows: Sequence[Values] | None) -> None:
-    """Check the values of every page. An error names the row of its page."""
+    """Check the values of every page; an error has the index of its row."""
     if rows is None:
         template.check(shared_values)
         return
@@ -216,10 +219,7 @@ def _check_values(template: Template, shared_values: Values, rows: Sequence[Valu
 def _report_template(
     template: Template, shared_values: Values, rows: Sequence[Values] | None, output: RenderOutput
 ) -> int:
-    """Write the report of `--check`, and return the exit code.
-
-    Values are checked if any are given.
-    """
+    """Check any given values, write the report of `--check`, return the exit code."""
     if shared_values or rows is not None:
         _check_values(template, shared_values, rows)
     from selectrie.cli.report.results import template_fields, template_report
@@ -229,34 +229,35 @@ def _report_template(
     return show_report(template_report(template))
 
 
-def _rendering(group: RenderingGroup) -> RenderParams:
+def _render_params(group: RenderingGroup) -> RenderParams:
     template_args = inputs.parse_template_args(group.template_arg or ())
     return RenderParams(seed=group.seed, max_tokens=group.max_tokens, template_args=template_args)
 
 
-def _write(page: Page, output: RenderOutput) -> None:
-    """Write the page as one JSON object, or its text with the last line ended."""
+def _write_page(page: Page, output: RenderOutput) -> None:
+    """Write a page as one JSON object, or as text that ends with a line end."""
     if output.json:
         show_json(page.to_dict())
     else:
         write(page.text.removesuffix("\n"), sys.stdout)
 
 
-def _render_rows(pages: Sequence[Page], output: RenderOutput, unnamed: str | None) -> int:
-    """Write every page, in the order of the rows, and return the exit code.
+def _write_pages(pages: Sequence[Page], output: RenderOutput, unnamed: str | None) -> int:
+    """Write every page in the order of the rows, and return the exit code.
 
-    A page that is written as text follows a line with the number of its row.
+    As text, each page follows a line with the index of its row.
     """
     for at, page in enumerate(pages):
         if not output.json:
             write(f"--- row {at}", sys.stdout)
-        _write(page, output)
+        _write_page(page, output)
         if output.explain:
-            _explain(page, output, unnamed)
+            _write_explanation(page, output, unnamed)
     return 0
 
 
-def _explain(page: Page, output: RenderOutput, unnamed: str | None) -> None:
+def _write_explanation(page: Page, output: RenderOutput, unnamed: str | None) -> None:
+    """Write the report of a page's slots below it, or to stderr with --json."""
     from selectrie.cli.report import terminal
     from selectrie.cli.report.results import page_report
 

@@ -1,4 +1,4 @@
-"""Functions that turn groups of options into the arguments of an engine."""
+"""Turns groups of options into the arguments of an engine."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from selectrie.cli.groups import (
     StoppingGroup,
     TraceGroup,
 )
-from selectrie.cli.show import announced
-from selectrie.cli.traces import recorded
+from selectrie.cli.show import announce
+from selectrie.cli.traces import record_if_requested
 from selectrie.core.output import visible, write
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptError, of_value, words
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
@@ -40,52 +40,52 @@ T = TypeVar("T")
 Prompt = str | list[int] | list[dict[str, object]]
 
 LOCAL = "local"
-"""The address of a Ray cluster on this machine, made for the run."""
+"""Value of `--ray` for a cluster on this machine that is started for the run."""
 _PROMPTS = ("prompt", "prompt_file", "token_ids", "chat")
-"""Options that may give one prompt."""
+"""Fields of the options that give one prompt, of which one may be set."""
 
 
 _LOAD_NAMES = {"threads": "n_threads", "gpu_layers": "n_gpu_layers"}
-"""Arguments of `selectrie.load` by the fields of `ModelGroup` that differ from them.
+"""Arguments of `selectrie.load` whose fields in `ModelGroup` have other names.
 
-The fields' names are written in the folders of runs.
+Folders of runs record the fields' names.
 """
 
 
 def open_engine(group: ModelGroup) -> Engine:
-    """Return an engine for the model of the options.
+    """Return an engine for the model that the options name.
 
-    It is the embedded model if none is named. The caller closes the engine.
+    Without a name it is the embedded model. The caller closes the engine.
     """
     from selectrie.engine import load  # the engine and numpy: not needed for --help
     from selectrie.results.advice import AdviceWarning
 
     warnings.simplefilter("ignore", AdviceWarning)  # reports and responses have it
     first = " in a child process first" if group.untrusted else ""
-    with announced(f"opening {group.model or 'the embedded model'}{first} …"):
+    with announce(f"opening {group.model or 'the embedded model'}{first} …"):
         return load.load(group.model, **load_options(group))
 
 
 @contextmanager
 def recorded_engine(group: ModelGroup, trace: TraceGroup) -> Iterator[Engine]:
-    """Yield an engine for the model of the options, recorded if they say so.
+    """Yield an engine for the model of the options; with `--trace` it is recorded.
 
-    Raises `OptionError` if a trace takes the model's place and is to be recorded.
+    Raises `OptionError` if a trace replaces the model and is to be recorded.
     """
     from selectrie.traces.blocks import is_trace  # as in `open_engine`
 
     if trace.trace is not None and group.model is not None and is_trace(Path(group.model)):
         remedy = words("what a trace answers is in it already; give the model itself with `model`")
         raise IncompatibleOptionsError("trace", f"the trace {of_value(group.model)} in place of a model", remedy)
-    with open_engine(group) as engine, recorded(engine, trace):
+    with open_engine(group) as engine, record_if_requested(engine, trace):
         yield engine
 
 
 def load_options(group: ModelGroup) -> dict[str, Any]:
-    """Return the given arguments of `selectrie.load`, except the model.
+    """Return the arguments of `selectrie.load` that the options set, except the model.
 
-    Neither a server nor a trace has the options of back ends: those that are given are
-    passed on, and refused. Only values that differ from the defaults count as given.
+    A server or a trace has no back end's options: those that differ from their default
+    are passed on, and `load` refuses them.
     """
     from selectrie.engine.sources import is_server  # as in `open_engine`
     from selectrie.traces.blocks import is_trace
@@ -101,7 +101,13 @@ def load_options(group: ModelGroup) -> dict[str, Any]:
 
 
 def cluster(group: ModelGroup, address: str, n_actors: int | None) -> Cluster:
-    """Return the Ray cluster of `--ray` and `--actors`, with its actors' model."""
+    """Return the Ray cluster of `--ray` and `--actors`, whose actors load the model.
+
+    Args:
+        group: The options of the model.
+        address: The cluster's address, or `LOCAL`.
+        n_actors: Number of actors; None for Ray's resources.
+    """
     from selectrie.runs.actors import Cluster
 
     source = group.model
@@ -118,7 +124,16 @@ def cluster(group: ModelGroup, address: str, n_actors: int | None) -> Cluster:
 def on_cluster(
     work: Callable[[Cluster, dict[str, Any]], T], engine: Engine, running: RunGroup, model: ModelGroup
 ) -> T | None:
-    """Return what distributes the units of a run; None if this process does them."""
+    """Return the function that does the units of a run on a cluster.
+
+    None without `--ray`: then this process does them.
+
+    Args:
+        work: Makes the function from the cluster and the engine's signature.
+        engine: The engine that planned the run.
+        running: The options of the run.
+        model: The options of the model, which the cluster's actors load.
+    """
     if running.ray is None:
         return None
     from selectrie.runs.folder import signature_of
@@ -127,13 +142,21 @@ def on_cluster(
 
 
 def check_run(running: RunGroup) -> None:
-    """Raise `OptionError` for actors without a cluster."""
+    """Raise `OptionError` for `--actors` without `--ray`."""
     if running.actors is not None and running.ray is None:
         raise OptionError("actors", running.actors, "--ray too, which starts the actors")
 
 
 def resumed_model(model: ModelGroup, then: dict[str, Any], where: str) -> ModelGroup:
-    """Return the model that a run in a folder began with, unless one is given."""
+    """Return the options of the model of a run that is resumed.
+
+    They are those with which the run began, unless `model` differs from the defaults.
+
+    Args:
+        model: The options of the command.
+        then: The options that the run's folder has.
+        where: The folder, for errors.
+    """
     from selectrie.evaluation.configuration import check_kinds
 
     check_kinds(then, get_type_hints(ModelGroup), where)
@@ -142,7 +165,7 @@ def resumed_model(model: ModelGroup, then: dict[str, Any], where: str) -> ModelG
 
 @contextmanager
 def resumable(command: str) -> Iterator[None]:
-    """Name the command that goes on with a run that Ctrl-C ends in the block."""
+    """Name the command that resumes the run if Ctrl-C ends the block."""
     try:
         yield
     except KeyboardInterrupt:
@@ -151,7 +174,7 @@ def resumable(command: str) -> Iterator[None]:
 
 
 def read_prompts(group: PromptsGroup) -> list[Prompt]:
-    """Return the prompts from the one option that gives them."""
+    """Return the prompts from the one option that gives any."""
     if group.prompts_file is None:
         return [read_prompt(group)]
     sources = [name for name in _PROMPTS if getattr(group, name) is not None]
@@ -164,7 +187,7 @@ def read_prompts(group: PromptsGroup) -> list[Prompt]:
 
 
 def unnamed_model(group: ModelGroup) -> str | None:
-    """Return the name of the default model if the caller named none, else None."""
+    """Return the default model's name if the options name no model, else None."""
     if group.model is not None:
         return None
     from selectrie.engine import sources
@@ -173,7 +196,10 @@ def unnamed_model(group: ModelGroup) -> str | None:
 
 
 def read_prompt(group: BarePromptGroup) -> Prompt:
-    """Return the prompt from the one option that gives it, else from piped stdin."""
+    """Return the prompt from the one option that gives it, else from piped stdin.
+
+    Raises `PromptError` for none or several.
+    """
     sources = [name for name in _PROMPTS if getattr(group, name) is not None]
     if len(sources) > 1:
         raise PromptError(
@@ -198,7 +224,7 @@ def read_prompt(group: BarePromptGroup) -> Prompt:
 
 
 def prompting(group: BarePromptGroup, delimiter: str = "") -> PromptParams:
-    """Return the `PromptParams` of the options."""
+    """Return the `PromptParams` of the options, with a delimiter before choices."""
     return PromptParams(
         boundary=group.boundary if isinstance(group, PromptGroup) else DEFAULT_PROMPTING.boundary,
         delimiter=delimiter,
@@ -211,7 +237,10 @@ def prompting(group: BarePromptGroup, delimiter: str = "") -> PromptParams:
 
 
 def read_choices(group: ChoicesGroup) -> list[str]:
-    """Return the choices of the command line, then those of the file."""
+    """Return the choices of `--choice`, then the choices in the file.
+
+    Raises `ChoiceError` if there are none.
+    """
     choices = list(group.choice or ())
     if group.choices_file is not None:
         choices += inputs.read_choices(group.choices_file, allow_empty=group.allow_empty)
@@ -240,10 +269,10 @@ def rule(group: RuleGroup) -> ScoringRule:
 
 
 def prior(group: RuleGroup, choices: list[str]) -> Mapping[str, float] | None:
-    """Return the priors of the choices from the file; None if no file is given."""
+    """Return the prior probabilities of the choices; None if no file gives them."""
     return None if group.prior is None else inputs.read_prior(group.prior, choices)
 
 
 def search(group: SearchGroup, k: int) -> SearchParams:
-    """Return the `SearchParams` of the options, with k places to make certain."""
+    """Return the `SearchParams` of the options, for `k` certain first places."""
     return SearchParams(**asdict(group), k=k)

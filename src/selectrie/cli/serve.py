@@ -121,7 +121,7 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
     options = ServerOptions(
         model_names=tuple(serving.model_name or ()),
         key_digests=serving_room.key_digests(address.api_key_file) if address.api_key_file else (),
-        hosts=serving_room.hosts_of(address.host, address.allowed_host or ()),
+        hosts=serving_room.allowed_hosts(address.host, address.allowed_host or ()),
         origins=tuple(address.cors_origin or ()),
         max_body_bytes=max(1, round(serving.max_body_mib * (1 << 20))),
         calibration=None if serving.calibration is None else Calibration.load(serving.calibration),
@@ -132,11 +132,11 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
         address.host, address.port, serving.shutdown_timeout, serving.header_timeout_s, address.api_key_file
     )
     _log_to_stderr()
-    return serving_room.serve(partial(requests.open_engine, model), where, options, on_ready=_tell)
+    return serving_room.serve(partial(requests.open_engine, model), where, options, on_ready=_report_ready)
 
 
-def _tell(url: str, app: App) -> None:
-    """Write where the server listens, its model and memory, and a working request."""
+def _report_ready(url: str, app: App) -> None:
+    """Write the server's URL, its model and memory, and an example request."""
     models = app.state.models
     body = {
         "model": models.names[0],
@@ -153,10 +153,10 @@ def _tell(url: str, app: App) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """Writes every record as one line of JSON: `record.line`, else its message."""
+    """Formats a log record as one line of JSON, from `record.line` or its message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the record as a line of JSON."""
         time = datetime.fromtimestamp(record.created, tz=timezone.utc).isoformat(timespec="milliseconds")
         line = {"time": time, "level": record.levelname.lower()}
         line |= getattr(record, "line", None) or {"logger": record.name, "message": record.getMessage()}
@@ -166,7 +166,7 @@ class JsonLines(logging.Formatter):
 
 
 def _log_to_stderr() -> None:
-    """Write a line of JSON to stderr for each request, and for each failure."""
+    """Log each request and each failure of the server to stderr, as lines of JSON."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     for name, level in (("selectrie.server", logging.INFO), ("uvicorn", logging.ERROR), ("asyncio", logging.ERROR)):

@@ -1,7 +1,7 @@
-"""What a command writes: a result on standard output, and progress on stderr.
+"""Writes results to standard output, and progress to stderr.
 
 Formats for programs are one JSON object or tab-separated rows. Long work shows a bar on
-a terminal, or lines.
+a terminal, or lines elsewhere.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def to_tsv(ranked: Iterable[ChoiceScore]) -> str:
     for rank, choice in enumerate(ranked, start=1):
         numbers = (choice.probability, choice.logp, choice.score, choice.logp_upper)
         cells = ("" if value is None else repr(value) for value in numbers)
-        lines.append("\t".join((str(rank), str(choice.index), escaped(choice.text), *cells)))
+        lines.append("\t".join((str(rank), str(choice.index), escape_line(choice.text), *cells)))
     return "\n".join(lines)
 
 
-def escaped(text: str) -> str:
+def escape_line(text: str) -> str:
     r"""Return the text on one line, with backslash, tab, CR and LF escaped.
 
     They are written `\\`, `\t`, `\r`, `\n`.
@@ -56,12 +56,11 @@ def escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n")
 
 
-def tagged(prompt_index: int, index: int, text: str) -> str:
-    """Return the lines of a text, each after the sequence's tag and a tab.
+def tag_lines(prompt_index: int, index: int, text: str) -> str:
+    """Return a text with a tag and a tab before each of its lines.
 
-    The tag is the numbers of its prompt and of itself.
-
-    The text's last line end is ignored.
+    The tag `P.I` has the index of the prompt and the index of its sequence. The text's
+    last line end is ignored.
     """
     begin = f"{prompt_index}.{index}\t"
     return "\n".join(begin + line for line in text.removesuffix("\n").split("\n"))
@@ -74,9 +73,9 @@ def show_json(fields: Mapping[str, object]) -> int:
 
 
 def show_stream(parts: Iterable[Any]) -> str:
-    """Write texts as they come, and then end the last line in any case.
+    """Write the text of each part as it comes, and end the last line.
 
-    Returns the last character; "" if there was no text.
+    Returns the last character, or "" if there was no text.
     """
     last = ""
     try:
@@ -100,17 +99,17 @@ def show_report(report: RenderableType) -> int:
 
 
 PATIENCE_S = 1.0
-"""Seconds before a bar or a line appears; shorter work shows nothing."""
+"""Seconds after which a bar or a line appears; shorter work shows nothing."""
 
 LINE_S = 10.0
-"""Seconds between two lines about counted work where stderr is no terminal."""
+"""Seconds between lines of progress if stderr is no terminal."""
 
 OnProgress = Callable[[int, int], None]
 
 
 @contextmanager
-def announced(text: str) -> Iterator[None]:
-    """Write a line about the block, once it has taken `PATIENCE_S`."""
+def announce(text: str) -> Iterator[None]:
+    """Write a line to a terminal if the block takes longer than `PATIENCE_S`."""
     timer = threading.Timer(PATIENCE_S, write, (text, sys.stderr))
     if is_terminal(sys.stderr):
         timer.start()
@@ -120,17 +119,24 @@ def announced(text: str) -> Iterator[None]:
         timer.cancel()
 
 
-class Tell(Protocol):
-    """Is called with what is done of how much, and what of it an earlier run did."""
+class ShowProgress(Protocol):
+    """A callback that shows how many of `total` items are done.
+
+    `resumed` of them were done by an earlier run. `about` is a note shown at the end.
+    """
 
     def __call__(self, done: int, total: int, *, resumed: int, about: str) -> None: ...
 
 
 @contextmanager
-def count_progress(noun: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Tell]:
-    """Yield a callback that shows how many are done, their pace, and `about`.
+def count_progress(noun: str, clock: Callable[[], float] = time.monotonic) -> Iterator[ShowProgress]:
+    """Yield a callback that shows the number of items done, the pace, and a note.
 
-    On a terminal this is a bar, and elsewhere a line every `LINE_S` seconds.
+    It draws a bar on a terminal, and elsewhere a line every `LINE_S` seconds.
+
+    Args:
+        noun: Name of the items.
+        clock: Returns the time in seconds.
     """
     began = told = clock()
 
@@ -162,7 +168,7 @@ def count_progress(noun: str, clock: Callable[[], float] = time.monotonic) -> It
 
 @contextmanager
 def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[OnProgress | None]:
-    """Yield a callback (done, total) that draws a bar after `PATIENCE_S`.
+    """Yield a callback (done, total) that draws a bar of nodes after `PATIENCE_S`.
 
     Yields None if stderr is not a terminal.
     """

@@ -16,20 +16,20 @@ from types import FrameType
 INTERRUPTED = 130
 TERMINATED = 143
 _IMPORTING = "<frozen importlib"
-"""How the files of frames that import a module begin."""
+"""Beginning of the file names of frames that import a module."""
 _LOG = "selectrie.backends.", "_receive"
-"""Beginning of the module, and name of the function, that C calls with its log.
+"""Module prefix and name of the function that C calls with its log.
 
 ctypes drops exceptions that are raised there.
 """
 
 
 class Terminated(KeyboardInterrupt):
-    """The exception for SIGTERM during a command, which it stops as Ctrl-C does."""
+    """Raised for SIGTERM during a command, which it stops as Ctrl-C does."""
 
 
 class _Listener:
-    """The handler of a signal.
+    """The handler of SIGINT and SIGTERM.
 
     Attributes:
         is_working: Whether a command runs, which a signal stops with an exception.
@@ -38,13 +38,13 @@ class _Listener:
     def __init__(self) -> None:
         self.is_working = False
 
-    def hear(self, number: int, frame: FrameType | None) -> None:
+    def handle(self, number: int, frame: FrameType | None) -> None:
         """Stop the command, or end the process at once.
 
-        The first signal during a command raises an exception, which stops the command.
-        The process ends at once on a second signal, outside a command, during an
-        import, and while llama.cpp writes to its log, as it does when a model is
-        loaded. In the last two cases an exception might be lost.
+        The first signal during a command raises an exception. The process ends at once
+        on a second signal, outside a command, during an import, and while llama.cpp
+        writes to its log, as it does when a model is loaded. In the last two cases an
+        exception might be lost.
         """
         if not self.is_working or _is_lost_in(frame):
             _show_cursor()
@@ -63,7 +63,7 @@ def listen() -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _listener.hear)
+            signal.signal(number, _listener.handle)
 
 
 @contextmanager
@@ -76,13 +76,13 @@ def stoppable() -> Iterator[None]:
         _listener.is_working = False
 
 
-def code_of(stopped: KeyboardInterrupt) -> int:
-    """Return the exit code of a command that was stopped."""
+def exit_code_of(stopped: KeyboardInterrupt) -> int:
+    """Return the exit code of a command that a signal has stopped."""
     return TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED
 
 
 def _is_lost_in(frame: FrameType | None) -> bool:
-    """Return whether an exception raised in this frame may be lost in a caller."""
+    """Return whether an exception raised in this frame might be lost in a caller."""
     module, function = _LOG
     while frame is not None:
         if frame.f_code.co_filename.startswith(_IMPORTING):

@@ -16,16 +16,16 @@ MAX_ARENAS = 2
 """Arenas of a server: one for the model's thread and one for all others. Python's lock
 lets only one thread allocate at a time where it is held."""
 _M_ARENA_MAX = -8
-"""glibc's number of the option, from <malloc.h>."""
+"""Number of the option in glibc's <malloc.h>."""
 _VARIABLES = ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
-"""Environment variables by which the operator decides."""
+"""Environment variables with which the operator configures the allocator."""
 
 
 def limit_arenas() -> bool:
-    """Limit the arenas of this process, and return whether that was done.
+    """Limit the allocator's arenas of this process; return whether that was done.
 
-    It is done only with glibc, and only if no environment variable says what the
-    allocator does. Arenas that exist already stay.
+    Nothing is done without glibc, or if an environment variable configures the
+    allocator. Arenas that exist already stay.
     """
     if any(name in os.environ for name in _VARIABLES):
         return False
@@ -37,23 +37,23 @@ def limit_arenas() -> bool:
         return False
 
 
-def settle() -> None:
-    """Leave all objects that there are out of later collections.
+def freeze_objects() -> None:
+    """Exclude all objects that exist now from later garbage collections.
 
-    A collection holds Python's lock while it looks at every object: 0.14 s for the
-    110 000 of a server with a model, and less than 0.1 ms for those made since.
+    A collection holds Python's lock while it looks at every object: 0.14 s for the 110
+    000 of a server with a model, and less than 0.1 ms for those made since.
     """
     gc.collect()
     gc.freeze()
 
 
-def give_back() -> bool:
-    """Return free memory to the system, and return whether there was some.
+def release_memory() -> bool:
+    """Return free memory to the system; return whether there was any.
 
-    Python keeps a large body that is part of a cycle, such as that of an error and its
-    traceback, until enough new objects were made. glibc keeps what was freed below a
-    block that is still used. So the size of a server would stay that of its largest
-    requests. After the largest, it takes about 25 ms.
+    Python keeps a large body that is part of a reference cycle, such as an error and
+    its traceback, until enough new objects were made. glibc keeps memory that was freed
+    below a block in use. Without this call the process would stay as large as its
+    largest requests made it. After the largest, the call takes about 25 ms.
     """
     gc.collect()
     try:

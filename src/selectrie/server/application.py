@@ -1,7 +1,8 @@
 """Puts the application together, describes it, and answers about the server itself.
 
-The description is OpenAPI's document, also as the page `/docs`: endpoints, bodies as
-their models declare them, and errors. The server itself has models, health and metrics.
+The description is OpenAPI's document, also shown as the page `/docs`. It has the
+endpoints, the bodies as their models declare them, and the errors. Endpoints about the
+server itself list models, and report health and metrics.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from selectrie.server.completions import CompletionBody
 from selectrie.server.decisions import DecisionsBody, SystemoneBody
 from selectrie.server.exchange import Exchange, exchange_of, id_of, json_response
 from selectrie.server.gate import OPEN, READS, WORK, AsgiApp, Gate
-from selectrie.server.http_errors import HttpError, busy, draining, error_of
+from selectrie.server.http_errors import HttpError, draining_error, error_of, retry_error
 from selectrie.server.models import Models
 from selectrie.server.options import ServerOptions
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.tokenizer import DetokenizeBody, EncodeBody, TokenizeChatBody, TokenizeTextBody
-from selectrie.server.wire import REFERENCE, Body, WireModel, branches, schemas_of
+from selectrie.server.wire import REFERENCE, Body, WireModel, flat_union_members, schemas_of
 from selectrie.version import __version__
 
 BODIES: Mapping[str, tuple[type[Body], ...]] = {
@@ -50,7 +51,7 @@ BODIES: Mapping[str, tuple[type[Body], ...]] = {
     "/detokenize": (DetokenizeBody,),
     "/v1/vocabulary/encode": (EncodeBody,),
 }
-"""The forms of the body that each path of `gate.WORK` takes."""
+"""The models of the body that each path of `gate.WORK` takes."""
 _CAUSES = {
     400: "The request is wrong; `param` is the path to the value.",
     401: "The API key is missing or wrong.",
@@ -66,16 +67,16 @@ _CAUSES = {
     504: "There was no answer in time.",
 }
 _ANY = {400, 408, 431}
-"""Statuses of a connection, whatever is asked for."""
+"""Statuses of errors with which any request may be answered."""
 _GUARDED = _ANY | {401, 403, 500}
 _QUEUED = _GUARDED | {404, 429, 503, 504}
 
 
 class ErrorDetail(WireModel):
-    """What an error says."""
+    """The content of an error."""
 
     message: str
-    """What is wrong, and what to do."""
+    """The reason, and a remedy."""
     type: str
     """The kind of error, as OpenAI names it."""
     param: str | None
@@ -92,7 +93,7 @@ class Error(WireModel):
 
 
 def statuses_of(path: str) -> set[int]:
-    """Return the statuses of errors that an endpoint may answer with."""
+    """Return the HTTP statuses of errors with which a path may answer."""
     if path in OPEN:
         return _ANY | ({503} if path == "/ready" else set())
     if path in WORK:
@@ -102,8 +103,8 @@ def statuses_of(path: str) -> set[int]:
     return _GUARDED | ({404} if "{" in path else set())
 
 
-def document(api: FastAPI, options: ServerOptions) -> dict[str, Any]:
-    """Return OpenAPI's document of an application with these options."""
+def openapi_document(api: FastAPI, options: ServerOptions) -> dict[str, Any]:
+    """Return OpenAPI's description of an application, with the limits in `options`."""
     page = get_openapi(title=api.title, version=api.version, routes=api.routes)
     bodies = dict.fromkeys(one for kinds in BODIES.values() for one in kinds)
     page["components"] = {
@@ -115,12 +116,17 @@ def document(api: FastAPI, options: ServerOptions) -> dict[str, Any]:
     }
     for path, methods in page["paths"].items():
         for one in methods.values():
-            _describe(one, path, needs_key=bool(options.key_digests))
+            _complete_operation(one, path, needs_key=bool(options.key_digests))
     return page
 
 
-def _describe(one: dict[str, Any], path: str, *, needs_key: bool) -> None:
-    """Add body, errors and keys to what FastAPI says about an endpoint."""
+def _complete_operation(one: dict[str, Any], path: str, *, needs_key: bool) -> None:
+    """Add body, parameters, errors and keys to FastAPI's description of an endpoint.
+
+    Args:
+        one: OpenAPI's operation object, which is changed.
+        needs_key: Whether every request needs an API key.
+    """
     if path in BODIES:
         kinds = [_reference(kind) for kind in BODIES[path]]
         one["requestBody"] = {"required": True, "content": _json(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
@@ -156,25 +162,25 @@ NOT_OFFERED = (
 @router.head("/health", include_in_schema=False)
 @router.get("/health")
 async def health() -> Response:
-    """Say that the process lives."""
+    """Return "ok" as long as the process lives."""
     return json_response({"status": "ok", "version": __version__})
 
 
 @router.head("/ready", include_in_schema=False)
 @router.get("/ready")
 async def ready(request: Request) -> Response:
-    """Say whether requests are answered: not before a model is loaded."""
+    """Return "ready" once a model is loaded; 503 before, and while the server ends."""
     state = state_of(request)
     if state.is_draining:
-        raise draining()
+        raise draining_error()
     if not state.models.is_ready:
-        raise busy("the model is being loaded", status=503, code="loading")
+        raise retry_error("the model is being loaded", status=503, code="loading")
     return json_response({"status": "ready"})
 
 
 @router.get("/version")
 async def version() -> Response:
-    """Return the version of the server, as vLLM has it."""
+    """Return the version of the server in vLLM's shape."""
     return json_response({"version": __version__})
 
 
@@ -203,13 +209,13 @@ def _model(models: Models, name: str) -> dict[str, Any]:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
-    """Return what the server counts, for Prometheus."""
+    """Return the server's counters for Prometheus."""
     state = state_of(request)
-    return PlainTextResponse(state.metrics.text(state.models.engines), media_type="text/plain; version=0.0.4")
+    return PlainTextResponse(state.metrics.render(state.models.engines), media_type="text/plain; version=0.0.4")
 
 
 async def _not_offered(request: Request) -> Response:
-    """Say that an endpoint of OpenAI's API is not offered."""
+    """Answer with an error (501) for an endpoint of OpenAI's API that is not here."""
     message = f"{request.url.path} is not offered: this server scores and generates text"
     raise HttpError(501, "not_offered", message, headers={"x-should-retry": "false"})
 
@@ -224,12 +230,13 @@ DEFAULT_SERVER = ServerOptions()
 
 
 class _Cors(CORSMiddleware):
-    """Answers browsers that ask whether a page may send a request.
+    """Answers browsers that ask whether a web page may send a request.
 
     They send no key, so they are answered outside of the gate, with an id as all are.
     """
 
     def preflight_response(self, request_headers: Headers) -> Response:
+        """Return the response to a preflight request, with an id and our error body."""
         response = super().preflight_response(request_headers)
         if response.status_code != 200:
             error = HttpError(
@@ -246,12 +253,12 @@ class App:
     """An ASGI application that answers requests with a model.
 
     Attributes:
-        state: Its models, options and counts.
+        state: Its models, options and metrics.
     """
 
     def __init__(self, state: ServerState) -> None:
         self.state = state
-        inner: AsgiApp = Gate(_routes(state.options), state)
+        inner: AsgiApp = Gate(_make_routes(state.options), state)
         if state.options.origins:
             inner = _Cors(
                 inner,
@@ -263,19 +270,20 @@ class App:
         self._inner = inner
 
     async def __call__(self, scope: object, receive: object, send: object) -> None:
-        """Answer one connection, as ASGI has it."""
+        """Answer one ASGI connection."""
         await self._inner(scope, receive, send)  # type: ignore[arg-type]
 
 
 def app(source: Engine | ModelPool | None, options: ServerOptions = DEFAULT_SERVER) -> App:
-    """Return an ASGI application, for any ASGI server.
+    """Return an ASGI application that serves an engine or a pool.
 
-    Any number of requests share the calls of the model. The application closes neither
+    Concurrent requests share the calls of the model. The application closes neither
     engine nor pool.
 
     Args:
-        source: The engine or the pool that answers. With None, `app.state.models` gets
-            one later, and requests are refused with 503 before.
+        source: The engine or the pool that answers. With None,
+            `app.state.models.set_source` sets it later, and requests before that are
+            refused with 503.
         options: Names, keys and limits.
     """
     record("options", options, ServerOptions)
@@ -284,25 +292,26 @@ def app(source: Engine | ModelPool | None, options: ServerOptions = DEFAULT_SERV
     return App(ServerState(Models(source, options), options))
 
 
-def _routes(options: ServerOptions) -> FastAPI:
+def _make_routes(options: ServerOptions) -> FastAPI:
+    """Return the application with all endpoints, which the gate wraps."""
     api = FastAPI(title="selectrie", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     api.add_route("/docs", _docs, methods=["GET"], include_in_schema=False)
     for one in (decisions.router, chat.router, completions.router, tokenizer.router, router):
         api.include_router(one)
-    api.openapi = cache(partial(document, api, options))  # type: ignore[method-assign]
-    api.add_exception_handler(HTTPException, _http)
+    api.openapi = cache(partial(openapi_document, api, options))  # type: ignore[method-assign]
+    api.add_exception_handler(HTTPException, _answer_not_found)
     for kind in (Exception, HttpError, SelectrieError):
-        api.add_exception_handler(kind, _any)
+        api.add_exception_handler(kind, _answer_error)
     return api
 
 
 async def _docs(request: Request) -> Response:
-    """Show OpenAPI's description of the endpoints."""
+    """Return the HTML page with the description of the endpoints."""
     return Response(api_page(request.app.openapi()), headers=_PAGE_HEADERS, media_type="text/html")
 
 
-async def _http(request: Request, error: Exception) -> Response:
-    """Answer for a path or method that there is not."""
+async def _answer_not_found(request: Request, error: Exception) -> Response:
+    """Answer a request for an unknown path or a method that the path does not have."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 405:
         message = f"{request.method} is not a method of {request.url.path[:80]}"
@@ -310,11 +319,11 @@ async def _http(request: Request, error: Exception) -> Response:
     else:
         message = f"there is no {request.url.path[:80]}; GET /docs lists what there is"
         found = HttpError(status, "not_found", message)
-    return await _any(request, found)
+    return await _answer_error(request, found)
 
 
-async def _any(request: Request, error: Exception) -> Response:
-    """Answer for an exception of an endpoint."""
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """Return the response for an exception that an endpoint raised."""
     response = error_of(error, exchange_of(request).fields)
     if response.status == 500 and isinstance(error, SelectrieError):  # the gate sees all others
         logger.error("%s failed", exchange_of(request).id, exc_info=error)
@@ -323,15 +332,15 @@ async def _any(request: Request, error: Exception) -> Response:
 
 
 def _response(error: HttpError, further: Mapping[str, str] = MappingProxyType({})) -> Response:
-    """Return an error as a response, with some of the headers of another one."""
+    """Return an error as a response, with the CORS headers of `further`."""
     kept = {name: value for name, value in further.items() if name == "vary" or name.startswith("access-")}
-    return Response(error.encoded(), error.status, {**kept, **error.headers}, "application/json")
+    return Response(error.to_json(), error.status, {**kept, **error.headers}, "application/json")
 
 
 _PAGE_HEADERS: Mapping[str, str] = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
 }
-"""Headers of the page, by which a browser loads nothing else for it."""
+"""Headers of the page that keep a browser from loading anything else for it."""
 
 _PAGE = """\
 <!doctype html>
@@ -363,49 +372,58 @@ td { padding: 0 1.5rem 0 0; vertical-align: top; }
 
 
 def api_page(schema: Mapping[str, Any]) -> str:
-    """Return the page for OpenAPI's description of an application.
+    """Return an HTML page that shows an OpenAPI document.
 
     FastAPI's own page loads scripts from another host: a server without internet would
     show nothing, and a user's browser would call a third party. This one has none.
+
+    Args:
+        schema: The document.
     """
     from jinja2 import Environment, StrictUndefined  # only who reads the page needs it
 
     template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(_PAGE)
     info, schemas = schema["info"], schema.get("components", {}).get("schemas", {})
-    endpoints = list(_endpoints(schema["paths"], schemas))
+    endpoints = list(_list_endpoints(schema["paths"], schemas))
     return template.render(title=info["title"], version=info["version"], endpoints=endpoints)
 
 
-def _endpoints(paths: Mapping[str, Mapping[str, Any]], schemas: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _list_endpoints(paths: Mapping[str, Mapping[str, Any]], schemas: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield method, path, description and fields of each endpoint, for the page."""
     for path, methods in paths.items():
         for method, one in methods.items():
             body = one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-            forms = [] if body is None else list(branches(body, schemas))
+            forms = [] if body is None else list(flat_union_members(body, schemas))
             fields = ChainMap(*(form["properties"] for form in forms))
             yield {
                 "method": method.upper(),
                 "path": path,
                 "description": one.get("description", ""),
                 "fields": [
-                    _field(name, value, schemas, is_required=any(name in form.get("required", ()) for form in forms))
+                    _describe_field(
+                        name, value, schemas, is_required=any(name in form.get("required", ()) for form in forms)
+                    )
                     for name, value in fields.items()
                 ],
             }
 
 
-def _field(name: str, schema: Mapping[str, Any], schemas: Mapping[str, Any], *, is_required: bool) -> dict[str, str]:
-    members = list(branches(schema, schemas))
+def _describe_field(
+    name: str, schema: Mapping[str, Any], schemas: Mapping[str, Any], *, is_required: bool
+) -> dict[str, str]:
+    """Return name, type and notes of a field, for the page."""
+    members = list(flat_union_members(schema, schemas))
     values = " or ".join(repr(value) for one in members for value in one.get("enum", ()))
     notes = ["required" if is_required else "", values, schema.get("description", "")]
-    kinds = " or ".join(dict.fromkeys(_type_of(one, schemas) for one in members))
+    kinds = " or ".join(dict.fromkeys(_name_type(one, schemas) for one in members))
     return {"name": name, "type": kinds or "null", "note": "; ".join(filter(None, notes))}
 
 
-def _type_of(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
-    """Return what a value may be, as JSON calls it: `string`, `array of integer`."""
+def _name_type(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+    """Return the type that a schema allows, in JSON's words: `array of integer`."""
     name = str(schema.get("type", "any"))
     if "items" not in schema:
         return name
     return " or ".join(
-        dict.fromkeys(f"{name} of {_type_of(one, schemas)}" for one in branches(schema["items"], schemas))
+        dict.fromkeys(f"{name} of {_name_type(one, schemas)}" for one in flat_union_members(schema["items"], schemas))
     )

@@ -1,4 +1,4 @@
-"""Reads the body of a request: its size, its encoding, and its JSON."""
+"""Reads the body of a request: its size, its encoding and its JSON."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from starlette.types import Receive
 
 from selectrie.engine.aio import in_thread
 from selectrie.errors import clip
-from selectrie.server.allocator import give_back
+from selectrie.server.allocator import release_memory
 from selectrie.server.exchange import Exchange
-from selectrie.server.http_errors import HttpError, busy
+from selectrie.server.http_errors import HttpError, retry_error
 from selectrie.server.options import ServerOptions
 
 ENCODINGS = ("identity", "gzip", "zstd")
-_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-"""A text of JSON, ended or not.
+_JSON_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+"""A string of JSON, closed or not.
 
 It matches wherever a quote is, so no part of a body is searched twice.
 """
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-"""What a bracket adds to the depth, as int8."""
+_DEPTH_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+"""Maps each bracket to its change of the nesting depth, as int8."""
 _DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _LONG_NUMBER = b"0" * 309
-"""Digits of the smallest whole number that no float can hold, as `_DIGITS` has them."""
+"""Shortest run of digits that may be too large for a float, as `_DIGITS` maps them."""
 _READ_IN_PLACE = 1 << 16
 """Maximum size of a body that is decoded and parsed on the event loop, in bytes."""
 _UNPACKED_IN_PLACE = 1 << 12
-"""The same for a body that is compressed."""
+"""Maximum size of a compressed body that is unpacked on the event loop, in bytes."""
 _ZSTD_WINDOW_LOG = 23
 """Log of the largest window that a decoder of zstd must support (RFC 9659): 8 MiB."""
 _ZSTD_PIECE, _GZIP_PIECE = 1 << 8, 1 << 12
-"""Bytes that are decoded at once. So few of zstd make at most 8 MiB."""
+"""Bytes that are decoded at once. So few bytes of zstd become at most 8 MiB."""
 MAX_CONTAINERS = 100_000
 """Maximum number of lists and objects in a body. Python's lock is held while they are
 made, about a second for the two million that 8 MiB can hold."""
@@ -80,14 +80,14 @@ class Disconnected(Exception):
 
 
 class BodyBudget:
-    """The bytes that the bodies of all open requests have together.
+    """The number of bytes that the bodies of all open requests may have together.
 
     The first 64 KiB of a body are not counted, so large ones never keep small ones out.
-    A body whose size is known takes it before it is read, so of many at once some are
-    read to their end.
+    A body whose size is declared takes its bytes before it is read, so of many at once
+    some are read to their end.
 
     Args:
-        max_bytes: Maximum size of one body.
+        max_bytes: Maximum size of one body. The budget is `_LARGE_AT_ONCE` times that.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -96,9 +96,10 @@ class BodyBudget:
 
     @contextmanager
     def share(self) -> Iterator[BodyShare]:
-        """Yield what takes bytes for one request, which holds them until the end.
+        """Yield the share of one request; the block's end returns it to the budget.
 
-        Memory is given back to the system some time after the end.
+        If the share had any bytes, free memory is returned to the system a second
+        later.
         """
         share = BodyShare(self)
         try:
@@ -106,43 +107,47 @@ class BodyBudget:
         finally:
             if share.end():
                 loop = asyncio.get_running_loop()
-                loop.call_later(_TRIM_S, loop.run_in_executor, None, give_back)
+                loop.call_later(_TRIM_S, loop.run_in_executor, None, release_memory)
 
-    def move(self, more: int) -> None:
-        """Take bytes, or give back as many if `more` is below 0.
+    def take(self, more: int) -> None:
+        """Take `more` bytes from the budget; a negative number gives bytes back.
 
-        Raises `HttpError` (503) if all bodies together would be too large.
+        Raises `HttpError` (503) if all bodies together would be too large. The caller
+        holds `lock`.
         """
         if more > self._left:
             message = "the bodies of other requests leave no room for one of this size; send it again later"
-            raise busy(message, status=503, code="bodies_full")
+            raise retry_error(message, status=503, code="bodies_full")
         self._left -= more
 
 
 class BodyShare:
-    """The bytes that one request has taken of a `BodyBudget`.
+    """The bytes of a `BodyBudget` that one request has taken.
 
-    A thread that unpacks a body takes them too, and ends with `Disconnected` after the
-    request has.
+    A thread that still unpacks a body when its request has ended gets `Disconnected`
+    from `grow`.
     """
 
     def __init__(self, budget: BodyBudget) -> None:
         self._budget, self._held, self._is_over = budget, 0, False
 
     def grow(self, size: int) -> None:
-        """Hold at least a body of `size` bytes; see `BodyBudget.move` for errors."""
+        """Take bytes until the share covers a body of `size` bytes.
+
+        Raises `Disconnected` after `end`, and `HttpError` as `BodyBudget.take` does.
+        """
         with self._budget.lock:
             if self._is_over:
                 raise Disconnected
             more = size - _READ_IN_PLACE - self._held
             if more > 0:
-                self._budget.move(more)
+                self._budget.take(more)
                 self._held += more
 
     def end(self) -> bool:
-        """Give everything back for good; return whether there was anything."""
+        """Give all bytes back for good; return whether there were any."""
         with self._budget.lock:
-            self._budget.move(-self._held)
+            self._budget.take(-self._held)
             self._is_over = True
             return self._held > 0
 
@@ -161,20 +166,21 @@ async def receive_body(receive: Receive, options: ServerOptions, share: BodyShar
         Disconnected: If the client leaves before.
     """
     try:
-        return await asyncio.wait_for(_received(receive, options.max_body_bytes, share), options.body_timeout_s)
+        return await asyncio.wait_for(_receive_parts(receive, options.max_body_bytes, share), options.body_timeout_s)
     except asyncio.TimeoutError as error:
         message = f"the body did not arrive within {options.body_timeout_s:g} s"
         raise HttpError(408, "body_timeout", message) from error
 
 
 async def read_body(data: bytes, exchange: Exchange, options: ServerOptions, share: BodyShare) -> None:
-    """Read the JSON object of a request's body, `Exchange.body`.
+    """Decompress and parse a request's body into `Exchange.body`.
 
-    That of a large one is read under a permit of the server, so others are answered.
+    A large body is parsed in a thread, under a permit of the server, so that other
+    requests are answered meanwhile.
 
     Args:
         data: The body as it was sent.
-        exchange: Gets the object, and whether it is large.
+        exchange: Receives the object in `body`, and whether it is large in `is_large`.
         options: The limits.
         share: Takes its bytes from the budget of all bodies.
 
@@ -184,13 +190,17 @@ async def read_body(data: bytes, exchange: Exchange, options: ServerOptions, sha
     """
     encoding = exchange.encoding
     if encoding != "identity":
-        unpack = partial(decoded, data, encoding, options.max_body_bytes, share.grow)
+        unpack = partial(decompress, data, encoding, options.max_body_bytes, share.grow)
         data = unpack() if len(data) <= _UNPACKED_IN_PLACE else await in_thread(unpack)
     exchange.is_large = len(data) > _READ_IN_PLACE
-    exchange.body = await exchange.run(partial(parsed, data, options.max_depth))
+    exchange.body = await exchange.run(partial(parse_object, data, options.max_depth))
 
 
-async def _received(receive: Receive, max_bytes: int, share: BodyShare) -> bytes:
+async def _receive_parts(receive: Receive, max_bytes: int, share: BodyShare) -> bytes:
+    """Return the whole body; raise `HttpError` if it is larger than `max_bytes`.
+
+    Raises `Disconnected` if the client leaves.
+    """
     parts, size = [], 0
     while True:
         message = await receive()
@@ -199,28 +209,35 @@ async def _received(receive: Receive, max_bytes: int, share: BodyShare) -> bytes
         part = message.get("body", b"")
         size += len(part)
         if size > max_bytes:
-            raise too_large(max_bytes)
+            raise too_large_error(max_bytes)
         share.grow(size)
         parts.append(part)
         if not message.get("more_body", False):
             return b"".join(parts)
 
 
-def too_large(max_bytes: int) -> HttpError:
-    """Return the error for a body that is too large."""
+def too_large_error(max_bytes: int) -> HttpError:
+    """Return the error (413) for a body of more than `max_bytes` bytes."""
     return HttpError(413, "body_too_large", f"the body is larger than {max_bytes} bytes; send less at once")
 
 
-def decoded(data: bytes, encoding: str, max_bytes: int, on_size: Callable[[int], object] = lambda _: None) -> bytes:
-    """Return the body without its compression; it is never decoded beyond the limit.
+def decompress(data: bytes, encoding: str, max_bytes: int, on_size: Callable[[int], object] = lambda _: None) -> bytes:
+    """Return the decompressed body; decoding stops at `max_bytes`.
 
-    `on_size` is called with the size of all that is decoded, and may raise `HttpError`.
-    A body may have several streams of gzip, or frames of zstd, one after the other.
-    Raises `HttpError` (400, 413) for a body that cannot be decoded, or is too large.
+    Several gzip streams or zstd frames in a row are joined.
+
+    Args:
+        data: The compressed body.
+        encoding: "gzip" or "zstd".
+        max_bytes: Maximum size of the result.
+        on_size: Called with the number of bytes decoded so far; may raise `HttpError`.
+
+    Raises:
+        HttpError: 400 if the body cannot be decoded, 413 if it is too large.
     """
-    parts = _gzip_parts(data, max_bytes + 1) if encoding == "gzip" else _zstd_parts(data)
+    parts = _decompress_gzip(data, max_bytes + 1) if encoding == "gzip" else _decompress_zstd(data)
     try:
-        return b"".join(_limited(parts, max_bytes, on_size))
+        return b"".join(_check_total_size(parts, max_bytes, on_size))
     except HttpError:
         raise
     except Exception as error:  # each decoder raises errors of its own
@@ -228,19 +245,19 @@ def decoded(data: bytes, encoding: str, max_bytes: int, on_size: Callable[[int],
         raise HttpError(400, "bad_encoding", f"the body is not {encoding}: {reason}") from error
 
 
-def _limited(parts: Iterator[bytes], max_bytes: int, on_size: Callable[[int], object]) -> Iterator[bytes]:
-    """Yield the parts, and raise `HttpError` when they exceed the limit together."""
+def _check_total_size(parts: Iterator[bytes], max_bytes: int, on_size: Callable[[int], object]) -> Iterator[bytes]:
+    """Yield the parts; raise `HttpError` once they exceed `max_bytes` together."""
     size = 0
     for part in parts:
         size += len(part)
         if size > max_bytes:
-            raise too_large(max_bytes)
+            raise too_large_error(max_bytes)
         on_size(size)
         yield part
 
 
-def _gzip_parts(data: bytes, max_bytes: int) -> Iterator[bytes]:
-    """Yield decoded parts of at most so many bytes each."""
+def _decompress_gzip(data: bytes, max_bytes: int) -> Iterator[bytes]:
+    """Yield decompressed parts of at most `max_bytes` bytes each."""
     start = 0
     for _ in range(_MAX_STREAMS):
         decoder = zlib.decompressobj(31)
@@ -256,11 +273,11 @@ def _gzip_parts(data: bytes, max_bytes: int) -> Iterator[bytes]:
     raise ValueError(f"it has more than {_MAX_STREAMS} parts")
 
 
-def _zstd_parts(data: bytes) -> Iterator[bytes]:
-    """Yield decoded parts of at most 8 MiB each."""
+def _decompress_zstd(data: bytes) -> Iterator[bytes]:
+    """Yield decompressed parts of at most 8 MiB each."""
     start = 0
     for _ in range(_MAX_STREAMS):
-        decoder = _zstd_decoder()
+        decoder = _make_zstd_decoder()
         while not decoder.eof:
             piece = data[start : start + _ZSTD_PIECE]
             start += len(piece)
@@ -273,8 +290,8 @@ def _zstd_parts(data: bytes) -> Iterator[bytes]:
     raise ValueError(f"it has more than {_MAX_STREAMS} parts")
 
 
-def _zstd_decoder() -> Any:
-    """Return a decoder of one frame: of Python's own, or of the package `zstandard`."""
+def _make_zstd_decoder() -> Any:
+    """Return a decoder of one zstd frame: Python's own or the package `zstandard`'s."""
     if sys.version_info >= (3, 14):
         from compression.zstd import DecompressionParameter, ZstdDecompressor
 
@@ -284,16 +301,17 @@ def _zstd_decoder() -> Any:
     return zstandard.ZstdDecompressor(max_window_size=1 << _ZSTD_WINDOW_LOG).decompressobj()
 
 
-def parsed(data: bytes, max_depth: int) -> dict[str, Any]:
-    """Return the object of a body of JSON.
+def parse_object(data: bytes, max_depth: int) -> dict[str, Any]:
+    """Return the JSON object that a body holds.
 
-    Raises `HttpError` (400, 413) for other JSON, and for what is too deep or too much.
+    Raises `HttpError`: 400 for anything but an object of JSON, or one nested deeper
+    than `max_depth`; 413 for too many values.
     """
-    if data.count(b",") > MAX_VALUES and (n_commas := _TEXTS.sub(b"", data).count(b",")) > MAX_VALUES:
+    if data.count(b",") > MAX_VALUES and (n_commas := _JSON_STRINGS.sub(b"", data).count(b",")) > MAX_VALUES:
         message = f"the body has {n_commas} commas between values: expected at most {MAX_VALUES}; send less at once"
         raise HttpError(413, "body_too_large", message)
     if data.count(b"[") + data.count(b"{") > max_depth:
-        n_containers, depth = _containers(data)
+        n_containers, depth = _count_containers(data)
         if depth > max_depth:
             raise HttpError(400, "bad_json", f"the body is nested more than {max_depth} levels deep")
         if n_containers > MAX_CONTAINERS:
@@ -310,25 +328,25 @@ def parsed(data: bytes, max_depth: int) -> dict[str, Any]:
     return value
 
 
-def _no_constant(name: str) -> object:
+def _reject_constant(name: str) -> object:
     raise ValueError(f"{name} is no value of JSON")
 
 
-def _finite(digits: str) -> float:
+def _parse_float(digits: str) -> float:
     value = float(digits)
     if math.isinf(value):
         raise ValueError(f"the number {clip(digits, 40)} is too large")
     return value
 
 
-def _whole(digits: str) -> int:
-    """Return a whole number that a float could hold, so that readers of JSON agree."""
-    _finite(digits)
+def _parse_int(digits: str) -> int:
+    """Return a whole number that a float could hold, so all readers of JSON agree."""
+    _parse_float(digits)
     return int(digits)
 
 
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object, none of whose keys was written twice."""
+def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object from its pairs; raise `ValueError` for a repeated key."""
     result = dict(pairs)
     if len(result) < len(pairs):
         seen: set[str] = set()
@@ -339,15 +357,15 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 _JSON, _JSON_WITH_LONG_NUMBERS = (
     json.JSONDecoder(
-        parse_constant=_no_constant, parse_float=_finite, parse_int=whole, object_pairs_hook=_without_repeats
+        parse_constant=_reject_constant, parse_float=_parse_float, parse_int=whole, object_pairs_hook=_make_object
     )
-    for whole in (None, _whole)
+    for whole in (None, _parse_int)
 )
-"""Decoders of bodies; the second looks at each whole number, which takes longer."""
+"""Decoders of bodies. The second checks each whole number, which takes longer."""
 
 
-def _containers(data: bytes) -> tuple[int, int]:
-    """Return the number of opening brackets outside of texts, and their depth."""
-    brackets = np.frombuffer(_TEXTS.sub(b"", data).translate(_STEPS, _NO_BRACKETS), dtype=np.int8)
+def _count_containers(data: bytes) -> tuple[int, int]:
+    """Return the number of lists and objects in JSON, and their greatest depth."""
+    brackets = np.frombuffer(_JSON_STRINGS.sub(b"", data).translate(_DEPTH_STEPS, _NO_BRACKETS), dtype=np.int8)
     depth = np.cumsum(brackets, dtype=np.int64).max(initial=0)
     return int(np.count_nonzero(brackets > 0)), int(depth)

@@ -51,7 +51,7 @@ from selectrie.server.wire import (
 from selectrie.tokenization.prompts import ROLE
 
 _TEXTS = ("name", "reasoning", "reasoning_content")
-"""Fields of a message that a template may read beside role and content."""
+"""Fields of a message, besides role and content, that a template may read."""
 _TOOL_ROLES = ("tool", "function")
 _USUAL_ROLES = ("system", "user", "assistant")
 MAX_MESSAGES = 4_096
@@ -59,7 +59,7 @@ MAX_MESSAGES = 4_096
 MAX_ARGUMENTS = 256
 """Maximum number of arguments of the chat template in a request."""
 _MAX_ROLES = 16
-"""Maximum number of other roles; the template is rendered once for each."""
+"""Maximum number of unusual roles; the template is rendered once for each."""
 _MEDIA = ("input_image", "image_url", "image", "input_audio", "audio", "input_file", "file", "video", "video_url")
 """Types of parts that are not text."""
 _DEVELOPER = re.compile(r"""(["'])developer\1""")
@@ -68,7 +68,7 @@ _EMPTY: tuple[object, ...] = ("", [], {})
 
 
 class TextPart(WireModel):
-    """A part of a content that is text."""
+    """A text part of a message's content."""
 
     type: Literal["text", "input_text", "output_text"]
     """What the part is."""
@@ -77,7 +77,7 @@ class TextPart(WireModel):
 
 
 class RefusalPart(WireModel):
-    """A part of a content that says why there is none."""
+    """A part of a message's content with the text of a refusal."""
 
     type: Literal["refusal"]
     """What the part is."""
@@ -85,13 +85,13 @@ class RefusalPart(WireModel):
     """The text."""
 
 
-def _no_media(part: object) -> object:
+def _reject_media(part: object) -> object:
     if isinstance(part, Mapping) and part.get("type") in _MEDIA:
         raise UnsupportedError(f"{part['type']} is not read; give text", "unsupported_input")
     return part
 
 
-def _checked_role(role: str) -> str:
+def _check_role(role: str) -> str:
     if role in _TOOL_ROLES:
         raise UnsupportedError(f"messages of a {role} are not read")
     if not ROLE.fullmatch(role):
@@ -102,7 +102,7 @@ def _checked_role(role: str) -> str:
 Part = Annotated[
     TextPart | RefusalPart,
     Discriminator("type"),
-    BeforeValidator(_no_media),
+    BeforeValidator(_reject_media),
     Field(title="a part {'type': 'text', 'text': …}"),
 ]
 
@@ -112,23 +112,23 @@ class Message(WireModel):
 
     model_config = ConfigDict(title="an object with `role` and `content`")
 
-    role: Annotated[str, AfterValidator(_checked_role)] = Field(
+    role: Annotated[str, AfterValidator(_check_role)] = Field(
         title="a word such as 'user', 'assistant' or 'system'",
         json_schema_extra={"pattern": f"^{ROLE.pattern}$", "not": {"enum": [*_TOOL_ROLES]}},
     )
-    """Who says it: a role that the model's chat template writes, or `developer`."""
+    """The speaker: a role that the model's chat template writes, or `developer`."""
     content: Annotated[EncodableText | Items[Part], BY_TYPE] | None = Field(
         None, title="a text, null, or a list of parts"
     )
-    """What is said; parts are joined by line ends."""
+    """The message's text; parts are joined by line ends."""
     name: EncodableText | None = None
     """A name that a template may write."""
     reasoning: EncodableText | None = None
-    """What the assistant thought, which a template may write."""
+    """The assistant's reasoning, which a template may write."""
     reasoning_content: EncodableText | None = None
-    """The same, as other servers call it."""
+    """The assistant's reasoning, under the name that other servers use."""
     refusal: Annotated[Any, JsonTexts] = None
-    """What is said where `content` is null, if it is a text."""
+    """The message's text if `content` is null; ignored if it is no text."""
     annotations: Ignored = None
     tool_calls: Annotated[Any, NotOffered(_EMPTY)] = None
     function_call: Annotated[Any, NotOffered(_EMPTY)] = None
@@ -136,10 +136,10 @@ class Message(WireModel):
     audio: Annotated[Any, NotOffered(_EMPTY)] = None
 
     def texts(self) -> dict[str, str]:
-        """Return role and content, and what a template may read beside them.
+        """Return role, content and the extra fields that a template may read.
 
-        Content that is null is empty. Fields without content are left out: clients send
-        back what an answer had.
+        Content that is null is empty. Empty extra fields are left out: clients send
+        back the fields that an answer had.
         """
         content = self.content
         if content is None:
@@ -150,14 +150,14 @@ class Message(WireModel):
         return {"role": self.role, "content": content, **{name: text for name, text in extras.items() if text}}
 
 
-def _no_template(args: dict[str, Any]) -> dict[str, Any]:
+def _reject_template(args: dict[str, Any]) -> dict[str, Any]:
     if "chat_template" in args:
         raise UnsupportedError("a request cannot bring a template; the model's own is used", below=".chat_template")
     return args
 
 
 class Conversation(WireModel):
-    """The fields that say what a chat's prompt is."""
+    """The fields from which a chat's prompt is made."""
 
     messages: Items[Message] = Field(
         title=f"a list of 1 to {MAX_MESSAGES} messages, each with `role` and `content`",
@@ -165,7 +165,7 @@ class Conversation(WireModel):
         max_length=MAX_MESSAGES,
     )
     """The messages."""
-    chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_no_template), JsonTexts] | None = Field(
+    chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_reject_template), JsonTexts] | None = Field(
         None,
         title=f"an object of at most {MAX_ARGUMENTS} arguments of the chat template",
         max_length=MAX_ARGUMENTS,
@@ -173,15 +173,15 @@ class Conversation(WireModel):
     )
     """Arguments of the chat template."""
     add_generation_prompt: bool | None = None
-    """Whether a turn of the assistant begins; it does."""
+    """Whether a turn of the assistant begins after the messages; by default it does."""
     continue_final_message: bool | None = None
     """Whether the answer continues the last message."""
 
     def conversation(self) -> tuple[list[dict[str, str]], PromptParams]:
-        """Return the messages as texts, and how the chat template renders them.
+        """Return the messages as texts, and the options of the chat template.
 
-        With `continue_final_message` the last message is the beginning of the answer.
-        Raises `OptionError` if it cannot be.
+        With `continue_final_message` the last message becomes the beginning of the
+        answer. Raises `OptionError` if it cannot.
         """
         messages = [message.texts() for message in self.messages]
         args, prefix = self.chat_template_kwargs or {}, ""
@@ -196,7 +196,12 @@ class Conversation(WireModel):
 
 
 def refuse_media(value: object, path: str) -> None:
-    """Raise `HttpError` for a part that is not text, anywhere in messages."""
+    """Raise `HttpError` for an image, audio or file part anywhere in messages.
+
+    Args:
+        value: The messages as they were sent.
+        path: Path to them, for the error.
+    """
     if not isinstance(value, list):
         return
     for index, item in enumerate(value):
@@ -209,11 +214,11 @@ def refuse_media(value: object, path: str) -> None:
             refuse_media(item.get(name), f"{where}.{name}")
 
 
-def with_roles_of(vocabulary: Vocabulary, messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+def adapt_roles(vocabulary: Vocabulary, messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """Return the messages with roles that the model's chat template knows.
 
     OpenAI's role `developer` becomes `system` unless the template names it. Any other
-    role stays as it is, if the template writes what it says.
+    role stays if the template writes its messages.
 
     Raises:
         OptionError: For a role whose messages the template leaves out.
@@ -267,7 +272,7 @@ class ChatBody(Conversation, GenerationBody):
     max_completion_tokens: int | None = Field(None, ge=1)
     """Maximum number of tokens drawn."""
     max_tokens: int | None = Field(None, ge=1)
-    """The same under its older name."""
+    """Maximum number of tokens drawn, under its older name."""
     logprobs: bool | None = None
     """Whether the answer has log-probabilities."""
     top_logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = None
@@ -280,7 +285,7 @@ FIELDS = {
     "n_alternatives": "top_logprobs",
     "parse_special": "/v1/completions",  # which takes the text of a chat
 }
-"""What stands for options that no field is."""
+"""Names shown in errors for options that have another name here or no field."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -288,9 +293,9 @@ class ChatRequest:
     """A request of `/v1/chat/completions`.
 
     Attributes:
-        messages: The messages, each with texts alone.
-        generation: How the answer is drawn.
-        prompting: Arguments of the chat template.
+        messages: The messages, as mappings from field to text.
+        generation: The options for drawing the answer.
+        prompting: The options of the chat template.
         has_logprobs: Whether the answer has log-probabilities.
     """
 
@@ -301,10 +306,10 @@ class ChatRequest:
 
 
 def read_chat(data: Mapping[str, Any], options: ServerOptions) -> ChatRequest:
-    """Return a request of `/v1/chat/completions`.
+    """Parse and check the body of `/v1/chat/completions`.
 
     Raises:
-        HttpError, RequestError: For whatever can be found wrong without a model.
+        HttpError, RequestError: For errors that can be found without a model.
     """
     body = read(ChatBody, data, options)
     if body.top_logprobs and not body.logprobs:
@@ -322,7 +327,7 @@ def read_chat(data: Mapping[str, Any], options: ServerOptions) -> ChatRequest:
 
 
 class ChatWriter:
-    """Writes the objects of one answer.
+    """Writes the response objects of one answer, whole or streamed.
 
     Args:
         request: The request.
@@ -339,15 +344,15 @@ class ChatWriter:
         self._begun: set[int] = set()
 
     def whole(self, generation: Generation, usage: Mapping[str, int]) -> dict[str, Any]:
-        """Return the chat completion object."""
+        """Return the completion object of a response that is not streamed."""
         answer = chat_completion(generation, logprobs=self._request.has_logprobs)
         return {**self._head, **answer, "usage": dict(usage), **self._warned}
 
     def chunks(self, chunk: Chunk) -> list[dict[str, Any]]:
-        """Return the chunk objects for what a choice has gained.
+        """Return the chunk objects for a chunk of one sequence.
 
-        The first of a choice has the role, and the last the reason for its end. The
-        first of all has the warnings.
+        A choice's first object has the role, its last the finish reason. The very first
+        object has the warnings.
         """
         chunks = []
         if chunk.index not in self._begun:
@@ -369,7 +374,7 @@ class ChatWriter:
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice], **self._usage}
 
     def last(self, usage: Mapping[str, int]) -> list[dict[str, Any]]:
-        """Return the chunk object with the usage, if the request wants one."""
+        """Return the final chunk object, with the usage, if the request wants one."""
         if not self._request.generation.includes_usage:
             return []
         return [{**self._head, "object": "chat.completion.chunk", "choices": [], "usage": dict(usage)}]
@@ -386,19 +391,19 @@ async def chat_completions(request: Request) -> Response:
     chat_request = await read_request(exchange, read_chat, state.options)
     if chat_request.generation.is_stream:
         exchange.warnings += chat_request.generation.warnings
-        return EventStream(_events(state, exchange, chat_request), state.options.ping_interval_s)
+        return EventStream(_stream_events(state, exchange, chat_request), state.options.ping_interval_s)
     async with lease_model(state, exchange) as lease:
-        messages = await _messages(exchange, lease, chat_request)
+        messages = await _adapt_messages(exchange, lease, chat_request)
         generation = await generate(exchange, lease.engine, messages, chat_request.generation, chat_request.prompting)
-        writer = _writer(chat_request, exchange)
+        writer = _make_writer(chat_request, exchange)
     return json_response(writer.whole(generation, note_generation(generation, exchange)))
 
 
-async def _events(state: ServerState, exchange: Exchange, request: ChatRequest) -> Events:
-    """Yield the chunk objects of an answer while it is drawn."""
+async def _stream_events(state: ServerState, exchange: Exchange, request: ChatRequest) -> Events:
+    """Yield the chunk objects of a streamed answer while its text is drawn."""
     async with lease_model(state, exchange) as lease:
-        writer = _writer(request, exchange)
-        messages = await _messages(exchange, lease, request)
+        writer = _make_writer(request, exchange)
+        messages = await _adapt_messages(exchange, lease, request)
         async with open_stream(exchange, lease.engine, messages, request.generation, request.prompting) as stream:
             async for arrived in Arrivals(stream):
                 exchange.n_drawn += sum(len(one.tokens) for one in arrived)
@@ -409,9 +414,9 @@ async def _events(state: ServerState, exchange: Exchange, request: ChatRequest) 
     yield writer.last(usage)
 
 
-async def _messages(exchange: Exchange, lease: ModelLease, request: ChatRequest) -> list[dict[str, str]]:
-    return await exchange.in_thread(lambda: with_roles_of(lease.engine.vocabulary, request.messages))
+async def _adapt_messages(exchange: Exchange, lease: ModelLease, request: ChatRequest) -> list[dict[str, str]]:
+    return await exchange.in_thread(lambda: adapt_roles(lease.engine.vocabulary, request.messages))
 
 
-def _writer(request: ChatRequest, exchange: Exchange) -> ChatWriter:
+def _make_writer(request: ChatRequest, exchange: Exchange) -> ChatWriter:
     return ChatWriter(request, id=exchange.id, created=int(time()), model=exchange.model)

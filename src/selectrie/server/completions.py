@@ -3,12 +3,12 @@ r"""`POST /v1/completions`, with vLLM's fields: prompts, responses, the endpoint
 OpenAI's legacy log-probabilities show tokens as texts and places in characters, while
 tokens are bytes. The rules here make both agree:
 
-- The echoed prompt is what its tokens spell. A control token is spelled by its name, a
+- The echoed prompt is the text of its tokens. A control token is written by name, a
   space that the tokenizer adds before text is left out, and so is the BOS token that is
   put before a prompt of text.
 - The place of a token is the character in which its first byte lies. Tokens that spell
   one character together have one place.
-- A token that is no whole UTF-8 is shown by its bytes, as OpenAI does: `bytes:\xe2`.
+- A token that is not valid UTF-8 is shown by its bytes, as OpenAI does: `bytes:\xe2`.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ from selectrie.tokenization.encoding import PromptText, least_tokens, spell_piec
 from selectrie.tokenization.prompts import SHORTEN_PROMPT, spelled_note
 
 DEFAULT_MAX_TOKENS = 16
-"""Number of tokens drawn if a request does not say, as OpenAI has it."""
+"""Number of tokens drawn if the request has no `max_tokens`, as in OpenAI's API."""
 MAX_NAMED = 128
-"""Maximum number of tokens that a request may name, as vLLM has it."""
+"""Maximum length of `logprob_token_ids`, as in vLLM."""
 
 PromptInput = str | tuple[int, ...]
-"""A prompt as it came: a text, or token ids."""
+"""A prompt as the client sent it: a text, or token ids."""
 
 
-def _not_zero(value: int) -> int:
+def _reject_zero(value: int) -> int:
     if value == 0:
         raise ValueError
     return value
 
 
-def _form_of(prompt: object) -> str | None:
-    """Return the form of a prompt: a text, token ids, or several of these."""
+def _prompt_form(prompt: object) -> str | None:
+    """Return the form of a prompt: "text", "ids" or "several"; None for others."""
     if isinstance(prompt, list):
         return "ids" if prompt and type(prompt[0]) is int else "several"
     return "text" if isinstance(prompt, str) else None
@@ -88,11 +88,11 @@ class CompletionBody(GenerationBody):
     prompt: (
         Annotated[
             Annotated[EncodableText, Tag("text")] | Annotated[_Ids, Tag("ids")] | Annotated[_Several, Tag("several")],
-            Discriminator(_form_of),
+            Discriminator(_prompt_form),
         ]
         | None
     ) = Field(None, title="a text, token ids, or a list of these that is not empty")
-    """What is continued; the empty text by default."""
+    """The prompts to continue; the empty text by default."""
     max_tokens: int | None = Field(
         None, ge=0, description=f"Maximum number of tokens drawn; {DEFAULT_MAX_TOKENS} by default."
     )
@@ -101,7 +101,7 @@ class CompletionBody(GenerationBody):
     logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = None
     """Number of most probable tokens at each position; 0 for the token alone."""
     prompt_logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = None
-    """The same of the prompt, in a field of their own; not in streams."""
+    """As `logprobs`, for the prompt's tokens, in a separate field; not in streams."""
     logprob_token_ids: Items[TokenId] | None = Field(
         None, title=f"a list of at most {MAX_NAMED} token ids", max_length=MAX_NAMED
     )
@@ -114,7 +114,7 @@ class CompletionBody(GenerationBody):
     """Whether text gets the model's own BOS; it does."""
     parse_special: bool | None = None
     """Whether control tokens are read in text; they are."""
-    truncate_prompt_tokens: Annotated[int, Field(ge=-1), AfterValidator(_not_zero)] | None = Field(
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1), AfterValidator(_reject_zero)] | None = Field(
         None,
         title="a whole number of at least 1, or -1 for what there is room for",
         json_schema_extra={"not": {"const": 0}},
@@ -128,7 +128,7 @@ FIELDS = {
     "truncate": "truncate_prompt_tokens=-1",
     "n_alternatives": "logprobs",
 }
-"""The fields by the names of the options that they become."""
+"""Names of request fields by the options that they set, for messages of errors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,11 +136,11 @@ class CompletionRequest:
     """A request of `/v1/completions`.
 
     Attributes:
-        body: The fields as they came.
+        body: The parsed body.
         prompts: The prompts.
-        is_list: Whether the request has a list of them, so that errors name the item.
-        generation: How text is drawn.
-        max_tokens: Maximum number of tokens drawn; 0 for none.
+        is_list: Whether the body has a list of prompts, so that errors name the item.
+        generation: The options for drawing text.
+        max_tokens: Maximum number of tokens drawn; 0 to draw none.
     """
 
     body: CompletionBody
@@ -151,17 +151,17 @@ class CompletionRequest:
 
     @property
     def named(self) -> tuple[int, ...]:
-        """Return the ids of tokens whose log-probabilities are wanted."""
+        """Return the ids in `logprob_token_ids`, scored at each position."""
         return tuple(self.body.logprob_token_ids or ())
 
     @property
     def adds_bos(self) -> bool:
-        """Return whether text gets the model's own BOS."""
+        """Return whether the model's own BOS is put before prompts of text."""
         return self.body.add_special_tokens is not False
 
     @property
     def scores_echo(self) -> bool:
-        """Return whether the echoed prompt has log-probabilities."""
+        """Return whether the echoed prompt comes with log-probabilities."""
         return bool(self.body.echo) and self.body.logprobs is not None
 
     @property
@@ -169,23 +169,23 @@ class CompletionRequest:
         """Return whether log-probabilities of prompts are needed."""
         return self.scores_echo or self.body.prompt_logprobs is not None
 
-    def number_of(self, chunk: Chunk) -> int:
-        """Return the number of the choice that a chunk belongs to."""
+    def choice_number(self, chunk: Chunk) -> int:
+        """Return the number of the choice that a chunk belongs to, over all prompts."""
         return chunk.prompt_index * self.generation.n + chunk.index
 
-    def name_of(self, index: int) -> str:
-        """Return the path to a prompt in the request."""
+    def prompt_path(self, index: int) -> str:
+        """Return the path to a prompt: `prompt`, or `prompt[i]` in a list."""
         return f"prompt[{index}]" if self.is_list else "prompt"
 
 
 def read_completion(data: Mapping[str, Any], options: ServerOptions) -> CompletionRequest:
-    """Return a request of `/v1/completions`.
+    """Parse and check the body of `/v1/completions`.
 
     Raises:
-        HttpError, RequestError: For whatever can be found wrong without a model.
+        HttpError, RequestError: For errors that can be found without a model.
     """
     body = read(CompletionBody, data, options)
-    prompts, is_list = _prompts_of(body.prompt)
+    prompts, is_list = _list_prompts(body.prompt)
     if len(prompts) > options.max_rows:  # each has a token at least
         message = f"the request has {len(prompts)} prompts: expected at most {options.max_rows} tokens in all"
         raise HttpError(400, "too_many_rows", message, "prompt")
@@ -206,22 +206,22 @@ def read_completion(data: Mapping[str, Any], options: ServerOptions) -> Completi
     return CompletionRequest(body, prompts, is_list, generation, max_tokens)
 
 
-def _prompts_of(prompt: str | list[int] | list[str | list[int]] | None) -> tuple[list[PromptInput], bool]:
-    """Return the prompts of a request, and whether it has a list of them."""
-    form = _form_of(prompt or "")
+def _list_prompts(prompt: str | list[int] | list[str | list[int]] | None) -> tuple[list[PromptInput], bool]:
+    """Return the prompts of a body, and whether they came as a list."""
+    form = _prompt_form(prompt or "")
     if form != "several":
         return [prompt or "" if form == "text" else tuple(prompt)], False  # type: ignore[list-item, arg-type]
     return [one if isinstance(one, str) else tuple(one) for one in prompt], True  # type: ignore[union-attr, arg-type]
 
 
 Label = Callable[[int], str]
-"""Returns how a token is shown."""
+"""Maps a token id to the text with which the answer shows it."""
 
 
-def labels_of(vocabulary: Vocabulary, *, as_ids: bool = False) -> Label:
-    """Return how the tokens of a vocabulary are shown.
+def token_labeller(vocabulary: Vocabulary, *, as_ids: bool = False) -> Label:
+    """Return the function that turns token ids into the labels shown in answers.
 
-    With `as_ids` that is vLLM's `token_id:123`.
+    A label is the token's text; with `as_ids` it is vLLM's `token_id:123`.
     """
     if as_ids:
         return "token_id:{}".format
@@ -240,12 +240,12 @@ def labels_of(vocabulary: Vocabulary, *, as_ids: bool = False) -> Label:
 
 @dataclass(frozen=True, slots=True)
 class PromptSpelling:
-    """The text of a prompt's tokens, and the place of each.
+    """The text of a prompt's tokens, and where each token begins.
 
     Attributes:
-        text: The text. An incomplete character at its end is U+FFFD.
+        text: The text. An incomplete character at its end is shown as U+FFFD.
         offsets: Place of each token in the text, in characters.
-        tail: Bytes of that incomplete character.
+        tail: The bytes of the incomplete character at the end; b"" for none.
     """
 
     text: str
@@ -253,14 +253,14 @@ class PromptSpelling:
     tail: bytes
 
 
-def spelling_of(vocabulary: Vocabulary, ids: Sequence[int], *, hides_first: bool) -> PromptSpelling:
-    """Return the text of a prompt.
+def spell_prompt(vocabulary: Vocabulary, ids: Sequence[int], *, hides_first: bool) -> PromptSpelling:
+    """Return the text of a prompt's tokens and the place of each.
 
     Args:
         vocabulary: The vocabulary.
-        ids: The prompt's tokens, which exist.
-        hides_first: Whether the first token has no text, because the prompt was text
-            and BOS was put before it.
+        ids: The prompt's tokens; all exist in the vocabulary.
+        hides_first: Whether the first token is a BOS that was put before a prompt of
+            text, so that it has no text.
     """
     pieces = spell_pieces(vocabulary, np.asarray(ids, dtype=np.int32))
     if hides_first:
@@ -271,21 +271,21 @@ def spelling_of(vocabulary: Vocabulary, ids: Sequence[int], *, hides_first: bool
 
 
 class Places:
-    """Finds the place of each token of a growing text, in characters.
+    """Computes the place of each token in a growing text, in characters.
 
     Args:
-        n: Number of characters before.
-        tail: Bytes of an incomplete character before the text. The text begins with the
-            whole character if it is completed.
-        shows_broken: Whether the text begins with U+FFFD if that character is not
-            completed. Otherwise it has nothing of it.
+        n: Number of characters before the text.
+        tail: Bytes of an incomplete character before the text. If the first tokens
+            complete it, the text begins with the whole character.
+        shows_broken: Whether the text begins with U+FFFD if they do not complete it.
+            Otherwise the text shows nothing of it.
     """
 
     def __init__(self, n: int = 0, tail: bytes = b"", *, shows_broken: bool = False) -> None:
         self._n, self.pending, self._is_from_before = n, tail, bool(tail) and not shows_broken
 
     def add(self, piece: bytes) -> int:
-        """Return the place of a token with these bytes, which the text gains."""
+        """Append a token with these bytes to the text and return its place."""
         if not piece:
             return self._n
         place = self._n
@@ -302,19 +302,24 @@ class Places:
 
 
 class BegunCharacter:
-    """Tells what drawn tokens make of a character that the prompt began.
+    """Watches drawn tokens complete, or break off, a character begun by the prompt.
 
     Args:
-        tail: Bytes of the character, b"" for none.
+        tail: Bytes of the incomplete character, b"" for none.
     """
 
     def __init__(self, tail: bytes) -> None:
         self._data = tail
 
-    def broken(self, pieces: Iterable[bytes], *, is_last: bool) -> str:
-        """Return U+FFFD once, when the tokens with these bytes break the character off.
+    def break_off(self, pieces: Iterable[bytes], *, is_last: bool) -> str:
+        """Return U+FFFD when these tokens leave the character incomplete, else "".
 
-        With `is_last` the end of the text does too. Otherwise return "".
+        It is returned at most once.
+
+        Args:
+            pieces: Bytes of the next tokens.
+            is_last: Whether the text ends after them, which breaks the character off
+                too.
         """
         for piece in pieces:
             if self._data and piece:
@@ -332,7 +337,7 @@ class BegunCharacter:
 
 
 def _continues(pending: bytes, byte: bytes) -> bool:
-    """Return whether a byte belongs to the character that `pending` begins."""
+    """Return whether a byte can follow `pending` in the character that it begins."""
     data = pending + byte
     if n_incomplete(data) == len(data):
         return True
@@ -350,12 +355,12 @@ Logprob = tuple[int, float]
 
 @dataclass(frozen=True, slots=True)
 class TokenEntry:
-    """A token with its log-probability and those of others in its place.
+    """A token and alternatives at its position, with log-probabilities.
 
     Attributes:
         token: Id of the token.
-        logp: Its log-probability; None if nothing predicts it.
-        others: Tokens in its place, best first; it may be one of them.
+        logp: Its log-probability; None for a first token, which nothing predicts.
+        others: Alternative tokens, best first; the token itself may be among them.
         place: Its place in the text, in characters.
     """
 
@@ -367,12 +372,12 @@ class TokenEntry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PromptTokens:
-    """A prompt as its tokens.
+    """A prompt as token ids, with its text.
 
     Attributes:
         ids: Its tokens.
         spelling: Its text, and the places of its tokens.
-        scored: The log-probabilities of its tokens, if they are wanted.
+        scored: Log-probabilities of its tokens; None if not requested.
     """
 
     ids: Sequence[int]
@@ -381,11 +386,11 @@ class PromptTokens:
 
 
 class CompletionWriter:
-    """Writes the objects of one answer around its choices.
+    """Writes the response objects, whole or streamed, that contain the choices.
 
     Args:
         request: The request.
-        exchange: Its id and the name of the model.
+        exchange: Has the id of the answer and the name of the model.
     """
 
     def __init__(self, request: CompletionRequest, exchange: Exchange) -> None:
@@ -399,11 +404,14 @@ class CompletionWriter:
         self._warned = {"warnings": list(request.generation.warnings)} if request.generation.warnings else {}
 
     def whole(self, choices: Sequence[Choice], usage: Mapping[str, int]) -> Choice:
-        """Return the completion object."""
+        """Return the completion object of a response that is not streamed."""
         return {**self._head, "choices": choices, "usage": usage, **self._warned}
 
     def chunks(self, choices: Sequence[Choice | None]) -> list[Choice]:
-        """Return a chunk object for each choice; the first of all has the warnings."""
+        """Return a chunk object for each choice; the first of all has the warnings.
+
+        None among the choices is left out.
+        """
         chunks = [{**self._head, "choices": [choice]} for choice in choices if choice is not None]
         if self._includes_usage:
             chunks = [{**chunk, "usage": None} for chunk in chunks]
@@ -413,7 +421,7 @@ class CompletionWriter:
         return chunks
 
     def last(self, usage: Mapping[str, int]) -> list[Choice]:
-        """Return the chunk object with the usage, if the request wants one."""
+        """Return the final chunk object, with the usage, if the request wants one."""
         return [{**self._head, "choices": [], "usage": usage}] if self._includes_usage else []
 
 
@@ -424,7 +432,7 @@ class ChoiceWriter:
         request: The request.
         prompt: The choice's prompt.
         index: Number of the choice in the response.
-        label: How tokens are shown.
+        label: Turns token ids into the labels shown.
     """
 
     def __init__(self, request: CompletionRequest, prompt: PromptTokens, index: int, label: Label) -> None:
@@ -439,9 +447,9 @@ class ChoiceWriter:
         self._waiting: list[TokenEntry] = []
 
     def before(self) -> Choice:
-        """Return the choice before anything is drawn: the prompt, if it is echoed.
+        """Return the choice object before anything is drawn: the prompt, if echoed.
 
-        If nothing will be drawn, it has ended.
+        Without tokens to draw it has a finish reason.
         """
         request, prompt = self._request, self._prompt
         choice = self._choice(self._echo, self._prompt_entries())
@@ -454,12 +462,12 @@ class ChoiceWriter:
         return choice
 
     def after(self, chunk: Chunk) -> Choice | None:
-        """Return the choice of what its sequence has gained, None for nothing to send.
+        """Return the choice object for a chunk of its sequence; None to send nothing.
 
-        The log-probabilities of a token wait for the text at its place. So places do
-        not depend on a stop string that is found later.
+        The log-probabilities of a token wait for the text at its place, so that places
+        do not depend on a stop string that is found later.
         """
-        broken = self._begun.broken((one.piece for one in chunk.tokens), is_last=chunk.completion is not None)
+        broken = self._begun.break_off((one.piece for one in chunk.tokens), is_last=chunk.completion is not None)
         text = broken + chunk.text
         self._n_sent += len(text)
         for index, one in enumerate(chunk.tokens):
@@ -472,10 +480,10 @@ class ChoiceWriter:
         choice = self._choice(text, ready)
         if self._request.body.return_token_ids:
             choice["token_ids"] = [one.id for one in chunk.tokens]
-        return choice if chunk.completion is None else choice | _ended(chunk.completion)
+        return choice if chunk.completion is None else choice | _finish_fields(chunk.completion)
 
     def whole(self, completion: Completion) -> Choice:
-        """Return the whole choice of a finished sequence."""
+        """Return the choice object of a finished sequence that is not streamed."""
         text, tokens = completion.text, completion.tokens
         chunk = Chunk(completion.prompt_index, completion.index, text, tokens, completion)
         before = self.before()
@@ -488,7 +496,7 @@ class ChoiceWriter:
         return whole
 
     def _ready(self, *, is_last: bool) -> list[TokenEntry]:
-        """Return the entries that may be sent, and no longer wait."""
+        """Remove and return the waiting entries whose text has been sent."""
         n = len(self._waiting)
         if not is_last:
             n = next((i for i, one in enumerate(self._waiting) if one.place >= self._n_sent), n)
@@ -500,7 +508,7 @@ class ChoiceWriter:
         return {"index": self._index, "text": text, "logprobs": logprobs, "finish_reason": None, "stop_reason": None}
 
     def _prompt_entries(self) -> list[TokenEntry]:
-        """Return the entries of the echoed prompt."""
+        """Return an entry for each token of the echoed prompt, if they are scored."""
         request, scored = self._request, self._prompt.scored
         if not request.body.echo or request.body.logprobs is None or scored is None:
             return []
@@ -512,9 +520,10 @@ class ChoiceWriter:
         return entries
 
     def _prompt_logprobs(self, k: int) -> list[dict[str, Any] | None]:
-        """Return vLLM's list: None, or the prompt token and the top k there, by id.
+        """Return vLLM's list of log-probabilities: a mapping by token id per token.
 
-        The token itself comes first. Its rank is known if it is among those asked for.
+        A token without a log-probability has None. Each mapping has the prompt's token
+        first, then the top k. The token's rank is known only if it is in `scored.top`.
         """
         scored = self._prompt.scored
         entries: list[dict[str, Any] | None] = []
@@ -541,10 +550,10 @@ class ChoiceWriter:
 
 
 def logprobs_of(entries: Iterable[TokenEntry], label: Label) -> dict[str, list[Any]]:
-    """Return OpenAI's lists over tokens.
+    """Return OpenAI's `logprobs` object: parallel lists over the tokens.
 
-    In `top_logprobs`, where two tokens are shown by one text, the larger value stays.
-    The token itself is always in it.
+    Where two tokens of `top_logprobs` have the same label, the larger value stays. The
+    token itself is always in it.
     """
     lists: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
     for one in entries:
@@ -562,8 +571,8 @@ def logprobs_of(entries: Iterable[TokenEntry], label: Label) -> dict[str, list[A
     return lists
 
 
-def _ended(completion: Completion) -> Choice:
-    """Return how a sequence ended, and by which text or token of the request."""
+def _finish_fields(completion: Completion) -> Choice:
+    """Return why a sequence ended, and the stop text or token that ended it."""
     is_token = completion.finish == "stop" and completion.stop is None
     cause = completion.ended_by if is_token else completion.stop
     return {"finish_reason": finish_reason(completion.finish), "stop_reason": cause}
@@ -572,26 +581,27 @@ def _ended(completion: Completion) -> Choice:
 MAX_SCORES = 500_000
 """Maximum number of log-probabilities of all prompts of a request.
 
-Each takes 200 bytes until the answer is sent, and those of `prompt_logprobs` take, and
-count, twice that.
+Each takes 200 bytes until the answer is sent. Each of `prompt_logprobs` takes, and
+counts, twice that.
 """
 
 
 async def score_prompts(
     exchange: Exchange, engine: Engine, request: CompletionRequest, options: ServerOptions
 ) -> tuple[CompletionRequest, list[PromptTokens]]:
-    """Return a request and its prompts, with their log-probabilities if it needs them.
+    """Tokenize the prompts, and score their tokens if the request needs that.
 
-    The request gets a warning about control tokens in its text, if any.
+    Returns the request, with a warning if names of control tokens in its texts are read
+    as such, and the prompts.
 
     Raises:
         HttpError: 400 for a prompt that cannot be evaluated, or for too many tokens.
         SelectrieError: If the model fails.
     """
-    request, prompts = await exchange.in_thread(lambda: _all_read(engine, request, options.max_rows))
-    in_all = _n_copies(request) * sum(len(one.ids) for one in prompts)
+    request, prompts = await exchange.in_thread(lambda: _read_prompts(engine, request, options.max_rows))
+    in_all = _n_score_copies(request) * sum(len(one.ids) for one in prompts)
     if in_all > options.max_rows:
-        raise _too_many(in_all, options.max_rows)
+        raise _too_many_tokens(in_all, options.max_rows)
     if not request.scores_prompts:
         return request, prompts
     n_top, prompt_top = request.body.logprobs or 0 if request.scores_echo else 0, request.body.prompt_logprobs
@@ -601,7 +611,7 @@ async def score_prompts(
         counted = "logprobs" if prompt_top is None else "prompt_logprobs"
         message = f"the prompts have {n_scores} log-probabilities: expected at most {MAX_SCORES} in all; ask for fewer"
         raise HttpError(400, "too_many_rows", message, counted)
-    with prompt_errors(request):
+    with errors_name_prompt(request):
         scored = await exchange.hold(
             lambda: engine.aprompt_logprobs(
                 [one.ids for one in prompts],
@@ -614,9 +624,9 @@ async def score_prompts(
 
 
 def _with_warning(engine: Engine, request: CompletionRequest) -> CompletionRequest:
-    """Return the request with a warning about control tokens in its text, if any.
+    """Return the request, with a warning if its texts have names of control tokens.
 
-    A request that says how they are read has none.
+    A request with `parse_special` gets none.
     """
     texts = (
         [prompt for prompt in request.prompts if isinstance(prompt, str)] if request.body.parse_special is None else []
@@ -630,77 +640,84 @@ def _with_warning(engine: Engine, request: CompletionRequest) -> CompletionReque
 
 
 @contextmanager
-def prompt_errors(request: CompletionRequest, index: int = 0) -> Iterator[None]:
-    """Name the prompt in the error about one too long: by default a single one.
+def errors_name_prompt(request: CompletionRequest, index: int = 0) -> Iterator[None]:
+    """Turn a `PromptTooLongError` into an `HttpError` that names the prompt.
 
-    Where the tokens to be drawn are too many, the error names their limit.
+    If the tokens to be drawn are too many, the error names `max_tokens`.
+
+    Args:
+        index: Index of the prompt, if the error does not say.
     """
     try:
         yield
     except PromptTooLongError as error:
         found = error_of(error, FIELDS)
         if found.param != "max_tokens":
-            found.param = request.name_of(error.request or index)
+            found.param = request.prompt_path(error.request or index)
         raise found from error
 
 
 def exact_prompts(prompts: Sequence[PromptTokens]) -> list[PromptText]:
-    """Return the prompts as the engine draws after them: exactly these tokens."""
+    """Return the prompts for the engine, which evaluates exactly these tokens."""
     return [PromptText(np.asarray(one.ids, dtype=np.int32), b"") for one in prompts]
 
 
-def _too_many(n_tokens: int, max_rows: int, *, is_least: bool = False) -> HttpError:
+def _too_many_tokens(n_tokens: int, max_rows: int, *, is_least: bool = False) -> HttpError:
+    """Return the error (400) for prompts with more than `max_rows` tokens in all."""
     has = "has at least" if is_least else "has"
     message = f"the request {has} {n_tokens} tokens of prompts: expected at most {max_rows} in all"
     return HttpError(400, "too_many_rows", message, "prompt")
 
 
-def _n_copies(request: CompletionRequest) -> int:
-    """Return how often the answer has the scores of each prompt; 1 for none."""
+def _n_score_copies(request: CompletionRequest) -> int:
+    """Return how many copies of each prompt's scores the answer has; 1 for none."""
     return request.generation.n if request.scores_prompts else 1
 
 
 def _check_lengths(engine: Engine, request: CompletionRequest, max_rows: int) -> None:
     """Raise `HttpError` for prompts that cannot fit, before any of them is encoded.
 
-    A text is taken to have as many tokens as its bytes need at least.
+    A text counts with the least number of tokens that its bytes can have.
     """
-    in_all, n_copies, n_kept = 0, _n_copies(request), _n_kept(engine, request)
+    in_all, n_copies, n_kept = 0, _n_score_copies(request), _n_kept(engine, request)
     if n_kept is not None:
         check_tokenized("prompt", sum(len(one.encode()) for one in request.prompts if isinstance(one, str)))
     for index, prompt in enumerate(request.prompts):
         least = least_tokens(engine.vocabulary, prompt.encode()) if isinstance(prompt, str) else len(prompt)
         if n_kept is None and least - 1 > engine.limits.nodes:  # the last token takes no room
-            with prompt_errors(request, index):
+            with errors_name_prompt(request, index):
                 raise engine.limits.too_long(least - 1, SHORTEN_PROMPT, is_least=True)
         in_all += n_copies * (least if n_kept is None else min(least, n_kept))
         if in_all > max_rows:
-            raise _too_many(in_all, max_rows, is_least=True)
+            raise _too_many_tokens(in_all, max_rows, is_least=True)
 
 
-def _all_read(
+def _read_prompts(
     engine: Engine, request: CompletionRequest, max_rows: int
 ) -> tuple[CompletionRequest, list[PromptTokens]]:
+    """Tokenize all prompts; return the request, with any warning, and the prompts."""
     with errors_at("logprob_token_ids"):
         engine.vocabulary.check_tokens(request.named)
     _check_lengths(engine, request, max_rows)
-    prompts = [_read(engine, request, index) for index in range(len(request.prompts))]
+    prompts = [_read_prompt(engine, request, index) for index in range(len(request.prompts))]
     return _with_warning(engine, request), prompts
 
 
-def _read(engine: Engine, request: CompletionRequest, index: int) -> PromptTokens:
+def _read_prompt(engine: Engine, request: CompletionRequest, index: int) -> PromptTokens:
+    """Tokenize and truncate the prompt at an index."""
     check_cancelled()
     prompt, vocabulary = request.prompts[index], engine.vocabulary
-    with errors_at(request.name_of(index)):
-        ids = _tokens(engine, prompt, request)
-    hides_first = isinstance(prompt, str) and request.adds_bos and _is_added(engine, ids, prompt, request)
+    with errors_at(request.prompt_path(index)):
+        ids = _prompt_tokens(engine, prompt, request)
+    hides_first = isinstance(prompt, str) and request.adds_bos and _has_added_bos(engine, ids, prompt, request)
     n_kept = _n_kept(engine, request)
     if n_kept is not None and len(ids) > n_kept:
         ids = [*ids[:1], *ids[len(ids) - n_kept + 1 :]] if hides_first else ids[len(ids) - n_kept :]
-    return PromptTokens(ids, spelling_of(vocabulary, ids, hides_first=hides_first))
+    return PromptTokens(ids, spell_prompt(vocabulary, ids, hides_first=hides_first))
 
 
-def _tokens(engine: Engine, prompt: PromptInput, request: CompletionRequest) -> list[int]:
+def _prompt_tokens(engine: Engine, prompt: PromptInput, request: CompletionRequest) -> list[int]:
+    """Return a prompt's tokens; ids are checked to exist."""
     if isinstance(prompt, str):
         prompting = PromptParams(parse_special=request.body.parse_special is not False, add_bos=request.adds_bos)
         encoded: list[int] = engine.encode(prompt, prompting=prompting).tolist()
@@ -709,8 +726,8 @@ def _tokens(engine: Engine, prompt: PromptInput, request: CompletionRequest) -> 
     return tokens
 
 
-def _is_added(engine: Engine, ids: Sequence[int], text: str, request: CompletionRequest) -> bool:
-    """Return whether the first token is a BOS that the text does not spell."""
+def _has_added_bos(engine: Engine, ids: Sequence[int], text: str, request: CompletionRequest) -> bool:
+    """Return whether the first token is a BOS that the text itself does not contain."""
     vocabulary = engine.vocabulary
     if vocabulary.bos is None or ids[0] != vocabulary.bos:
         return False
@@ -720,7 +737,7 @@ def _is_added(engine: Engine, ids: Sequence[int], text: str, request: Completion
 
 
 def _n_kept(engine: Engine, request: CompletionRequest) -> int | None:
-    """Return how many tokens of a prompt are kept, None for all."""
+    """Return the number of last tokens kept of each prompt; None to keep all."""
     if request.body.truncate_prompt_tokens != -1:
         return request.body.truncate_prompt_tokens
     return max(1, engine.limits.nodes - max(0, request.max_tokens - 1))
@@ -729,28 +746,28 @@ def _n_kept(engine: Engine, request: CompletionRequest) -> int | None:
 router = APIRouter()
 
 WRITTEN_IN_PLACE = 1_000
-"""Scored prompt tokens up to which an answer is written on the event loop."""
+"""Maximum number of scored prompt tokens for writing an answer on the event loop."""
 
 
 @router.post("/v1/completions")
 async def completions(request: Request) -> Response:
-    """Continue prompts, and return log-probabilities of prompt and text."""
+    """Continue prompts, and return log-probabilities of prompts and text."""
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = FIELDS | options_of(CompletionBody, exchange.body)
     completion_request = await read_request(exchange, read_completion, state.options)
     if completion_request.generation.is_stream:
         exchange.warnings += completion_request.generation.warnings
-        return EventStream(_events(state, exchange, completion_request), state.options.ping_interval_s)
+        return EventStream(_stream_events(state, exchange, completion_request), state.options.ping_interval_s)
     generation = None
     async with lease_model(state, exchange) as lease:
         completion_request, prompts = await score_prompts(exchange, lease.engine, completion_request, state.options)
         if completion_request.max_tokens:
-            with prompt_errors(completion_request):
+            with errors_name_prompt(completion_request):
                 generation = await generate(
                     exchange, lease.engine, exact_prompts(prompts), completion_request.generation
                 )
-        choices = _choices(lease.engine, completion_request, prompts)
-    usage, answer = _usage(exchange, prompts, generation), CompletionWriter(completion_request, exchange)
+        choices = _make_writers(lease.engine, completion_request, prompts)
+    usage, answer = _note_usage(exchange, prompts, generation), CompletionWriter(completion_request, exchange)
 
     def response() -> Response:
         if generation is None:
@@ -761,26 +778,26 @@ async def completions(request: Request) -> Response:
     return await exchange.run(response)
 
 
-async def _events(state: ServerState, exchange: Exchange, request: CompletionRequest) -> Events:
-    """Yield the objects of an answer while it is drawn."""
+async def _stream_events(state: ServerState, exchange: Exchange, request: CompletionRequest) -> Events:
+    """Yield the chunk objects of a streamed answer while its text is drawn."""
     generation = None
     async with lease_model(state, exchange) as lease:
         request, prompts = await score_prompts(exchange, lease.engine, request, state.options)
-        choices, answer = _choices(lease.engine, request, prompts), CompletionWriter(request, exchange)
+        choices, answer = _make_writers(lease.engine, request, prompts), CompletionWriter(request, exchange)
         exchange.is_large |= _is_large(prompts)
         if request.body.echo or request.body.return_token_ids or not request.max_tokens:
             for writer in choices:
                 yield answer.chunks([await exchange.run(writer.before)])
         if request.max_tokens:
-            with prompt_errors(request):
+            with errors_name_prompt(request):
                 async with open_stream(exchange, lease.engine, exact_prompts(prompts), request.generation) as stream:
                     async for arrived in Arrivals(stream):
                         exchange.n_drawn += sum(len(one.tokens) for one in arrived)
-                        more = [choices[request.number_of(one)].after(one) for one in join_chunks(arrived)]
+                        more = [choices[request.choice_number(one)].after(one) for one in join_chunks(arrived)]
                         if any(more):
                             yield answer.chunks(more)
                     generation = stream.generation()
-        usage = _usage(exchange, prompts, generation)
+        usage = _note_usage(exchange, prompts, generation)
     yield answer.last(usage)
 
 
@@ -789,14 +806,15 @@ def _is_large(prompts: Sequence[PromptTokens]) -> bool:
     return sum(len(one.ids) for one in prompts if one.scored is not None) > WRITTEN_IN_PLACE
 
 
-def _choices(engine: Engine, request: CompletionRequest, prompts: Sequence[PromptTokens]) -> list[ChoiceWriter]:
-    """Return a writer for each choice; choice i of prompt p is number p·n + i."""
-    label, n = labels_of(engine.vocabulary, as_ids=bool(request.body.return_tokens_as_token_ids)), request.generation.n
+def _make_writers(engine: Engine, request: CompletionRequest, prompts: Sequence[PromptTokens]) -> list[ChoiceWriter]:
+    """Return a writer for each choice; choice i of prompt p has number p·n + i."""
+    label = token_labeller(engine.vocabulary, as_ids=bool(request.body.return_tokens_as_token_ids))
+    n = request.generation.n
     return [ChoiceWriter(request, prompt, p * n + i, label) for p, prompt in enumerate(prompts) for i in range(n)]
 
 
-def _usage(exchange: Exchange, prompts: Sequence[PromptTokens], generation: Generation | None) -> dict[str, int]:
-    """Return the usage of an answer, and keep what it took for log and metrics."""
+def _note_usage(exchange: Exchange, prompts: Sequence[PromptTokens], generation: Generation | None) -> dict[str, int]:
+    """Return the usage of an answer, and note the counts in the exchange."""
     if generation is not None:
         return note_generation(generation, exchange)
     exchange.n_prompt = n_prompt = sum(len(one.ids) for one in prompts)

@@ -2,9 +2,9 @@
 
 A streamed response has server-sent events, as clients of OpenAI's API read them. An
 event is a line `data: {…}` and an empty line; the last one is `data: [DONE]`. Memory
-does not grow with a slow reader: an event is made when the one before it has been taken
-by the connection, and what the engine draws meanwhile is joined into the next one. The
-engine itself draws no more than the request's `max_tokens`.
+does not grow with a slow reader: an event is made when the connection has taken the one
+before it, and text drawn meanwhile is joined into the next one. The engine draws no
+more than the request's `max_tokens`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from selectrie.server.options import ServerOptions
 from selectrie.server.permits import Permits
 
 R = TypeVar("R")
-_NO_ID = re.compile(r"[^A-Za-z0-9._-]+")
+_NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]+")
 _NOT_SHOWN = re.compile(r"[^\x20-\x7e]")
 _MAX_ID = 128
 STRUCTURED_OUTPUTS = "structured_outputs"
@@ -46,36 +46,36 @@ NO_COST = Cost()
 
 @dataclass(slots=True, eq=False)
 class Exchange:
-    """A request on its way, and what is known of it for the log and the metrics.
+    """A request on its way through the server, with facts for log and metrics.
 
     Attributes:
         id: The request's id, from the client if it gave one.
-        endpoint: The path, or "other" for paths that there are not.
-        encoding: How the body is compressed.
+        endpoint: The path, or "other" for unknown paths.
+        encoding: Compression of the body: "identity", "gzip" or "zstd".
         body: The object of a body of JSON.
-        fields: The fields of the body by the names of the options that they become.
+        fields: Names of the body's fields by the options that they set.
         meter: Called with each cost as the engine reports it, on the model's thread.
-        client: The address that it came from.
+        client: Address of the client.
         key: The first digits of the SHA-256 digest of its API key; "" without one.
         turn: The turn of its client, which all requests of a key or an address share.
         is_large: Whether work on the body holds up the event loop.
-        permits: Those for work on large requests, of which a server has few.
+        permits: The server's few permits for work on large requests.
         model: Name of the model that answers.
-        warnings: Header `x-selectrie-warning`.
-        notices: What the library warns of while it works on the request.
-        n_prompt: Number of tokens that were read for the answer.
-        n_drawn: Number of tokens that were drawn for it.
-        n_reused: Number of tokens in prompts of its tasks that needed no row.
-        cost: The model work that it has taken so far.
-        rows_naive: Rows that its answer would have taken one by one.
-        is_accepted: Whether it has taken a place in the queue.
-        waits_for: What it waits for: "body", "model" or "engine"; "" for nothing.
-        lost: Why it was given up before its end; "" if it was not.
+        warnings: Warnings for the header `x-selectrie-warning`.
+        notices: Warnings of the library while it works on the request.
+        n_prompt: Number of prompt tokens.
+        n_drawn: Number of tokens drawn.
+        n_reused: Number of prompt tokens that were cached, so needed no model row.
+        cost: The model's work for it so far.
+        rows_naive: Rows that the answer would take with one model call for each text.
+        is_accepted: Whether it counts as an open request.
+        waits_for: The cause of its waiting: "body", "model", "engine" or "" (none).
+        lost: Reason why it was given up (`state.REASONS`); "" if it was not.
         status: Status of the response; 0 before it has begun.
         error: Code of the error that is the response or ended it; "" for none.
-        began_s: When the request came, by `time.perf_counter`.
-        queue_s: Seconds until the engine began to work on it; None if it did not.
-        first_s: Seconds until the first event of a stream; None if there is none.
+        began_s: Time at which the request came, by `time.perf_counter`.
+        queue_s: Seconds until the engine began to work on it; None before.
+        first_s: Seconds until the first event of a stream; None before.
     """
 
     id: str
@@ -107,32 +107,38 @@ class Exchange:
     first_s: float | None = None
 
     async def in_thread(self, function: Callable[[], R]) -> R:
-        """Await a function's result in a thread; a large request needs a permit."""
+        """Return the function's result, computed in a thread.
+
+        If the request is large, this waits for a permit first.
+        """
         return await self.hold(lambda: in_thread(function))
 
     async def hold(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """Await what `start` starts in a thread; a large request needs a permit."""
+        """Await the coroutine of `start`, whose work runs in a thread.
+
+        If the request is large, this waits for a permit first.
+        """
         return await (self.permits.hold(self.turn, start, self.began_s) if self.is_large else start())
 
     async def run(self, function: Callable[[], R]) -> R:
-        """Return the result of a function that is quick unless the request is large.
+        """Return the function's result.
 
-        It then runs in a thread, and else at once.
+        It runs in a thread if the request is large, else at once on the event loop.
         """
         return await self.in_thread(function) if self.is_large else function()
 
     def admitted(self) -> None:
-        """Note that the engine works on it. May be called from any thread."""
+        """Note that the engine has begun to work on it. Any thread may call it."""
         if self.queue_s is None:
             self.queue_s, self.waits_for = perf_counter() - self.began_s, ""
 
     def spent(self, cost: Cost) -> None:
-        """Add what a task took of a model call, on the model's thread."""
+        """Add the cost of a task's part of a model call, on the model's thread."""
         self.cost += cost
         self.meter(cost)
 
     def reused(self, n_tokens: int) -> None:
-        """Add tokens of a task's prompt that needed no row, on the model's thread."""
+        """Add cached tokens of a task's prompt, on the model's thread."""
         self.n_reused += n_tokens
 
     def headers(self) -> list[tuple[bytes, bytes]]:
@@ -146,12 +152,12 @@ class Exchange:
 async def read_request(
     exchange: Exchange, read: Callable[[Mapping[str, Any], ServerOptions], R], options: ServerOptions
 ) -> R:
-    """Return the request that a body is; its `request_id` names the exchange.
+    """Return the request that `read` makes of the body; `request_id` sets the id.
 
     A large body is read under one of the server's permits, and one with a grammar in a
     thread. Neither can be stopped. If the request is given up meanwhile, it keeps its
     place in the queue, and its bytes, until the thread has ended: a client that sends
-    and leaves, again and again, would else have any number of threads.
+    and leaves, again and again, would otherwise have any number of threads.
     """
     name = exchange.body.get("request_id")
     if name and isinstance(name, str):
@@ -169,33 +175,33 @@ async def read_request(
 
 
 def id_of(value: str) -> str:
-    """Return a client's id, cut to what a log and a header can hold; else a new one."""
-    return _NO_ID.sub("", value[: 8 * _MAX_ID])[:_MAX_ID] or uuid.uuid4().hex
+    """Return a client's id, reduced to safe characters and length; else a new one."""
+    return _NOT_IN_ID.sub("", value[: 8 * _MAX_ID])[:_MAX_ID] or uuid.uuid4().hex
 
 
 def exchange_of(request: Request) -> Exchange:
-    """Return the exchange of a request."""
+    """Return the exchange that the gate has made for a request."""
     exchange: Exchange = request.scope[KEY]
     return exchange
 
 
-def encoded_json(content: Mapping[str, Any]) -> bytes:
-    """Return an object as JSON; floats have the digits that give them back."""
+def encode_json(content: Mapping[str, Any]) -> bytes:
+    """Return an object as JSON in UTF-8; floats keep all their digits."""
     data = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return data.encode("utf-8", "backslashreplace")
 
 
 def json_response(content: Mapping[str, Any], warnings: Sequence[str] = ()) -> Response:
-    """Return a response of JSON, with the warnings if there are any."""
+    """Return a JSON response, with a field `warnings` if there are any."""
     warned = {**content, "warnings": list(warnings)} if warnings else content
-    return Response(encoded_json(warned), media_type="application/json")
+    return Response(encode_json(warned), media_type="application/json")
 
 
 logger = logging.getLogger("selectrie.server")
 
 Event: TypeAlias = Mapping[str, Any]
 Events: TypeAlias = AsyncGenerator[Sequence[Event], None]
-"""Events in the order in which they are sent; those of one item are sent together."""
+"""Events in the order in which they are sent; an item's events are sent together."""
 
 DONE = b"data: [DONE]\n\n"
 PING = b": ping\n\n"
@@ -211,9 +217,8 @@ class EventStream(Response):
     however the response ends, also if it is cancelled.
 
     Args:
-        events: The events. Its `finally` blocks and context managers free what it
-            holds.
-        ping_s: Seconds between comments while there is no event.
+        events: Yields the events, and frees its resources when it is closed.
+        ping_s: Seconds without an event after which a comment is sent.
     """
 
     media_type = CONTENT_TYPE
@@ -227,7 +232,7 @@ class EventStream(Response):
         """Send the events, and comments while there are none."""
         del receive  # the gate sees when the client leaves, and cancels
         exchange: Exchange = scope[KEY]
-        coming = self._next()
+        coming = self._start_next()
         try:
             events = await coming
             if events:
@@ -235,14 +240,14 @@ class EventStream(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             while events is not None:
                 if events:
-                    await _send(send, b"".join(map(encoded_event, events)))
-                coming = self._next()
+                    await _send(send, b"".join(map(encode_event, events)))
+                coming = self._start_next()
                 while not (await asyncio.wait({coming}, timeout=self._ping_s))[0]:
                     await _send(send, PING)
                 try:
                     events = coming.result()
                 except Exception as error:  # noqa: BLE001 - the response has begun, so it ends with an event
-                    await _send(send, self._failed(error, exchange), is_last=True)
+                    await _send(send, self._end_with_error(error, exchange), is_last=True)
                     return
             await _send(send, DONE, is_last=True)
         finally:
@@ -251,27 +256,28 @@ class EventStream(Response):
                 await coming
             await self._events.aclose()
 
-    def _next(self) -> asyncio.Future[Sequence[Event] | None]:
-        """Begin to wait for the next events, None after the last."""
+    def _start_next(self) -> asyncio.Future[Sequence[Event] | None]:
+        """Return a future of the next events; its result is None after the last."""
         return asyncio.ensure_future(_next_or_none(self._events))
 
     @staticmethod
-    def _failed(error: Exception, exchange: Exchange) -> bytes:
+    def _end_with_error(error: Exception, exchange: Exchange) -> bytes:
+        """Return the bytes that end the stream with an error, and note it."""
         response = error_of(error, exchange.fields)
         if response.status >= 500 and not isinstance(error, HttpError):
             logger.error("%s failed while it was streamed", exchange.id, exc_info=error)
         exchange.error = response.code
-        return error_ending(response)
+        return encode_error_ending(response)
 
 
-def encoded_event(event: Event) -> bytes:
-    """Return an event as it is sent."""
-    return b"data: " + encoded_json(event) + b"\n\n"
+def encode_event(event: Event) -> bytes:
+    """Return an event as the bytes `data: {…}` and an empty line."""
+    return b"data: " + encode_json(event) + b"\n\n"
 
 
-def error_ending(error: HttpError) -> bytes:
-    """Return the end of a stream that an error has ended."""
-    return encoded_event(error.body()) + DONE
+def encode_error_ending(error: HttpError) -> bytes:
+    """Return the bytes that end a stream with an error."""
+    return encode_event(error.body()) + DONE
 
 
 async def _next_or_none(events: Events) -> Sequence[Event] | None:

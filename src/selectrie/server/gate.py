@@ -1,4 +1,4 @@
-"""Lets requests in, or refuses them by their headers before a body is read.
+"""Admits requests, or refuses them by their headers before a body is read.
 
 This is plain ASGI, without a framework's middleware: one that reads the body itself
 could not see that a client has left.
@@ -23,9 +23,9 @@ from selectrie.engine.scheduler.task_group import count_for
 from selectrie.results.advice import collected_warnings
 from selectrie.server import exchange as exchanges
 from selectrie.server import state as states
-from selectrie.server.body import ENCODINGS, BodyShare, Disconnected, read_body, receive_body, too_large
-from selectrie.server.exchange import CONTENT_TYPE, Exchange, error_ending, id_of
-from selectrie.server.http_errors import HttpError, busy, draining, error_of, headers_of
+from selectrie.server.body import ENCODINGS, BodyShare, Disconnected, read_body, receive_body, too_large_error
+from selectrie.server.exchange import CONTENT_TYPE, Exchange, encode_error_ending, id_of
+from selectrie.server.http_errors import HttpError, draining_error, error_of, response_headers, retry_error
 from selectrie.server.state import ServerState
 
 logger = logging.getLogger("selectrie.server")
@@ -35,7 +35,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset({"/health", "/ready"})
-"""Paths of probes: no key, any `Host` or none, answered while the server drains."""
+"""Paths of probes: answered without a key, for any `Host`, also while draining."""
 WORK = frozenset(
     {
         "/v1/decisions",
@@ -47,39 +47,42 @@ WORK = frozenset(
         "/v1/vocabulary/encode",
     }
 )
-"""Paths that take a body of JSON, and count as open requests."""
+"""Paths that take a JSON body. Requests to them count as open and are limited."""
 ENDING_TIMEOUT_S = 1.0
-"""Seconds in which a reader must take the error that ends its stream."""
+"""Seconds in which a client must take the error that ends its stream."""
 LOST: Mapping[str, int] = {"disconnected": 499, "deadline": 504, "shutdown": 503}
-"""Statuses in the log and the metrics of requests that were given up, by the reason.
+"""Status in log and metrics of a request that was given up, by the reason.
 
-The response of such a request did not begin, or was cut.
+Its response did not begin, or was cut.
 """
 _KEY_DIGITS = 8
-"""Number of hexadecimal digits by which the log names a key."""
+"""Number of hexadecimal digits of a key's digest in the log."""
 _KIND = b"content-type"
 _MAX_DIGITS = 20
-"""Number of digits of a length that are read; any so long is too large."""
+"""Maximum number of digits read of a content length; such a body is too large."""
 READS = frozenset({"/tokenizer_info", "/v1/vocabulary"})
-"""Paths without a body that may load a model, and count as open requests too."""
+"""Paths without a body that may load a model. Requests to them count as open too."""
 _MODELS = "/v1/models"
 _OTHER = frozenset({_MODELS, "/metrics", "/version", "/docs", "/openapi.json"})
 
 
 class Gate:
-    """An ASGI application around another one.
+    """An ASGI application that checks requests before the inner application.
+
+    It refuses requests by their headers, reads bodies, enforces the deadline, and
+    counts and logs every request.
 
     Args:
-        inner: The application that answers what is let in. It reads the parsed body
+        inner: The application that answers admitted requests. It reads the parsed body
             from its `Exchange`.
-        state: What the application shares.
+        state: The state that the parts of the application share.
     """
 
     def __init__(self, inner: AsgiApp, state: ServerState) -> None:
         self._inner, self._state = inner, state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one connection."""
+        """Answer one request."""
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return
@@ -87,7 +90,7 @@ class Gate:
         path = scope["path"]
         endpoint = _MODELS if path.startswith(_MODELS) else path
         known = endpoint in WORK or endpoint in READS or endpoint in OPEN or endpoint in _OTHER
-        meter, client = self._state.metrics.spent, (scope.get("client") or ("",))[0]
+        meter, client = self._state.metrics.count_work, (scope.get("client") or ("",))[0]
         exchange = Exchange(id_of(headers.get(b"x-request-id", "")), endpoint if known else "other", meter, client)
         exchange.permits = self._state.permits
         scope[exchanges.KEY], scope[states.KEY] = exchange, self._state
@@ -96,7 +99,7 @@ class Gate:
             with collected_warnings() as exchange.notices:
                 self._check_headers(scope, headers)
                 if _is_work(scope):
-                    await self._work(scope, receive, answer, headers)
+                    await self._answer_work(scope, receive, answer, headers)
                 else:
                     await self._inner(scope, receive, answer)
         except Disconnected:
@@ -105,7 +108,7 @@ class Gate:
             await self._fail(error, answer)
         except asyncio.CancelledError:  # the server ends and does not wait any more
             exchange.lost = "shutdown"
-            await self._fail(draining(), answer)
+            await self._fail(draining_error(), answer)
             raise
         finally:
             if self._state.is_dropping and not answer.is_whole:
@@ -113,12 +116,12 @@ class Gate:
             self._end(exchange, scope["method"])
 
     def _check_headers(self, scope: Scope, headers: dict[bytes, str]) -> None:
-        """Raise `HttpError` for what headers alone tell."""
+        """Raise `HttpError` for a request that its headers alone show to be refused."""
         options, path = self._state.options, scope["path"]
         host = headers.get(b"host", "")
         if options.hosts and path not in OPEN and _without_port(host) not in options.hosts:
             raise HttpError(403, "host", f"the host {host[:80]!r} is not one that this server answers to")
-        key = _key_of(headers, options.key_digests)
+        key = _find_key(headers, options.key_digests)
         if path not in OPEN and options.key_digests and not key:
             message = "the API key is missing or wrong: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`"
             raise HttpError(401, "api_key", message, headers={"www-authenticate": "Bearer"})
@@ -128,18 +131,18 @@ class Gate:
             return
         exchange.turn = self._state.turn_of(key or exchange.client)
         if self._state.is_draining:
-            raise draining()
+            raise draining_error()
         if path in WORK:
             exchange.encoding = self._check_body(headers)
-        if self._state.n_open >= options.max_requests and not self._state.uploads.give_way(exchange.turn):
+        if self._state.n_open >= options.max_requests and not self._state.uploads.give_way_to(exchange.turn):
             message = (
                 f"{options.max_requests} requests wait or are worked on, and no more are taken: "
                 "send fewer at once, or the operator can start the server with a larger --max-requests"
             )
-            raise busy(message, status=429, code="queue_full")
+            raise retry_error(message, status=429, code="queue_full")
 
     def _check_body(self, headers: dict[bytes, str]) -> str:
-        """Return a body's encoding; raise `HttpError` if it would not be read."""
+        """Return the body's encoding; raise `HttpError` if its headers are refused."""
         kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             why = "; images and files are not read" if kind.startswith("multipart/") else ""
@@ -149,41 +152,48 @@ class Gate:
             raise HttpError(415, "content_encoding", f"the encoding is {encoding[:80]!r}: expected zstd or gzip")
         limit = self._state.options.max_body_bytes
         if _declared_length(headers) > limit:
-            raise too_large(limit)
+            raise too_large_error(limit)
         return encoding
 
-    async def _work(self, scope: Scope, receive: Receive, answer: _Response, headers: dict[bytes, str]) -> None:
-        """Read the body and answer; stop when the client leaves or time is over."""
+    async def _answer_work(self, scope: Scope, receive: Receive, answer: _Response, headers: dict[bytes, str]) -> None:
+        """Read the body and answer; stop if the client leaves or time is over."""
         state, exchange = self._state, scope[exchanges.KEY]
         state.n_open += 1
         exchange.is_accepted = True
         count_for(exchange.turn)
-        state.metrics.accepted(exchange)
+        state.metrics.count_accepted(exchange)
         try:
-            with state.uploads.counted(exchange.turn), state.bodies.share() as share:
+            with state.uploads.count_request(exchange.turn), state.bodies.share() as share:
                 data = list[bytes]()
                 if scope["path"] in WORK:
                     share.grow(_declared_length(headers))
                     with state.uploads.permit(exchange.turn, receive) as received:
                         data.append(await receive_body(received, state.options, share))
                 exchange.waits_for = ""
-                await self._until_gone(scope, receive, answer, self._read_and_answered(scope, answer, data, share))
+                await self._answer_until_gone(scope, receive, answer, self._read_and_answer(scope, answer, data, share))
         finally:
             state.n_open -= 1
 
-    async def _read_and_answered(self, scope: Scope, answer: _Response, data: list[bytes], share: BodyShare) -> None:
-        """Answer a request; the bytes of its body, if it has one, leave `data`."""
+    async def _read_and_answer(self, scope: Scope, answer: _Response, data: list[bytes], share: BodyShare) -> None:
+        """Parse the body, if there is one, and answer.
+
+        The only item of `data`, the body's bytes, is removed so that they can be freed.
+        """
         if data:
             await read_body(data.pop(), scope[exchanges.KEY], self._state.options, share)
-        await self._inner(scope, _nothing, answer)
+        await self._inner(scope, _receive_nothing, answer)
 
-    async def _until_gone(
+    async def _answer_until_gone(
         self, scope: Scope, receive: Receive, answer: _Response, answering: Coroutine[Any, Any, None]
     ) -> None:
+        """Await `answering`; cancel it when the client leaves or the deadline passes.
+
+        Raises `Disconnected`, or `HttpError` for the deadline.
+        """
         exchange: Exchange = scope[exchanges.KEY]
         left = self._state.options.deadline_s - (perf_counter() - exchange.began_s)
         work = asyncio.ensure_future(answering)
-        answer.leaving = leaving = asyncio.ensure_future(_left(receive))
+        answer.leaving = leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             done, _ = await asyncio.wait({work, leaving}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -199,12 +209,12 @@ class Gate:
         if done:
             return
         exchange.lost = "deadline"
-        raise _too_late(exchange, self._state.options.deadline_s)
+        raise _deadline_error(exchange, self._state.options.deadline_s)
 
     async def _fail(self, error: Exception, answer: _Response) -> None:
-        """Answer with an error, which ends a stream and else leaves the response open.
+        """Send an error: as the whole response, or as the end of a stream.
 
-        A reader that does not take the end of its stream does not get it.
+        A client that does not take the end of its stream in time does not get it.
         """
         response = error_of(error, answer.exchange.fields)
         if response.status >= 500 and not isinstance(error, HttpError):
@@ -213,16 +223,16 @@ class Gate:
         if not answer.exchange.status:
             await send_error(response, answer)
         elif answer.is_streaming:
-            ending = answer({"type": "http.response.body", "body": error_ending(response)})
+            ending = answer({"type": "http.response.body", "body": encode_error_ending(response)})
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(ending, ENDING_TIMEOUT_S)
 
     def _end(self, exchange: Exchange, method: str) -> None:
-        """Count an exchange, and log it when no model call is under way for it."""
+        """Count an exchange, and log it once no model call is under way for it."""
         seconds = perf_counter() - exchange.began_s
         if exchange.lost and exchange.status < 400:
             exchange.status = LOST[exchange.lost]
-        self._state.metrics.ended(exchange, seconds)
+        self._state.metrics.count_ended(exchange, seconds)
         if not self._state.options.log_prompts:
             exchange.body = {}  # what still refers to the exchange may wait for Python's collector
         if exchange.endpoint in OPEN:
@@ -235,6 +245,7 @@ class Gate:
             write()
 
     def _log(self, exchange: Exchange, method: str, seconds: float) -> None:
+        """Log an exchange as one line of JSON."""
         line = {
             "request_id": exchange.id,
             "client": exchange.client,
@@ -258,11 +269,11 @@ class Gate:
 
 
 class _Response:
-    """Sends a response with the headers of its exchange, and keeps its status.
+    """Sends a response with the headers of its exchange, and notes its status.
 
     Attributes:
         is_streaming: Whether a stream of events has begun and not ended.
-        is_whole: Whether the client was still there when all was sent.
+        is_whole: Whether everything was sent while the client was still there.
         leaving: A future that is done once the client has left, or None.
     """
 
@@ -289,40 +300,42 @@ class _Response:
 
 async def send_error(error: HttpError, send: Send) -> None:
     """Send an error as a whole response."""
-    body = error.encoded()
-    await send({"type": "http.response.start", "status": error.status, "headers": headers_of(error, body)})
+    body = error.to_json()
+    await send({"type": "http.response.start", "status": error.status, "headers": response_headers(error, body)})
     await send({"type": "http.response.body", "body": body})
 
 
-def _too_late(exchange: Exchange, deadline_s: float) -> HttpError:
-    """Return the error for a request that was not answered in time.
+def _deadline_error(exchange: Exchange, deadline_s: float) -> HttpError:
+    """Return the error for a request that was not answered within the deadline.
 
-    One that waited for its model all the time may have more luck later.
+    One that waited for its model until then may be sent again (503).
     """
     if exchange.waits_for == "model":
-        return busy(f"no memory was free for the model within {deadline_s:g} s", status=503, code="memory_budget")
+        return retry_error(
+            f"no memory was free for the model within {deadline_s:g} s", status=503, code="memory_budget"
+        )
     message = f"there was no answer within {deadline_s:g} s"
     return HttpError(504, "deadline", message, headers={"x-should-retry": "false"})
 
 
 def _declared_length(headers: dict[bytes, str]) -> int:
-    """Return the length of the body in bytes as far as it is declared, else 0."""
+    """Return the body's declared length in bytes; 0 if none is declared."""
     length = headers.get(b"content-length", "0")
     return int(length[:_MAX_DIGITS]) if length.isdecimal() else 0
 
 
 def _is_work(scope: Scope) -> bool:
-    """Return whether a request takes a place in the queue."""
+    """Return whether a request counts as open and is limited."""
     return scope["path"] in (WORK if scope["method"] == "POST" else READS if scope["method"] == "GET" else ())
 
 
-async def _nothing() -> MutableMapping[str, Any]:
-    """Wait for ever: the body was read, and the gate sees when the client leaves."""
+async def _receive_nothing() -> MutableMapping[str, Any]:
+    """Wait forever: the body was read, and the gate sees when the client leaves."""
     await asyncio.get_running_loop().create_future()
     raise AssertionError("a future without a result has ended")
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -333,10 +346,11 @@ def _without_port(host: str) -> str:
     return name.lower() if colon and port.isdecimal() else host.lower()
 
 
-def _key_of(headers: dict[bytes, str], digests: Sequence[bytes]) -> bytes:
-    """Return the digest of a request's key, or b"" if it has none of the keys.
+def _find_key(headers: dict[bytes, str], digests: Sequence[bytes]) -> bytes:
+    """Return the digest of the request's API key if it is a known one, else b"".
 
-    The time that it takes tells nothing. Keys are compared as bytes, as they came.
+    The comparison takes the same time for every key. Keys are compared as the bytes
+    that were sent.
     """
     bearer = headers.get(b"authorization", "")
     keys = [bearer[7:].strip() if bearer[:7].lower() == "bearer " else "", headers.get(b"x-api-key", "").strip()]

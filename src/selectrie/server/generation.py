@@ -1,9 +1,9 @@
-"""The fields that `/v1/chat/completions` and `/v1/completions` share, and the drawing.
+"""Fields that `/v1/chat/completions` and `/v1/completions` share, and generation.
 
-A field is one of four kinds: it becomes an option of the engine (`_SAMPLING` and the
-table after it), it says nothing about the answer (`Ignored`), it is known but not
-offered (`NotOffered`), or it is unknown. Unknown fields are ignored with a warning; a
-known one that cannot be honoured is refused. Text is drawn as a whole or as a stream.
+A field is one of four kinds: it sets an option of the engine (`_OPTIONS`), it does not
+influence the answer (`Ignored`), it is known but not offered (`NotOffered`), or it is
+unknown. Unknown fields are ignored with a warning; a known one that cannot be honoured
+is refused. Text is drawn as a whole or as a stream.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ from selectrie.tokenization.prompts import SHORTEN_PROMPT
 
 KINDS = ("choice", "regex", "json", "grammar", "json_object")
 MAX_CHARACTERS = 1_000_000
-"""Maximum length of what a grammar is read from, for which `GrammarLimits` are made."""
+"""Maximum number of characters of a grammar's source; `GrammarLimits` suits it."""
 _LISTED = ", ".join(f"`{kind}`" for kind in KINDS)
 _MAX_KEPT = 8
-"""Number of grammars that are kept compiled for later requests."""
+"""Number of compiled grammars that are cached for later requests."""
 _MAX_NOTES, _MAX_NOTE = 4, 200
-"""Number of notes about a grammar in the warnings, and characters of each."""
+"""Maximum number of a grammar's notes in the warnings, and of characters of each."""
 
 
 _Source = Annotated[str, Field(json_schema_extra={"maxLength": MAX_CHARACTERS})]
@@ -91,21 +91,21 @@ class StructuredText:
     grammar: Grammar
 
     def warnings(self) -> list[str]:
-        """Return what in the source has no effect."""
+        """Return warnings about parts of the source that have no effect."""
         return [f"{self.path}: {clip(note, _MAX_NOTE)}" for note in self.grammar.notes[:_MAX_NOTES]]
 
 
-def _with(kind: str) -> JsonDict:
-    """Return the schema of an object in which a kind asks for something."""
+def _schema_requiring(kind: str) -> JsonDict:
+    """Return the JSON Schema of an object with a value for `kind`."""
     return {"required": [kind], "properties": {kind: {"not": {"enum": [None, False]}}}}
 
 
 class StructuredOutputs(ClosedModel):
-    """What a text has to be: exactly one of these."""
+    """A constraint on the text: exactly one of these fields."""
 
     model_config = ConfigDict(
         title=f"an object with exactly one of {_LISTED}",
-        json_schema_extra={"allOf": [{"oneOf": [_with(kind) for kind in KINDS]}]},
+        json_schema_extra={"allOf": [{"oneOf": [_schema_requiring(kind) for kind in KINDS]}]},
     )
 
     structural_tag: Annotated[Any, NotOffered()] = None
@@ -129,10 +129,10 @@ class StructuredOutputs(ClosedModel):
     """Any object of JSON."""
 
     def grammar_of_text(self) -> StructuredText:
-        """Return the grammar that is asked for: for a large one, after seconds.
+        """Compile the grammar of the source that is set; a large one takes seconds.
 
         Raises:
-            RequestError, HttpError: For anything but one kind that can be read.
+            RequestError, HttpError: If not exactly one source is set, or it is wrong.
         """
         sources = {kind: getattr(self, "json_" if kind == "json" else kind) for kind in KINDS}
         kinds = [kind for kind, value in sources.items() if value is not None and value is not False]
@@ -151,13 +151,18 @@ class StructuredOutputs(ClosedModel):
         n_characters = sum(map(len, source)) if isinstance(source, str | list) else 0
         if n_characters > MAX_CHARACTERS:
             raise OptionError(path, n_characters, f"at most {MAX_CHARACTERS} characters")
-        with _errors_at(path):
-            return StructuredText(path, _read(kind, tuple(source) if isinstance(source, list) else source))
+        with _grammar_errors_at(path):
+            return StructuredText(path, _compile_grammar(kind, tuple(source) if isinstance(source, list) else source))
 
 
 @lru_cache(maxsize=_MAX_KEPT)
-def _read(kind: str, source: Any) -> Grammar:
-    """Return the grammar of a source; that of recent requests is compiled already."""
+def _compile_grammar(kind: str, source: Any) -> Grammar:
+    """Return the compiled grammar of a source; recent ones are cached.
+
+    Args:
+        kind: One of `KINDS`.
+        source: The value of that field; a list of choices is a tuple.
+    """
     if kind == "choice":
         return Grammar.from_choices(source)
     if kind == "regex":
@@ -168,8 +173,14 @@ def _read(kind: str, source: Any) -> Grammar:
 
 
 @contextmanager
-def _errors_at(path: str) -> Iterator[None]:
-    """Raise errors about a grammar and its tokens, without the line of a position."""
+def _grammar_errors_at(path: str) -> Iterator[None]:
+    """Turn errors about a grammar in the block into an `HttpError` about a field.
+
+    The message shows line and column without the source's line.
+
+    Args:
+        path: Path to the field.
+    """
     try:
         yield
     except GrammarError as error:
@@ -181,41 +192,41 @@ def _errors_at(path: str) -> Iterator[None]:
 
 
 _OTHER_NAMES = {"repetition_penalty": "repeat_penalty", "repeat_last_n": "penalty_last_n"}
-"""Names of other servers for options of `SamplingParams`."""
+"""Options of `SamplingParams` by the names that other servers have for them."""
 _SAMPLING = _OTHER_NAMES | {name: name for name in (*numbers_of(SamplingParams), "logit_bias")}
-"""Fields of a request that are options of `SamplingParams`."""
+"""Options of `SamplingParams` by the fields that set them."""
 _STOPPING = {"stop": "stop", "stop_token_ids": "stop_tokens", "ignore_eos": "ignore_eog", "min_tokens": "min_tokens"}
-"""Fields that are options of `StopParams`."""
+"""Options of `StopParams` by the fields that set them."""
 _OPTIONS = {"max_completion_tokens": "max_tokens", "max_tokens": "max_tokens", **_SAMPLING, **_STOPPING}
-"""All fields that become options."""
+"""Options of the engine by the fields that set them."""
 _MAX_STOP_CHARACTERS = 1 << 16
 """Maximum number of characters of all stop texts of a request together."""
 _TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _SEEDS = 1 << 64
 
 
-def _by_id(biases: dict[Any, Any]) -> dict[int, Any]:
-    """Return biases by token ids, which are texts in JSON."""
+def _parse_bias_keys(biases: dict[Any, Any]) -> dict[int, Any]:
+    """Return biases by token id. In JSON the keys are texts."""
     for key in biases:
         if not _TOKEN_ID.fullmatch(key):
             raise OptionError("", key, "token ids as keys, whole numbers of at least 0")
     return {int(key): bias for key, bias in biases.items()}
 
 
-def _few_characters(stop: str | list[str]) -> str | list[str]:
+def _check_stop_length(stop: str | list[str]) -> str | list[str]:
     n_characters = len(stop) if isinstance(stop, str) else sum(map(len, stop))
     if n_characters > _MAX_STOP_CHARACTERS:  # each of the sequences of a request has its own copy
         raise OptionError("", n_characters, f"texts of at most {_MAX_STOP_CHARACTERS} characters together")
     return stop
 
 
-def _permitted(priority: int, info: ValidationInfo) -> int:
+def _check_priority(priority: int, info: ValidationInfo) -> int:
     if priority and not info.context.allow_priority:  # type: ignore[union-attr]  # `wire.read` gives it
         raise UnsupportedError("this server does not take it; the operator can start it with --allow-priority")
     return priority
 
 
-def _no_more_options(options: object) -> object:
+def _check_stream_options(options: object) -> object:
     for name, value in options.items() if isinstance(options, Mapping) else ():
         if name != "include_usage" and value:
             raise UnsupportedError(f"{of_value(name[:40])} is not offered; leave it out")
@@ -244,7 +255,7 @@ _Stop = Annotated[str, Field(min_length=1, title="a text that is not empty")]
 class GenerationBody(Body):
     """The fields of all endpoints that draw text.
 
-    A known field that cannot be honoured is refused, in this order of fields.
+    Known fields that cannot be honoured are refused; the first of them is reported.
     """
 
     response_format: Annotated[Any, NotOffered(({"type": "text"},), "use `structured_outputs` with `json`")] = None
@@ -295,12 +306,13 @@ class GenerationBody(Body):
     spaces_between_special_tokens: Ignored = None
     top_k: int | None = bounded(numbers_of(SamplingParams)["top_k"].allowed, ge=-1)
     """Number of most probable tokens kept (0 or -1 = all)."""
-    logit_bias: Annotated[dict[Any, Any], AfterValidator(_by_id), _BIASES] | None = Field(
+    logit_bias: Annotated[dict[Any, Any], AfterValidator(_parse_bias_keys), _BIASES] | None = Field(
         None, title="a mapping from token ids to numbers"
     )
     """Added to logits, by token id."""
     stop: (
-        Annotated[_Stop | Annotated[Items[_Stop], UpTo("max_stops")], BY_TYPE, AfterValidator(_few_characters)] | None
+        Annotated[_Stop | Annotated[Items[_Stop], UpTo("max_stops")], BY_TYPE, AfterValidator(_check_stop_length)]
+        | None
     ) = Field(None, title="a text that is not empty, or a list of these")
     """Texts that end the answer."""
     stop_token_ids: Annotated[Items[TokenId], UpTo("max_stops")] | None = Field(None, title="a list of token ids")
@@ -308,22 +320,22 @@ class GenerationBody(Body):
     ignore_eos: bool | None = None
     """Whether no end-of-generation token is drawn."""
     min_tokens: int | None = bounded(numbers_of(StopParams)["min_tokens"].allowed)
-    """Number of first tokens that do not end the answer."""
+    """Number of tokens drawn before the answer may end."""
     structured_outputs: StructuredOutputs | None = None
-    """What the text has to be."""
+    """The texts that are allowed, as a grammar, a schema or a list."""
     n: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
     """Number of choices; 1 by default."""
     best_of: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
-    """Number of texts of which the `n` most probable are returned."""
+    """Number of texts drawn, of which the `n` most probable are returned."""
     seed: int | None = Field(None, title="a whole number of at most 64 bits", gt=-_SEEDS, lt=_SEEDS)
     """Seed of the first choice; a negative one counts modulo 2⁶⁴."""
-    priority: Annotated[int, AfterValidator(_permitted)] | None = Field(
+    priority: Annotated[int, AfterValidator(_check_priority)] | None = Field(
         None, title="a whole number; a lower one goes first"
     )
     """A lower number goes first, where the server takes it."""
     stream: bool | None = None
     """Whether the answer is a stream of events."""
-    stream_options: Annotated[StreamOptions, BeforeValidator(_no_more_options)] | None = None
+    stream_options: Annotated[StreamOptions, BeforeValidator(_check_stream_options)] | None = None
     """Options of a stream."""
     request_id: str | None = None
     """Id of the answer, and name of the request in headers and log."""
@@ -331,19 +343,19 @@ class GenerationBody(Body):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GenerationRequest:
-    """The part of a request that says how to draw.
+    """The options with which a request draws text.
 
     Attributes:
         n: Number of sequences after each prompt.
-        seed: Seed of the first of them, or None.
+        seed: Seed of the first sequence, or None.
         sampling, stopping, options: Options of `Engine.generate`.
-        own_sampling: The options of sampling that the request itself sets. Of a model
-            that another server has, no others are asked.
-        structured: The grammar among the options with its path in the request, or None.
-        has_max_tokens: Whether the request itself limits the tokens.
+        own_sampling: Only the sampling options that the request itself sets. A model on
+            another server is sent these alone.
+        structured: The grammar in `options` with its path in the request, or None.
+        has_max_tokens: Whether the request itself limits the number of tokens.
         is_stream: Whether the answer is a stream.
         includes_usage: Whether the stream ends with the usage.
-        warnings: What was ignored.
+        warnings: Warnings for the client about fields without effect.
     """
 
     n: int
@@ -359,7 +371,7 @@ class GenerationRequest:
     warnings: Sequence[str]
 
     def arguments(self, model: ModelIdentity) -> dict[str, Any]:
-        """Return the arguments of `Engine.generate` and `Engine.stream`."""
+        """Return the keyword arguments of `Engine.generate` and `Engine.stream`."""
         return {
             "n": self.n,
             "seed": self.seed,
@@ -368,10 +380,10 @@ class GenerationRequest:
             "options": self.options,
         }
 
-    def shortened(self, error: PromptTooLongError) -> GenerationRequest:
-        """Return the request with as many tokens as the context has room for.
+    def shorten(self, error: PromptTooLongError) -> GenerationRequest:
+        """Return the request with `max_tokens` reduced to the room in the context.
 
-        Raises the error if the request itself limits the tokens, or without room.
+        Raises `error` if the request itself limits the tokens, or if there is no room.
         """
         if self.has_max_tokens:
             raise error
@@ -390,22 +402,22 @@ def read_generation(
     n_alternatives: int = 0,
     named: Sequence[int] = (),
 ) -> GenerationRequest:
-    """Return the options with which a request draws text.
+    """Check the shared fields of a body and return the options for drawing.
 
     Defaults are those of OpenAI's API: temperature 1 and no filter. The penalties look
     at the whole text, prompt included.
 
     Args:
         body: The request.
-        data: The same as it came.
+        data: The body before validation, which also has the unknown fields.
         options: The limits.
-        max_tokens: Maximum number of tokens drawn, None if the request does not say.
-        n_alternatives: Number of most probable tokens wanted at each step.
-        named: Ids of tokens whose log-probabilities are wanted at each step.
+        max_tokens: Maximum number of tokens drawn; None for the server's default.
+        n_alternatives: Number of most probable tokens reported at each step.
+        named: Ids of tokens whose log-probabilities are reported at each step.
 
     Raises:
-        RequestError: For values that do not fit together.
-        HttpError: For more tokens than `ServerOptions.max_rows`.
+        RequestError: If values contradict each other.
+        HttpError: If more than `ServerOptions.max_rows` tokens may be drawn.
     """
     n, best_of, is_stream = body.n or 1, body.best_of, bool(body.stream)
     if best_of is not None and best_of < n:
@@ -416,10 +428,10 @@ def read_generation(
     if (best_of or n) * limit > options.max_rows:
         message = f"the request may draw {best_of or n} x {limit} tokens: expected at most {options.max_rows} in all"
         raise HttpError(400, "too_many_rows", message, options_of(type(body), data)["max_tokens"])
-    sampled = _options_of(body, _SAMPLING)
+    sampled = _collect_options(body, _SAMPLING)
     if sampled.get("top_k") == -1:  # vLLM's
         sampled["top_k"] = 0
-    stopping = StopParams(max_tokens=limit, **_options_of(body, _STOPPING))
+    stopping = StopParams(max_tokens=limit, **_collect_options(body, _STOPPING))
     if body.stream_options is not None and not is_stream:
         raise IncompatibleOptionsError("stream_options", "an answer that is no stream", "set `stream`")
     structured = None if body.structured_outputs is None else body.structured_outputs.grammar_of_text()
@@ -445,8 +457,14 @@ def read_generation(
     )
 
 
-def _options_of(body: GenerationBody, fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options that a request gives, by their names in the engine."""
+def _collect_options(body: GenerationBody, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the engine's options that the body sets, by name.
+
+    Raises `IncompatibleOptionsError` if two fields for one option disagree.
+
+    Args:
+        fields: Names of options by the body's fields that set them.
+    """
     options: dict[str, Any] = {}
     for field, option in fields.items():
         value = getattr(body, field)
@@ -460,9 +478,9 @@ def _options_of(body: GenerationBody, fields: Mapping[str, str]) -> dict[str, An
 
 
 def options_of(kind: type[GenerationBody], data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields of a request by the names of the options that they become.
+    """Return the names of a body's fields by the options that they set.
 
-    Of several fields for one option, it is one that the request has.
+    Where several fields set one option, a field that `data` contains is preferred.
     """
     by_option = sorted(_OPTIONS.items(), key=lambda one: (data.get(one[0]) is not None, one[0] == one[1]))
     names = {"grammar": STRUCTURED_OUTPUTS, "named": "logprob_token_ids", "generate": "stream=false"}
@@ -470,7 +488,7 @@ def options_of(kind: type[GenerationBody], data: Mapping[str, Any]) -> dict[str,
 
 
 def note_generation(generation: Generation, exchange: Exchange) -> dict[str, int]:
-    """Return the usage of a generation, and keep what it took for log and metrics."""
+    """Return the usage of a generation, and note its counts in the exchange."""
     n_prompt, n_drawn = sum(generation.prompt_tokens), generation.n_drawn
     exchange.n_prompt, exchange.n_drawn = n_prompt, n_drawn
     exchange.rows_naive = generation.cost.rows_naive
@@ -481,9 +499,11 @@ def note_generation(generation: Generation, exchange: Exchange) -> dict[str, int
 async def lease_model(
     state: ServerState, exchange: Exchange, name: str | None = None
 ) -> AsyncGenerator[ModelLease, None]:
-    """Lease the model that a request names, and keep its name and how long it waited.
+    """Yield the model that a request names, and note its name in the exchange.
 
-    `name` is that of a request without a body.
+    Args:
+        exchange: The request; the field `model` of its body names the model.
+        name: The model's name if the request has no body.
     """
     exchange.waits_for = "model"
     async with state.models.lease(exchange.body.get("model", name)) as lease:
@@ -501,18 +521,22 @@ async def generate(
     request: GenerationRequest,
     prompting: PromptParams = DEFAULT_PROMPTING,
 ) -> Generation:
-    """Return the generation that a request asks for."""
+    """Return the generation that a request asks for.
+
+    If the request sets no limit of tokens and its prompts leave too little room, it is
+    repeated with as many tokens as fit.
+    """
     _check_tokens(engine.vocabulary, request)
     prompting = at_one_time(engine.vocabulary, prompting, prompts)  # for both tries
 
     async def generation(one: GenerationRequest) -> Generation:
         return await engine.agenerate(prompts, prompting=prompting, **one.arguments(engine.identity))
 
-    with _naming(request):
+    with _grammar_errors_of(request):
         try:
             return await exchange.hold(lambda: generation(request))
         except PromptTooLongError as error:
-            shorter = request.shortened(error)
+            shorter = request.shorten(error)
         return await exchange.hold(lambda: generation(shorter))
 
 
@@ -524,7 +548,7 @@ async def open_stream(
     request: GenerationRequest,
     prompting: PromptParams = DEFAULT_PROMPTING,
 ) -> AsyncGenerator[Stream, None]:
-    """Yield the stream that a request asks for; its work ends with the block."""
+    """Yield the stream that a request asks for; leaving the block stops its work."""
     _check_tokens(engine.vocabulary, request)
 
     def start() -> Stream:
@@ -532,21 +556,21 @@ async def open_stream(
         try:
             return engine.stream(prompts, **arguments)
         except PromptTooLongError as error:
-            shorter = request.shortened(error)
+            shorter = request.shorten(error)
         return engine.stream(prompts, **{**arguments, **shorter.arguments(engine.identity)})
 
-    with _naming(request):
+    with _grammar_errors_of(request):
         async with open_in_thread(start, exchange.in_thread) as stream:
             yield stream
 
 
-def _naming(request: GenerationRequest) -> AbstractContextManager[None]:
-    """Return a context that raises errors of a grammar under its path."""
-    return nullcontext() if request.structured is None else _errors_at(request.structured.path)
+def _grammar_errors_of(request: GenerationRequest) -> AbstractContextManager[None]:
+    """Return a context that reports errors of the request's grammar under its path."""
+    return nullcontext() if request.structured is None else _grammar_errors_at(request.structured.path)
 
 
 def _check_tokens(vocabulary: Vocabulary, request: GenerationRequest) -> None:
-    """Raise `HttpError` for a token that does not exist, with the field it is in."""
+    """Raise `HttpError` for an id in a field that is no token of the vocabulary."""
     with errors_at("stop_token_ids"):
         vocabulary.check_tokens(request.stopping.stop_tokens)
     with errors_at("logit_bias"):
@@ -554,14 +578,15 @@ def _check_tokens(vocabulary: Vocabulary, request: GenerationRequest) -> None:
 
 
 def join_chunks(chunks: Sequence[Chunk]) -> list[Chunk]:
-    """Return one chunk for each sequence that has any, in the order of their first."""
+    """Join the chunks of each sequence, ordered by the sequences' first chunks."""
     parts: dict[tuple[int, int], list[Chunk]] = {}
     for chunk in chunks:
         parts.setdefault((chunk.prompt_index, chunk.index), []).append(chunk)
-    return [_together(one) for one in parts.values()]
+    return [_join(one) for one in parts.values()]
 
 
-def _together(parts: Sequence[Chunk]) -> Chunk:
+def _join(parts: Sequence[Chunk]) -> Chunk:
+    """Return one chunk with the texts and tokens of several, in order."""
     if len(parts) == 1:
         return parts[0]
     return replace(

@@ -33,7 +33,7 @@ from selectrie.errors import (
 )
 
 RETRY_AFTER_S = 1
-"""Seconds after which a client may try again."""
+"""Seconds after which a client may try again; the value of `retry-after`."""
 _TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -49,7 +49,7 @@ _TYPES = {
 _PARAM = re.compile(r"question (['\"])(questions.*?)\1", re.DOTALL)
 _MAX_MESSAGE = 2_000
 _NO_FIELDS: Mapping[str, str] = {}
-_NOT_AGAIN: Mapping[str, str] = {"x-should-retry": "false"}
+_NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +59,7 @@ class HttpError(Exception):
     Attributes:
         status: The HTTP status.
         code: Stable name of the kind of error.
-        message: What is wrong and what to do.
+        message: The reason, and a remedy.
         param: The field of the request that is wrong, or None.
         headers: Further headers.
     """
@@ -71,34 +71,34 @@ class HttpError(Exception):
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
-        """Return the error as OpenAI's clients read it."""
+        """Return the error as OpenAI's clients read it, with a message that is cut."""
         kind = _TYPES.get(self.status, "server_error")
         message = self.message if len(self.message) <= _MAX_MESSAGE else self.message[:_MAX_MESSAGE] + "…"
         return {"error": {"message": message, "type": kind, "param": self.param, "code": self.code}}
 
-    def encoded(self) -> bytes:
-        """Return the body of the response."""
+    def to_json(self) -> bytes:
+        """Return the body of the response as bytes of JSON."""
         return json.dumps(self.body()).encode()
 
 
-def headers_of(error: HttpError, body: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the headers of a response that is an error with this body."""
+def response_headers(error: HttpError, body: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the headers of an error's response with this body, as ASGI sends them."""
     headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
     return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
 
 
-def busy(message: str, *, status: int, code: str) -> HttpError:
-    """Return an error after which a client may try again."""
+def retry_error(message: str, *, status: int, code: str) -> HttpError:
+    """Return an error with `retry-after`: the client may send the request again."""
     return HttpError(status, code, message, headers={"retry-after": str(RETRY_AFTER_S)})
 
 
-def draining() -> HttpError:
-    """Return the error for what comes, or has not come, when the server ends."""
-    return busy("the server is shutting down", status=503, code="draining")
+def draining_error() -> HttpError:
+    """Return the error (503) for requests refused because the server shuts down."""
+    return retry_error("the server is shutting down", status=503, code="draining")
 
 
 def unsupported(field_name: str, why: str, *, code: str = "unsupported") -> HttpError:
-    """Return the error for a known field or input that is not offered."""
+    """Return the error (400) for a field or an input that is known but not offered."""
     return HttpError(400, code, f"{field_name}: {why}", field_name)
 
 
@@ -112,66 +112,72 @@ _STATUSES: Sequence[tuple[type[SelectrieError], int]] = (
     (RequestError, 400),
     (SelectrieError, 500),
 )
-"""Status of each kind of error; the first kind that fits."""
+"""HTTP status of each error class; the first class that matches is used."""
 
 
 def error_of(error: Exception, fields: Mapping[str, str] = _NO_FIELDS) -> HttpError:
     """Return the response for an exception.
 
-    An exception that is none of ours says nothing about itself: its message may hold
+    The message of an exception that is not one of ours is replaced, because it may hold
     what a client must not see.
 
     Args:
-        fields: As for `message_of`.
+        error: The exception; an `HttpError` is returned unchanged.
+        fields: Names of the request's fields by option name, as for `message_of`.
     """
     if isinstance(error, HttpError):
         return error
     if not isinstance(error, SelectrieError):
         message = f"the server failed with {type(error).__name__}; its log has more"
-        return HttpError(500, "internal", message, headers=_NOT_AGAIN)
+        return HttpError(500, "internal", message, headers=_NO_RETRY)
     if isinstance(error, ModelFileError | MissingExtraError):  # they name files of this machine
-        return HttpError(500, error.code, "the model cannot be loaded; the server's log has more", headers=_NOT_AGAIN)
+        return HttpError(500, error.code, "the model cannot be loaded; the server's log has more", headers=_NO_RETRY)
     if isinstance(error, MemoryBudgetError) and not error.held:  # it never fits
-        return HttpError(500, error.code, message_of(error), headers=_NOT_AGAIN)
+        return HttpError(500, error.code, message_of(error), headers=_NO_RETRY)
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     if status in (429, 503):
-        return busy(message_of(error), status=status, code=error.code)
-    param = _param_of(error, fields) if isinstance(error, RequestError) else None
-    return HttpError(status, error.code, message_of(error, fields), param, {} if status == 400 else _NOT_AGAIN)
+        return retry_error(message_of(error), status=status, code=error.code)
+    param = _find_param(error, fields) if isinstance(error, RequestError) else None
+    return HttpError(status, error.code, message_of(error, fields), param, {} if status == 400 else _NO_RETRY)
 
 
 def message_of(error: SelectrieError, fields: Mapping[str, str] = _NO_FIELDS) -> str:
     """Return the message of an error, in which fields are written as in JSON.
 
-    A slot is cut to `MAX_QUOTED`: questions and fields have names of the client's.
-    Remedies that the request has no field for are left out.
+    Each slot is cut to `MAX_QUOTED` characters, because clients name questions and
+    fields. Remedies for which the request has no field are left out.
 
     Args:
-        fields: The fields of the request by the names of the options that they become.
+        fields: Names of the request's fields by the options that they set.
     """
-    return error.worded(renamed(fields), _by_operator, max_slot=MAX_QUOTED)
+    return error.worded(renamed(fields), _word_for_operator, max_slot=MAX_QUOTED)
 
 
 @contextmanager
 def errors_at(path: str) -> Iterator[None]:
-    """Raise errors about a field under its path, with which their message begins."""
+    """Turn each `RequestError` in the block into an `HttpError` (400) about one field.
+
+    Args:
+        path: Path to the field, with which the message begins.
+    """
     try:
         yield
     except RequestError as error:
         raise HttpError(400, error.code, f"{path}: {message_of(error)}", path) from error
 
 
-def _by_operator(remedy: Words) -> Words:
-    return Words("the operator can ", remedy.worded(_flag))
+def _word_for_operator(remedy: Words) -> Words:
+    """Return the words for a remedy that only whoever starts the server can apply."""
+    return Words("the operator can ", remedy.worded(_serve_flag))
 
 
-def _flag(option: OptionRef) -> str:
-    """Return the flag with which `selectrie serve` gets an option."""
+def _serve_flag(option: OptionRef) -> str:
+    """Return the flag of `selectrie serve` that sets an option, as in `--max-n 8`."""
     flag = f"--{option.name.replace('_', '-')}"
     return flag if option.value is None else f"{flag} {option.value}" if option.value else f"without {flag}"
 
 
-def _param_of(error: RequestError, fields: Mapping[str, str]) -> str | None:
+def _find_param(error: RequestError, fields: Mapping[str, str]) -> str | None:
     """Return the path to the field of the request that is wrong, if it is known."""
     if isinstance(error, PromptTooLongError) and isinstance(error.remedy, Words):  # what can be made shorter
         ways = error.remedy.parts[0]

@@ -1,4 +1,4 @@
-"""Which model answers a request: one engine, or those of a pool, by name."""
+"""Chooses the model that answers a request: one engine, or one of a pool by name."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import MemoryBudgetError, of_value
-from selectrie.server.http_errors import HttpError, busy
+from selectrie.server.http_errors import HttpError, retry_error
 from selectrie.server.options import ServerOptions
 
 _SUFFIX = ".gguf"
 _LOOK_S = 1.0
-"""Seconds between two looks for memory, which others than the server may free."""
+"""Seconds between attempts to get memory, which other processes may free."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelLease:
-    """A model for the time of one request.
+    """A model that stays loaded for the time of one request.
 
     Attributes:
         engine: The engine.
         name: Name of the model in the answer.
-        warning: What is wrong with the name that the client gave; "" for nothing.
+        warning: Warning about an unknown name that the client gave; "" for none.
     """
 
     engine: Engine
@@ -61,7 +61,7 @@ class Models:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether requests can be answered."""
+        """Return whether an engine or a pool is set to answer requests."""
         return self._pool is not None or self._engine is not None
 
     @property
@@ -100,8 +100,8 @@ class Models:
     async def lease(self, name: str | None) -> AsyncIterator[ModelLease]:
         """Yield the model for a request.
 
-        Requests for models of a pool are served first come, first served: one that
-        needs memory which others use holds up those behind it until it is free.
+        Requests for a pool's models are served in order: one that waits for memory
+        holds up those behind it until the memory is free.
 
         Args:
             name: The field `model` of the request.
@@ -110,7 +110,7 @@ class Models:
             HttpError: 404 for an unknown name, 503 while the model is being loaded.
         """
         if not self.is_ready:
-            raise busy("the model is being loaded", status=503, code="loading")
+            raise retry_error("the model is being loaded", status=503, code="loading")
         known = name in self.names or (self._pool is None and name is None)
         if not known and (self._pool is not None or self._strict):
             self.check_name(name)
@@ -123,24 +123,30 @@ class Models:
 
     @asynccontextmanager
     async def _lease_of_pool(self, pool: ModelPool, name: str) -> AsyncIterator[ModelLease]:
-        place = await self._turn()
+        """Yield a model of the pool, after waiting for its turn and for memory."""
+        place = await self._wait_for_turn()
         loop = asyncio.get_running_loop()
         with ExitStack() as stack:
             try:
-                engine = await self._entered(
-                    lambda: pool.use(name, on_room=lambda: _call(loop, partial(self._leave, place))), stack
+                engine = await self._load(
+                    lambda: pool.use(name, on_room=lambda: _call_on_loop(loop, partial(self._leave_queue, place))),
+                    stack,
                 )
             finally:
-                self._leave(place)
+                self._leave_queue(place)
             self._loaded[name] = engine
             stack.callback(self._changed.set)
             yield ModelLease(engine, name)
 
-    async def _entered(self, use: Callable[[], AbstractContextManager[Engine]], stack: ExitStack) -> Engine:
-        """Return the engine of a model, loading it as soon as there is memory.
+    async def _load(self, use: Callable[[], AbstractContextManager[Engine]], stack: ExitStack) -> Engine:
+        """Return the engine that `use` enters, as soon as there is memory for it.
 
         If the request is given up meanwhile, the model is loaded all the same, and then
-        given back.
+        released.
+
+        Args:
+            use: Returns a context that loads the model and keeps it loaded.
+            stack: Receives the context.
         """
         while True:
             self._changed.clear()
@@ -152,7 +158,7 @@ class Models:
                 if not error.held:
                     raise
             except asyncio.CancelledError:
-                entering.add_done_callback(partial(self._give_back, own))
+                entering.add_done_callback(partial(self._release_model, own))
                 raise
             else:
                 stack.push(own.pop_all())
@@ -160,27 +166,27 @@ class Models:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), _LOOK_S)
 
-    def _give_back(self, own: ExitStack, entering: asyncio.Future[Engine]) -> None:
-        """Free a model that was loaded for a request that is over."""
+    def _release_model(self, own: ExitStack, entering: asyncio.Future[Engine]) -> None:
+        """Release a model that was loaded for a request that is over."""
         if not entering.cancelled():
             entering.exception()  # it is read, so it is not logged
         own.close()
         self._changed.set()
 
-    async def _turn(self) -> asyncio.Future[None]:
-        """Wait until no request that came before waits for memory; return the place."""
+    async def _wait_for_turn(self) -> asyncio.Future[None]:
+        """Queue behind requests that wait for memory; return the place when first."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(place)
         try:
             if self._queue[0] is not place:
                 await place
         except asyncio.CancelledError:
-            self._leave(place)
+            self._leave_queue(place)
             raise
         return place
 
-    def _leave(self, place: asyncio.Future[None]) -> None:
-        """Take a place out of the queue, if it is there, and let the next one go on."""
+    def _leave_queue(self, place: asyncio.Future[None]) -> None:
+        """Remove a place from the queue, if it is there, and wake the next one."""
         if place not in self._queue:
             return
         was_first = self._queue[0] is place
@@ -189,13 +195,13 @@ class Models:
             self._queue[0].set_result(None)
 
 
-def _call(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Call on the event loop from another thread, unless the loop has ended."""
+def _call_on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """Schedule a call on the event loop from another thread, unless it is closed."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(call)
 
 
 def name_of(source: str) -> str:
-    """Return the name of a model: that of its file or folder, or the end of `hf:…`."""
+    """Return a model's name: the end of its path or of `hf:…`, without `.gguf`."""
     last = Path(source.rstrip("/")).name or source
     return last.removesuffix(_SUFFIX)

@@ -1,4 +1,4 @@
-"""The options of the server, among them all limits of a request."""
+"""The options of the server, including all limits of requests."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ CONFIDENCES = ("top", "entropy", "label_mass")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Options of `app`. Limits are refused before any model call.
+    """Options of `app`. Requests beyond a limit are refused before any model call.
 
     Attributes:
-        model_names: Names of the model, of which the first is in answers. () for the
-            name of its file. A pool has names of its own.
+        model_names: Names of the model; answers have the first. () for the name of its
+            file. The models of a pool have the pool's names.
         strict_model: Whether an unknown `model` is an error although there is only one.
         key_digests: SHA-256 digests of the API keys; () for a server without keys.
         hosts: Values of the header `Host` that are answered, without ports; () for any.

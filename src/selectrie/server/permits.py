@@ -1,8 +1,8 @@
-"""What clients share: permits to send bodies, and to have large requests prepared.
+"""Resources that clients share: permits to send bodies and to prepare large requests.
 
 To read, tokenize or write a large request takes seconds of a core. Requests wait for
 one of a few permits on the event loop, without a thread, and clients take turns. A body
-that is being received has a permit of the queue, which it may lose to another client.
+that is being received holds a permit in the queue, which it may lose to another client.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.types import Receive
 
 from selectrie.engine.scheduler.task_group import when_prepared
 from selectrie.engine.scheduler.turns import Turn
-from selectrie.server.http_errors import HttpError, busy
+from selectrie.server.http_errors import HttpError, retry_error
 
 R = TypeVar("R")
 
@@ -44,31 +44,34 @@ class Permits:
         self._waiting: dict[Turn, list[_Permit]] = {}
 
     async def hold(self, turn: Turn, start: Callable[[], Coroutine[Any, Any, R]], began_s: float = 0.0) -> R:
-        """Await work that runs in a thread, which it gets once there is a permit.
+        """Await work that runs in a thread and starts once there is a permit.
 
         The permit is free when the thread ends, or before it waits for the model. If
         the awaiting task is cancelled while it waits for a permit, the work does not
-        begin. If it is cancelled later, this still waits until the permit is free: who
-        sends and leaves, again and again, would else have any number of threads.
+        begin. If it is cancelled later, this still waits until the permit is free: a
+        client that sends and leaves, again and again, would otherwise have any number
+        of threads.
 
         Args:
-            turn: Who waits: those with different turns get permits alternately.
+            turn: The client's turn: different clients get permits alternately.
             start: Starts the work, with `in_thread` or an awaitable method of an
                 engine.
-            began_s: When the request came. The first of a client goes on first, so
-                requests are answered one after the other, and not all at the end.
+            began_s: Time at which the request came. A client's oldest request goes
+                first, so its requests are answered one after the other, not all at the
+                end.
         """
         permit = await self._permit(turn, began_s)
         try:
             with when_prepared(permit.leave):
                 return await start()
         except asyncio.CancelledError:
-            await permit.is_left.wait()
+            await permit.left.wait()
             raise
         finally:
             permit.leave()  # no thread was started
 
     async def _permit(self, turn: Turn, began_s: float = 0.0) -> _Permit:
+        """Return a permit, after waiting for one if none is free."""
         permit = _Permit(self, began_s)
         with self._lock:
             if self._n_free:
@@ -76,7 +79,7 @@ class Permits:
                 return permit
             insort(self._waiting.setdefault(turn, []), permit, key=attrgetter("began_s"))
         try:
-            await permit.is_taken.wait()
+            await permit.taken.wait()
         except asyncio.CancelledError:
             with self._lock:
                 is_waiting = permit in self._waiting.get(turn, ())
@@ -98,36 +101,36 @@ class Permits:
                 permit = line.pop(0)
                 if line:
                     self._waiting[turn] = line  # behind all others
-                if permit.wake(permit.is_taken):
+                if permit.wake(permit.taken):
                     return
             self._n_free += 1
 
 
 class _Permit:
-    """A permit, or the wait for one.
+    """A permit, or a place in the line for one.
 
     Attributes:
-        began_s: When its request came.
-        is_taken: Set when who waited has the permit.
-        is_left: Set when the permit is free again.
+        began_s: Time at which its request came.
+        taken: Set when the waiting request gets the permit.
+        left: Set when the permit is free again.
     """
 
     def __init__(self, permits: Permits, began_s: float) -> None:
         self.began_s = began_s
         self._permits, self._loop, self._lock = permits, asyncio.get_running_loop(), Lock()
-        self.is_taken, self.is_left = asyncio.Event(), asyncio.Event()
+        self.taken, self.left = asyncio.Event(), asyncio.Event()
         self._was_left = False
 
     def leave(self) -> None:
-        """Free the permit, once. Any thread may call it."""
+        """Free the permit; later calls do nothing. Any thread may call it."""
         with self._lock:
             was_left, self._was_left = self._was_left, True
         if not was_left:
             self._permits.free()
-            self.wake(self.is_left)
+            self.wake(self.left)
 
     def wake(self, event: asyncio.Event) -> bool:
-        """Set an event of the loop; return False if the loop was closed."""
+        """Set an event on the event loop; return False if the loop is closed."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(event.set)
             return True
@@ -135,11 +138,11 @@ class _Permit:
 
 
 class Uploads:
-    """Shares permits in the queue between clients that send bodies.
+    """Shares the server's places for requests between clients that send bodies.
 
-    A body may take its time, so one client could hold every permit with bodies that
-    hardly come. When all permits are taken, the newest upload of the client that has
-    most of them gives way to a client with fewer requests, by two at least.
+    A body may take its time, so one client could hold every place with bodies that
+    hardly arrive. When all places are taken, the newest upload of the client with most
+    of them gives way to a client that has at least two requests fewer.
     """
 
     def __init__(self) -> None:
@@ -147,8 +150,8 @@ class Uploads:
         self._n_open: Counter[Turn] = Counter()
 
     @contextmanager
-    def counted(self, client: Turn) -> Iterator[None]:
-        """Count a request of a client, whatever it waits for, until the block ends."""
+    def count_request(self, client: Turn) -> Iterator[None]:
+        """Count one more open request of a client until the block ends."""
         self._n_open[client] += 1
         try:
             yield
@@ -159,10 +162,10 @@ class Uploads:
 
     @contextmanager
     def permit(self, client: Turn, receive: Receive) -> Iterator[Receive]:
-        """Yield what receives a body of a client, in place of `receive`.
+        """Yield a replacement for `receive` that reads a client's body.
 
-        It raises `HttpError` when the permit is lost, which lasts until the body has
-        come or the block ends.
+        It raises `HttpError` when the upload has to give way, which may happen until
+        the body has arrived or the block ends.
         """
         lost: asyncio.Future[HttpError] = asyncio.get_running_loop().create_future()
         self._permits.setdefault(client, []).append(lost)
@@ -187,14 +190,18 @@ class Uploads:
             self._leave(client, lost)
 
     def _leave(self, client: Turn, lost: asyncio.Future[HttpError]) -> None:
+        """Forget an upload, which has arrived or ended."""
         permits = self._permits.get(client, [])
         if lost in permits:
             permits.remove(lost)
             if not permits:
                 del self._permits[client]
 
-    def give_way(self, client: Turn) -> bool:
-        """Return whether the permit of an upload was given to a request of `client`."""
+    def give_way_to(self, client: Turn) -> bool:
+        """Make the busiest client's newest upload give way to a request of `client`.
+
+        Returns whether there was such an upload.
+        """
         most = max(self._permits.values(), key=len, default=[])
         if len(most) <= self._n_open[client] + 1:
             return False
@@ -202,11 +209,11 @@ class Uploads:
             "another client needs the place, and most bodies that are not received yet are yours: "
             "send fewer requests at once, and each body without a pause"
         )
-        most.pop().set_result(busy(message, status=429, code="queue_full"))
+        most.pop().set_result(retry_error(message, status=429, code="queue_full"))
         return True
 
     def refuse(self, error: HttpError) -> None:
-        """Answer all requests whose bodies have not come with an error."""
+        """Answer every request whose body has not arrived with an error."""
         for permits in self._permits.values():
             for lost in permits:
                 lost.set_result(error)

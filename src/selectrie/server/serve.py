@@ -1,9 +1,9 @@
 """Runs the application with uvicorn, until a signal ends it without losing work.
 
-uvicorn limits the time between requests, and the gate that of a body that is wanted.
-What they leave open is closed here, by our protocol of connections: headers that never
-end, bodies that are not read, and clients that do not take their response. Errors of
-HTTP itself have the shape of all other errors.
+uvicorn limits the time between requests, and the gate the time in which a body arrives.
+Here, a protocol class of ours closes the connections that they leave open: headers that
+never end, bodies that are not read, and clients that do not take their response. Errors
+of HTTP itself have the shape of all other errors.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from selectrie.errors import (
     clip,
 )
 from selectrie.options.checks import at_least, number
-from selectrie.server.allocator import limit_arenas, settle
+from selectrie.server.allocator import freeze_objects, limit_arenas
 from selectrie.server.application import App, app
 from selectrie.server.exchange import Exchange, id_of
-from selectrie.server.http_errors import HttpError, draining, headers_of
+from selectrie.server.http_errors import HttpError, draining_error, response_headers
 from selectrie.server.options import ServerOptions
 from selectrie.version import __version__
 
@@ -60,9 +60,9 @@ class ConnectionLimits:
         header_s: Time in which the headers of a request must arrive, from their first
             byte on, or from the beginning of the connection.
         rest_s: Time in which the rest of a body may arrive after its response was sent.
-            It is read and dropped: a connection that is closed over it would be reset,
-            and the client could lose the response.
-        stall_s: Time in which a client takes nothing of what is sent to it.
+            The rest is read and dropped: closing a connection with unread bytes would
+            reset it, and the client could lose the response.
+        stall_s: Time after which a client that takes nothing of its response is cut.
     """
 
     header_s: float = 20.0
@@ -71,7 +71,7 @@ class ConnectionLimits:
 
 
 class _Connection(h11.Connection):
-    """h11's connection of a server, which refuses two more kinds of requests.
+    """h11's server connection, which also refuses two more kinds of requests.
 
     h11 reads a body by `Transfer-Encoding` if there is a `Content-Length` too. A proxy
     that goes by the other header takes a part of that body for a second request, so
@@ -79,8 +79,8 @@ class _Connection(h11.Connection):
     while it is incomplete, and here a whole one is limited too.
 
     Attributes:
-        refusal: The error that answers the client's last one.
-        is_head: Whether the last request is one whose response has no body.
+        refusal: The response to the last request that was refused.
+        is_head: Whether the last request was HEAD, whose response has no body.
     """
 
     def __init__(self) -> None:
@@ -92,8 +92,8 @@ class _Connection(h11.Connection):
         """Return the next event of the client.
 
         Raises:
-            h11.RemoteProtocolError: For what is not HTTP, or is refused. `refusal` has
-                the response.
+            h11.RemoteProtocolError: If the data is not HTTP, or the request is refused.
+                `refusal` then has the response.
         """
         begins_request = self.their_state is h11.IDLE
         if begins_request:
@@ -116,7 +116,7 @@ class _Connection(h11.Connection):
 
 
 def _check_head(request: h11.Request) -> None:
-    """Raise h11's error for a request that is too large, or says two lengths."""
+    """Raise h11's error for a head that is too large, or that declares two lengths."""
     size = len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
     if size > MAX_HEAD_BYTES:
         raise h11.RemoteProtocolError("Headers too large", error_status_hint=431)
@@ -125,9 +125,9 @@ def _check_head(request: h11.Request) -> None:
 
 
 def _with_origin_form(request: h11.Request) -> h11.Request:
-    """Return a request whose target is a path.
+    """Return the request with a path as its target.
 
-    The host of a target in absolute form takes the place of `Host` (RFC 9112, 3.2.2).
+    The host of a URL as target replaces the header `Host` (RFC 9112, 3.2.2).
     """
     found = _ABSOLUTE.match(request.target)
     if found is None:
@@ -156,16 +156,17 @@ class _Transport:
         return getattr(self._transport, name)
 
     def close(self) -> None:
-        if not self._protocol.linger():
+        """Close the transport, unless a body that was not read is dropped first."""
+        if not self._protocol.drop_unread_body():
             self._transport.close()
 
 
 class HttpProtocol(H11Protocol):
-    """One connection.
+    """uvicorn's protocol of one connection, with limits of time and our error bodies.
 
     Args:
-        limits: Its limits.
-        named: What uvicorn gives its protocols.
+        limits: The limits of time.
+        named: Arguments that uvicorn passes to its protocols.
     """
 
     def __init__(self, *, limits: ConnectionLimits, **named: Any) -> None:
@@ -179,82 +180,89 @@ class HttpProtocol(H11Protocol):
 
     @property
     def has_unsent(self) -> bool:
-        """Return whether a response was not sent to its end."""
+        """Return whether a response has not been sent to its end."""
         cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
         is_answering = cycle is not None and not (cycle.response_complete or cycle.disconnected)
         return is_answering or self.transport.get_write_buffer_size() > 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         # At 0, writing pauses whenever something was not sent at once.
+        """Wrap the transport, and start the timer for the first headers."""
         transport.set_write_buffer_limits(high=0)
         super().connection_made(cast("asyncio.Transport", _Transport(transport, self)))
-        self._watch()
+        self._limit_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timers."""
         super().connection_lost(exc)
         for timer in (self._reading, self._writing):
             if timer is not None:
                 timer.cancel()
 
     def data_received(self, data: bytes) -> None:
+        """Handle data, and adapt the timer; data after a refusal is dropped."""
         if self._is_refused:
             return
         super().data_received(data)
-        self._watch()
+        self._limit_reading()
 
     def on_response_complete(self) -> None:
+        """Adapt the timer to the next thing that the connection waits for."""
         super().on_response_complete()
-        self._watch()
+        self._limit_reading()
 
     def pause_writing(self) -> None:
+        """Pause the response, and start the timer for a stalled client."""
         super().pause_writing()
-        self._watch_writing()
+        self._limit_writing()
 
     def resume_writing(self) -> None:
+        """Resume the response, and stop the timer for a stalled client."""
         super().resume_writing()
         if self._writing is not None:
             self._writing.cancel()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, or is refused, and close the connection."""
+        """Answer bad HTTP, or a refused request, and close the connection."""
         del msg  # the connection knows more
         self._refuse(self.conn.refusal)
 
     def shutdown(self) -> None:
-        """Close the connection when no response is due."""
+        """Close the connection once no response is due."""
         if self._is_refused:
             self.transport.close()
         else:
             super().shutdown()
 
-    def linger(self) -> bool:
-        """Go on reading what the client still sends of a body, and drop it.
+    def drop_unread_body(self) -> bool:
+        """Start to read and drop the body that the client still sends.
 
-        Returns whether there is such a body, and this was not begun before.
+        Returns False if there is no such body, or this has already begun.
         """
         has_rest = self.conn.their_state is h11.SEND_BODY and not self._is_refused
         return has_rest and not self.transport.is_closing() and self._drop_rest()
 
     def _drop_rest(self) -> bool:
-        """End the responses; read and drop what comes until the client closes.
+        """Stop sending; read and drop data until the client closes the connection.
 
-        Returns False, and does nothing, if the transport cannot end only one direction.
+        Returns False, and does nothing, if the transport cannot close one direction
+        only.
         """
         if not self.transport.can_write_eof():
             return False
         self._is_refused = True
         self.transport.write_eof()
         self.flow.resume_reading()
-        self._watch()
+        self._limit_reading()
         return True
 
-    def _watch(self) -> None:
-        """Limit the time of what the connection now waits for.
+    def _limit_reading(self) -> None:
+        """Start a timer for the data that the connection now waits for.
 
-        The limit holds for all of the headers, or the rest of a body, so a client does
-        not gain time with every byte.
+        The time is for all headers, or the whole rest of a body, so a client does not
+        gain time with every byte.
         """
-        awaited = self._what_is_awaited()
+        awaited = self._awaited_part()
         if awaited == self._awaited:
             return
         self._awaited = awaited
@@ -263,10 +271,13 @@ class HttpProtocol(H11Protocol):
             self._reading = None
         if awaited is not None:
             seconds = self._limits.header_s if awaited[0] == "headers" else self._limits.rest_s
-            self._reading = self.loop.call_later(seconds, self._too_late)
+            self._reading = self.loop.call_later(seconds, self._time_out)
 
-    def _what_is_awaited(self) -> tuple[str, object] | None:
-        """Return "headers" or "rest", and the request before; None for neither."""
+    def _awaited_part(self) -> tuple[str, object] | None:
+        """Return "headers" or "rest" and the last cycle; None if neither is awaited.
+
+        "rest" is the rest of a body whose response was sent.
+        """
         if self.transport.is_closing():
             return None
         if self._is_refused:
@@ -276,32 +287,34 @@ class HttpProtocol(H11Protocol):
         is_rest = self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete
         return ("rest", self.cycle) if is_rest else None
 
-    def _too_late(self) -> None:
+    def _time_out(self) -> None:
+        """Answer incomplete headers with 408; close the connection in other cases."""
         if self._awaited is not None and self._awaited[0] == "headers" and self.conn.trailing_data[0]:
             seconds = self._limits.header_s
             self._refuse(HttpError(408, "header_timeout", f"the headers did not arrive within {seconds:g} s"))
         else:
             self.transport.close()
 
-    def _watch_writing(self) -> None:
-        """Close the connection for good if nothing is taken for a while."""
+    def _limit_writing(self) -> None:
+        """Start a timer that cuts the connection if the client takes no data."""
         if self._writing is not None:
             self._writing.cancel()
         n_unsent = self.transport.get_write_buffer_size()
-        self._writing = self.loop.call_later(self._limits.stall_s, self._stalled, n_unsent)
+        self._writing = self.loop.call_later(self._limits.stall_s, self._check_stall, n_unsent)
 
-    def _stalled(self, n_before: int) -> None:
+    def _check_stall(self, n_before: int) -> None:
+        """Cut the connection if none of the `n_before` unsent bytes has been taken."""
         n_unsent = self.transport.get_write_buffer_size()
         if n_unsent >= n_before:
             self.transport.abort()
         elif n_unsent:
-            self._watch_writing()
+            self._limit_writing()
 
     def _refuse(self, error: HttpError) -> None:
         """Answer with an error, if no response has begun, and end the connection.
 
-        What the client still sends is read and dropped until it closes, or for the time
-        of a rest: a connection that is closed over unread bytes is reset.
+        Data that the client still sends is read and dropped until it closes, at most
+        for `rest_s`: closing a connection with unread bytes resets it.
         """
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE) or self._is_refused:
             self.transport.close()
@@ -310,8 +323,8 @@ class HttpProtocol(H11Protocol):
         if self.cycle is not None:  # the application must not answer too
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        body = error.encoded()
-        headers = [*headers_of(error, body), *Exchange(id_of(""), "other").headers(), (b"connection", b"close")]
+        body = error.to_json()
+        headers = [*response_headers(error, body), *Exchange(id_of(""), "other").headers(), (b"connection", b"close")]
         content = h11.Data(b"" if self.conn.is_head else body)
         for event in (h11.Response(status_code=error.status, headers=headers), content, h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
@@ -322,11 +335,11 @@ class HttpProtocol(H11Protocol):
 logger = logging.getLogger("selectrie.server")
 
 LOST = 1
-"""Exit code if accepted work was not finished."""
+"""Exit code if accepted requests were not answered."""
 _CHECK_S = 0.05
-"""Seconds between two looks at the open requests while the server drains."""
+"""Seconds between checks for open requests while the server drains."""
 _CLOSING_S = 1.0
-"""Seconds in which clients may close their connections when all work is done."""
+"""Seconds for clients to close their connections after all work is done."""
 _KEEP_ALIVE_S = 75
 _BACKLOG = 1024
 DEFAULT_LIMITS = ConnectionLimits()
@@ -334,14 +347,14 @@ DEFAULT_LIMITS = ConnectionLimits()
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How to serve.
+    """Where the server listens, and how long it waits.
 
     Attributes:
         host: The address to listen on.
         port: The port; 0 for any free one.
         shutdown_timeout_s: Seconds in which accepted work may finish after a signal.
         header_timeout_s: Seconds in which the headers of a request must arrive.
-        key_file: The file of the API keys, which SIGHUP has read again, or None.
+        key_file: File of API keys, which is read again on SIGHUP; None without keys.
     """
 
     host: str = "127.0.0.1"
@@ -357,7 +370,7 @@ class Serving:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is reached from this machine alone."""
+    """Return whether an address can be reached from this machine only."""
     if host == "localhost":
         return True
     try:
@@ -367,9 +380,9 @@ def is_loopback(host: str) -> bool:
 
 
 def key_digests(path: str) -> tuple[bytes, ...]:
-    """Return the SHA-256 digests of the API keys of a file, one a line.
+    """Return the SHA-256 digests of the API keys in a file with one key a line.
 
-    Blank lines and lines that begin with `#` are left out.
+    Blank lines and lines that begin with `#` are skipped.
 
     Raises:
         InputFileError: If the file cannot be read or has no key.
@@ -387,7 +400,13 @@ def key_digests(path: str) -> tuple[bytes, ...]:
 
 
 def check_exposed(host: str, options: ServerOptions, *, without_keys: bool) -> None:
-    """Raise an error for a server that others could reach without a key."""
+    """Raise an error if others could reach the server without a key, unless intended.
+
+    Args:
+        host: The address to listen on.
+        options: The options with the key digests.
+        without_keys: Whether a server without keys is intended (`--no-auth`).
+    """
     if options.key_digests and without_keys:
         raise IncompatibleOptionsError("no_auth", "an API key file", "leave one of them out")
     if not is_loopback(host) and not options.key_digests and not without_keys:
@@ -407,18 +426,18 @@ def serve(
 
     The socket is bound before the model loads, so `/health` answers at once, and
     `/ready` when there is a model. After the first signal, `/ready` and new work get
-    503, and accepted work finishes; a second signal ends the server at once. SIGHUP has
-    the file of API keys read again, and drains where there is none, unless the process
-    began with it ignored.
+    503, and accepted work finishes; a second signal ends the server at once. On SIGHUP
+    the file of API keys is read again. Without such a file SIGHUP drains too, unless it
+    was ignored when the process began.
 
-    The process is taken to be a server's: signals are handled, and the C library's
-    allocator is limited to few arenas (`allocator.limit_arenas`).
+    This changes the process: signals are handled, and the C library's allocator is
+    limited to few arenas (`allocator.limit_arenas`).
 
     Args:
         load: Loads the model, in a thread of its own.
         serving: Where to listen.
         options: The options of the application.
-        on_ready: Called with the URL when requests are answered.
+        on_ready: Called with the URL and the application once the model is loaded.
 
     Returns:
         0 if all accepted requests were answered, else 1.
@@ -428,20 +447,23 @@ def serve(
         SelectrieError: If the model cannot be loaded.
     """
     limit_arenas()
-    listening = _bound(serving)
-    run = _Run(app(None, options), listening, serving, load, on_ready, _url_of(listening))
+    listening = _bind(serving)
+    run = _Run(app(None, options), listening, serving, load, on_ready, _local_url(listening))
     code = asyncio.run(run.serve())
     _log("the server has ended", code=code)
     return code
 
 
 def _log(message: str, level: int = logging.INFO, **facts: object) -> None:
-    """Log something that is no request."""
+    """Log an event of the server itself, not of a request."""
     logger.log(level, message, extra={"line": {"message": message, **facts}})
 
 
 def uvicorn_config(application: App, limits: ConnectionLimits = DEFAULT_LIMITS) -> uvicorn.Config:
-    """Return how uvicorn serves an application: by our protocol, silently."""
+    """Return the configuration under which uvicorn runs the application.
+
+    It uses our protocol and writes no log.
+    """
     return uvicorn.Config(
         application,
         http=partial(HttpProtocol, limits=limits),  # type: ignore[arg-type]
@@ -465,11 +487,11 @@ class _Server(uvicorn.Server):
 
     @property
     def n_unsent(self) -> int:
-        """Return the number of connections with a response that was not sent whole."""
+        """Return the number of connections with a response that is not fully sent."""
         return sum(one.has_unsent for one in self.server_state.connections if isinstance(one, HttpProtocol))
 
     def abort(self) -> None:
-        """Close every connection at once, and end."""
+        """Close every connection at once and stop the server."""
         for one in list(self.server_state.connections):
             if isinstance(one, HttpProtocol):
                 one.transport.abort()
@@ -477,7 +499,7 @@ class _Server(uvicorn.Server):
 
 
 class _Run:
-    """One run of the server."""
+    """One run of the server, from loading the model to the exit code."""
 
     def __init__(  # noqa: PLR0917 - what `serve` was given
         self,
@@ -498,13 +520,13 @@ class _Run:
         self._server = _Server(uvicorn_config(application, limits))
 
     async def serve(self) -> int:
-        """Serve until the end; return the exit code."""
+        """Serve until the server ends; return the exit code."""
         loop = asyncio.get_running_loop()
         for one in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(one, self._signalled, one)
+            loop.add_signal_handler(one, self._handle_signal, one)
         # `nohup` ignores it, so that the end of a session does not end the process.
         if self._serving.key_file is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+            loop.add_signal_handler(signal.SIGHUP, self._handle_hangup)
         loader = threading.Thread(target=self._load_in_thread, args=(loop,), name="selectrie-load", daemon=True)
         loader.start()
         try:
@@ -517,27 +539,29 @@ class _Run:
         return LOST if self._n_lost else 0
 
     def _load_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Load the model and hand it to the event loop, or the error if it fails."""
         try:
             loaded = self._load()
             if isinstance(loaded, Engine):
-                _warm(loaded)
-            settle()
+                _warm_up(loaded)
+            freeze_objects()
         except BaseException as error:  # noqa: BLE001 - it is raised by `serve`
-            self._tell(loop, partial(self._failed, error))
+            self._call_on_loop(loop, partial(self._fail, error))
             return
-        if not self._tell(loop, partial(self._got, loaded)):
+        if not self._call_on_loop(loop, partial(self._set_loaded, loaded)):
             loaded.close()
 
     @staticmethod
-    def _tell(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> bool:
-        """Call on the event loop; return whether it still runs."""
+    def _call_on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> bool:
+        """Schedule a call on the event loop; return False if the loop is closed."""
         try:
             loop.call_soon_threadsafe(call)
         except RuntimeError:  # a signal ended the server while the model was being loaded
             return False
         return True
 
-    def _got(self, loaded: Engine | ModelPool) -> None:
+    def _set_loaded(self, loaded: Engine | ModelPool) -> None:
+        """Let the application answer with the loaded model, and report readiness."""
         self._loaded = loaded
         self._app.state.models.set_source(loaded)
         _log("the server is ready", url=self._url, models=self._app.state.models.names, version=__version__)
@@ -545,13 +569,13 @@ class _Run:
             try:
                 self._on_ready(self._url, self._app)
             except Exception as error:  # noqa: BLE001 - it is raised by `serve`
-                self._failed(error)
+                self._fail(error)
 
-    def _failed(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._failure = error
         self._server.abort()
 
-    def _signalled(self, number: signal.Signals) -> None:
+    def _handle_signal(self, number: signal.Signals) -> None:
         """Drain after the first signal, end at once after the second."""
         state = self._app.state
         _log(f"{number.name}: {'ending' if state.is_draining else 'draining'}", open=state.n_open)
@@ -559,14 +583,14 @@ class _Run:
             self._end()
             return
         state.is_draining = True
-        state.uploads.refuse(draining())
-        self._drain = asyncio.ensure_future(self._drained())
+        state.uploads.refuse(draining_error())
+        self._drain = asyncio.ensure_future(self._drain_and_end())
 
-    def _hung_up(self) -> None:
-        """Read the API keys again; drain if there is no file of them."""
+    def _handle_hangup(self) -> None:
+        """Read the file of API keys again; drain if there is none."""
         state, path = self._app.state, self._serving.key_file
         if path is None:
-            self._signalled(signal.SIGHUP)
+            self._handle_signal(signal.SIGHUP)
             return
         if not Path(path).is_file():  # reading a pipe would wait for its writer
             _log(f"SIGHUP: the keys stay as they were: {path} is no file", logging.ERROR)
@@ -578,8 +602,8 @@ class _Run:
         else:
             _log("SIGHUP: the keys were read again", keys=len(state.options.key_digests))
 
-    async def _drained(self) -> None:
-        """Wait for accepted work, as long as it may take, then end the server.
+    async def _drain_and_end(self) -> None:
+        """Wait until accepted requests are answered or the timeout passes, then end.
 
         A response counts as sent when the connection has taken all of it.
         """
@@ -596,7 +620,7 @@ class _Run:
         self._server.abort()  # connections whose clients still send, or do not close
 
     def _end(self) -> None:
-        """End at once; what was accepted and not sent is lost."""
+        """End at once; requests that are not answered are lost."""
         self._app.state.is_dropping = True
         self._n_lost = max(self._app.state.n_open, self._server.n_unsent)
         if self._n_lost:
@@ -604,31 +628,35 @@ class _Run:
         self._server.abort()
 
 
-def _url_of(listening: socket.socket) -> str:
-    """Return a URL by which this machine reaches a socket."""
+def _local_url(listening: socket.socket) -> str:
+    """Return a URL under which this machine reaches a listening socket."""
     host, port = listening.getsockname()[:2]
     if ipaddress.ip_address(host).is_unspecified:
         host = "::1" if ":" in host else "127.0.0.1"
-    return f"http://{host_of(host)}:{port}"
+    return f"http://{host_header(host)}:{port}"
 
 
-def host_of(address: str) -> str:
-    """Return an address as the header `Host` has it, without a port."""
+def host_header(address: str) -> str:
+    """Return the value of the header `Host` for an address, without a port."""
     return f"[{address}]" if ":" in address else address.lower()
 
 
-def hosts_of(address: str, further: Sequence[str]) -> tuple[str, ...]:
-    """Return the values of the header `Host` that a server on an address answers.
+def allowed_hosts(address: str, further: Sequence[str]) -> tuple[str, ...]:
+    """Return the values of the header `Host` that a server answers.
 
-    () for any: beyond loopback, unless `further` names some.
+    () for any value: beyond loopback, if `further` is empty.
+
+    Args:
+        address: The address on which it listens.
+        further: Additional values to allow.
     """
     if not is_loopback(address) and not further:
         return ()
-    return tuple(dict.fromkeys(["localhost", "127.0.0.1", "[::1]", host_of(address), *map(str.lower, further)]))
+    return tuple(dict.fromkeys(["localhost", "127.0.0.1", "[::1]", host_header(address), *map(str.lower, further)]))
 
 
-def _bound(serving: Serving) -> socket.socket:
-    """Return a socket that listens."""
+def _bind(serving: Serving) -> socket.socket:
+    """Return a socket that listens on the address; raise `OptionError` if it cannot."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             serving.host, serving.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -645,10 +673,10 @@ def _bound(serving: Serving) -> socket.socket:
     return listening
 
 
-def _warm(engine: Engine) -> None:
-    """Decide once, so that no client waits for what the first call has to read.
+def _warm_up(engine: Engine) -> None:
+    """Decide once, so that no client waits for data that the first call reads.
 
-    A model that cannot decide, or is a server's, is as ready without.
+    Models on another server, and those that cannot decide, are left alone.
     """
     if engine.identity.precision != "remote":
         with suppress(RequestError, UnsupportedModelError):

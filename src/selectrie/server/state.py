@@ -1,4 +1,4 @@
-"""What the parts of one application share, and what is counted for Prometheus."""
+"""The state that all parts of an application share, and its metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from selectrie.server.permits import Permits, Uploads
 from selectrie.version import __version__
 
 REASONS = ("disconnected", "deadline", "shutdown")
-"""Why an accepted request may be given up."""
+"""Reasons for which an accepted request is given up (`Exchange.lost`)."""
 CAUSES = ("body", "model", "engine")
-"""What an open request may wait for (`Exchange.waits_for`)."""
+"""Causes for which an open request waits (`Exchange.waits_for`)."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class Metrics:
-    """Counters of one application, in a registry of their own."""
+    """Prometheus counters of one application, in a separate registry."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
@@ -84,13 +84,13 @@ class Metrics:
         for reason in REASONS:
             self._cancelled.labels(reason)
 
-    def accepted(self, exchange: Exchange) -> None:
+    def count_accepted(self, exchange: Exchange) -> None:
         """Count a request that took a place in the queue."""
         self._accepted.inc()
         self._open_ones.add(exchange)
 
-    def spent(self, cost: Cost) -> None:
-        """Count model work. Any thread may call it."""
+    def count_work(self, cost: Cost) -> None:
+        """Count the model's work for a request. Any thread may call it."""
         for counter, amount in (
             (self._new, cost.rows - cost.rows_repeated),
             (self._repeated, cost.rows_repeated),
@@ -101,10 +101,10 @@ class Metrics:
             if amount:  # this is done for each task of each call
                 counter.inc(amount)
 
-    def ended(self, exchange: Exchange, seconds: float) -> None:
-        """Count an exchange that ended after so many seconds.
+    def count_ended(self, exchange: Exchange, seconds: float) -> None:
+        """Count an exchange that ended `seconds` after it began.
 
-        The accepted ones are those that were answered, were given up, or are open.
+        Each accepted request is counted as answered or given up once it has ended.
         """
         self._requests.labels(exchange.endpoint, str(exchange.status)).inc()
         self._seconds.labels(exchange.endpoint).observe(seconds)
@@ -123,8 +123,12 @@ class Metrics:
         if exchange.first_s is not None:
             self._first.observe(exchange.first_s)
 
-    def text(self, engines: Mapping[str, Engine]) -> bytes:
-        """Return all metrics in Prometheus' format. `engines` are the loaded models."""
+    def render(self, engines: Mapping[str, Engine]) -> bytes:
+        """Return all metrics in Prometheus' text format.
+
+        Args:
+            engines: The engines of the loaded models, by name.
+        """
         self._open.set(len(self._open_ones))
         for cause in CAUSES:
             self._waiting.labels(cause).set(sum(one.waits_for == cause for one in self._open_ones))
@@ -150,16 +154,17 @@ class ServerState:
     """The state of an application.
 
     Attributes:
-        models: Which model answers.
+        models: The models that answer.
         options: The options.
-        metrics: What is counted.
+        metrics: Counters for Prometheus.
         is_draining: Whether new work is refused.
-        is_dropping: Whether what is not sent yet is lost, because the server ends.
+        is_dropping: Whether unsent responses are dropped because the server ends.
         n_open: Number of requests that wait or are worked on.
-        uploads: Those of them whose bodies have not come yet.
-        bodies: The bytes that their bodies have together.
-        permits: Those for work on large ones.
-        turns: The turn of each client with an open request, by its key or address.
+        uploads: Open requests whose bodies have not arrived yet.
+        bodies: Budget of bytes for the bodies of open requests.
+        permits: Permits for work on large requests.
+        turns: The scheduler's turn of each client with an open request, by key or
+            address.
     """
 
     models: Models
@@ -177,7 +182,10 @@ class ServerState:
         self.bodies = BodyBudget(self.options.max_body_bytes)
 
     def turn_of(self, client: bytes | str) -> Turn:
-        """Return the turn of a client: the same one as long as somebody holds it."""
+        """Return a client's turn, by which the scheduler alternates between clients.
+
+        All open requests of the client share it.
+        """
         return self.turns.setdefault(client, Turn())
 
 

@@ -29,8 +29,8 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.scheduler.task_group import check_cancelled
 from selectrie.errors import OptionError, TextError
 from selectrie.options import PromptParams
-from selectrie.server.chat import Conversation, with_roles_of
-from selectrie.server.exchange import encoded_json, exchange_of, json_response
+from selectrie.server.chat import Conversation, adapt_roles
+from selectrie.server.exchange import encode_json, exchange_of, json_response
 from selectrie.server.generation import lease_model
 from selectrie.server.http_errors import errors_at
 from selectrie.server.options import ServerOptions
@@ -62,11 +62,11 @@ class TokenizeChatBody(Conversation, _TokenizeBody):
     """A chat to tokenize."""
 
     prompt: None = Field(None, title="a prompt or messages, not both")
-    """There is none beside messages."""
+    """None: a chat has messages instead."""
 
 
 class DetokenizeBody(Body):
-    """Tokens whose text is wanted."""
+    """Tokens to turn into text."""
 
     tokens: Items[Annotated[int, Field(title="a token id", json_schema_extra={"minimum": 0})]] = Field(
         title="a list of token ids"
@@ -74,7 +74,8 @@ class DetokenizeBody(Body):
     """The ids of the tokens."""
 
 
-def _decoded(value: object) -> object:
+def _decode_base64(value: object) -> object:
+    """Return the bytes of a base64 string; raise `ValueError` for anything else."""
     try:
         if isinstance(value, str):
             return base64.b64decode(value.encode("ascii"), validate=True)
@@ -84,18 +85,18 @@ def _decoded(value: object) -> object:
 
 
 class EncodeBody(Body):
-    """Plain texts to encode."""
+    """Plain texts to tokenize."""
 
     texts: Items[
         Annotated[
             bytes,
-            BeforeValidator(_decoded),
+            BeforeValidator(_decode_base64),
             WithJsonSchema({"type": "string", "format": "byte", "title": "a text as base64 of its UTF-8"}),
         ]
     ] = Field(
         title=f"a list of 1 to {MAX_TEXTS} texts, each as base64 of its UTF-8", min_length=1, max_length=MAX_TEXTS
     )
-    """The texts, each as base64 of its UTF-8; no control token is read in them."""
+    """The texts, each as base64 of its UTF-8; control tokens are not recognised."""
     form: Annotated[str, one_of((BEGIN, INSIDE, NORMALIZE))] | None = Field(
         None,
         description=f"Whether a text begins ({BEGIN!r}, the default), goes on ({INSIDE!r}), or is normalised only.",
@@ -109,9 +110,9 @@ class TokenizeRequest:
     Attributes:
         prompt: The text, or the messages of a chat.
         prompting: Options of the chat template.
-        add_bos: Whether BOS comes first; None for what the chat template writes.
-        wants_texts: Whether the spelling of each token is wanted.
-        warnings: What was ignored.
+        add_bos: Whether BOS comes first; None leaves it to the chat template.
+        wants_texts: Whether the answer also has the text of each token.
+        warnings: Warnings about ignored fields.
     """
 
     prompt: str | tuple[Mapping[str, str], ...]
@@ -122,7 +123,7 @@ class TokenizeRequest:
 
 
 def read_tokenize(data: Mapping[str, Any], options: ServerOptions) -> TokenizeRequest:
-    """Return a request of `/tokenize`: a `prompt`, or a chat's `messages`.
+    """Parse the body of `/tokenize`, which has a `prompt` or a chat's `messages`.
 
     Raises:
         HttpError, RequestError: If a field is wrong.
@@ -142,10 +143,15 @@ def read_tokenize(data: Mapping[str, Any], options: ServerOptions) -> TokenizeRe
     )
 
 
-def with_bos(vocabulary: Vocabulary, request: TokenizeRequest, tokens: list[int]) -> list[int]:
-    """Return the tokens of a request with BOS as it asks for, never twice.
+def adjust_bos(vocabulary: Vocabulary, request: TokenizeRequest, tokens: list[int]) -> list[int]:
+    """Return a prompt's tokens with BOS added or removed, as the request asks.
 
-    `tokens` begin with BOS if the model adds one, and are empty for an empty prompt.
+    BOS is never there twice.
+
+    Args:
+        request: The request. Its `add_bos` of None leaves the tokens as they are.
+        tokens: The encoded prompt. They begin with BOS if the model adds one, and are
+            empty for an empty prompt.
     """
     bos = vocabulary.bos
     if bos is None or request.add_bos is None:
@@ -158,8 +164,11 @@ def with_bos(vocabulary: Vocabulary, request: TokenizeRequest, tokens: list[int]
     return tokens if np.array_equal(written[:1], [bos]) else tokens[1:]
 
 
-def spelling(vocabulary: Vocabulary, token: int | None) -> str | None:
-    """Return the name of a special token if `/tokenize` makes this token of it."""
+def special_token_name(vocabulary: Vocabulary, token: int | None) -> str | None:
+    """Return the name of a special token if `/tokenize` turns it into this token.
+
+    None without a token, or if the name is encoded as anything else.
+    """
     if token is None:
         return None
     text = vocabulary.texts[token]
@@ -172,55 +181,57 @@ def spelling(vocabulary: Vocabulary, token: int | None) -> str | None:
 router = APIRouter()
 
 MAX_TEXT_BYTES = 1 << 23
-"""Maximum size of the text of `/detokenize`. A token may spell a thousand bytes."""
+"""Maximum size of the text of `/detokenize` in bytes. One token may have a thousand."""
 
 
 @router.get("/tokenizer_info")
 async def tokenizer_info(request: Request) -> Response:
-    """Return the special tokens and the chat template of a model, and its tolerance."""
+    """Return a model's special tokens, chat template, context length and tolerance."""
     state, exchange = state_of(request), exchange_of(request)
     async with lease_model(state, exchange, request.query_params.get("model")) as lease:
         engine = lease.engine
-        info = _info(engine.vocabulary, engine.limits.nodes)
+        info = _describe_tokenizer(engine.vocabulary, engine.limits.nodes)
         return json_response({**info, "tolerance": await in_thread(lambda: engine.tolerance)})
 
 
 @router.post("/tokenize")
 async def tokenize(request: Request) -> Response:
-    """Return the tokens of a text or a chat; control tokens are read in it."""
+    """Return the tokens of a text or a chat; names of control tokens are recognised."""
     state, exchange = state_of(request), exchange_of(request)
     tokenize_request = await exchange.run(lambda: read_tokenize(exchange.body, state.options))
     async with lease_model(state, exchange) as lease:
-        exchange.n_prompt, response = await exchange.in_thread(lambda: _tokenized(lease.engine, tokenize_request))
+        exchange.n_prompt, response = await exchange.in_thread(
+            lambda: _tokenize_response(lease.engine, tokenize_request)
+        )
     return response
 
 
 @router.post("/detokenize")
 async def detokenize(request: Request) -> Response:
-    """Return the text of tokens, with control tokens by their names."""
+    """Return the text of tokens, in which control tokens are written by name."""
     state, exchange = state_of(request), exchange_of(request)
     tokens = (await exchange.run(lambda: read(DetokenizeBody, exchange.body, state.options))).tokens
     async with lease_model(state, exchange) as lease:
-        response = await exchange.in_thread(lambda: _detokenized(exchange.body, lease.engine, tokens))
+        response = await exchange.in_thread(lambda: _detokenize_response(exchange.body, lease.engine, tokens))
     exchange.n_prompt = len(tokens)
     return response
 
 
-def _tokenized(engine: Engine, request: TokenizeRequest) -> tuple[int, Response]:
-    """Return the number of tokens of a text or a chat, and the response."""
+def _tokenize_response(engine: Engine, request: TokenizeRequest) -> tuple[int, Response]:
+    """Return the number of tokens of a text or chat, and the response listing them."""
     vocabulary, prompt, tokens = engine.vocabulary, request.prompt, list[int]()
     if prompt:
-        messages = prompt if isinstance(prompt, str) else with_roles_of(vocabulary, prompt)
+        messages = prompt if isinstance(prompt, str) else adapt_roles(vocabulary, prompt)
         tokens = engine.encode(messages, prompting=request.prompting).tolist()
     check_cancelled()
-    tokens = with_bos(vocabulary, request, tokens)
+    tokens = adjust_bos(vocabulary, request, tokens)
     answer: dict[str, Any] = {"count": len(tokens), "max_model_len": engine.limits.nodes, "tokens": tokens}
     if request.wants_texts:
         answer["token_strs"] = [vocabulary.texts[token] for token in tokens]
     return len(tokens), json_response(answer, request.warnings)
 
 
-def _detokenized(data: Mapping[str, Any], engine: Engine, tokens: Sequence[int]) -> Response:
+def _detokenize_response(data: Mapping[str, Any], engine: Engine, tokens: Sequence[int]) -> Response:
     """Return the response with the text of tokens."""
     with errors_at("tokens"):
         ids = engine.vocabulary.check_tokens(tokens)
@@ -232,12 +243,13 @@ def _detokenized(data: Mapping[str, Any], engine: Engine, tokens: Sequence[int])
     return json_response(answer, unknown_fields(data, DetokenizeBody.model_fields))
 
 
-def _info(vocabulary: Vocabulary, n_nodes: int) -> dict[str, Any]:
+def _describe_tokenizer(vocabulary: Vocabulary, n_nodes: int) -> dict[str, Any]:
+    """Return the fields of `/tokenizer_info`, as lm-evaluation-harness reads them."""
     bos = vocabulary.declared_bos if vocabulary.bos is None else vocabulary.bos
     return {
         "tokenizer_class": "selectrie",
-        "bos_token": spelling(vocabulary, bos),
-        "eos_token": spelling(vocabulary, vocabulary.eos),
+        "bos_token": special_token_name(vocabulary, bos),
+        "eos_token": special_token_name(vocabulary, vocabulary.eos),
         "pad_token": None,
         "unk_token": None,
         "add_bos_token": vocabulary.bos is not None,
@@ -247,8 +259,8 @@ def _info(vocabulary: Vocabulary, n_nodes: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """A vocabulary as JSON, plain and compressed."""
+class _SerializedVocabulary:
+    """The JSON of a vocabulary as bytes, plain and compressed with gzip."""
 
     plain: bytes
     compressed: bytes
@@ -260,32 +272,32 @@ async def vocabulary(request: Request) -> Response:
     state, exchange = state_of(request), exchange_of(request)
     async with lease_model(state, exchange, request.query_params.get("model")) as lease:
         own = lease.engine.vocabulary
-        written = await in_thread(lambda: own.derived(_written))
+        written = await in_thread(lambda: own.derived(_serialize_vocabulary))
     headers = {"vary": "accept-encoding"}
-    if not _takes_gzip(request.headers.get("accept-encoding", "")):
+    if not _accepts_gzip(request.headers.get("accept-encoding", "")):
         return Response(written.plain, 200, headers, "application/json")
     return Response(written.compressed, 200, {**headers, "content-encoding": "gzip"}, "application/json")
 
 
 @router.post("/v1/vocabulary/encode")
 async def encode(request: Request) -> Response:
-    """Return the tokens of plain texts, in which no control token is read."""
+    """Return the tokens of plain texts, in which control tokens are not recognised."""
     state, exchange = state_of(request), exchange_of(request)
     body = await exchange.run(lambda: read(EncodeBody, exchange.body, state.options))
     check_tokenized("texts", sum(map(len, body.texts)))
     async with lease_model(state, exchange) as lease:
         own = lease.engine.vocabulary
-        exchange.n_prompt, response = await exchange.in_thread(lambda: _encoded_texts(exchange.body, own, body))
+        exchange.n_prompt, response = await exchange.in_thread(lambda: _encode_response(exchange.body, own, body))
     return response
 
 
-def _written(own: Vocabulary) -> _Written:
-    plain = encoded_json(vocabulary_object(own))
-    return _Written(plain, gzip.compress(plain, 6, mtime=0))
+def _serialize_vocabulary(own: Vocabulary) -> _SerializedVocabulary:
+    plain = encode_json(vocabulary_object(own))
+    return _SerializedVocabulary(plain, gzip.compress(plain, 6, mtime=0))
 
 
-def _takes_gzip(accepted: str) -> bool:
-    """Return whether a header `accept-encoding` names gzip, and not with weight 0."""
+def _accepts_gzip(accepted: str) -> bool:
+    """Return whether an `accept-encoding` header names gzip with a weight above 0."""
     for one in accepted.lower().split(","):
         name, _, weight = one.strip().partition(";")
         if name.strip() == "gzip":
@@ -293,24 +305,27 @@ def _takes_gzip(accepted: str) -> bool:
     return False
 
 
-def _encoded_texts(data: Mapping[str, Any], own: Vocabulary, body: EncodeBody) -> tuple[int, Response]:
-    """Return the number of tokens of texts, and the response."""
-    answer = _answer(own, body.texts, body.form)
+def _encode_response(data: Mapping[str, Any], own: Vocabulary, body: EncodeBody) -> tuple[int, Response]:
+    """Return the number of tokens of the body's texts, and a response listing them."""
+    answer = _encode_texts(own, body.texts, body.form)
     n_tokens = sum(len(one) for one in answer.get("tokens", ()) if one is not None)
     return n_tokens, json_response(answer, unknown_fields(data, EncodeBody.model_fields))
 
 
-def _answer(own: Vocabulary, texts: Sequence[bytes], form: str | None) -> dict[str, Any]:
-    """Return what is answered about texts: tokens, or why there are none."""
+def _encode_texts(own: Vocabulary, texts: Sequence[bytes], form: str | None) -> dict[str, Any]:
+    """Return the fields of the answer: normalised texts, or tokens and reasons.
+
+    A text that cannot be tokenized has None as its tokens, and a reason.
+    """
     if form == NORMALIZE:
         return {"texts": [to_base64(own.normalized(text)) for text in texts]}
     tokenize = own.spacing.encode_inside if form == INSIDE and own.spacing is not None else own.tokenize
-    tokens = [_encoded(tokenize, text) for text in texts]
+    tokens = [_encode_text(tokenize, text) for text in texts]
     return {"tokens": [tokens for tokens, _ in tokens], "reasons": [reason for _, reason in tokens]}
 
 
-def _encoded(tokenize: Tokenize, text: bytes) -> tuple[list[int] | None, str | None]:
-    """Return the tokens of a text, or why it has none."""
+def _encode_text(tokenize: Tokenize, text: bytes) -> tuple[list[int] | None, str | None]:
+    """Return the tokens of a text and None, or None and the reason why it has none."""
     check_cancelled()
     try:
         return list(map(int, tokenize(text))), None

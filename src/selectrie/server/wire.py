@@ -1,13 +1,14 @@
-"""The base of the models that declare bodies of requests, and errors about them.
+"""Base of the models that declare bodies of requests, and errors about them.
 
-A field is declared once, with its type, its bounds and what it means: the declaration
-reads the field, refuses what is wrong and is its part of OpenAPI's document. Null is as
-if a field were not given.
+A field is declared once, with its type, its bounds and its meaning: the declaration
+parses the field, refuses wrong values and appears in OpenAPI's document. Null counts as
+an absent field.
 
-Errors say what is allowed as the document does; the `title` of a field says it where
-its type does not. Texts of pydantic are not used, because they may hold what was sent.
-Lists stop at the first wrong item (`Items`), and what an option of the server bounds is
-counted before that (`UpTo`), so a wrong body costs no more than a right one.
+Errors state what is allowed in the document's words; a field's `title` states it where
+the type does not. Messages of pydantic are not used, because they may hold what was
+sent. Lists stop at the first wrong item (`Items`), and lengths that an option of the
+server bounds are checked before (`UpTo`), so a wrong body costs no more than a right
+one.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ from selectrie.server.options import ServerOptions
 M = TypeVar("M", bound=BaseModel)
 
 MAX_TOKENIZED_BYTES = 1 << 20
-"""Maximum size of texts that are encoded in whole, whatever the context holds."""
+"""Maximum size in bytes of a request's texts that are tokenized in one piece."""
 REFERENCE = "#/components/schemas/{model}"
-"""Where the schema of a model is in OpenAPI's document."""
+"""Reference to the schema of a model in OpenAPI's document."""
 _MAX_NAMED = 8
 """Maximum number of unknown fields that warnings name."""
 _LIMIT = "x-limit"
-"""Key of a schema with the option of the server that bounds the value."""
+"""Key in a schema for the name of the server's option that bounds the value."""
 _NOUNS = {
     "integer": "a whole number",
     "number": "a number",
@@ -65,7 +66,7 @@ _NOUNS = {
 
 
 class WireModel(BaseModel):
-    """An object of a request. Types are strict, and unknown fields are left out."""
+    """An object in a request. Types are strict, and unknown fields are dropped."""
 
     model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
 
@@ -78,13 +79,13 @@ class Body(WireModel):
 
 
 class ClosedModel(WireModel):
-    """An object of a request that has no other fields; errors name the first."""
+    """An object in a request in which unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
-    def _known(cls, data: Any) -> Any:
+    def _check_known(cls, data: Any) -> Any:
         names = _names_in(cls)
         if isinstance(data, dict) and not data.keys() <= names.keys():
             unknown = next(name for name in data if name not in names)
@@ -95,7 +96,7 @@ class ClosedModel(WireModel):
 
 @cache
 def _names_in(kind: type[BaseModel]) -> dict[str, bool]:
-    """Return the names of the fields of an object, and whether each is offered."""
+    """Return whether each field of a model is offered, by the field's name in JSON."""
     return {
         field.alias or name: not any(isinstance(one, NotOffered) for one in field.metadata)
         for name, field in kind.model_fields.items()
@@ -103,21 +104,21 @@ def _names_in(kind: type[BaseModel]) -> dict[str, bool]:
 
 
 def fields_of(kind: type[BaseModel], **names: str) -> dict[str, str]:
-    """Return the fields of a body by the names of the options that they become.
+    """Return the names of a body's offered fields by the options that they set.
 
     Args:
-        kind: The model of the body. Most of its fields have an option's name.
-        names: Other names of options.
+        kind: The model of the body. Most of its fields have the option's name.
+        names: Further entries: names of fields by option.
     """
     return {name: name for name, is_offered in _names_in(kind).items() if is_offered} | names
 
 
 class UnsupportedError(ValueError):
-    """A value is known and not offered; the message says what to do.
+    """Raised by validators for a known value that is not offered.
 
     Attributes:
         code: Code of the error.
-        below: The path from the field to the value.
+        below: Path from the field to the value.
     """
 
     def __init__(self, why: str, code: str = "unsupported", below: str = "") -> None:
@@ -130,8 +131,8 @@ class NotOffered:
     """Marks a known field that is not offered.
 
     Attributes:
-        neutral: The values, beside null, that ask for nothing.
-        remedy: What to do.
+        neutral: Values, besides null, that are accepted because they ask for nothing.
+        remedy: Advice in the error.
         code: Code of the error.
     """
 
@@ -152,17 +153,17 @@ class NotOffered:
 
 
 def one_of(names: tuple[str, ...]) -> GetPydanticSchema:
-    """Return the mark of a text that is one of some names."""
+    """Return the annotation for a text that must be one of `names`."""
     return GetPydanticSchema(lambda _, handler: handler.generate_schema(Literal[names]))
 
 
 @dataclass(frozen=True, slots=True)
 class UpTo:
-    """Marks a number, or a list, that an option of the server bounds.
+    """Marks a number, or the length of a list, that an option of the server bounds.
 
     Attributes:
         option: Name of the option in `ServerOptions`.
-        what: What a list holds, in errors.
+        what: Noun for the items of a list, for errors.
     """
 
     option: str
@@ -184,10 +185,11 @@ class UpTo:
 
 
 TAG = "\0"
-"""What the tag of a member of a union begins with, unlike the keys of clients."""
+"""Prefix of the tags of a union's members; no key of a client begins with it."""
 
 
-def _by_type(union: Any, handler: CoreHandler) -> Any:
+def _discriminate_by_type(union: Any, handler: CoreHandler) -> Any:
+    """Return the core schema of a union whose member the value's JSON type picks."""
     tagged: Any = Annotated  # for mypy, which reads subscripts of it as types
     members = [tagged[one, Tag(_tag_of(one))] for one in get_args(union)]
     return handler.generate_schema(
@@ -196,29 +198,33 @@ def _by_type(union: Any, handler: CoreHandler) -> Any:
 
 
 def _tag_of(kind: Any) -> str:
-    """Return the tag of the type of JSON that a type reads, by its name in Python."""
+    """Return the tag of a union's member: its Python type for JSON values."""
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     name: str = (get_origin(kind) or kind).__name__
     return TAG + (name if name in {"str", "list", "dict", "int", "bool"} else "dict")  # of models
 
 
-BY_TYPE = GetPydanticSchema(_by_type)
-"""Marks a union whose member the type of a value in JSON decides."""
+BY_TYPE = GetPydanticSchema(_discriminate_by_type)
+"""Marks a union of which the JSON type of the value picks the member."""
 T = TypeVar("T")
 Items = Annotated[list[T], Field(fail_fast=True)]
-"""The type of a list of which errors name the first wrong item."""
+"""Type of a list whose validation stops at the first wrong item."""
 Ignored = Annotated[Any, Field(description="Taken, and without effect on the answer.")]
-"""The type of a field that says nothing about the answer."""
+"""Type of a field that is accepted and does not influence the answer."""
 
 
-def _encodable(text: str) -> str:
+def _check_encodable(text: str) -> str:
+    """Return a text; raise `TextError` if it cannot be encoded as UTF-8."""
     to_bytes(text, "")
     return text
 
 
-def _encodable_in(value: Any) -> Any:
-    """Return a value of JSON; raise `TextError` for a text in it with its path."""
+def _check_json_texts(value: Any) -> Any:
+    """Return a JSON value; raise `TextError` if a text in it is not UTF-8.
+
+    The error has the path to the text.
+    """
     rest = [("", value)]
     while rest:
         path, one = rest.pop()
@@ -231,19 +237,24 @@ def _encodable_in(value: Any) -> Any:
     return value
 
 
-EncodableText = Annotated[str, AfterValidator(_encodable)]
-"""The type of a text that is tokenized."""
-JsonTexts = AfterValidator(_encodable_in)
-"""Marks a value of JSON whose texts are tokenized."""
+EncodableText = Annotated[str, AfterValidator(_check_encodable)]
+"""Type of a text that is tokenized, so it must be encodable as UTF-8."""
+JsonTexts = AfterValidator(_check_json_texts)
+"""Marks a JSON value whose texts are tokenized, so they must be encodable."""
 TextOrJson = Annotated[
     EncodableText | list[Any] | dict[Any, Any], BY_TYPE, Field(title="a text, or an object or array of JSON")
 ]
-"""The type of instructions and descriptions: text, parts of text, or JSON as text."""
+"""Type of instructions and descriptions: a text, parts of text, or JSON."""
 TokenId = Annotated[int, Field(ge=0, title="a token id (a whole number of at least 0)")]
 
 
 def bounded(bounds: Bounds, **further: Any) -> Any:
-    """Return an optional field with the bounds of an option of a record."""
+    """Return an optional pydantic field with the bounds of an engine option.
+
+    Args:
+        bounds: The bounds, and how errors word them.
+        further: Further arguments of `pydantic.Field`.
+    """
     if bounds.min_value == math.ulp(0.0):
         further["gt"] = 0
     elif bounds.min_value > -math.inf:
@@ -254,12 +265,12 @@ def bounded(bounds: Bounds, **further: Any) -> Any:
 
 
 def with_options(record: Any, *names: str, **others: str) -> Callable[[type[M]], type[M]]:
-    """Return a decorator that adds options of a record to a body.
+    """Return a class decorator that adds options of a record to a body.
 
     Args:
-        record: The record of options.
-        names: Names of options; none are all that are numbers.
-        others: The options by further names of fields.
+        record: The class of options.
+        names: Names of options to add. If there are none, all numbers are added.
+        others: Names of options by additional field names that set them.
     """
 
     def extend(kind: type[M]) -> type[M]:
@@ -279,7 +290,7 @@ def with_options(record: Any, *names: str, **others: str) -> Callable[[type[M]],
 
 
 class _Schemas(GenerateJsonSchema):
-    """Makes schemas without titles but those that are declared."""
+    """Generates schemas that have only declared titles."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the signature is pydantic's
         return False
@@ -287,7 +298,7 @@ class _Schemas(GenerateJsonSchema):
 
 @cache
 def _schemas_of(*kinds: type[BaseModel]) -> dict[str, Any]:
-    """Return the schemas of models and of all that they name."""
+    """Return the JSON schemas of models and of all models that they refer to."""
     both = [(kind, "validation") for kind in kinds]
     _, page = models_json_schema(both, ref_template=REFERENCE, schema_generator=_Schemas)  # type: ignore[arg-type]
     schemas: dict[str, Any] = page["$defs"]
@@ -295,28 +306,31 @@ def _schemas_of(*kinds: type[BaseModel]) -> dict[str, Any]:
 
 
 def schemas_of(kinds: Iterable[type[BaseModel]], options: ServerOptions) -> dict[str, Any]:
-    """Return the schemas of models and of all that they name, with limits."""
-    schemas: dict[str, Any] = _limited(_schemas_of(*kinds), options)
+    """Return the JSON schemas of models and of all models that they refer to.
+
+    Limits are taken from `options`.
+    """
+    schemas: dict[str, Any] = _insert_limits(_schemas_of(*kinds), options)
     return schemas
 
 
-def _limited(schema: Any, options: ServerOptions) -> Any:
-    """Return a schema with numbers in place of names of options."""
+def _insert_limits(schema: Any, options: ServerOptions) -> Any:
+    """Return a schema in which names of options are replaced by the limits they set."""
     if isinstance(schema, list):
-        return [_limited(one, options) for one in schema]
+        return [_insert_limits(one, options) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    limited = {key: _limited(one, options) for key, one in schema.items() if key != _LIMIT}
+    limited = {key: _insert_limits(one, options) for key, one in schema.items() if key != _LIMIT}
     if _LIMIT in schema:
         key = {"integer": "maximum", "array": "maxItems", "object": "maxProperties"}[schema["type"]]
         limited[key] = getattr(options, schema[_LIMIT])
     return limited
 
 
-def members_of(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the members of a union, what a reference names, or itself.
+def union_members(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return a union's members, the schema behind a reference, or the schema itself.
 
-    Null is no member if it has no title.
+    A null member is left out unless it has a title.
     """
     if "$ref" in schema:
         return [schemas[schema["$ref"].rpartition("/")[2]]]
@@ -324,31 +338,36 @@ def members_of(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> list[Ma
     return [one for one in members if one.get("type") != "null" or "title" in one]
 
 
-def branches(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the members of a union, with nested unions expanded."""
-    for one in members_of(schema, schemas):
-        yield from [one] if one is schema else branches(one, schemas)
+def flat_union_members(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the members of a union, with nested unions and references expanded."""
+    for one in union_members(schema, schemas):
+        yield from [one] if one is schema else flat_union_members(one, schemas)
 
 
 def read(kind: type[M], data: Mapping[str, Any], options: ServerOptions) -> M:
-    """Return a body as its model has it.
+    """Validate the data of a body as a model and return the model.
 
-    Raises `OptionError` or `HttpError` for the first field that is wrong.
+    Raises `OptionError` or `HttpError` about the first wrong field.
+
+    Args:
+        kind: The model.
+        data: The parsed JSON.
+        options: Limits, which validators read.
     """
     try:
         return kind.model_validate(data, context=options)
     except ValidationError as error:
-        raise _refusal(error, data, kind, options) from error
+        raise _to_request_error(error, data, kind, options) from error
 
 
-def _refusal(
+def _to_request_error(
     error: ValidationError, data: Mapping[str, Any], kind: type[BaseModel], options: ServerOptions
 ) -> Exception:
-    """Return the error about a field; one that is not offered comes before others."""
+    """Return our error for pydantic's; fields that are not offered come first."""
     details = error.errors(include_url=False, include_input=False)
     first = next((one for one in details if isinstance(_cause(one), UnsupportedError)), details[0])
     schemas = _schemas_of(kind)
-    path, value, schema = _place(first, data, schemas[kind.__name__], schemas)
+    path, value, schema = _locate(first, data, schemas[kind.__name__], schemas)
     cause = _cause(first)
     if isinstance(cause, UnsupportedError):
         return unsupported(path + cause.below, str(cause), code=cause.code)
@@ -363,21 +382,29 @@ def _refusal(
         where = path + cause.what
         return HttpError(400, cause.code, message_of(TextError(where, cause.reason)), clip(where, MAX_QUOTED))
     return OptionError(
-        path, len(value) if first["type"] == "too_long" else value, _allowed(_limited(schema, options), schemas)
+        path,
+        len(value) if first["type"] == "too_long" else value,
+        _describe_allowed(_insert_limits(schema, options), schemas),
     )
 
 
 def _cause(error: Mapping[str, Any]) -> object:
+    """Return the exception that a validator raised, if any, from pydantic's details."""
     return error.get("ctx", {}).get("error")
 
 
-def _place(
+def _locate(
     error: Mapping[str, Any], value: Any, schema: Mapping[str, Any], schemas: Mapping[str, Any]
 ) -> tuple[str, Any, Mapping[str, Any]]:
-    """Return the path to what an error is about, the value, and its schema.
+    """Return the path to the wrong value, the value, and its schema.
 
-    Members of unions are no part of a path. A name that is too long to be quoted is
+    Tags of union members are left out of the path. A key too long to be quoted is
     replaced by its index.
+
+    Args:
+        error: pydantic's details of the error.
+        value: The body.
+        schemas: All schemas that it refers to.
     """
     path = ""
     for depth, part in enumerate(error["loc"], 1):
@@ -392,13 +419,15 @@ def _place(
             path, value = f"{path}.{part}", None
         else:
             continue
-        schema = {"anyOf": list(_below(schema, part, schemas))}
+        schema = {"anyOf": list(_part_schemas(schema, part, schemas))}
     return path.removeprefix("."), value, schema
 
 
-def _below(schema: Mapping[str, Any], part: str | int, schemas: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield what the schema of an array or object says about a part of it."""
-    for one in branches(schema, schemas):
+def _part_schemas(
+    schema: Mapping[str, Any], part: str | int, schemas: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the schemas of an array's items, or of an object's field `part`."""
+    for one in flat_union_members(schema, schemas):
         if isinstance(part, int):
             yield from [one["items"]] if "items" in one else []
         elif part in one.get("properties", ()):
@@ -407,13 +436,13 @@ def _below(schema: Mapping[str, Any], part: str | int, schemas: Mapping[str, Any
             yield one["additionalProperties"]
 
 
-def _allowed(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
-    """Return what a schema allows, in words."""
+def _describe_allowed(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
+    """Return in words what a schema allows, such as "a number from 0 to 2"."""
     if "title" in schema:
         return str(schema["title"])
-    members = members_of(schema, schemas)
+    members = union_members(schema, schemas)
     if members != [schema]:
-        return " or ".join(dict.fromkeys(_allowed(one, schemas) for one in members))
+        return " or ".join(dict.fromkeys(_describe_allowed(one, schemas) for one in members))
     names = schema.get("enum", [schema["const"]] if "const" in schema else [])
     if names:
         return "one of " + ", ".join(map(repr, names))
@@ -425,23 +454,27 @@ def _allowed(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
 
 
 def check_tokenized(name: str, n_bytes: int) -> None:
-    """Raise `OptionError` for a text that would be encoded whole and is too long.
+    """Raise `OptionError` for more than `MAX_TOKENIZED_BYTES` bytes of text.
 
     Encoding cannot be stopped when the client leaves.
+
+    Args:
+        name: The field with the text.
+        n_bytes: Size of the text.
     """
     if n_bytes > MAX_TOKENIZED_BYTES:
         raise OptionError(name, f"{n_bytes} bytes", f"at most {MAX_TOKENIZED_BYTES} bytes of text; send it in parts")
 
 
 def unknown_fields(names: Iterable[str], known: Collection[str], of: str = "") -> list[str]:
-    """Return a warning for each name of a field that is not known.
+    """Return a warning for each unknown field name; after a few, for the rest together.
 
-    The first few are named, because warnings are sent in a header.
+    Warnings are sent in a header, so they must be short.
 
     Args:
         names: The names in the request.
         known: All names that are known.
-        of: What has the fields, with a space before it.
+        of: Words that say what has the fields, with a space before, as " of messages".
     """
     unknown = [name for name in names if name not in known]
     warnings = [f"the field {of_value(name[:40])}{of} is unknown and was ignored" for name in unknown[:_MAX_NAMED]]

@@ -1,6 +1,6 @@
-"""The reports of evaluations and comparisons, as tables for people.
+"""Reports of evaluations and comparisons, as tables for people.
 
-They are made from JSON-ready dictionaries.
+They are built from JSON-ready dictionaries.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
 
     It has the figures of each task and its subsets with intervals, the items that could
     not be measured, and the rows saved.
+
+    Args:
+        evaluation: The evaluation as a JSON-ready dictionary.
     """
     parts: list[RenderableType] = []
     for task in evaluation["tasks"]:
         shots = f", {count(task['shots'], 'shot')}" if task["shots"] else ""
         parts.append(Text(f"{escaped(task['task'])}{shots}: {count(task['n'], 'item')}", style="bold"))
         subsets = list(task["subsets"].items())[:_MAX_SUBSETS]
-        parts.append(_figures([("all", task), *subsets] if subsets else [("", task)]))
-        parts += [Text(line) for line in _notes(task)]
+        parts.append(_figures_table([("all", task), *subsets] if subsets else [("", task)]))
+        parts += [Text(line) for line in _note_lines(task)]
         parts.append(Text(""))
     evaluated, naive = evaluation["rows_evaluated"], evaluation["rows_naive"]
     saved = f" ({1 - evaluated / naive:.1%} saved)" if naive else ""
@@ -40,7 +43,8 @@ def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def _figures(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+def _figures_table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
+    """Return a table of metrics, with a group of rows for each (label, figures)."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     named = len(rows) > 1
     if named:
@@ -50,14 +54,15 @@ def _figures(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
         table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
     for label, figures in rows:
         for i, (metric, figure) in enumerate(figures["metrics"].items()):
-            head = ((_name(label), Text(str(figures["n"]))) if i == 0 else ("", "")) if named else ()
+            head = ((_one_line_text(label), Text(str(figures["n"]))) if i == 0 else ("", "")) if named else ()
             interval = between(figure["low"], figure["high"])
             numbers = (number(figure["value"]), number(figure["stderr"]), interval, number(figure["chance"]))
             table.add_row(*head, *map(Text, (metric, *numbers)))
     return table
 
 
-def _notes(task: Mapping[str, Any]) -> Iterator[str]:
+def _note_lines(task: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines about a task's calibration, problems and hidden subsets."""
     if task["ece"] is not None:
         yield f"expected calibration error {task['ece']:.3f}"
     if task["problems"]:
@@ -69,15 +74,16 @@ def _notes(task: Mapping[str, Any]) -> Iterator[str]:
         yield f"… and {count(more, 'more subset')} (--json shows all)"
 
 
-def _name(text: str) -> Text:
+def _one_line_text(text: str) -> Text:
     """Return a text on one line, shortened if there is little room."""
     return Text(escaped(text), no_wrap=True, overflow="ellipsis")
 
 
 def tasks_report(tasks: Sequence[tuple[str, str, Sequence[str], Sequence[str]]]) -> RenderableType:
-    """Return a table of tasks.
+    """Return a table of tasks with their metrics and the records that they read.
 
-    It has name, kind, metrics, and the fields of each shape of record.
+    Args:
+        tasks: Tuples of name, kind, metrics, and the fields of each record shape.
     """
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("task", "metrics", "reads records of"):
@@ -90,27 +96,30 @@ def tasks_report(tasks: Sequence[tuple[str, str, Sequence[str], Sequence[str]]])
 
 
 def comparison_report(comparison: Mapping[str, Any], first: str, second: str, *, flips: int) -> RenderableType:
-    """Return the differences of each task, and the items that only one run gets right.
+    """Return the differences of each task, and items that only one run gets right.
 
     Args:
+        comparison: The comparison as a JSON-ready dictionary.
         first, second: The names of the runs.
+        flips: Maximum number of such items to list for each task.
     """
     parts: list[RenderableType] = [Text(f"first   {first}\nsecond  {second}")]
     for task in comparison["tasks"]:
         parts += [
             Text(""),
             Text(f"{escaped(task['task'])}: {count(task['n'], 'item')} in both", style="bold"),
-            _differences(task),
+            _differences_table(task),
         ]
         parts.append(Text(f"right in the second alone {len(task['gained'])}, in the first alone {len(task['lost'])}"))
         if task["n_left_out"]:
             parts.append(Text(f"{count(task['n_left_out'], 'item')} left out, not measured in both"))
         if flips and (task["gained"] or task["lost"]):
-            parts += [Text(""), *_flips(task, flips)]
+            parts += [Text(""), *_flips_table(task, flips)]
     return Group(*parts)
 
 
-def _differences(task: Mapping[str, Any]) -> Table:
+def _differences_table(task: Mapping[str, Any]) -> Table:
+    """Return a table of each metric in both runs, with intervals and p-values."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("metric", "first", "second", "difference", "95 % interval", "p"):
         table.add_column(name, justify="left" if name == "metric" else "right")
@@ -120,11 +129,11 @@ def _differences(task: Mapping[str, Any]) -> Table:
     return table
 
 
-def _flips(task: Mapping[str, Any], max_shown: int) -> Iterator[RenderableType]:
-    """Yield as many flips of either kind as there is room for.
+def _flips_table(task: Mapping[str, Any], max_shown: int) -> Iterator[RenderableType]:
+    """Yield a table of items that only one run gets right, and a note on the rest.
 
     `+` marks an item that is right only in the second run, `-` one that is right only
-    in the first.
+    in the first. Both kinds share the `max_shown` rows.
     """
     table = Table(box=None, pad_edge=False, header_style="dim")
     gained, lost = task["gained"], task["lost"]
@@ -141,7 +150,7 @@ def _flips(task: Mapping[str, Any], max_shown: int) -> Iterator[RenderableType]:
         margins = f"{number(one['margin_first'])} {number(one['margin_second'])}"
         name = one["id"] or str(one["index"])
         numbers = map(Text, (gold, str(one["first"]), str(one["second"]), margins))
-        table.add_row(sign, _name(name), *([_name(one["subset"])] if has_subsets else []), *numbers)
+        table.add_row(sign, _one_line_text(name), *([_one_line_text(one["subset"])] if has_subsets else []), *numbers)
     yield table
     left = len(gained) + len(lost) - len(shown)
     if left:

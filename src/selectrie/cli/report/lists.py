@@ -1,4 +1,4 @@
-"""The reports of what is there: models, and what a trace holds."""
+"""Reports that list models, or the contents of a trace."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 def models_report(records: Sequence[ModelRecord]) -> RenderableType:
     """Return the table of models.
 
-    It has name, size, the beginning of the digest, and whether the file exists.
+    It has name, size, the beginning of the digest, whether the file exists, and where
+    the file is.
     """
-    rows = [_cells(record) for record in records]
+    rows = [_model_cells(record) for record in records]
     widths = [max(len(row[at]) for row in [HEAD, *rows]) for at in range(len(HEAD))]
-    lines: list[RenderableType] = [Text(_line(HEAD, widths), "bold")]
+    lines: list[RenderableType] = [Text(_join_cells(HEAD, widths), "bold")]
     for record, cells in zip(records, rows, strict=True):
-        where = Text(_where(record), "bright_black", overflow="fold")
-        lines += [Text(_line(cells, widths)), Padding(where, (0, 0, 0, 2))]
+        where = Text(_model_place(record), "bright_black", overflow="fold")
+        lines += [Text(_join_cells(cells, widths)), Padding(where, (0, 0, 0, 2))]
     return Group(*lines)
 
 
 def size_words(n_bytes: int) -> str:
-    """Return a size as `7.9 MB`: decimal units, at least two digits."""
+    """Return a size in decimal units with at least two digits: `7.9 MB`."""
     value, at = float(n_bytes), 0
     while value >= 999.5 and at < len(_UNITS) - 1:
         value, at = value / 1000, at + 1
@@ -48,7 +49,8 @@ def size_words(n_bytes: int) -> str:
     return f"{value:.{digits}f} {_UNITS[at]}"
 
 
-def _cells(record: ModelRecord) -> tuple[str, ...]:
+def _model_cells(record: ModelRecord) -> tuple[str, ...]:
+    """Return a model's cells for the columns of `HEAD`."""
     name = escaped(record.name)
     return (
         name if len(name) <= _NAME_CELLS else name[: _NAME_CELLS - 1] + "…",
@@ -58,13 +60,14 @@ def _cells(record: ModelRecord) -> tuple[str, ...]:
     )
 
 
-def _where(record: ModelRecord) -> str:
-    """Return how to load the model, and the place of its file."""
+def _model_place(record: ModelRecord) -> str:
+    """Return the source with which to load a model, and the place of its file."""
     local = "" if record.source == record.path else f" in {record.path}"
     return ("comes with selectrie: " if record.embedded else "") + escaped(record.source + local)
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _join_cells(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Return cells as a line, padded to the widths of their columns."""
     padded = (
         cell.rjust(w) if at in _RIGHT else cell.ljust(w) for at, (cell, w) in enumerate(zip(cells, widths, strict=True))
     )
@@ -72,15 +75,15 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 _SHOWN_TOKENS = 40
-"""Number of tokens at the end of a prompt that are shown."""
+"""Maximum number of tokens shown of the end of a prompt."""
 _MAX_SHOWN = 200
-"""Number of tasks that a report shows."""
+"""Maximum number of tasks that a report shows."""
 
 
 def trace_summary(trace: Trace) -> dict[str, Any]:
-    """Return what a trace holds."""
+    """Return a JSON-ready summary of a trace: its model, command and tasks."""
     header = trace.header
-    pieces = _pieces(trace)
+    pieces = _token_bytes(trace)
     return {
         "trace": str(trace.path),
         "is_complete": trace.tail.is_complete,
@@ -96,7 +99,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
                 "kind": task.kind,
                 "rows_from": task.context.name.lower(),
                 "n_rows": sum(map(len, task.rows)),
-                "prompt": _prompt(task, pieces),
+                "prompt": _prompt_end(task, pieces),
             }
             for task in trace.tasks
         ],
@@ -104,15 +107,19 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
 
 
 def trace_report(summary: Mapping[str, Any]) -> RenderableType:
-    """Return a report of a summary."""
+    """Return the report of a trace.
+
+    Args:
+        summary: The result of `trace_summary`.
+    """
     model = summary["model"]
     state = "whole" if summary["is_complete"] else f"torn, {summary['n_bytes_torn']} bytes of a block are left over"
     lines = (
         f"trace  {summary['trace']} ({state})",
         f"model  {model.get('name')}, {model.get('build')}, precision {model.get('precision')}",
         (
-            f"texts  {summary['n_texts']} with their tokens; vocabulary {_yes(summary['has_vocabulary'])}, "
-            f"whole rows {_yes(summary['has_full_rows'])}"
+            f"texts  {summary['n_texts']} with their tokens; vocabulary {_yes_or_no(summary['has_vocabulary'])}, "
+            f"whole rows {_yes_or_no(summary['has_full_rows'])}"
         ),
     )
     table = Table(box=None, pad_edge=False)
@@ -124,12 +131,12 @@ def trace_report(summary: Mapping[str, Any]) -> RenderableType:
     return Group(*map(Text, lines), Text(), table, *([Text(f"and {n_more} more")] if n_more > 0 else []))
 
 
-def _yes(value: object) -> str:
+def _yes_or_no(value: object) -> str:
     return "yes" if value else "no"
 
 
-def _pieces(trace: Trace) -> list[bytes] | None:
-    """Return the bytes of each token; None if the trace does not have them."""
+def _token_bytes(trace: Trace) -> list[bytes] | None:
+    """Return the bytes of each token; None if the trace does not hold all of them."""
     pieces: list[bytes] = []
     for part in trace.tokens:
         flat, at = part.pieces.tobytes(), 0
@@ -139,8 +146,8 @@ def _pieces(trace: Trace) -> list[bytes] | None:
     return pieces if len(pieces) == trace.header.n_tokens else None
 
 
-def _prompt(task: RecordedTask, pieces: list[bytes] | None) -> str:
-    """Return the end of a task's prompt, as text or as ids."""
+def _prompt_end(task: RecordedTask, pieces: list[bytes] | None) -> str:
+    """Return the end of a task's prompt, as text, or as ids without `pieces`."""
     ids = task.prompt[-_SHOWN_TOKENS:].tolist()
     cut = "…" if len(task.prompt) > len(ids) else ""
     if pieces is None:

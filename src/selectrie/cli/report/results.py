@@ -1,6 +1,6 @@
-"""The reports of results for people at a terminal, readable without colour.
+"""Reports of results for people at a terminal, readable without colour.
 
-There is one for each kind of result, and one of what a template needs.
+There is one for each kind of result, and one for `render --check`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ def selection_report(
     """Return the report of a selection: the `top` choices with bars, and its facts.
 
     Args:
-        explain: Whether to add facts on proof, cost and scoring, and the trie with its
-            `limit` heaviest nodes.
+        top: Maximum number of choices shown.
+        explain: Whether to add facts on proof, cost and scoring, and the trie.
+        limit: Maximum number of nodes of the trie; the heaviest are shown.
         unnamed: Name of the default model if the caller named no model, else None.
     """
     facts = [*selection_facts(selection, explain=explain), *unnamed_model(unnamed)]
@@ -96,10 +97,12 @@ def token_plan_report(
 ) -> RenderableType:
     """Return the report of a `TokenPlan`.
 
-    It has the prompt's tokens, the paths of the first `top` choices, and the trie that
+    It has the prompt's tokens, the tokens of the first `top` choices, and the trie that
     would be evaluated.
 
     Args:
+        choices: The texts of its choices.
+        top: Maximum number of choices shown.
         unnamed: As for `selection_report`.
     """
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
@@ -120,7 +123,7 @@ def token_plan_report(
 
 
 def facts_table(facts: Sequence[tuple[str, str]]) -> RenderableType:
-    """Return a table of facts; a name that begins with "!" marks a warning."""
+    """Return a table of facts; a name that begins with "!" is styled as a warning."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -130,7 +133,7 @@ def facts_table(facts: Sequence[tuple[str, str]]) -> RenderableType:
 
 
 class Ranking:
-    """The table of choices, which fits the width that it is given."""
+    """A rich renderable: a table of a selection's best choices that fits the width."""
 
     def __init__(self, selection: Selection, top: int) -> None:
         self._selection = selection
@@ -165,6 +168,7 @@ class Ranking:
             yield Text(f"… {count(rest, 'more choice')}", _GREY)
 
     def _cells(self, rank: int, choice: ChoiceScore) -> list[str]:
+        """Return the texts of a choice's row; pruned choices show only a bound."""
         twins = self._selection.choices.duplicates(choice.index)
         text = quoted(choice.text) + (f" (also {', '.join(map(str, twins[1:]))})" if len(twins) > 1 else "")
         if choice.score is None or choice.logp is None or choice.probability is None:
@@ -178,15 +182,16 @@ class Ranking:
 
 
 def bar(p: float, cells: int) -> str:
-    """Return a bar for the probability `p` of up to `cells` characters, in eighths.
+    """Return a bar of at most `cells` characters for a probability, in eighths.
 
-    If p > 0, at least an eighth of a character is shown.
+    It is at least an eighth of a character long if p > 0.
     """
     eighths = min(8 * cells, max(round(p * 8 * cells), int(p > 0)))
     return "█" * (eighths // 8) + (_PARTS[eighths % 8] if eighths % 8 else "")
 
 
 def _choice_label(selection: Selection) -> Callable[[int], str]:
+    """Return a function that describes the choice with an index."""
     table = selection.choices
 
     def label(index: int) -> str:
@@ -199,7 +204,7 @@ def _choice_label(selection: Selection) -> Callable[[int], str]:
 
 
 def _token_text(path: Sequence[tuple[int, str]]) -> Units:
-    """Return tokens one after the other, each quoted and with its id."""
+    """Return the tokens of a path, each quoted and with its id."""
     return Units([(f"{quoted(spelling)}:{token}", "") for token, spelling in path] or [("(none)", _GREY)])
 
 
@@ -217,7 +222,7 @@ def beam_report(
         unnamed: Name of the default model if the caller named no model, else None.
     """
     facts = [*beam_facts(result, explain=explain), *unnamed_model(unnamed)]
-    parts: list[RenderableType] = [_hypotheses(result), Text(), facts_table(facts)]
+    parts: list[RenderableType] = [_hypotheses_table(result), Text(), facts_table(facts)]
     if explain:
         shown = result.shown
         lines = tree_lines(result.trie(limit), lambda index: f"= {quoted(shown[index].text)}", root="(context)")
@@ -237,10 +242,10 @@ def beam_facts(result: BeamResult, *, explain: bool = True, remedy: str = "--exa
     best = result.best
     facts = [("best", f"{quoted(best.text)} logp {best.logp:.4f}, {count(len(best.tokens), 'token')}")]
     facts += advice_facts(result.warnings)
-    facts += [("greedy", _greedy(result)), ("proof", _proof(result, remedy))]
+    facts += [("greedy", _greedy_sentence(result)), ("proof", _proof_sentence(result, remedy))]
     if not explain:
         return facts
-    dropped = _dropped(result)
+    dropped = _dropped_sentence(result)
     if dropped:
         facts.append(("paths", dropped))
     signature = result.signature
@@ -253,7 +258,8 @@ def beam_facts(result: BeamResult, *, explain: bool = True, remedy: str = "--exa
     return facts
 
 
-def _greedy(result: BeamResult) -> str:
+def _greedy_sentence(result: BeamResult) -> str:
+    """Return what masked greedy decoding writes, compared with the best text."""
     if result.agrees_with_greedy:
         return "masked greedy decoding writes the same"
     if result.greedy is not None:
@@ -261,7 +267,8 @@ def _greedy(result: BeamResult) -> str:
     return "masked greedy decoding writes something else" if result.agrees_with_greedy is False else "not known"
 
 
-def _proof(result: BeamResult, remedy: str) -> str:
+def _proof_sentence(result: BeamResult, remedy: str) -> str:
+    """Return how a beam search was proved, or why it was not, with a remedy."""
     certificate = result.certificate
     nodes = count(certificate.nodes_evaluated, "node")
     if not certificate.proved:
@@ -271,7 +278,8 @@ def _proof(result: BeamResult, remedy: str) -> str:
     return f"proved with {nodes}{gap}; of {certificate.about}"
 
 
-def _dropped(result: BeamResult) -> str:
+def _dropped_sentence(result: BeamResult) -> str:
+    """Return how many paths of a beam search were dropped, and why; "" for none."""
     words = [
         f"{count(n, one)} {what}"
         for n, one, what in (
@@ -285,7 +293,8 @@ def _dropped(result: BeamResult) -> str:
     return ", ".join(words)
 
 
-def _hypotheses(result: BeamResult) -> Table:
+def _hypotheses_table(result: BeamResult) -> Table:
+    """Return a table of a beam search's texts, finished ones first."""
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     scored = bool(result.beam.length_penalty)
     grouped = result.beam.groups > 1
@@ -294,11 +303,14 @@ def _hypotheses(result: BeamResult) -> Table:
     for name in ("logp", *(["score"] if scored else []), "tokens", "paths", *(["group"] if grouped else [])):
         table.add_column(name, justify="right")
     for rank, one in enumerate((*result.hypotheses, *result.incomplete), start=1):
-        table.add_row(*_cells(rank, one, scored=scored, grouped=grouped), style="" if one.complete else _GREY)
+        table.add_row(
+            *_hypothesis_cells(rank, one, scored=scored, grouped=grouped), style="" if one.complete else _GREY
+        )
     return table
 
 
-def _cells(rank: int, one: Hypothesis, *, scored: bool, grouped: bool) -> list[Text]:
+def _hypothesis_cells(rank: int, one: Hypothesis, *, scored: bool, grouped: bool) -> list[Text]:
+    """Return the cells of a text's row."""
     text = quoted(one.text) + ("" if one.complete else " …")
     score = [f"{one.score:.3f}"] if scored else []
     group = [str(one.group)] if grouped else []
@@ -309,15 +321,16 @@ def _cells(rank: int, one: Hypothesis, *, scored: bool, grouped: bool) -> list[T
 
 
 _MAX_ROWS = 10
-"""Maximum number of options of a question that are shown."""
+"""Maximum number of options shown for each question."""
 
 
 def decision_report(decision: Decision, *, unnamed: str | None = None) -> RenderableType:
     """Return the report of a decision: its answers, then the options of each.
 
-    `unnamed` is the name of the default model if the caller named none, else None.
+    Args:
+        unnamed: Name of the default model if the caller named none, else None.
     """
-    table = _table("question", "answer", "p", "confidence", "label mass", "margin", "")
+    table = _make_table("question", "answer", "p", "confidence", "label mass", "margin", "")
     for name, answer in decision.items():
         notes = [answer.abstained] if answer.abstained else []
         notes += ["tie"] if answer.is_tie else []
@@ -325,8 +338,8 @@ def decision_report(decision: Decision, *, unnamed: str | None = None) -> Render
         notes += ["orders disagree"] if answer.order_dependent else []
         table.add_row(
             Text(name),
-            Text(_value(answer)),
-            probability(_probability(answer)),
+            Text(_answer_text(answer)),
+            probability(_answer_probability(answer)),
             f"{answer.confidence:.3f}",
             f"{answer.label_mass:.3g}",
             f"{answer.margin:.3f}",
@@ -334,9 +347,9 @@ def decision_report(decision: Decision, *, unnamed: str | None = None) -> Render
         )
     parts: list[RenderableType] = [table, Text()]
     for name, answer in decision.items():
-        rows = list(_options(answer))
+        rows = list(_option_probabilities(answer))
         if rows:
-            own = _table(name, "p")
+            own = _make_table(name, "p")
             for label, p in rows[:_MAX_ROWS]:
                 own.add_row(Text(label), probability(p))
             parts += [own]
@@ -358,14 +371,16 @@ def decision_report(decision: Decision, *, unnamed: str | None = None) -> Render
     return Group(*parts, facts_table(facts))
 
 
-def _table(*columns: str) -> Table:
+def _make_table(*columns: str) -> Table:
+    """Return an empty table with these columns; texts are aligned to the left."""
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
     for index, name in enumerate(columns):
         table.add_column(name, justify="left" if index in (0, 1, 6) and name != "p" else "right")
     return table
 
 
-def _value(answer: Answer) -> str:
+def _answer_text(answer: Answer) -> str:
+    """Return the chosen option of an answer in words."""
     if isinstance(answer, ChoiceAnswer):
         return quoted(answer.text)
     if isinstance(answer, PredicateAnswer):
@@ -373,14 +388,14 @@ def _value(answer: Answer) -> str:
     return f"{answer.score:.3f} {quoted(answer.level)}"
 
 
-def _probability(answer: Answer) -> float:
+def _answer_probability(answer: Answer) -> float:
     if isinstance(answer, ChoiceAnswer | PredicateAnswer):
         return answer.probability
     return answer.probabilities[answer.value]
 
 
-def _options(answer: Answer) -> Iterator[tuple[str, float]]:
-    """Yield options and probabilities: choices best first, levels in order."""
+def _option_probabilities(answer: Answer) -> Iterator[tuple[str, float]]:
+    """Yield options with their probabilities: choices best first, levels in order."""
     if isinstance(answer, PredicateAnswer):
         return
     if isinstance(answer, ChoiceAnswer):
@@ -395,12 +410,13 @@ _MIN_TEXT_CELLS = 8
 
 
 def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> RenderableType:
-    """Return the report of a page: a block for each slot, in the order decided.
+    """Return the report of a page: a block for each slot, in the order of decision.
 
     A block has the slot's facts and its `top` candidates with bars. The selects of a
     `joint` tag share one block.
 
     Args:
+        top: Maximum number of candidates shown for each slot.
         unnamed: Name of the default model if the caller named no model, else None.
     """
     parts: list[RenderableType] = []
@@ -408,15 +424,15 @@ def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> Rend
     for slot in page.slots:
         if id(slot.record) not in reported:
             reported.add(id(slot.record))
-            parts += [*_block(slot, top), Text()]
+            parts += [*_slot_block(slot, top), Text()]
     advice = advice_facts([one for one in page.warnings if not one.where])  # slots have theirs above
     shape = f"{count(len(page.slots), 'slot')}, {count(len(page.text), 'character')}, seed {page.seed}"
     facts = [("page", shape), *advice, ("cost", cost_sentence(page.cost)), *unnamed_model(unnamed)]
     return Group(*parts, facts_table(facts))
 
 
-def _block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
-    """Yield the heading, facts and candidates of one slot."""
+def _slot_block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
+    """Yield the heading, the facts and the candidates of a slot."""
     record = slot.record
     if isinstance(record, JointSelection):
         yield _heading(" + ".join(record.names), "joint", slot)
@@ -450,6 +466,7 @@ def _heading(name: str, kind: str, slot: SlotEvent) -> Text:
 
 
 def _joint_facts(record: JointSelection) -> list[tuple[str, str]]:
+    """Return the facts of a joint block: the assignment, proof, ending and cost."""
     certificate = record.certificate
     ahead = ahead_words(record.margin, f"{record.margin:.3f} nats", is_joint=True)
     ahead = ahead if math.isfinite(record.margin) else "no other assignment"
@@ -474,6 +491,7 @@ _FINISH_WORDS = {
 
 
 def _generation_facts(record: Generation) -> list[tuple[str, str]]:
+    """Return the facts of a gen slot: its texts, ending and cost."""
     facts = [
         ("chosen" if at == 0 else "drawn", f"{quoted(one.text)} logp {one.logp:.3f}, {count(len(one.tokens), 'token')}")
         for at, one in enumerate(record)
@@ -486,9 +504,10 @@ def _generation_facts(record: Generation) -> list[tuple[str, str]]:
 
 
 class _Candidates:
-    """A table of candidates that fits its width.
+    """A rich renderable: a table of candidates, fitted to the width.
 
-    It has text, bar, probability and log-probability.
+    Args:
+        rows: Tuples of text, probability and log-probability, best first.
     """
 
     def __init__(self, rows: Sequence[tuple[str, float, float]]) -> None:
@@ -519,8 +538,9 @@ class SlotPosition:
     """A slot of a template and the position of its tag.
 
     Attributes:
+        name: The slot's name.
         kind: "select", "gen", "beam" or "geneach".
-        file, line, column: The position of its tag.
+        file, line, column: The position of its tag; line and column count from 1.
     """
 
     name: str
@@ -531,7 +551,7 @@ class SlotPosition:
 
 
 def template_report(template: Template) -> RenderableType:
-    """Return the values that the template needs, its slots, and its files."""
+    """Return the report of a template: needed values, slots, and included files."""
     slots = slot_positions(template)
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("slot", "kind", "position"):
@@ -551,7 +571,7 @@ def _template_facts(template: Template) -> list[tuple[str, str]]:
 
 
 def template_fields(template: Template) -> dict[str, object]:
-    """Return the content of `template_report`, JSON-ready."""
+    """Return the content of `template_report` as a JSON-ready dictionary."""
     return {
         "kind": "template",
         "name": template.name,
@@ -565,7 +585,7 @@ def template_fields(template: Template) -> dict[str, object]:
 
 
 def slot_positions(template: Template) -> list[SlotPosition]:
-    """Return every slot of the template and its includes, in the order written."""
+    """Return every slot of a template and of its includes, in source order."""
     documents = [template.document, *(template.documents[path] for path in sorted(template.documents))]
     return [
         SlotPosition(

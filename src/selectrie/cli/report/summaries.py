@@ -1,6 +1,6 @@
-"""The facts of a result, as pairs of a name and a sentence.
+"""Summaries of results as facts: pairs of a name and a sentence.
 
-Warnings come first, marked by "!".
+Names of warnings begin with "!".
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from selectrie.results.plain import between
 
 
 def advice_facts(warnings: Sequence[Advice]) -> list[tuple[str, str]]:
-    """Return warnings as facts, with remedies as options of the command."""
-    return [(f"! {one.code.replace('_', ' ')}", _advised(one)) for one in warnings]
+    """Return warnings as facts, in which remedies are options of the command."""
+    return [(f"! {one.code.replace('_', ' ')}", _advice_sentence(one)) for one in warnings]
 
 
-def _advised(advice: Advice) -> str:
+def _advice_sentence(advice: Advice) -> str:
+    """Return a warning as a sentence, with its remedy as an option."""
     text = f"{advice.where}: {advice.text}" if advice.where else advice.text
     if advice.remedy is None:
         return text
@@ -31,51 +32,55 @@ def _advised(advice: Advice) -> str:
 
 
 _OPTIONS = {"budget_nodes": "budget", "deadline_s": "deadline", "messages": "chat"}
-"""Names of options that are called otherwise in Python."""
+"""Names of command options by the names that differ in Python."""
 
 
 def selection_facts(selection: Selection, *, explain: bool = False) -> list[tuple[str, str]]:
     """Return the facts of a selection.
 
-    They are winner, warnings, coverage, and masked greedy decoding if it picks another
-    choice.
+    They are winner, warnings, coverage, and masked greedy decoding (the most probable
+    allowed token at each step) if it picks another choice.
 
     Args:
         explain: Whether to add masked greedy decoding in any case, and proof, cost and
             scoring.
     """
-    facts = [("winner", _winner(selection)), *advice_facts(selection.warnings), ("coverage", _coverage(selection))]
+    facts = [
+        ("winner", _winner_sentence(selection)),
+        *advice_facts(selection.warnings),
+        ("coverage", _coverage_sentence(selection)),
+    ]
     if explain or not selection.agrees_with_greedy:
-        facts.append(("greedy", _greedy(selection)))
+        facts.append(("greedy", _greedy_sentence(selection)))
     if explain:
         facts += [
-            ("proof", _proof(selection)),
+            ("proof", _proof_sentence(selection)),
             ("cost", cost_sentence(selection.cost)),
             ("scored by", f"{selection.rule} · {selection.terminator} · {selection.signature.precision}"),
-            *_healed(selection.healed, selection.log_heal, selection.heal_gap),
+            *_healing_facts(selection.healed, selection.log_heal, selection.heal_gap),
         ]
     return facts
 
 
 def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[str, str]]:
-    """Return the facts of a `select` on a page.
+    """Return the facts of a template slot that selects among choices.
 
-    They are winner, warnings, masked greedy, terminator and cost.
+    They are winner, warnings, masked greedy decoding, terminator and cost.
 
     Args:
-        winner: The name of the pair that holds the winner.
+        winner: The name of the fact that holds the winner.
     """
     return [
-        (winner, _winner(selection)),
+        (winner, _winner_sentence(selection)),
         *advice_facts(selection.advice(on_page=True)),
-        ("greedy", _greedy(selection)),
+        ("greedy", _greedy_sentence(selection)),
         ("ended by", terminator_words(selection.terminator)),
         ("cost", cost_sentence(selection.cost)),
     ]
 
 
 def terminator_words(name: str) -> str:
-    """Return the name of a terminator and its meaning on a page."""
+    """Return a terminator's name and what it means on a page."""
     return _TERMINATOR_WORDS.get(name, name)
 
 
@@ -88,7 +93,7 @@ _TERMINATOR_WORDS = {
 
 
 def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
-    """Return log-probability, tokens and cost of a `TextScore` as facts."""
+    """Return log-probability, tokens and cost of a scored text as facts."""
     mean = score.logp / max(1, len(score.tokens))
     logp = between(score.logp, score.logp_upper, 4)
     return [
@@ -109,7 +114,7 @@ def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
         ("cost", cost_sentence(score.cost)),
         ("precision", score.signature.precision),
         *advice_facts(score.warnings),
-        *_healed(score.healed, score.log_heal, score.heal_gap),
+        *_healing_facts(score.healed, score.log_heal, score.heal_gap),
     ]
 
 
@@ -117,7 +122,7 @@ _EVENT_WORDS = {"ends": "spell the text and end", "begins": "begin with the text
 
 
 def _spellings_facts(one: Spellings) -> list[tuple[str, str]]:
-    """Return what is known of the sum over all spellings."""
+    """Return the bounds on the sum over all token sequences of a text, as a fact."""
     low, high = one.canonical_share
     event = _EVENT_WORDS[one.event]
     bounds = f"logp {one.logp_low:.4f} to {one.logp_high:.4f} nats for all tokens that {event}"
@@ -125,7 +130,7 @@ def _spellings_facts(one: Spellings) -> list[tuple[str, str]]:
 
 
 def plan_facts(plan: TokenPlan) -> list[tuple[str, str]]:
-    """Return the facts of a `TokenPlan`: how it is tokenized, and the rows it takes."""
+    """Return the facts of a `TokenPlan`: its tokenization, and the rows it needs."""
     shared = f"{plan.rows_prompt} for the context, {plan.rows_inner} for the trie"
     moved = sum(shift > 0 for shift in plan.boundary_shift)
     facts = [
@@ -138,13 +143,13 @@ def plan_facts(plan: TokenPlan) -> list[tuple[str, str]]:
         ("trie", f"{count(plan.n_trie_nodes, 'node')} for {count(len(plan.choices), 'choice')}"),
         ("rows", f"{thousands(plan.rows_prompt + plan.rows_inner)}: {shared}; one by one {thousands(plan.rows_naive)}"),
     ]
-    return facts + _healed(plan.healed, None, 0.0)
+    return facts + _healing_facts(plan.healed, None, 0.0)
 
 
 def unnamed_model(name: str | None) -> list[tuple[str, str]]:
-    """Return the fact that names the default model; no fact if `name` is None.
+    """Return a fact that names the default model; no fact if `name` is None.
 
-    It keeps the caller who named no model from mistaking it for another.
+    It keeps a caller who named no model from mistaking it for another.
     """
     return [] if name is None else [("model", f"{name}, which comes with selectrie; -m names another")]
 
@@ -152,9 +157,8 @@ def unnamed_model(name: str | None) -> list[tuple[str, str]]:
 def cost_sentence(cost: Cost) -> str:
     """Return a sentence on the cost of a request.
 
-    It gives the number of rows and of model calls, how many times the work it would be
-    to evaluate the prompt with each choice one by one, and the seconds spent inside the
-    model.
+    It has the number of rows and of model calls, the ratio of work to evaluating the
+    prompt with each choice one by one, and the seconds spent in the model.
     """
     if not cost.rows:
         return f"no row: everything was held already; one by one, {thousands(cost.rows_naive)} rows"
@@ -168,11 +172,11 @@ def cost_sentence(cost: Cost) -> str:
 
 
 def ahead_words(margin: float, words: str, *, is_joint: bool) -> str:
-    """Return how far the winner is ahead: `words`, and what they mean as a ratio.
+    """Return the winner's margin in words, also as a ratio of probabilities.
 
     Args:
         margin: The margin in nats.
-        words: The margin as text, "unknown" if it is not.
+        words: The margin as text; "unknown" if it is not known.
         is_joint: Whether scores are log-probabilities, so that the margin is a ratio.
     """
     if words == "unknown":
@@ -185,10 +189,11 @@ def ahead_words(margin: float, words: str, *, is_joint: bool) -> str:
 
 
 _LARGE_RATIO = 10_000.0
-"""Ratio of probabilities beyond which none is written."""
+"""Largest ratio of probabilities that is written exactly."""
 
 
-def _winner(selection: Selection) -> str:
+def _winner_sentence(selection: Selection) -> str:
+    """Return a selection's winner, its probability, and how far it is ahead."""
     choices = selection.choices
     ahead = ahead_words(selection.margin, selection.margin_words(".3f"), is_joint=selection.score == selection.logp)
     if math.isinf(selection.margin):
@@ -197,7 +202,8 @@ def _winner(selection: Selection) -> str:
     return f"{quoted(selection.text)} p {interval(low, high)}, {ahead}"
 
 
-def _coverage(selection: Selection) -> str:
+def _coverage_sentence(selection: Selection) -> str:
+    """Return how much of the model's probability the choices cover."""
     if selection.coverage_high is not None:
         share = interval(selection.coverage, min(selection.coverage_high, 1.0))
         return f"{share} of the model's belief is in the set"
@@ -205,7 +211,8 @@ def _coverage(selection: Selection) -> str:
     return f"{prefix}{probability(selection.coverage)} of the model's belief is in the set"
 
 
-def _greedy(selection: Selection) -> str:
+def _greedy_sentence(selection: Selection) -> str:
+    """Return whether masked greedy decoding agrees with the winner."""
     if selection.agrees_with_greedy:
         return "agrees: masked greedy decoding picks the same"
     if selection.greedy_index is None and selection.choices.has_unread:
@@ -217,7 +224,8 @@ def _greedy(selection: Selection) -> str:
     return f"disagrees: masked greedy decoding picks {quoted(other.text)}{p}"
 
 
-def _proof(selection: Selection) -> str:
+def _proof_sentence(selection: Selection) -> str:
+    """Return how a selection was proved, or why it was not."""
     certificate = selection.certificate
     nodes = f"{thousands(certificate.nodes_evaluated)} nodes"
     if certificate.nodes_inner is not None:
@@ -250,7 +258,8 @@ def _proof(selection: Selection) -> str:
     return words
 
 
-def _healed(healed: bytes, log_heal: float | None, heal_gap: float) -> list[tuple[str, str]]:
+def _healing_facts(healed: bytes, log_heal: float | None, heal_gap: float) -> list[tuple[str, str]]:
+    """Return a fact about the prompt bytes that are tokenized with the choices."""
     if not healed:
         return []
     logp = "" if log_heal is None else f" (logp {log_heal:.3f}, taken off every choice"

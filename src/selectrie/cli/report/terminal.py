@@ -1,6 +1,6 @@
 """Layout on a terminal: a safe console, wrapped text, trees, growing sequences.
 
-No text of a report can control the console. Lines break between words, but not inside
+Texts of a report cannot control the console. Lines break between words, but not inside
 quotes such as `' a b'`.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Screen(Console):
-    """A console on which control characters in texts have no effect.
+    """A rich console on which control characters in texts have no effect.
 
     Only the colours and cursor movements that rich itself writes take effect. If
     NO_COLOR is set, there is no style at all, not even bold.
@@ -35,7 +35,7 @@ class Screen(Console):
 
     def __init__(self, stream: TextIO, *, width: int | None = None) -> None:
         super().__init__(
-            file=cast("IO[str]", _Written(stream)),
+            file=cast("IO[str]", _StreamAdapter(stream)),
             width=width,
             highlight=False,
             markup=False,
@@ -45,19 +45,21 @@ class Screen(Console):
         )
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of a renderable, with control characters made visible."""
         for segment in super().render(renderable, options):
             text, style, control = segment
             yield segment if control else Segment(visible(text), style)
 
 
-class _Written:
-    """A stream that is written by `put`."""
+class _StreamAdapter:
+    """A file object for rich that writes to a stream with `put`."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.encoding = getattr(stream, "encoding", None) or "utf-8"
 
     def write(self, text: str) -> int:
+        """Write text with `put`; return its length."""
         put(text, self._stream)
         return len(text)
 
@@ -75,12 +77,12 @@ _UNIT = re.compile(r"""(?<!\S)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\S*|\S+""")
 
 
 class Units:
-    """Units of text, each kept on one line if it fits, with one space between them.
+    """A rich renderable of text units that are not broken across lines if they fit.
 
     `Units.of(sentence)` splits a sentence at white space outside quotes.
 
     Args:
-        units: (text, style) pairs.
+        units: (text, style) pairs, written with one space between them.
     """
 
     def __init__(self, units: Sequence[tuple[str, str]]) -> None:
@@ -100,6 +102,7 @@ class Units:
         yield from self._lines(max(1, options.max_width))
 
     def _lines(self, width: int) -> Iterator[Text]:
+        """Yield the units as lines of at most `width` cells."""
         line, used = Text(), 0
         for unit, style in self._units:
             for part in chop_cells(unit, width) if cell_len(unit) > width else [unit]:
@@ -118,14 +121,16 @@ _WINNER, _GREEDY, _PRUNED, _GUIDE = "bold green", "yellow", "bright_black", "bri
 
 
 def tree_lines(view: TrieView, label: Callable[[int], str], *, root: str = "(prompt)") -> list[Text]:
-    """Return one line for each node, depth first, the heaviest siblings first.
+    """Return one line for each node of a trie, depth first, heaviest siblings first.
 
-    Each line begins with a gutter of two marks. Choices that are not shown are counted:
-    on the node's own line if nothing below it is shown, else on a last line below.
+    Each line begins with a gutter of two marks (`LEGEND`). Choices that are not shown
+    are counted: on the node's own line if nothing below it is shown, else on a last
+    line below.
 
     Args:
-        label: Returns the text to write after the edge at which the choice with this
-            index ends.
+        view: The part of the trie to show.
+        label: Returns the text after the edge at which the choice with this index ends.
+        root: Text for the root.
     """
     children: list[list[int]] = [[] for _ in view.parent]
     for node, parent in enumerate(view.parent[1:], start=1):
@@ -141,7 +146,7 @@ def tree_lines(view: TrieView, label: Callable[[int], str], *, root: str = "(pro
             continue
         line = _node_line(view, node, lead, label, root)
         lines.append(line)
-        kin = [(child, True) for child in sorted(children[node], key=lambda child: _weight(view, child))]
+        kin = [(child, True) for child in sorted(children[node], key=lambda child: _sibling_order(view, child))]
         if kin and view.n_hidden[node]:
             kin.append((node, False))
         elif view.n_hidden[node]:
@@ -153,6 +158,7 @@ def tree_lines(view: TrieView, label: Callable[[int], str], *, root: str = "(pro
 
 
 def _node_line(view: TrieView, node: int, lead: str, label: Callable[[int], str], root: str) -> Text:
+    """Return the line of a node: marks, guides, bytes, log-probability and label."""
     pruned, winner, greedy = view.pruned[node], view.on_winner[node], view.on_greedy[node]
     style = _WINNER if winner else _GREEDY if greedy else _PRUNED if pruned else ""
     line = Text(no_wrap=True, overflow="ellipsis")
@@ -176,7 +182,8 @@ def _hidden_line(view: TrieView, node: int, lead: str) -> Text:
     )
 
 
-def _weight(view: TrieView, node: int) -> tuple[bool, float, int]:
+def _sibling_order(view: TrieView, node: int) -> tuple[bool, float, int]:
+    """Return a sort key that puts nodes with a higher log-probability first."""
     logp = view.logp[node]
     return (logp is None, 0.0 if logp is None else -logp, node)
 
@@ -185,10 +192,10 @@ _SPARE_LINES = 2
 """Lines of a terminal left free, so that earlier output can be seen."""
 
 
-class Growing:
-    """The last characters of each unfinished sequence, one line for each.
+class GrowingTexts:
+    """A rich renderable with the end of each unfinished sequence, one line for each.
 
-    At most as many lines are shown as the terminal has.
+    It has at most as many lines as the terminal.
     """
 
     def __init__(self, console: Console) -> None:
@@ -196,7 +203,7 @@ class Growing:
         self._texts: dict[tuple[int, int], str] = {}
 
     def add(self, chunk: Chunk) -> None:
-        """Add a chunk to its sequence, which is hidden when it has ended."""
+        """Append a chunk to its sequence, which is hidden when it has ended."""
         key = chunk.prompt_index, chunk.index
         self._texts[key] = self._texts.get(key, "") + chunk.text
         if chunk.completion is not None:
@@ -222,14 +229,15 @@ class Growing:
 def watch(chunks: Iterable[Chunk], whole: Callable[[Completion], str], console: Console | None = None) -> None:
     """Show sequences on a terminal while they grow.
 
-    A sequence that has ended is written permanently above the rest, as the text that
-    `whole` returns for it.
+    A finished sequence is written permanently above the unfinished ones.
 
     Args:
+        chunks: The chunks of all sequences.
+        whole: Returns the text to write for a finished sequence.
         console: The console to write to; a `Screen` on standard output by default.
     """
     console = console or Screen(sys.stdout)
-    growing = Growing(console)
+    growing = GrowingTexts(console)
     with Live(growing, console=console, transient=True, refresh_per_second=8):
         for chunk in chunks:
             growing.add(chunk)
