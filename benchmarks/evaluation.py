@@ -41,7 +41,7 @@ from benchmarks.workload import data_file, generated_model
 from selectrie.backends.llama_cpp.gguf_header import read_header
 from selectrie.engine.engine import Engine
 from selectrie.evaluation.dataset import NO_SHOTS, Shots, items_of, task_for
-from selectrie.evaluation.evaluator import measured
+from selectrie.evaluation.evaluator import measure_units
 from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
 from selectrie.evaluation.dataset import read_data
 from selectrie.core.model import Model
@@ -116,7 +116,7 @@ def ours(llm: Engine, task: TaskItems) -> tuple[float, tuple[WorkUnit, ...], Wat
     try:
         start = time.perf_counter()
         units = plan(llm.vocabulary, llm.limits, [task])
-        n_records = sum(len(done.records) for done in measured(llm, units))
+        n_records = sum(len(done.records) for done in measure_units(llm, units))
         seconds = time.perf_counter() - start
     finally:
         type(model).new_context = solo  # type: ignore[method-assign]

@@ -26,7 +26,7 @@ from selectrie.cli.show import count_progress
 from selectrie.errors import OptionError
 from selectrie.evaluation import Evaluation, Item, evaluate
 from selectrie.evaluation.evaluator import Progress
-from selectrie.evaluation.metrics import METRICS, named
+from selectrie.evaluation.metrics import METRICS, find_metrics
 from selectrie.evaluation.runner import ITEMS, SUMMARY, read_run
 from selectrie.runs.folder import LOG, RUN
 
@@ -343,14 +343,14 @@ def test_tasks_are_listed():
 def test_a_cluster_is_asked_where_one_is_named(opened, llm, monkeypatch):
     """`--ray local` is a cluster of this machine, any other name an address; the model goes as a path that holds elsewhere."""
     from selectrie.evaluation import evaluator
-    from selectrie.evaluation.evaluator import measured
+    from selectrie.evaluation.evaluator import measure_units
     from selectrie.runs.actors import Cluster
 
     asked = []
 
     def measure_on(of: Cluster, signature: object) -> object:
         asked.append(of)
-        return lambda units: measured(llm, units)
+        return lambda units: measure_units(llm, units)
 
     monkeypatch.setattr(evaluator, "measure_on", measure_on)
     Path("model.gguf").write_bytes(b"")
@@ -475,7 +475,9 @@ def test_tables_fit_the_terminal_and_take_names_as_they_are(columns):
         long = "[/red]\x1b" + "a_long_name_" * 9
         records = [ItemRecord("t[/b]", i, f"{long}{i}", f"{long}{i % 2}", (0,), choices, 0) for i in range(4)]
         records.append(ItemRecord("t[/b]", 4, "\x1b[2J", "", (0,), (), 0, "too long"))
-        return Evaluation((TaskResult.of("t[/b]", records, named(["acc", "brier"])),), 1, 2, {"model": "[/i]\x1b"})
+        return Evaluation(
+            (TaskResult.of("t[/b]", records, find_metrics(["acc", "brier"])),), 1, 2, {"model": "[/i]\x1b"}
+        )
 
     first, second = task((-1.0, -2.0)), task((-2.0, -1.0))
     fields = comparison_dict(compare(first, second))

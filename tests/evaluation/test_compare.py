@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from selectrie.cli.show import to_json
 from selectrie.errors import OptionError
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
-from selectrie.evaluation.metrics import METRICS, named
+from selectrie.evaluation.metrics import METRICS, find_metrics
 from selectrie.evaluation.results import Evaluation, TaskResult, compare, comparison_dict
 from tests.support.n_examples import n_examples
 
@@ -27,7 +27,7 @@ def record(index, logps, *, gold=(0,), name="", problem=None):
 
 def evaluation(records, metrics=("acc",), task="task"):
     """A run of one task."""
-    return Evaluation((TaskResult.of(task, records, named(metrics)),), 1, 1, {"model": "fake"})
+    return Evaluation((TaskResult.of(task, records, find_metrics(metrics)),), 1, 1, {"model": "fake"})
 
 
 RIGHT, WRONG = (-1.0, -2.0), (-3.0, -1.0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from selectrie.errors import InputFileError, OptionError
-from selectrie.evaluation.configuration import Configuration, Loaded, absolute, reload
+from selectrie.evaluation.configuration import Configuration, Loaded, absolute_path, reload
 from selectrie.evaluation.tasks import load_task
 
 OWN = """name = "own"
@@ -207,5 +207,5 @@ def test_a_path_from_the_root_keeps_links(tmp_path, monkeypatch):
     """`..` is worked out, a link stays one."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path)
-    assert absolute(Path("link/../a")) == str(tmp_path / "a")
-    assert absolute(Path("link/a")) == str(tmp_path / "link" / "a")
+    assert absolute_path(Path("link/../a")) == str(tmp_path / "a")
+    assert absolute_path(Path("link/a")) == str(tmp_path / "link" / "a")

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
-from selectrie.evaluation.metrics import METRICS, named
+from selectrie.evaluation.metrics import METRICS, find_metrics
 from selectrie.evaluation.report import html
 from selectrie.evaluation.report.html import MAX_PROBLEMS, Axis, ChartDescription, Row, comparison_page, evaluation_page
 from selectrie.evaluation.results import Evaluation, TaskResult, compare, comparison_dict
@@ -62,7 +62,7 @@ def record(index, logps, *, gold=(0,), name="", subset="", problem=None):
 def evaluation(records, metrics=("acc", "brier"), task="task"):
     """A run of one task."""
     return Evaluation(
-        (TaskResult.of(task, records, named(metrics)),),
+        (TaskResult.of(task, records, find_metrics(metrics)),),
         30,
         90,
         {"model": "fake.gguf", "build": "b <1>", "tolerance": 0.5},
@@ -219,7 +219,7 @@ def test_texts_stay_texts():
 @given(st.text(st.characters(categories=None)))
 def test_every_text_can_be_shown(text):
     """The page can be written as UTF-8, and read again the text is what it was but for what does not print."""
-    written = html.shown(text)
+    written = html.escape_text(text)
     written.encode()
     assert not set('<>"') & set(written)
     from html import unescape
@@ -252,7 +252,7 @@ def test_a_dot_is_hollow_where_guessing_lies_in_the_interval():
     """And full where it does not, or where there is nothing to guess. The ends belong to the interval."""
     marks = {0.45: "dot hollow", 0.4: "dot hollow", 0.6: "dot hollow", 0.39: "dot", 0.61: "dot", None: "dot"}
     rows = [Row("row", 0.5, 0.4, 0.6, mark) for mark in marks]
-    picture = html.intervals(rows, ChartDescription("title", "alternative"))
+    picture = html.interval_chart(rows, ChartDescription("title", "alternative"))
     assert re.findall(r'<circle [^>]*class="([^"]*)"', picture) == list(marks.values())
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from selectrie.errors import OptionError
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
-from selectrie.evaluation.metrics import METRICS, baseline_needs, estimate, named
+from selectrie.evaluation.metrics import METRICS, baseline_needs, estimate, find_metrics
 from selectrie.evaluation.results import TaskResult, record_from_json, record_to_json
 
 
@@ -132,10 +132,10 @@ def test_what_was_not_measured_is_said():
 def test_names_are_checked():
     """A wrong name is told with the nearest right one; needs are collected."""
     with pytest.raises(OptionError, match="did you mean 'acc_norm'"):
-        named(["acc", "acc_nrom"])
-    assert baseline_needs(named(["acc", "pmi_dc"])).premise
-    assert not baseline_needs(named(["acc", "pmi_dc"])).unconditional
-    assert baseline_needs(named(["calibrated"])).content_free
+        find_metrics(["acc", "acc_nrom"])
+    assert baseline_needs(find_metrics(["acc", "pmi_dc"])).premise
+    assert not baseline_needs(find_metrics(["acc", "pmi_dc"])).unconditional
+    assert baseline_needs(find_metrics(["calibrated"])).content_free
 
 
 logs = st.lists(st.floats(-50, 0), min_size=2, max_size=5)
@@ -174,7 +174,7 @@ def test_a_record_is_read_as_it_was_written(row):
 def test_problems_are_counted_and_left_out():
     """An item that did not fit is in no figure, and is named."""
     bad = ItemRecord("task", 1, "b", "", (0,), (), 0, problem="too long: 9 tokens, room for 8")
-    result = TaskResult.of("task", [record([-1.0, -2.0]), bad], named(["acc"]))
+    result = TaskResult.of("task", [record([-1.0, -2.0]), bad], find_metrics(["acc"]))
     assert (result.figures.n, result.figures.n_failed, result.figures.metrics["acc"].value) == (1, 1, 1.0)
     assert result.to_dict()["problems"] == [{"index": 1, "id": "b", "problem": bad.problem}]
     assert np.array_equal(result.margins, [1.0])
@@ -186,7 +186,7 @@ def test_one_line_an_item_as_a_table():
     from selectrie.evaluation.results import Evaluation
 
     bad = ItemRecord("task", 1, "b", "", (0,), (), 0, problem="too long")
-    result = TaskResult.of("task", [record([-1.0, -2.0]), bad], named(["acc", "brier"]))
+    result = TaskResult.of("task", [record([-1.0, -2.0]), bad], find_metrics(["acc", "brier"]))
     table = Evaluation((result,), 1, 2, {}).to_pandas()
     assert table["acc"][0] == 1.0
     assert math.isnan(table["acc"][1])

@@ -23,7 +23,7 @@ from selectrie.core.files import write_file, write_whole
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation import runner
-from selectrie.evaluation.evaluator import measured
+from selectrie.evaluation.evaluator import measure_units
 from selectrie.evaluation.results import compare
 from selectrie.evaluation.runner import ITEMS, SUMMARY, UNIT_LINES, RunOptions, began_with, check_folder, read_run, run
 from selectrie.results import FORMAT_VERSION
@@ -159,14 +159,14 @@ def test_lines_of_another_machine_count_where_they_may(tmp_path, monkeypatch):
     out, asked = tmp_path / "out", []
 
     def stopping(units):
-        for unit, done in zip(units[:2], measured(llm, units), strict=False):
+        for unit, done in zip(units[:2], measure_units(llm, units), strict=False):
             assert done.unit is unit
             yield done
         raise KeyboardInterrupt
 
     def measuring(units):
         asked.extend(unit.number for unit in units)
-        yield from measured(llm, units)
+        yield from measure_units(llm, units)
 
     with kill_points.engine() as llm:
         with monkeypatch.context() as there:
@@ -359,7 +359,7 @@ def test_a_folder_taken_away_meanwhile_is_not_written(again, tmp_path):
     out = tmp_path / "out"
 
     def measure(units):
-        for n, done in enumerate(measured(llm, units)):
+        for n, done in enumerate(measure_units(llm, units)):
             if n == 2:
                 out.rename(tmp_path / "away")
                 if again:
@@ -379,7 +379,7 @@ def test_threads_of_one_process_are_two_runs(tmp_path):
     def measure(units):
         begun.set()
         assert over.wait(60)
-        yield from measured(llm, units)
+        yield from measure_units(llm, units)
 
     with kill_points.engine() as llm:
         first = threading.Thread(target=run, args=(llm, kill_points.tasks(), tmp_path), kwargs={"measure": measure})

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError, RequestError
 from selectrie.evaluation import Item
-from selectrie.evaluation.evaluator import evaluate_tasks, measured
+from selectrie.evaluation.evaluator import evaluate_tasks, measure_units
 from selectrie.evaluation.runner import ITEMS, SUMMARY, UNIT_LINES, RunOptions, began_with, read_run, run
 from selectrie.evaluation.work_units import TaskItems, plan
 from selectrie.runs import unit_log
@@ -99,7 +99,7 @@ def test_nothing_logged_is_measured_again(finished, tmp_path):
 
     def measuring(units):
         asked.extend(unit.number for unit in units)
-        yield from measured(llm, units)
+        yield from measure_units(llm, units)
 
     with kill_points.engine() as llm:
         run(llm, kill_points.tasks(), tmp_path, measure=measuring)
@@ -109,7 +109,7 @@ def test_nothing_logged_is_measured_again(finished, tmp_path):
 def test_units_may_come_in_any_order(finished, tmp_path):
     """The log has another order then, the results have not."""
     with kill_points.engine() as llm:
-        run(llm, kill_points.tasks(), tmp_path / "out", measure=lambda units: measured(llm, units[::-1]))
+        run(llm, kill_points.tasks(), tmp_path / "out", measure=lambda units: measure_units(llm, units[::-1]))
     assert (tmp_path / "out" / ITEMS).read_bytes() == (finished / ITEMS).read_bytes()
     assert (tmp_path / "out" / SUMMARY).read_bytes() == (finished / SUMMARY).read_bytes()
     assert (tmp_path / "out" / LOG).read_bytes() != (finished / LOG).read_bytes()
@@ -152,10 +152,10 @@ def test_other_metrics_are_another_view_of_a_run(finished):
     first, second = kill_points.tasks()
     asked = [replace(first, metrics=("brier", "acc")), replace(second, metrics=("log_likelihood",))]
     with kill_points.engine() as llm:
-        measured = []
-        found = run(llm, asked, finished, measure=lambda units: iter(measured.extend(units) or ()))
+        asked_units = []
+        found = run(llm, asked, finished, measure=lambda units: iter(asked_units.extend(units) or ()))
         alone = evaluate_tasks(llm, asked)
-    assert (measured, before) == ([], {path.name: path.read_bytes() for path in finished.iterdir()})
+    assert (asked_units, before) == ([], {path.name: path.read_bytes() for path in finished.iterdir()})
     assert [list(task.figures.metrics) for task in found.tasks] == [["brier", "acc"], ["log_likelihood"]]
     assert [task.figures for task in found.tasks] == [task.figures for task in alone.tasks]
     assert [task.subsets for task in found.tasks] == [task.subsets for task in alone.tasks]

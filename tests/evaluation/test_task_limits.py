@@ -6,7 +6,7 @@ import pytest
 
 from selectrie.errors import InputFileError, TemplateError
 from selectrie.evaluation import tasks
-from selectrie.evaluation.tasks import FieldError, Preparation, TaskFile, parse_task, written
+from selectrie.evaluation.tasks import FieldError, Preparation, TaskFile, parse_task, render_text
 
 TASK = 'name = "t"\nversion = 1\nkind = "multiple_choice"\nsource = "x"\nmetrics = ["acc"]\n'
 
@@ -69,9 +69,9 @@ def test_a_long_text_that_does_not_grow_is_read(monkeypatch):
 def test_templates_of_fields_do_not_grow_without_bound(monkeypatch):
     """A text that holds a field twice, in a field that holds a field twice."""
     monkeypatch.setattr(tasks, "MAX_CHARACTERS", 1_000)
-    assert written("<<a>><<a>>", {"a": "b" * 500}) == "b" * 1_000
+    assert render_text("<<a>><<a>>", {"a": "b" * 500}) == "b" * 1_000
     with pytest.raises(TemplateError, match="longer than 1000 characters"):
-        written("<<a>><<a>>", {"a": "b" * 501})
+        render_text("<<a>><<a>>", {"a": "b" * 501})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from selectrie.errors import InputFileError
 from selectrie.evaluation.dataset import Data, DataRecord, Shots, items_of, read_data, task_for
-from selectrie.evaluation.tasks import load_task, parse_task, shipped, written
+from selectrie.evaluation.tasks import load_task, parse_task, render_text, shipped
 from selectrie.evaluation.work_units import plan
 from selectrie.testing import make_vocabulary
 from selectrie.testing.fakes import WIDE
@@ -670,5 +670,6 @@ ANYTHING = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.s
 def test_texts_take_values_as_they_are(before, value, after):
     """Nothing in a value is read as a template, and no white space around it is lost."""
     assert (
-        written(f"{before}<<q>>{after}<<r[0].s>>", {"q": value, "r": [{"s": value}]}) == before + value + after + value
+        render_text(f"{before}<<q>>{after}<<r[0].s>>", {"q": value, "r": [{"s": value}]})
+        == before + value + after + value
     )

@@ -15,7 +15,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
 from selectrie.engine.requests.loglikelihood import LogLikelihoods
 from selectrie.errors import OptionError, PromptError
-from selectrie.evaluation.evaluator import evaluate_tasks, measured
+from selectrie.evaluation.evaluator import evaluate_tasks, measure_units
 from selectrie.evaluation.items import Item
 from selectrie.evaluation.work_units import TaskItems, plan, rolling_windows
 from selectrie.testing import HashModel
@@ -193,7 +193,7 @@ def test_any_cut_gives_the_same_records(items, unit_rows):
             for shared in {item.shared for item in items}:
                 own = [place for place in places if items[place].shared == shared]
                 assert own == sorted(own)
-            records = [record for done in measured(llm, units) for record in done.records]
+            records = [record for done in measure_units(llm, units) for record in done.records]
             found.append([replace(record, unit=0) for record in sorted(records, key=lambda record: record.index)])
     assert found[0] == found[1]
 

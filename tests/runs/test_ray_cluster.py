@@ -15,7 +15,7 @@ import pytest
 from selectrie.engine.load import load
 from selectrie.errors import ClusterError, OptionError
 from selectrie.evaluation import Item
-from selectrie.evaluation.evaluator import measure_on, measured
+from selectrie.evaluation.evaluator import measure_on, measure_units
 from selectrie.evaluation.runner import ITEMS, SUMMARY, run
 from selectrie.evaluation.work_units import TaskItems, plan
 from selectrie.runs.actors import Cluster, _check_reachable
@@ -91,7 +91,7 @@ def test_an_actor_has_room_for_the_longest_sequence(cluster):
     with load(**options) as llm:
         units = plan(llm.vocabulary, llm.limits, [TaskItems("t", tuple(items), ("acc",), unit_rows=1)])
         assert [unit.longest > 400 for unit in units] == [False, True]
-        expected = {done.unit.number: done.records for done in measured(llm, units)}
+        expected = {done.unit.number: done.records for done in measure_units(llm, units)}
         there = measure_on(Cluster(n_actors=1, options=options), signature_of(llm))(units)
         assert {done.unit.number: done.records for done in there} == expected
 

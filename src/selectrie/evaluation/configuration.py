@@ -1,4 +1,4 @@
-"""The configuration of a run, as data that can be written and read again.
+"""The configuration of a run, as data that can be stored and reloaded.
 
 It names data files, tasks, metrics, and the examples (shots) before questions.
 """
@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.dataset import Data, Shots, items_of, read_data, task_for
-from selectrie.evaluation.metrics import named
+from selectrie.evaluation.metrics import find_metrics
 from selectrie.evaluation.tasks import Task, load_task, parse_task
 from selectrie.evaluation.work_units import TaskItems
 from selectrie.options import at_least
@@ -46,21 +46,22 @@ class Configuration:
     def __post_init__(self) -> None:
         if not self.data:
             raise OptionError("data", self.data, "at least one data file")
-        named(self.metrics)
+        find_metrics(self.metrics)
         at_least("shots", self.n_shots, 0, optional=False)
         at_least("limit", self.limit, 1)
         if self.shots_file is not None and not self.n_shots:
             raise OptionError("shots_file", self.shots_file, "a number of --shots too")
 
     def read(self) -> Loaded:
-        """Read every file and task, before any model is loaded.
+        """Read every data file and task.
 
-        Raises `InputFileError` with file and line.
+        Raises `InputFileError` with file and line. No model is needed.
         """
         shots = None if self.shots_file is None else read_data(Path(self.shots_file))
-        return _loaded(self, tuple(self._source(one) for one in self.data), shots)
+        return _load_items(self, tuple(self._source(one) for one in self.data), shots)
 
     def _source(self, argument: str) -> tuple[Task, Data]:
+        """Return the task and the data of an argument `PATH` or `TASK=PATH`."""
         name, _, rest = argument.partition("=")
         path = argument
         task = self.task
@@ -72,7 +73,14 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
-    """A configuration, with the contents of the files and tasks that it names."""
+    """A configuration with the contents of its files.
+
+    Attributes:
+        configuration: The configuration.
+        sources: The task and the data of each data file.
+        tasks: The items of each data file.
+        shots: The data of `shots_file`, or None.
+    """
 
     configuration: Configuration
     sources: tuple[tuple[Task, Data], ...]
@@ -80,7 +88,7 @@ class Loaded:
     shots: Data | None
 
     def to_dict(self) -> dict[str, object]:
-        """Return all that the items of a run depend on, ready for JSON.
+        """Return everything that the items of a run depend on, ready for JSON.
 
         Tasks are included as text, data files by absolute path and digest.
         """
@@ -89,35 +97,37 @@ class Loaded:
         return {
             **own,
             "data": [
-                {"task": task.name, "path": absolute(data.path), "digest": data.digest} for task, data in self.sources
+                {"task": task.name, "path": absolute_path(data.path), "digest": data.digest}
+                for task, data in self.sources
             ],
-            "shots_file": None if shots_file is None else absolute(Path(shots_file)),
+            "shots_file": None if shots_file is None else absolute_path(Path(shots_file)),
             "shots_digest": None if self.shots is None else self.shots.digest,
             "tasks": {task.name: task.text for task, _ in self.sources},
         }
 
 
-def absolute(path: Path) -> str:
-    """Return an absolute path, without resolving links."""
+def absolute_path(path: Path) -> str:
+    """Return a path as an absolute one, without resolving links."""
     return os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`
 
 
-_WRITTEN: dict[Any, Any] = {
+_FIELD_TYPES: dict[Any, Any] = {
     **get_type_hints(Configuration),
     "data": list,
     "metrics": list,
     "tasks": dict,
     "shots_digest": str | None,
 }
-_WRITTEN_DATA: dict[Any, Any] = {"task": str, "path": str, "digest": str}
-"""Kinds of the fields of `Loaded.to_dict` and of its data files, by name."""
+_DATA_FIELD_TYPES: dict[Any, Any] = {"task": str, "path": str, "digest": str}
+"""Types of the fields of `Loaded.to_dict` and of its data files, by name."""
 
 
 def check_kinds(mapping: object, kinds: Mapping[Any, Any], where: str) -> None:
-    """Raise `InputFileError` unless an object has only known fields, each of its type.
+    """Raise `InputFileError` unless an object has only known fields of the right types.
 
     Args:
         mapping: The value to check. It may lack some of the fields.
+        kinds: The types of the known fields, by name.
         where: The run that it comes from, for errors.
     """
     if not isinstance(mapping, dict):
@@ -132,20 +142,21 @@ def check_kinds(mapping: object, kinds: Mapping[Any, Any], where: str) -> None:
 
 
 def reload(described: Mapping[str, Any], where: str) -> Loaded:
-    """Return the `Loaded` that `Loaded.to_dict` wrote, with its files read again.
+    """Read the files and tasks of a configuration that `Loaded.to_dict` stored.
 
-    The tasks are the same, even if the shipped ones have changed since.
+    The tasks are those stored, even if the shipped ones have changed since.
 
     Args:
+        described: The stored dictionary.
         where: The run, for errors.
 
     Raises:
         InputFileError: If `described` has another form, or a data file is missing or
             has changed.
     """
-    check_kinds(described, _WRITTEN, where)
+    check_kinds(described, _FIELD_TYPES, where)
     for one in described.get("data", ()):
-        check_kinds(one, _WRITTEN_DATA, where)
+        check_kinds(one, _DATA_FIELD_TYPES, where)
     for texts in (described.get("tasks", {}), dict(enumerate(described.get("metrics", ())))):
         check_kinds(texts, dict.fromkeys(texts, str), where)
     try:
@@ -161,23 +172,24 @@ def reload(described: Mapping[str, Any], where: str) -> Loaded:
         raise InputFileError(where, f"not the configuration of a run: {error}") from error
     shots = None
     if configuration.shots_file is not None:
-        shots = _same(configuration.shots_file, shots_digest)
-    read = [_same(path, digest) for _, path, digest in files]
+        shots = _read_unchanged(configuration.shots_file, shots_digest)
+    read = [_read_unchanged(path, digest) for _, path, digest in files]
     sources = tuple(zip(named_tasks, read, strict=True))
-    return _loaded(configuration, sources, shots)
+    return _load_items(configuration, sources, shots)
 
 
-def _same(path: str, digest: str) -> Data:
+def _read_unchanged(path: str, digest: str) -> Data:
+    """Return a data file; raise `InputFileError` if its digest has changed."""
     data = read_data(Path(path))
     if data.digest != digest:
         raise InputFileError(path, "the file has changed since the run began; begin a new run in another folder")
     return data
 
 
-def _loaded(configuration: Configuration, sources: tuple[tuple[Task, Data], ...], shots: Data | None) -> Loaded:
+def _load_items(configuration: Configuration, sources: tuple[tuple[Task, Data], ...], shots: Data | None) -> Loaded:
     """Return a configuration with the items of every source.
 
-    Items of one task from several files are distinguished by their files.
+    Items of one task from several files are named after their files too.
     """
     how = Shots(configuration.n_shots, shots, configuration.shots_seed)
     files: dict[str, list[Path]] = {}
@@ -185,19 +197,19 @@ def _loaded(configuration: Configuration, sources: tuple[tuple[Task, Data], ...]
     for task, data in sources:
         if known.setdefault(task.name, task) != task:
             raise OptionError("task", task.name, "one task of this name; give the other one another name in its file")
-        if any(absolute(data.path) == absolute(path) for path in files.setdefault(task.name, [])):
+        if any(absolute_path(data.path) == absolute_path(path) for path in files.setdefault(task.name, [])):
             raise OptionError("data", str(data.path), "each file once")
         files[task.name].append(data.path)
     tasks = []
     for task, data in sources:
         one = items_of(task, data, shots=how, limit=configuration.limit)
-        name = _called(task.name, data.path, files[task.name])
+        name = _name_items(task.name, data.path, files[task.name])
         tasks.append(replace(one, task=name, metrics=configuration.metrics or one.metrics))
     return Loaded(configuration, sources, tuple(tasks), shots)
 
 
-def _called(task: str, path: Path, files: list[Path]) -> str:
-    """Return the name of a task's items.
+def _name_items(task: str, path: Path, files: list[Path]) -> str:
+    """Return the name of a task's items from one file.
 
     It includes the file if there are several, and the whole path if two files have the
     same name.
@@ -205,4 +217,4 @@ def _called(task: str, path: Path, files: list[Path]) -> str:
     if len(files) == 1:
         return task
     stems = [one.stem for one in files]
-    return f"{task}:{path.stem if stems.count(path.stem) == 1 else absolute(path)}"
+    return f"{task}:{path.stem if stems.count(path.stem) == 1 else absolute_path(path)}"

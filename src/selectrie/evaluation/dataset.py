@@ -14,7 +14,7 @@ from typing import Any
 
 from selectrie.errors import InputFileError, OptionError, TemplateError
 from selectrie.evaluation.items import Item
-from selectrie.evaluation.tasks import FieldError, Format, Task, load_task, shipped, value_at, written
+from selectrie.evaluation.tasks import FieldError, Format, Task, load_task, render_text, shipped, value_at
 from selectrie.evaluation.work_units import TaskItems
 from selectrie.options import at_least
 from selectrie.runs.data_files import (
@@ -34,7 +34,7 @@ from selectrie.runs.data_files import (
 )
 
 MAX_WHOLE_BYTES = 256 << 20
-"""Maximum size of a file that is read as a whole (JSON, Parquet)."""
+"""Maximum size in bytes of a file that is read as a whole (JSON, Parquet)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class DataRecord:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A data file that was read.
+    """The records of a data file.
 
     Attributes:
         path: Path of the file.
@@ -82,7 +82,7 @@ def read_data(path: Path) -> Data:
     if path.suffix.lower() in (".json", PARQUET) and status.st_size > MAX_WHOLE_BYTES:
         raise InputFileError(str(path), f"larger than {MAX_WHOLE_BYTES >> 20} MiB; cut it up, or make it .jsonl")
     with reading(path):
-        records = tuple(DataRecord(number, fields) for number, fields in _records(path))
+        records = tuple(DataRecord(number, fields) for number, fields in _read_records(path))
         digest = digest_of_bytes(path)
         later = path.stat()
     if (later.st_size, later.st_mtime_ns, later.st_ino) != (status.st_size, status.st_mtime_ns, status.st_ino):
@@ -92,7 +92,8 @@ def read_data(path: Path) -> Data:
     return Data(path, records, digest)
 
 
-def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _read_records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the number and the fields of each record of a file."""
     suffix = path.suffix.lower()
     if suffix in DELIMITERS:
         rows = delimited_records(path, DELIMITERS[suffix])
@@ -121,14 +122,15 @@ GENERIC = "generic"
 
 @dataclass(frozen=True, slots=True)
 class Shots:
-    """The examples before each question.
+    """The examples that are written before each question.
 
     Attributes:
         n: Number of examples.
-        data: File of the examples. None means the questions' own file; a question is
-            then no example for itself.
-        seed: Seed with which they are drawn for each question. None takes the first
-            ones, and the next ones for these, so that questions share them.
+        data: File of the examples. None takes them from the questions' own file, where
+            a question is never its own example.
+        seed: Seed with which they are drawn for each question. None takes the first n
+            records, and the next n for questions among these, so that questions share
+            them.
     """
 
     n: int = 0
@@ -143,7 +145,7 @@ NO_SHOTS = Shots()
 
 
 def task_for(data: Data) -> Task:
-    """Return the shipped task of a data file.
+    """Return the shipped task that reads a data file.
 
     A task fits if the file's name begins with the task's name (or with one of its
     `files`) and the records have its fields. The longest such name wins. If no task
@@ -153,8 +155,13 @@ def task_for(data: Data) -> Task:
     """
     first = data.records[0].fields
     tasks = [load_task(name) for name in shipped()]
-    stem = _plain(data.path.stem)
-    begins = [(len(name), task) for task in tasks for name in (task.name, *task.files) if _begins(stem, _plain(name))]
+    stem = _normalize_name(data.path.stem)
+    begins = [
+        (len(name), task)
+        for task in tasks
+        for name in (task.name, *task.files)
+        if _names_task(stem, _normalize_name(name))
+    ]
     named = [task for _, task in sorted(begins, key=lambda one: -one[0])]
     for task in [*named, load_task(GENERIC)]:
         if task.format_of(first) is not None:
@@ -167,12 +174,13 @@ def task_for(data: Data) -> Task:
     raise InputFileError(str(data.path), f"{reason} (--task NAME or NAME=FILE)", line=data.records[0].number)
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
+    """Return a name in lower case, with other characters as underscores."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower())
 
 
-def _begins(stem: str, name: str) -> bool:
-    """Return whether a file's name starts with a task's, with no letter after it."""
+def _names_task(stem: str, name: str) -> bool:
+    """Return whether a file's name begins with a task's name and no letter follows."""
     return stem.startswith(name) and not stem[len(name) : len(name) + 1].isalpha()
 
 
@@ -193,10 +201,10 @@ def items_of(task: Task, data: Data, *, shots: Shots = NO_SHOTS, limit: int | No
     at_least("limit", limit, 1)
     if task.kind == "rolling" and shots.n:
         raise OptionError("shots", shots.n, f"0, because task {task.name!r} has whole texts")
-    read = _Reader(task, data.path)
-    questions = [read.question(record) for record in data.records[:limit]]
+    read = _RecordReader(task, data.path)
+    questions = [read.read_question(record) for record in data.records[:limit]]
     examples = _Examples(task, shots, data, questions)
-    items = tuple(read.item(i, one, examples) for i, one in enumerate(questions))
+    items = tuple(read.make_item(i, one, examples) for i, one in enumerate(questions))
     return TaskItems(
         task.name,
         items,
@@ -210,10 +218,10 @@ def items_of(task: Task, data: Data, *, shots: Shots = NO_SHOTS, limit: int | No
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A record that was read.
+    """A record that a task has turned into a question.
 
     Attributes:
-        record, form: The record, and the format by which it was read.
+        record, form: The record, and the task's format that reads it.
         fields: The record's own fields and the prepared ones.
         contexts: One context, or one for each choice.
         choices, gold: The choices, and the indices of the right ones.
@@ -229,13 +237,14 @@ class _Question:
     group: str
 
 
-class _Reader:
-    """Reads the records of one file."""
+class _RecordReader:
+    """Reads the records of one file by a task's rules."""
 
     def __init__(self, task: Task, path: Path) -> None:
         self._task, self._path = task, path
 
-    def question(self, record: DataRecord) -> _Question:
+    def read_question(self, record: DataRecord) -> _Question:
+        """Return a record as a question; raise `InputFileError` if it is wrong."""
         form = self._task.format_of(record.fields)
         if form is None:
             needs = " or ".join(f"({', '.join(one.needs)})" for one in self._task.formats)
@@ -244,11 +253,11 @@ class _Reader:
                 f"task {self._task.name!r} needs the fields {needs}; the record has {', '.join(record.fields)}",
             )
         try:
-            values = _prepared(form, record.fields)
-            contexts = tuple(written(text, values) for text in form.contexts or (form.context,))
-            choices = _choices(self._task, form, values)
+            values = _prepare_fields(form, record.fields)
+            contexts = tuple(render_text(text, values) for text in form.contexts or (form.context,))
+            choices = _read_choices(self._task, form, values)
             self._check_choices(form, choices)
-            gold = _gold(form, values, choices)
+            gold = _read_gold(form, values, choices)
             group = str(value_at(values, self._task.shots_by)) if self._task.shots_by else ""
         except TemplateError as error:
             raise self._error(record, error.reason) from error
@@ -257,6 +266,7 @@ class _Reader:
         return _Question(record, form, values, contexts, choices, gold, group)
 
     def _check_choices(self, form: Format, choices: tuple[str, ...]) -> None:
+        """Raise `FieldError` for choices that are missing, empty, or too many."""
         if not choices:
             raise FieldError("there are no choices")
         empty = next((index for index, text in enumerate(choices) if not text), None)
@@ -267,15 +277,16 @@ class _Reader:
         if self._task.kind != "multiple_choice" and len(choices) > 1:
             raise FieldError(f"{len(choices)} choices: a task of kind {self._task.kind!r} has one text")
 
-    def item(self, index: int, question: _Question, examples: _Examples) -> Item:
+    def make_item(self, index: int, question: _Question, examples: _Examples) -> Item:
+        """Return the item of a question, with the examples before it."""
         task, form = self._task, question.form
         try:
-            shared = examples.before(index, question)
-            premise = None if task.premise is None else written(task.premise, question.fields)
-            subset = written(form.subset, question.fields)
-            free = _content_free(form, question.fields)
+            shared = examples.text_before(index, question)
+            premise = None if task.premise is None else render_text(task.premise, question.fields)
+            subset = render_text(form.subset, question.fields)
+            free = _content_free_contexts(form, question.fields)
             value = question.record.fields.get(form.id)
-            item_id = f"{task.name}-{index}" if value is None or value == "" else written("<<id>>", {"id": value})
+            item_id = f"{task.name}-{index}" if value is None or value == "" else render_text("<<id>>", {"id": value})
         except TemplateError as error:
             raise self._error(question.record, error.reason) from error
         return Item(
@@ -295,55 +306,57 @@ class _Reader:
         return InputFileError(str(self._path), reason, line=record.number)
 
 
-def _content_free(form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
+def _content_free_contexts(form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the content-free contexts of a question, for contextual calibration.
 
-    They are its context with fields replaced as `Format.content_free` says, for example
+    Each is its context with fields replaced as `Format.content_free` says, for example
     by "N/A".
     """
     columns = form.content_free or {}
     rows = zip(*columns.values(), strict=True)
-    return tuple(written(form.context, {**values, **dict(zip(columns, row, strict=True))}) for row in rows)
+    return tuple(render_text(form.context, {**values, **dict(zip(columns, row, strict=True))}) for row in rows)
 
 
-def _prepared(form: Format, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _prepare_fields(form: Format, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a record, and those that the format computes from them."""
     values = dict(fields)
     for one in form.prepare:
         if one.join:
-            source: Any = one.joined(values)
+            source: Any = one.join_lists(values)
         elif one.text is not None:
-            source = written(one.text, values)
+            source = render_text(one.text, values)
         else:
             source = value_at(values, one.of or one.field)
         values[one.field] = one.apply(source)
     return values
 
 
-def _choices(task: Task, form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
+def _read_choices(task: Task, form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the choices of a record, or its one text for other kinds of tasks."""
     if task.kind == "multiple_choice" or isinstance(form.choices, tuple):
-        return _texts(form.choices, values)
+        return _read_texts(form.choices, values)
     value = value_at(values, form.choices)
     if not isinstance(value, str):
         raise FieldError(f"{form.choices} is {value!r}: expected a text")
     return (value,)
 
 
-def _texts(source: str | tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
+def _read_texts(source: str | tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the texts of choices or labels, from a field or from templates."""
     if isinstance(source, tuple):
-        return tuple(written(text, values) for text in source)
+        return tuple(render_text(text, values) for text in source)
     value: Any = value_at(values, source)
     if isinstance(value, str) and value.startswith("["):
-        value = _list(value)
+        value = _parse_list(value)
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise FieldError(f"{source} is {value!r}: expected a list of texts (as JSON in a field that is a text)")
     return tuple(value)
 
 
-def _list(text: str) -> Any:
-    """Return the JSON value of a text.
+def _parse_list(text: str) -> Any:
+    """Return the JSON value of a text, or the text itself.
 
-    Returns the text itself if it is not JSON or contains a lone surrogate.
+    It is the text if that is not JSON or contains a lone surrogate.
     """
     try:
         value = json.loads(text)
@@ -353,10 +366,10 @@ def _list(text: str) -> Any:
     return value
 
 
-def _gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> tuple[int, ...]:
+def _read_gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> tuple[int, ...]:
     """Return the indices of the right choices, each once.
 
-    Raises `FieldError` if there are none, or if such a choice does not exist.
+    Raises `FieldError` if there are none, or for a choice that does not exist.
     """
     if not form.gold:
         return (0,)
@@ -373,22 +386,23 @@ def _gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> 
     return tuple(dict.fromkeys(indices))
 
 
-_TRUTH = {"true": 1, "false": 0}
-"""Indices into two choices, as JSON and CSV write them."""
+_BOOLEAN_INDICES = {"true": 1, "false": 0}
+"""Indices into two choices by the Boolean words of JSON and CSV."""
 
 
 def _gold_index(form: Format, value: Any, values: Mapping[str, Any], choices: tuple[str, ...]) -> int:
+    """Return the index of the right choice that one value of the gold field names."""
     text = str(value).strip()
     if form.gold_as in ("label", "text"):
-        names = choices if form.gold_as == "text" else _texts(form.labels, values)
+        names = choices if form.gold_as == "text" else _read_texts(form.labels, values)
         for one in (value, text):
             if one in names[: len(choices)]:
                 return names.index(one)
         raise FieldError(f"{form.gold} is {value!r}: expected one of {', '.join(map(repr, names))}")
     from_ = int(form.gold_as == "number")
     last = len(choices) - 1 + from_
-    if len(choices) == 2 and not from_ and text.lower() in _TRUTH:
-        return _TRUTH[text.lower()]
+    if len(choices) == 2 and not from_ and text.lower() in _BOOLEAN_INDICES:
+        return _BOOLEAN_INDICES[text.lower()]
     is_number = not isinstance(value, bool | list | dict) and re.fullmatch(r"[0-9]{1,9}(\.0+)?", text)
     if not is_number or not from_ <= int(text.split(".")[0]) <= last:
         raise FieldError(f"{form.gold} is {value!r}: expected an integer from {from_} to {last}")
@@ -396,7 +410,13 @@ def _gold_index(form: Format, value: Any, values: Mapping[str, Any], choices: tu
 
 
 class _Examples:
-    """Writes the text before questions: the description, and examples with answers."""
+    """Writes the text before questions: the description, and examples with answers.
+
+    Args:
+        shots: Number and source of the examples.
+        data: File of the questions.
+        own: All questions read so far from that file.
+    """
 
     def __init__(self, task: Task, shots: Shots, data: Data, own: Sequence[_Question]) -> None:
         self._task, self._shots, self._file = task, shots, data if shots.data is None else shots.data
@@ -407,33 +427,37 @@ class _Examples:
         self._made: dict[tuple[str, str, tuple[int, ...]], str] = {}
         if not shots.n:
             return
-        reader = _Reader(task, self._file.path)
+        reader = _RecordReader(task, self._file.path)
         known = own if shots.data is None else ()
         rest = self._file.records[len(known) :]
-        questions = [*known, *(reader.question(record) for record in rest)]
+        questions = [*known, *(reader.read_question(record) for record in rest)]
         for index, one in enumerate(questions):
-            group, text = one.group, self._answered(one)
+            group, text = one.group, self._write_example(one)
             pool = self._pool.setdefault(group, [])
             self._pool_index[index] = len(pool)
             self._copies[group, text] += 1
             pool.append(text)
 
-    def _answered(self, one: _Question) -> str:
+    def _write_example(self, one: _Question) -> str:
+        """Return a question with its first right answer, as the text of an example."""
         task, right = self._task, one.gold[0]
         context = one.contexts[right if one.form.contexts else 0]
         delimiter = task.delimiter if task.answer_delimiter is None else task.answer_delimiter
         return context + delimiter + one.choices[right] + task.shot_delimiter
 
-    def before(self, index: int, question: _Question) -> str:
-        """Return the text before the question of this index.
+    def text_before(self, index: int, question: _Question) -> str:
+        """Return the text before a question: the description and its examples.
 
-        Raises `TemplateError` and `OptionError`.
+        Raises `TemplateError`, and `OptionError` if there are too few examples.
+
+        Args:
+            index: Index of the question in its file.
         """
-        description = written(self._task.description, question.fields)
+        description = render_text(self._task.description, question.fields)
         if not self._shots.n:
             return description
         group = question.group
-        chosen = self._chosen(index, group)
+        chosen = self._choose_examples(index, group)
         if len(chosen) < self._shots.n:
             about = f" of {self._task.shots_by} {group!r}" if self._task.shots_by else ""
             where = f"{self._file.path} has no more examples{about} for the question in line {question.record.number}"
@@ -443,8 +467,8 @@ class _Examples:
             self._made[key] = description + "".join(self._pool[group][index] for index in chosen)
         return self._made[key]
 
-    def _chosen(self, index: int, group: str) -> tuple[int, ...]:
-        """Return the indices of the examples for a question in the pool of a group.
+    def _choose_examples(self, index: int, group: str) -> tuple[int, ...]:
+        """Return the indices, in the pool of a group, of a question's examples.
 
         Neither the question itself nor one with the same words and answer is chosen.
         The questions that are examples for the others share the next ones.

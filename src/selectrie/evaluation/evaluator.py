@@ -14,30 +14,29 @@ from selectrie.engine.load import load
 from selectrie.engine.requests.loglikelihood import LogLikelihoods, Sequences, SequenceScorer
 from selectrie.errors import OptionError
 from selectrie.evaluation.items import Item, ItemRecord
-from selectrie.evaluation.metrics import Metric, named
+from selectrie.evaluation.metrics import Metric, find_metrics
 from selectrie.evaluation.results import Evaluation, TaskResult
 from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
 from selectrie.runs.actors import ActorJob, Cluster, work_on
 from selectrie.runs.folder import signature_of
 
-OF_TEXTS = frozenset(
+TEXT_METRICS = frozenset(
     {"log_likelihood", "is_greedy", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"}
 )
-"""Metrics of one text; the others compare choices."""
-OF_SETS = frozenset({"mc2", "brier", "batch_calibrated"})
-"""Metrics that need several choices: one alone would have all the probability."""
+"""Metrics of a single text; all others compare choices."""
+SET_METRICS = frozenset({"mc2", "brier", "batch_calibrated"})
+"""Metrics that need at least two choices: one alone has all the probability."""
 
-_NEEDED: Mapping[str, tuple[str, str]] = MappingProxyType(
+_NEEDED_FIELDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "unconditional": ("logp_unconditional", "without a context"),
         "premise": ("logp_premise", "after the premise"),
         "content_free": ("logp_content_free", "after content-free contexts"),
     }
 )
-"""Maps a need of a metric (`Metric.needs`) to a field of `ChoiceLoglikelihood` and a
-phrase.
+"""Maps each need of a metric (`Metric.needs`) to a field and a phrase.
 
-The phrase says which log-probability it is.
+The field is one of `ChoiceLoglikelihood`. The phrase names it in errors.
 """
 
 
@@ -45,6 +44,9 @@ def check(tasks: Iterable[TaskItems]) -> None:
     """Raise `OptionError` for the first metric that cannot be computed from its items.
 
     The error names metric, task and item. Raises `TextError` for invalid text.
+
+    Args:
+        tasks: The tasks, with items and metrics.
     """
     names: set[str] = set()
     for task in tasks:
@@ -53,57 +55,65 @@ def check(tasks: Iterable[TaskItems]) -> None:
         names.add(task.task)
         _check_items(task)
         for metric in task.metrics:
-            missing = _missing(metric, task)
+            missing = _reason_for_task(metric, task)
             if missing is not None:
                 raise OptionError("metric", metric, f"a metric that {task.task!r} can have: {missing}")
 
 
 def check_view(task: TaskItems, own: Sequence[str]) -> None:
-    """Raise `OptionError` for a metric that needs more than a task's run has measured.
+    """Raise `OptionError` for a metric that needs more than the task's run measured.
 
     Args:
         task: The task, with the metrics to check.
         own: Names of the metrics that the run began with.
     """
-    measured = frozenset().union(*(metric.needs for metric in named(own)))
-    for metric in named(task.metrics):
-        for need in sorted(metric.needs - measured):
-            raise _not_measured(metric, task.task, need)
+    measure_units = frozenset().union(*(metric.needs for metric in find_metrics(own)))
+    for metric in find_metrics(task.metrics):
+        for need in sorted(metric.needs - measure_units):
+            raise _not_measured_error(metric, task.task, need)
 
 
 def check_records(task: str, metrics: Iterable[str], records: Iterable[ItemRecord]) -> None:
-    """Raise `OptionError` for the first metric that cannot be computed from records."""
+    """Raise `OptionError` for the first metric that cannot be computed from records.
+
+    Args:
+        task: Name of the task, for the error.
+        metrics: Names of the metrics.
+        records: The records of the task's items.
+    """
     good = [record for record in records if record.problem is None]
-    for metric in named(metrics):
+    for metric in find_metrics(metrics):
         for need in sorted(metric.needs):
-            field, _ = _NEEDED[need]
+            field, _ = _NEEDED_FIELDS[need]
             if any(getattr(choice, field) in (None, ()) for record in good for choice in record.choices):
-                raise _not_measured(metric, task, need)
-        reason = _texts(metric.name) if not all(record.gold for record in good) else None
-        reason = reason or _missing_choices(metric.name, {record.index: record.choices for record in good})
+                raise _not_measured_error(metric, task, need)
+        reason = _reason_for_texts(metric.name) if not all(record.gold for record in good) else None
+        reason = reason or _reason_for_choices(metric.name, {record.index: record.choices for record in good})
         if reason is not None:
             raise OptionError("metric", metric.name, f"a metric that {task!r} can have: {reason}")
 
 
-def _not_measured(metric: Metric, task: str, need: str) -> OptionError:
-    which = _NEEDED[need][1]
+def _not_measured_error(metric: Metric, task: str, need: str) -> OptionError:
+    """Return the error for a metric whose log-likelihoods a run has not measured."""
+    which = _NEEDED_FIELDS[need][1]
     expected = f"a metric of what this run measured of {task!r}, and not the log-probability {which}"
     return OptionError("metric", metric.name, f"{expected}; begin a run with this metric in a new folder")
 
 
-def _texts(metric: str) -> str | None:
+def _reason_for_texts(metric: str) -> str | None:
     """Return the reason why a metric cannot be computed for whole texts, or None."""
-    return None if metric in OF_TEXTS else f"it has whole texts, which have {', '.join(sorted(OF_TEXTS))}"
+    return None if metric in TEXT_METRICS else f"it has whole texts, which have {', '.join(sorted(TEXT_METRICS))}"
 
 
-def _missing_choices(metric: str, choices: Mapping[int, Sequence[object]]) -> str | None:
-    """Return the reason why a metric cannot be computed from a task's choices, or None.
+def _reason_for_choices(metric: str, choices: Mapping[int, Sequence[object]]) -> str | None:
+    """Return the reason why a metric cannot be computed from choices, or None.
 
     Args:
+        metric: Name of the metric.
         choices: The choices of each item, by its index.
     """
     sizes = sorted({len(one) for one in choices.values()})
-    if metric in OF_SETS and sizes and sizes[0] < 2:
+    if metric in SET_METRICS and sizes and sizes[0] < 2:
         return f"its item {next(index for index, one in choices.items() if len(one) < 2)} has one choice"
     if metric == "batch_calibrated" and len(sizes) > 1:
         numbers = f"{', '.join(map(str, sizes[:-1]))} and {sizes[-1]}"
@@ -112,16 +122,18 @@ def _missing_choices(metric: str, choices: Mapping[int, Sequence[object]]) -> st
 
 
 def _check_items(task: TaskItems) -> None:
+    """Raise an error for an item with wrong indices, texts or contexts."""
     for index, item in enumerate(task.items):
         _check_item(f"{task.task}[{index}]", item)
     if task.is_rolling:
         return
-    without_gold = _first(task, lambda item: len(item.choices) > 1 and not item.gold)
+    without_gold = _find_item(task, lambda item: len(item.choices) > 1 and not item.gold)
     if without_gold is not None:
         raise OptionError(f"{task.task}[{without_gold}].gold", (), "the indices of the right choices")
 
 
 def _check_item(name: str, item: Item) -> None:
+    """Raise an error for gold indices, contexts or texts of an item that are wrong."""
     n = len(item.choices)
     if any(not 0 <= index < n for index in item.gold):
         raise OptionError(f"{name}.gold", item.gold, f"indices of choices, from 0 to {n - 1}")
@@ -131,20 +143,20 @@ def _check_item(name: str, item: Item) -> None:
         to_bytes(text, f"{name}.{what}")
 
 
-def _first(task: TaskItems, is_wrong: Callable[[Item], bool]) -> int | None:
+def _find_item(task: TaskItems, is_wrong: Callable[[Item], bool]) -> int | None:
     """Return the index of the first item for which `is_wrong` holds, or None."""
     return next((index for index, item in enumerate(task.items) if is_wrong(item)), None)
 
 
-def _missing(metric: str, task: TaskItems) -> str | None:
+def _reason_for_task(metric: str, task: TaskItems) -> str | None:
     """Return the reason why a metric cannot be computed for a task, or None."""
-    if task.is_rolling and (reason := _texts(metric)) is not None:
+    if task.is_rolling and (reason := _reason_for_texts(metric)) is not None:
         return reason
-    if metric == "pmi_dc" and (index := _first(task, lambda item: item.premise is None)) is not None:
+    if metric == "pmi_dc" and (index := _find_item(task, lambda item: item.premise is None)) is not None:
         return f"it has no `premise` (item {index})"
-    if metric == "calibrated" and (index := _first(task, lambda item: not item.content_free)) is not None:
+    if metric == "calibrated" and (index := _find_item(task, lambda item: not item.content_free)) is not None:
         return f"it has no `content_free` contexts (item {index})"
-    return _missing_choices(metric, dict(enumerate(item.choices for item in task.items)))
+    return _reason_for_choices(metric, dict(enumerate(item.choices for item in task.items)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +185,8 @@ OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Done:
-    """A unit of items with its log-likelihoods."""
+class MeasuredUnit:
+    """A unit of items with the log-likelihoods of its sequences."""
 
     unit: WorkUnit
     loglikelihoods: LogLikelihoods
@@ -185,10 +197,10 @@ class Done:
         return self.unit.records(self.loglikelihoods)
 
 
-Measure = Callable[[Sequence[WorkUnit]], Iterator[Done]]
+Measure = Callable[[Sequence[WorkUnit]], Iterator[MeasuredUnit]]
 
 
-def measured(llm: Engine, units: Sequence[WorkUnit]) -> Iterator[Done]:
+def measure_units(llm: Engine, units: Sequence[WorkUnit]) -> Iterator[MeasuredUnit]:
     """Yield each unit with its log-likelihoods, computed one after the other.
 
     Each starts from an empty memory, in a layout of calls that depends only on the
@@ -197,15 +209,20 @@ def measured(llm: Engine, units: Sequence[WorkUnit]) -> Iterator[Done]:
     longest = max((unit.longest for unit in units), default=0)
     if not longest:
         nothing = LogLikelihoods.none()
-        yield from (Done(unit, nothing) for unit in units)
+        yield from (MeasuredUnit(unit, nothing) for unit in units)
         return
     with llm.loglikelihood_scorer(longest) as scorer:
         for unit in units:
-            yield Done(unit, scorer.loglikelihoods(unit.sequences))
+            yield MeasuredUnit(unit, scorer.loglikelihoods(unit.sequences))
 
 
 def results_of(tasks: Sequence[TaskItems], records: Iterable[ItemRecord]) -> tuple[TaskResult, ...]:
-    """Return the result of each task from the records of all tasks, in any order."""
+    """Return the result of each task.
+
+    Args:
+        tasks: The tasks, with their metrics.
+        records: The records of all tasks' items, in any order.
+    """
     by_task: dict[str, list[ItemRecord]] = {task.task: [] for task in tasks}
     for record in records:
         by_task[record.task].append(record)
@@ -213,7 +230,7 @@ def results_of(tasks: Sequence[TaskItems], records: Iterable[ItemRecord]) -> tup
         TaskResult.of(
             task.task,
             sorted(by_task[task.task], key=lambda record: record.index),
-            named(task.metrics),
+            find_metrics(task.metrics),
             version=task.version,
             n_shots=task.n_shots,
         )
@@ -265,17 +282,21 @@ def evaluate_tasks(
     """
     check(tasks)
     units = plan(llm.vocabulary, llm.limits, tasks)
-    counter = Counter(tasks, units, on_progress)
+    counter = ProgressCounter(tasks, units, on_progress)
     records: list[ItemRecord] = []
-    for done in (measure or partial(measured, llm))(units):
+    for done in (measure or partial(measure_units, llm))(units):
         counter.count(done)
         records += done.records
     rows = counter.progress
     return Evaluation(results_of(tasks, records), rows.rows_evaluated, rows.rows_naive, signature_of(llm))
 
 
-class Counter:
-    """Counts the units of a run that are done; reports at the start and after each.
+class ProgressCounter:
+    """Counts the finished units of a run, and reports at the start and after each.
+
+    Args:
+        units: All units of the run.
+        on_progress: Called with each report, or None.
 
     Attributes:
         progress: The progress so far.
@@ -286,8 +307,8 @@ class Counter:
         self._on_progress = on_progress
         self._report()
 
-    def count(self, done: Done, *, is_logged: bool = False) -> None:
-        """Count a unit that was measured now or, if `is_logged`, read from the log."""
+    def count(self, done: MeasuredUnit, *, is_logged: bool = False) -> None:
+        """Count a finished unit; with `is_logged` it was read from an earlier log."""
         n, rows, before = len(done.unit.entries), done.loglikelihoods, self.progress
         self.progress = replace(
             before,
@@ -305,7 +326,13 @@ class Counter:
 
 
 class ScorerActor:
-    """A model that measures sequences; actors are made of this class."""
+    """A Ray actor with a model that measures sequences.
+
+    Args:
+        source: The model, as for `load`.
+        options: Further arguments of `load`.
+        longest: Maximum number of tokens of a sequence.
+    """
 
     def __init__(self, source: str | None, options: Mapping[str, Any], longest: int) -> None:
         self._engine = load(source, **options)
@@ -316,25 +343,26 @@ class ScorerActor:
         return signature_of(self._engine)
 
     def measure(self, work: Sequences) -> LogLikelihoods:
-        """Return the log-likelihoods of one unit."""
+        """Return the log-likelihoods of a unit's sequences."""
         return self._scorer.loglikelihoods(work)
 
 
 def measure_on(
     cluster: Cluster, signature: Mapping[str, object], on_actor: Callable[[Any], None] | None = None
 ) -> Measure:
-    """Return a function that measures units for `runner.run` on a cluster's actors.
+    """Return a function that measures units on a cluster's actors.
 
-    The function yields units in the order in which they finish.
+    It is a `measure` of `runner.run`, and yields units in the order in which they
+    finish.
 
     Args:
         cluster: The cluster.
-        signature: `signature_of` the engine that planned the run, which that of every
-            actor must equal.
+        signature: `signature_of` the engine that planned the run. Each actor must have
+            an equal one.
         on_actor: Called with each actor when it is made.
     """
 
-    def measure(units: Sequence[WorkUnit]) -> Iterator[Done]:
+    def measure(units: Sequence[WorkUnit]) -> Iterator[MeasuredUnit]:
         if not units:
             return
         longest = max(1, *(unit.longest for unit in units))
@@ -342,6 +370,6 @@ def measure_on(
             ScorerActor, (longest,), lambda unit: unit.sequences, signature, on_actor=on_actor
         )
         for unit, loglikelihoods in work_on(cluster, job, units):
-            yield Done(unit, loglikelihoods)
+            yield MeasuredUnit(unit, loglikelihoods)
 
     return measure

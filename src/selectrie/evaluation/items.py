@@ -20,7 +20,7 @@ class Item:
         shared: Text before the context with which many items begin (description and
             shots). It is evaluated once.
         delimiter: Text between context and choice.
-        premise: The context without a question for the metric `pmi_dc`; None if the
+        premise: A context without the question, for the metric `pmi_dc`; None if the
             task has none.
         content_free: Contexts without content, such as the question "N/A" in the task's
             format (contextual calibration). `shared` precedes them too.
@@ -56,10 +56,10 @@ class ChoiceLoglikelihood:
 
     Attributes:
         logp: Log-likelihood after the choice's context.
-        n_tokens: Number of tokens that count.
+        n_tokens: Number of tokens that are scored.
         n_chars, n_bytes: Number of characters and UTF-8 bytes, without the delimiter.
         is_greedy: Whether each of its tokens was the most probable one.
-        n_words: Number of parts between white space.
+        n_words: Number of words, separated by white space.
         logp_unconditional: Log-likelihood after the model's first token alone; None if
             not requested.
         logp_premise: Log-likelihood after the premise; None if not requested.
@@ -82,11 +82,13 @@ class ItemRecord:
     """An item of a run with the log-likelihoods of its choices.
 
     Attributes:
+        task: Name of the task.
         index: Position in the task's data, from 0.
+        id, subset, gold: The item's id, subset and right choices.
         choices: The choices in the item's order; empty if `problem` is set.
         unit: Number of the unit in which the item was measured.
-        problem: Why the item could not be measured ("too long: 531 tokens, room for
-            512"), or None.
+        problem: Reason why the item could not be measured ("too long: 531 tokens, room
+            for 512"), or None.
     """
 
     task: str
@@ -106,9 +108,9 @@ class BaselineNeeds:
     See `metrics.baseline_needs`.
 
     Attributes:
-        unconditional: Whether to measure them without any context.
-        premise: Whether to measure them after the premise.
-        content_free: Whether to measure them after the content-free contexts.
+        unconditional: Whether to measure choices without any context.
+        premise: Whether to measure choices after the premise.
+        content_free: Whether to measure choices after the content-free contexts.
     """
 
     unconditional: bool = False

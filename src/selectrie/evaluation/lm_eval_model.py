@@ -49,14 +49,14 @@ logger = logging.getLogger(__name__)
 
 Tokens = list[int]
 Request = tuple[Any, Tokens, Tokens]
-"""Key in the harness's cache (None: not cached), context and continuation as tokens."""
+"""Key in the harness's cache or None, and the tokens of context and continuation."""
 
 
 @register_model("selectrie")
 class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
-    """A model class for lm-evaluation-harness, which runs a model with selectrie.
+    """A model class for lm-evaluation-harness that runs a model with selectrie.
 
-    `model_args` are those of `selectrie.load`, and the parameters below.
+    `model_args` are the arguments of `selectrie.load`, and the parameters below.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
 
     @property
     def eot_token_id(self) -> int:
-        """Return the token that ends a text."""
+        """Return the token that ends a text; raise `OptionError` without one."""
         eos = self.vocabulary.eos
         if eos is None:
             raise OptionError("model", self._path, "a model that has an end-of-text token")
@@ -126,7 +126,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
 
     @property
     def prefix_token_id(self) -> int:
-        """Return the token that stands for an empty context, see `Vocabulary.start`."""
+        """Return the token that replaces an empty context (`Vocabulary.start`)."""
         start = self.vocabulary.start
         return self.eot_token_id if start is None else int(start)
 
@@ -144,8 +144,8 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> Tokens:
         """Return the tokens of a text.
 
-        BOS comes first if wanted and not written out. Control tokens are recognised
-        only in chats that the chat template rendered.
+        BOS is put first if wanted, unless the text already begins with it. Control
+        tokens are recognised only in chats that the chat template rendered.
         """
         vocabulary = self.vocabulary
         ids, rest = vocabulary.encode_spans([(to_bytes(string, "text"), self._is_chat)])
@@ -176,28 +176,29 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return self.tokenizer_name if chat_template else ""
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """Return log-likelihoods as the harness defines them.
+        """Return the log-likelihood of each continuation, and whether it is greedy.
 
-        Raises `OptionError` for a continuation of which no token counts.
+        Raises `OptionError` for a continuation that adds no token.
         """
         for request in requests:
             if not request.args[1]:
-                raise _nothing_counts(*request.args[:2])
+                raise _no_token_error(*request.args[:2])
         results: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         return results
 
     def _loglikelihood_tokens(
         self, requests: Sequence[Request], disable_tqdm: bool = False, **_: Any
     ) -> list[tuple[float, bool]]:
-        """Return log-likelihoods as the harness's `hf` model does.
+        """Return the log-likelihood of each continuation, and whether it is greedy.
 
-        A sequence that is too long loses its first tokens, which is logged.
+        As in the harness's `hf` model, a sequence that is too long loses its first
+        tokens, which is logged.
         """
         results: list[tuple[float, bool]] = [(0.0, True)] * len(requests)
         for texts, _context, rest in requests:
             if texts is not None and not rest:
-                raise _nothing_counts(*texts)
-        pairs = [self._cut(context, rest) for _, context, rest in requests]
+                raise _no_token_error(*texts)
+        pairs = [self._truncate(context, rest) for _, context, rest in requests]
         if not pairs:
             return results
         longest = max(len(context) + len(rest) for context, rest in pairs)
@@ -205,7 +206,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
             self._engine.loglikelihood_scorer(longest) as scorer,
             tqdm(total=len(pairs), disable=disable_tqdm, desc="Running loglikelihood requests") as bar,
         ):
-            for indices in _units(pairs):
+            for indices in _group_pairs(pairs):
                 scores = scorer.loglikelihoods(Sequences.of([pairs[i] for i in indices]))
                 for i, logp, is_greedy in zip(indices, scores.logp.tolist(), scores.is_greedy.tolist(), strict=True):
                     results[i] = logp, is_greedy
@@ -214,8 +215,8 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
                 bar.update(len(indices))
         return results
 
-    def _cut(self, context: Tokens, rest: Tokens) -> tuple[Tokens, Tokens]:
-        """Return the last tokens of a context and its continuation that fit the model.
+    def _truncate(self, context: Tokens, rest: Tokens) -> tuple[Tokens, Tokens]:
+        """Return the last tokens of the context that fit, and the continuation.
 
         At least one token of the context is kept.
         """
@@ -229,9 +230,9 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return context[max(0, excess) :] or [self.prefix_token_id], rest
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        """Return log-likelihoods of whole texts, measured in windows.
+        """Return the log-likelihoods of whole texts, measured in windows.
 
-        BOS counts if the tokenizer adds it, as in the harness.
+        BOS is scored if the tokenizer adds it, as in the harness.
         """
         window_requests: list[Request] = []
         n_windows = []
@@ -248,7 +249,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return results
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """Return texts up to the first of their stop strings.
+        """Return the texts generated after each request, up to its first stop string.
 
         Requests with the same options run side by side.
         """
@@ -266,6 +267,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return results
 
     def _generate(self, contexts: list[str], options: dict[str, Any]) -> list[str]:
+        """Generate a text after each context, with the harness's options."""
         kwargs = normalize_gen_kwargs(options, self._max_gen_toks)
         stops = [stop for stop in handle_stop_sequences(kwargs.pop("until", None), eos=None) if stop]
         max_tokens = kwargs.pop("max_gen_toks")
@@ -291,7 +293,8 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return [completion.text for completion in generation]
 
 
-def _nothing_counts(context: str, continuation: str) -> OptionError:
+def _no_token_error(context: str, continuation: str) -> OptionError:
+    """Return the error for a continuation that adds no token to its context."""
     return OptionError("continuation", continuation, f"a text that adds at least one token after {context[-40:]!r}")
 
 
@@ -310,11 +313,11 @@ def _default_device() -> object:
 
 _DEFAULT_DEVICE = _default_device()
 _device_is_named: ContextVar[bool] = ContextVar("device_is_named", default=False)
-"""Whether the arguments of our command name a device, which may be the default one."""
+"""Whether the command's arguments name a device, even if it is the default one."""
 
 
-def _units(pairs: Sequence[tuple[Tokens, Tokens]]) -> Iterator[list[int]]:
-    """Yield indices of pairs that are evaluated together, in about `UNIT_ROWS` rows.
+def _group_pairs(pairs: Sequence[tuple[Tokens, Tokens]]) -> Iterator[list[int]]:
+    """Yield indices of pairs to evaluate together, in about `UNIT_ROWS` rows.
 
     Pairs with a common prefix are neighbours.
     """
@@ -334,6 +337,7 @@ def _units(pairs: Sequence[tuple[Tokens, Tokens]]) -> Iterator[list[int]]:
 
 
 def _n_common(one: Tokens, other: Tokens) -> int:
+    """Return the length of the common prefix of two token lists."""
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 

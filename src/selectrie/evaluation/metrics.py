@@ -31,7 +31,7 @@ class Interval:
 
 
 def standard_error(values: FloatArray) -> float:
-    """Return the standard error of the mean of n values.
+    """Return the standard error of the mean of n values, float64[n].
 
     It is the sample standard deviation (n - 1) over √n, as in lm-evaluation-harness.
     NaN for fewer than two values, or if any is infinite.
@@ -42,10 +42,10 @@ def standard_error(values: FloatArray) -> float:
 
 
 def wilson(n_right: float, n: int) -> Interval:
-    """Return the interval of a proportion n_right / n; (0, 1) if n is 0.
+    """Return Wilson's 95 % interval of a proportion n_right / n; (0, 1) if n is 0.
 
-    It is the score interval without continuity correction (Wilson 1927), and holds the
-    proportion whatever rounding does.
+    It is the score interval without continuity correction (Wilson 1927). Rounding never
+    excludes the proportion itself.
     """
     if n == 0:
         return Interval(0.0, 1.0)
@@ -58,13 +58,16 @@ def wilson(n_right: float, n: int) -> Interval:
 def bootstrap(
     n: int, statistic: Callable[[np.ndarray], float], *, samples: int = BOOTSTRAP_SAMPLES, seed: int = BOOTSTRAP_SEED
 ) -> tuple[float, Interval]:
-    """Return the standard error and percentile interval of a statistic of n items.
+    """Return the standard error and 95 % percentile interval of a statistic of n items.
 
     They come from `samples` draws of n items with replacement (Efron 1979). The same
     seed gives the same figures.
 
     Args:
+        n: Number of items.
         statistic: Maps int64[n], indices of the drawn items, to a number.
+        samples: Number of draws.
+        seed: Seed of the draws.
     """
     if n == 0:
         return math.nan, Interval(math.nan, math.nan)
@@ -77,10 +80,12 @@ def bootstrap(
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """Return the two-sided exact p-value for equal error rates of two classifiers.
+    """Return McNemar's two-sided exact p-value for equal error rates of two runs.
 
-    It is computed from the numbers of items that only one of them gets right (McNemar
-    1947), as the binomial tail at 1/2, doubled. It is 1 if both numbers are 0.
+    It is the binomial tail at 1/2, doubled (McNemar 1947); 1 if both numbers are 0.
+
+    Args:
+        only_first, only_second: Number of items that only this run gets right.
     """
     n = only_first + only_second
     if n == 0:
@@ -92,11 +97,12 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationBin:
-    """Items whose confidence lies in (low, high].
+    """The items whose confidence lies in (low, high].
 
     Attributes:
+        low, high: The bin's range of confidence.
         n: Number of items.
-        confidence, accuracy: Their mean confidence and accuracy, NaN if there are none.
+        confidence, accuracy: Their mean confidence and accuracy; NaN without items.
     """
 
     low: float
@@ -107,7 +113,9 @@ class CalibrationBin:
 
 
 def calibration_table(confidence: FloatArray, right: BoolArray, n_bins: int = 10) -> tuple[CalibrationBin, ...]:
-    """Return calibration in bins of equal width from 0 to 1 (Guo et al. 2017).
+    """Return accuracy by confidence, in bins of equal width from 0 to 1.
+
+    As in Guo et al. 2017.
 
     Args:
         confidence: float64[n], probability of each item's predicted choice.
@@ -129,7 +137,7 @@ def calibration_table(confidence: FloatArray, right: BoolArray, n_bins: int = 10
 def expected_calibration_error(table: tuple[CalibrationBin, ...]) -> float:
     """Return the mean distance between accuracy and confidence over bins.
 
-    Bins are weighted by their items. NaN if there are none.
+    Bins are weighted by their number of items. NaN without items.
     """
     n = sum(one.n for one in table)
     return sum(one.n * abs(one.accuracy - one.confidence) for one in table if one.n) / n if n else math.nan
@@ -142,20 +150,20 @@ HARNESS = "lm-evaluation-harness, api/task.py and api/metrics.py"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric: how one figure of a task is computed.
+    """A metric: the rule for computing one figure of a task.
 
     Attributes:
         name: Name of the metric.
-        what: A description in one sentence.
-        source: Who defined it.
+        what: Description in one sentence.
+        source: Paper or program that defines it.
         of_items: Maps records to float64[n], one number for each item.
         value: Computes the figure from these numbers and a weight for each.
         is_proportion: Whether the numbers are 0 or 1.
         higher_is_better: Whether a larger figure is better.
-        needs: What must be measured besides the log-probability after the context:
+        needs: Contexts, besides the item's own, after which choices must be measured:
             "unconditional", "premise", "content_free".
         has_chance: Whether the figure of random guessing is defined.
-        length: The field of the right choice that is the weight ("n_words" …); "" for a
+        length: Field of the right choice used as the weight ("n_words" …); "" for a
             weight of 1.
     """
 
@@ -194,12 +202,16 @@ class Estimate:
     chance: float | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """Return the figure ready for JSON; numbers that are not finite become None."""
+        """Return the estimate ready for JSON; non-finite numbers become None."""
         return plain(self)
 
 
 def estimate(metric: Metric, records: Records) -> Estimate:
-    """Return the figure of a metric over records without a `problem`; NaN if none."""
+    """Return the figure of a metric with its uncertainty; NaN without records.
+
+    Args:
+        records: Records of measured items (`problem` is None).
+    """
     values = metric.of_items(records)
     if not len(values):
         return Estimate(math.nan, math.nan, math.nan, math.nan)
@@ -227,14 +239,17 @@ def _mean(values: FloatArray, _: FloatArray) -> float:
 
 
 def _chance(records: Records) -> float | None:
-    """Return the mean share of right choices, None if some item has only one choice."""
+    """Return the mean share of right choices; None if an item has only one choice."""
     if any(len(record.choices) < 2 for record in records):
         return None
     return float(np.mean([len(record.gold) / len(record.choices) for record in records]))
 
 
-def _column(record: ItemRecord, name: str) -> FloatArray:
-    """Return a measure of each choice of an item, float64[C]."""
+def _choice_values(record: ItemRecord, name: str) -> FloatArray:
+    """Return one field of each choice's log-likelihoods, float64[C].
+
+    Raises `OptionError` if it was not measured.
+    """
     values = [getattr(choice, name) for choice in record.choices]
     if any(value is None for value in values):
         raise OptionError("metric", name, "another metric: this was not measured; run again with it among the metrics")
@@ -242,11 +257,11 @@ def _column(record: ItemRecord, name: str) -> FloatArray:
 
 
 def posterior(record: ItemRecord) -> FloatArray:
-    """Return each choice's probability in its set, float64[C].
+    """Return the probability of each choice among the item's choices, float64[C].
 
     It is computed from the summed log-probabilities.
     """
-    logp = _column(record, "logp")
+    logp = _choice_values(record, "logp")
     total = numerics.logsumexp(logp)
     if total == -np.inf:
         return np.full(len(logp), 1 / len(logp))
@@ -258,9 +273,10 @@ Score = Callable[[ItemRecord], FloatArray]
 
 
 def _hits(score: Score) -> Callable[[Records], FloatArray]:
-    """Return a function that gives 1 if the first best choice is right, else 0.
+    """Return a function from records to 1 for a right prediction and 0 for a wrong one.
 
-    A single choice is right if greedy decoding gives it.
+    The prediction is the choice with the highest score, the first of several. A single
+    choice is right if greedy decoding gives it.
     """
 
     def of_items(records: Records) -> FloatArray:
@@ -275,52 +291,55 @@ def _is_right(record: ItemRecord, score: Score) -> bool:
     return int(np.argmax(score(record))) in record.gold
 
 
-def predicted(record: ItemRecord) -> int:
+def predicted_choice(record: ItemRecord) -> int:
     """Return the index of the choice with the largest summed log-probability."""
-    return int(np.argmax(_column(record, "logp")))
+    return int(np.argmax(_choice_values(record, "logp")))
 
 
 def margin(record: ItemRecord) -> float:
-    """Return the nats between an item's two most probable choices."""
-    low, high = np.sort(_column(record, "logp"))[-2:]
+    """Return the distance in nats between an item's two most probable choices."""
+    low, high = np.sort(_choice_values(record, "logp"))[-2:]
     return float(high - low) if high > -np.inf else 0.0
 
 
-def _by(length: str) -> Score:
+def _per_length(length: str) -> Score:
+    """Return a score: the log-probability divided by a field such as "n_bytes"."""
+
     def score(record: ItemRecord) -> FloatArray:
         with np.errstate(divide="ignore", invalid="ignore"):
-            return _column(record, "logp") / _column(record, length)
+            return _choice_values(record, "logp") / _choice_values(record, length)
 
     return score
 
 
-def _less(other: str) -> Score:
-    return lambda record: _column(record, "logp") - _column(record, other)
+def _gain_over(other: str) -> Score:
+    """Return a score: the log-probability minus another one's field."""
+    return lambda record: _choice_values(record, "logp") - _choice_values(record, other)
 
 
 def _log_shares(logp: FloatArray) -> FloatArray:
     return logp - numerics.logsumexp(logp)
 
 
-def _contextual(record: ItemRecord) -> FloatArray:
+def _contextual_scores(record: ItemRecord) -> FloatArray:
     """Return the score of each choice by contextual calibration (Zhao et al. 2021).
 
-    It is log p(c | x) - log of the mean of p(c | cf) over the content-free contexts cf,
-    both normalised within the set.
+    It is log p(c | x) minus the log of the mean of p(c | cf) over the content-free
+    contexts cf. Each p is normalised over the choices.
     """
     free = np.array([choice.logp_content_free for choice in record.choices], dtype=np.float64).T
     if not free.size:
         raise OptionError("metric", "calibrated", "content-free contexts: run with them (`content_free` of the task)")
     prior = np.mean([np.exp(_log_shares(row)) for row in free], axis=0)
     with np.errstate(divide="ignore"):
-        gain: FloatArray = _log_shares(_column(record, "logp")) - np.log(prior)
+        gain: FloatArray = _log_shares(_choice_values(record, "logp")) - np.log(prior)
     return gain
 
 
 def _batch_hits(records: Records) -> FloatArray:
-    """Return for each item 1 if its best choice is right, else 0, batch-calibrated.
+    """Return 1 for each item whose best choice is right by batch calibration, else 0.
 
-    The score is as in `_contextual`, but the prior is the mean posterior of each
+    The score is as in `_contextual_scores`, but the prior is the mean posterior of each
     position over all items of the task (Zhou et al. 2024).
     """
     sizes = {len(record.choices) for record in records}
@@ -335,7 +354,7 @@ def _batch_hits(records: Records) -> FloatArray:
     return np.array([best[i] in record.gold for i, record in enumerate(records)], dtype=np.float64)
 
 
-def _brier(records: Records) -> FloatArray:
+def _brier_scores(records: Records) -> FloatArray:
     """Return the Brier score of each item.
 
     Several right choices share the probability evenly; the harness does not define that
@@ -361,64 +380,67 @@ def _right_choice(record: ItemRecord) -> ChoiceLoglikelihood:
     return record.choices[record.gold[0] if record.gold else 0]
 
 
-def _greedy(records: Records) -> FloatArray:
+def _greedy_hits(records: Records) -> FloatArray:
     return np.array([_right_choice(record).is_greedy for record in records], dtype=np.float64)
 
 
 def _exp_of_loss(values: FloatArray, weights: FloatArray) -> float:
-    """Return the exponential of the loss for each unit of length, over all texts."""
+    """Return the exponential of the loss per unit of length, over all texts."""
     total = float(weights.sum())
-    return _exp(-float(values.sum()) / total) if total else math.nan
+    return _safe_exp(-float(values.sum()) / total) if total else math.nan
 
 
-def _exp(x: float) -> float:
+def _safe_exp(x: float) -> float:
     return math.exp(x) if x < 709 else math.inf
 
 
-def _bits(values: FloatArray, weights: FloatArray) -> float:
+def _bits_of_loss(values: FloatArray, weights: FloatArray) -> float:
+    """Return the loss in bits per unit of length, over all texts."""
     total = float(weights.sum())
     return -float(values.sum()) / total / math.log(2) if total else math.nan
 
 
-def _accuracy(name: str, what: str, source: str, score: Score, *needs: str) -> Metric:
+def _make_accuracy(name: str, what: str, source: str, score: Score, *needs: str) -> Metric:
     return Metric(name, what, source, _hits(score), _mean, is_proportion=True, needs=frozenset(needs), has_chance=True)
 
 
-def _loss(name: str, what: str, value: Callable[[FloatArray, FloatArray], float], length: str = "") -> Metric:
+def _make_loss(name: str, what: str, value: Callable[[FloatArray, FloatArray], float], length: str = "") -> Metric:
     return Metric(name, what, HARNESS, _gold_logp, value, higher_is_better=False, length=length)
 
 
 def _logp(record: ItemRecord) -> FloatArray:
-    return _column(record, "logp")
+    return _choice_values(record, "logp")
 
 
 METRICS: Mapping[str, Metric] = MappingProxyType(
     {
         metric.name: metric
         for metric in (
-            _accuracy("acc", "the choice with the largest summed log-probability is right", HARNESS, _logp),
-            _accuracy("acc_norm", "… the largest per character of the choice", HARNESS, _by("n_chars")),
-            _accuracy("acc_bytes", "… the largest per UTF-8 byte of the choice", HARNESS, _by("n_bytes")),
-            _accuracy("acc_token_mean", "… the largest per token", "Brown et al. 2020, section 2.4", _by("n_tokens")),
-            _accuracy(
+            _make_accuracy("acc", "the choice with the largest summed log-probability is right", HARNESS, _logp),
+            _make_accuracy("acc_norm", "… the largest per character of the choice", HARNESS, _per_length("n_chars")),
+            _make_accuracy("acc_bytes", "… the largest per UTF-8 byte of the choice", HARNESS, _per_length("n_bytes")),
+            _make_accuracy(
+                "acc_token_mean", "… the largest per token", "Brown et al. 2020, section 2.4", _per_length("n_tokens")
+            ),
+            _make_accuracy(
                 "acc_mutual_info",
                 "… the largest gain over the log-probability without any context",
                 HARNESS,
-                _less("logp_unconditional"),
+                _gain_over("logp_unconditional"),
                 "unconditional",
             ),
-            _accuracy(
+            _make_accuracy(
                 "pmi_dc",
                 "… the largest gain over the log-probability after the domain's premise",
                 "Holtzman et al. 2021, equation 2",
-                _less("logp_premise"),
+                _gain_over("logp_premise"),
                 "premise",
             ),
-            _accuracy(
+            _make_accuracy(
                 "calibrated",
                 "… the largest share of the set over its share after content-free contexts",
                 "Zhao et al. 2021, section 5",
-                _contextual,
+                _contextual_scores,
                 "content_free",
             ),
             Metric(
@@ -437,7 +459,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
                 "brier",
                 "squared distance of the probabilities in the set from the right choice",
                 "Brier 1950",
-                _brier,
+                _brier_scores,
                 _mean,
                 higher_is_better=False,
             ),
@@ -446,21 +468,24 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
                 "is_greedy",
                 "the right choice is what greedy decoding gives",
                 HARNESS,
-                _greedy,
+                _greedy_hits,
                 _mean,
                 is_proportion=True,
             ),
-            _loss("perplexity", "exponential of the mean loss an item", _exp_of_loss),
-            _loss("word_perplexity", "… a word, over all texts", _exp_of_loss, "n_words"),
-            _loss("byte_perplexity", "… a UTF-8 byte, over all texts", _exp_of_loss, "n_bytes"),
-            _loss("bits_per_byte", "loss in bits a UTF-8 byte, over all texts", _bits, "n_bytes"),
+            _make_loss("perplexity", "exponential of the mean loss an item", _exp_of_loss),
+            _make_loss("word_perplexity", "… a word, over all texts", _exp_of_loss, "n_words"),
+            _make_loss("byte_perplexity", "… a UTF-8 byte, over all texts", _exp_of_loss, "n_bytes"),
+            _make_loss("bits_per_byte", "loss in bits a UTF-8 byte, over all texts", _bits_of_loss, "n_bytes"),
         )
     }
 )
 
 
-def named(names: Iterable[str]) -> tuple[Metric, ...]:
-    """Return the metrics of these names, each once; raise `OptionError` if unknown."""
+def find_metrics(names: Iterable[str]) -> tuple[Metric, ...]:
+    """Return the metrics with these names, each once.
+
+    Raises `OptionError` for an unknown name.
+    """
     result = []
     for name in dict.fromkeys(names):
         metric = METRICS.get(name)
@@ -474,6 +499,6 @@ def named(names: Iterable[str]) -> tuple[Metric, ...]:
 
 
 def baseline_needs(metrics: Iterable[Metric]) -> BaselineNeeds:
-    """Return the further contexts after which these metrics need choices measured."""
+    """Return the contexts, besides the items' own, that these metrics need."""
     needs = frozenset().union(*(metric.needs for metric in metrics))
     return BaselineNeeds(**{name: name in needs for name in ("unconditional", "premise", "content_free")})

@@ -48,7 +48,10 @@ class Figures:
 
     @staticmethod
     def of(records: Sequence[ItemRecord], metric_list: Sequence[Metric]) -> Figures:
-        """Return the figures of records; those with a problem are only counted."""
+        """Return the figures of records.
+
+        Items that could not be measured are only counted.
+        """
         good = [record for record in records if record.problem is None]
         return Figures(len(good), len(records) - len(good), {m.name: metrics.estimate(m, good) for m in metric_list})
 
@@ -89,14 +92,14 @@ class TaskResult:
         version: int = 1,
         n_shots: int = 0,
     ) -> TaskResult:
-        """Return the result of a task's records, which are in input order."""
+        """Return the result of a task from its records, in input order."""
         groups: dict[str, list[ItemRecord]] = {}
         for record in records:
             if record.subset:
                 groups.setdefault(record.subset, []).append(record)
         sets = [record for record in records if record.problem is None and len(record.choices) > 1 and record.gold]
         confidence = np.array([float(metrics.posterior(record).max()) for record in sets])
-        right = np.array([metrics.predicted(record) in record.gold for record in sets], dtype=np.bool_)
+        right = np.array([metrics.predicted_choice(record) in record.gold for record in sets], dtype=np.bool_)
         table = calibration_table(confidence, right)
         return TaskResult(
             task=task,
@@ -119,9 +122,10 @@ class TaskResult:
 
     @property
     def margins(self) -> FloatArray:
-        """Return the margin of each item with two choices, float64[n], in input order.
+        """Return the margin of each item with two or more choices, float64[n].
 
-        It is the distance between the two most probable choices, in nats.
+        It is the distance in nats between the two most probable choices. Items are in
+        input order.
         """
         margins = [metrics.margin(record) for record in self.records if len(record.choices) > 1]
         return np.array(margins, dtype=np.float64)
@@ -144,9 +148,8 @@ class Evaluation:
     Attributes:
         tasks: The result of each task.
         rows_evaluated: Number of rows that the model computed.
-        rows_naive: Number of rows that evaluating every context and choice alone would
-            take.
-        signature: The facts that log-probabilities depend on: model, tokenizer, back
+        rows_naive: Number of rows if every context and choice were evaluated alone.
+        signature: The facts on which log-probabilities depend: model, tokenizer, back
             end, build, processor, precision, version.
     """
 
@@ -201,10 +204,11 @@ class Evaluation:
             import pandas as pd
         except ModuleNotFoundError as error:
             raise MissingExtraError("a table of results", "pandas") from error
-        return pd.DataFrame([line for task in self.tasks for line in _lines(task)])
+        return pd.DataFrame([line for task in self.tasks for line in _frame_rows(task)])
 
 
-def _lines(task: TaskResult) -> list[dict[str, object]]:
+def _frame_rows(task: TaskResult) -> list[dict[str, object]]:
+    """Return one mapping from column to value for each item of a task."""
     good = [record for record in task.records if record.problem is None]
     columns = {name: metrics.METRICS[name].of_items(good) for name in task.figures.metrics} if good else {}
     positions = {record.index: i for i, record in enumerate(good)}
@@ -217,7 +221,7 @@ def _lines(task: TaskResult) -> list[dict[str, object]]:
             "subset": record.subset,
             "problem": record.problem,
             "gold": list(record.gold),
-            "predicted": metrics.predicted(record) if record.problem is None else None,
+            "predicted": metrics.predicted_choice(record) if record.problem is None else None,
             "logp": [choice.logp for choice in record.choices],
         }
         i = positions.get(record.index)
@@ -232,16 +236,21 @@ def record_to_json(record: ItemRecord) -> str:
     Floats are written to the last bit (`repr`); -inf is the text "-inf".
     """
     choices = [
-        {f.name: _written(getattr(choice, f.name)) for f in fields(ChoiceLoglikelihood)} for choice in record.choices
+        {f.name: _to_jsonable(getattr(choice, f.name)) for f in fields(ChoiceLoglikelihood)}
+        for choice in record.choices
     ]
     own = {f.name: getattr(record, f.name) for f in fields(ItemRecord)}
     return json.dumps({**own, "choices": choices}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def record_from_json(text: str, *, path: str = "", line: int | None = None) -> ItemRecord:
-    """Return the record that `record_to_json` wrote.
+    """Return the record in a line that `record_to_json` wrote.
 
     Raises `InputFileError` for anything else.
+
+    Args:
+        text: The line.
+        path, line: File and line number, for the error.
     """
     try:
         own = json.loads(text)
@@ -249,8 +258,8 @@ def record_from_json(text: str, *, path: str = "", line: int | None = None) -> I
             ChoiceLoglikelihood(
                 **{
                     **one,
-                    **{name: _read(one[name]) for name in ("logp", "logp_unconditional", "logp_premise")},
-                    "logp_content_free": tuple(_read(value) for value in one["logp_content_free"]),
+                    **{name: _parse_float(one[name]) for name in ("logp", "logp_unconditional", "logp_premise")},
+                    "logp_content_free": tuple(_parse_float(value) for value in one["logp_content_free"]),
                 }
             )
             for one in own["choices"]
@@ -260,13 +269,13 @@ def record_from_json(text: str, *, path: str = "", line: int | None = None) -> I
         raise InputFileError(path, f"not a record of an item: {error}", line=line) from error
 
 
-def _written(value: object) -> object:
+def _to_jsonable(value: object) -> object:
     if isinstance(value, tuple):
-        return [_written(one) for one in value]
+        return [_to_jsonable(one) for one in value]
     return "-inf" if isinstance(value, float) and value == -math.inf else value
 
 
-def _read(value: float | str | None) -> float | None:
+def _parse_float(value: float | str | None) -> float | None:
     return None if value is None else float(value)
 
 
@@ -275,6 +284,7 @@ class Flip:
     """An item that only one run gets right.
 
     Attributes:
+        index, id, subset, gold: The item's position, id, subset and right choices.
         first, second: Index of the choice that each run picked.
         margin_first, margin_second: Nats between each run's two most probable choices.
     """
@@ -291,9 +301,10 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The values of a metric of two runs, over the items that both measured.
+    """The values of a metric in two runs, over the items that both measured.
 
     Attributes:
+        metric: Name of the metric.
         first, second: The value of the metric in each run.
         difference: Second minus first.
         interval: 95 % interval of the difference, from paired bootstrap samples.
@@ -314,9 +325,11 @@ class Comparison:
     """The comparison of two runs on one task.
 
     Attributes:
+        task: Name of the task.
         n: Number of items that both runs measured.
         n_left_out: Number of items that only one run has, or that one could not
             measure.
+        differences: The difference of each metric that both runs have.
         gained, lost: Items that only the second, or only the first, gets right by
             summed log-probability.
     """
@@ -334,10 +347,10 @@ class Comparison:
 
 
 def compare(first: Evaluation, second: Evaluation) -> tuple[Comparison, ...]:
-    """Compare every task that both runs have.
+    """Compare two runs, task by task.
 
-    Raises `OptionError` if they have none in common, or if an item of a task differs in
-    the second run.
+    Only tasks that both have are compared. Raises `OptionError` if there are none, or
+    if an item of a task differs in the second run.
     """
     names = {task.task for task in second.tasks}
     both = [task for task in first.tasks if task.task in names]
@@ -352,20 +365,24 @@ def comparison_dict(comparisons: Sequence[Comparison]) -> dict[str, object]:
 
 
 def _compare(first: TaskResult, second: TaskResult) -> Comparison:
-    pairs = _pairs(first, second)
+    """Compare the results of two runs on one task."""
+    pairs = _pair_records(first, second)
     mine, others = [one for one, _ in pairs], [other for _, other in pairs]
     shared = [name for name in first.figures.metrics if name in second.figures.metrics]
     if not shared:
         names = [*first.figures.metrics, *second.figures.metrics]
         raise OptionError("runs", first.task, f"a metric in common; there are {', '.join(names)}")
-    gained, lost = _flips(pairs)
+    gained, lost = _find_flips(pairs)
     left_out = len({record.index for record in (*first.records, *second.records)}) - len(pairs)
     differences = tuple(_difference(name, mine, others) for name in shared)
     return Comparison(first.task, len(pairs), left_out, differences, gained, lost)
 
 
-def _pairs(first: TaskResult, second: TaskResult) -> list[tuple[ItemRecord, ItemRecord]]:
-    """Return pairs of records of one item, for the items that both runs measured."""
+def _pair_records(first: TaskResult, second: TaskResult) -> list[tuple[ItemRecord, ItemRecord]]:
+    """Return the records of each item that both runs measured, as pairs.
+
+    Raises `OptionError` if there are none, or if an item differs.
+    """
     theirs = {record.index: record for record in second.records}
     pairs = []
     for one in first.records:
@@ -384,6 +401,7 @@ def _pairs(first: TaskResult, second: TaskResult) -> list[tuple[ItemRecord, Item
 
 
 def _difference(name: str, first: list[ItemRecord], second: list[ItemRecord]) -> Difference:
+    """Return a metric's value in both runs, with the interval of its difference."""
     metric = METRICS[name]
     a, b = metric.of_items(first), metric.of_items(second)
 
@@ -400,13 +418,14 @@ def _difference(name: str, first: list[ItemRecord], second: list[ItemRecord]) ->
     return Difference(name, one, other, other - one, interval, p)
 
 
-def _flips(pairs: Sequence[tuple[ItemRecord, ItemRecord]]) -> tuple[tuple[Flip, ...], tuple[Flip, ...]]:
+def _find_flips(pairs: Sequence[tuple[ItemRecord, ItemRecord]]) -> tuple[tuple[Flip, ...], tuple[Flip, ...]]:
+    """Return the items that only the second run gets right, and only the first."""
     gained: list[Flip] = []
     lost: list[Flip] = []
     for one, other in pairs:
         if len(one.choices) < 2 or len(other.choices) != len(one.choices):
             continue
-        a, b = metrics.predicted(one), metrics.predicted(other)
+        a, b = metrics.predicted_choice(one), metrics.predicted_choice(other)
         if (a in one.gold) == (b in one.gold):
             continue
         flip = Flip(one.index, one.id, one.subset, one.gold, a, b, metrics.margin(one), metrics.margin(other))

@@ -1,4 +1,4 @@
-"""Evaluations that survive a crash: their folder, their log, and how they resume."""
+"""Evaluations that survive a crash: their folder, its log, and how they resume."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.requests.loglikelihood import LogLikelihoods
 from selectrie.errors import InputFileError
 from selectrie.evaluation.evaluator import (
-    Counter,
-    Done,
     Measure,
+    MeasuredUnit,
     OnProgress,
+    ProgressCounter,
     check,
     check_records,
     check_view,
-    measured,
+    measure_units,
     results_of,
 )
 from selectrie.evaluation.items import ItemRecord
-from selectrie.evaluation.metrics import named
+from selectrie.evaluation.metrics import find_metrics
 from selectrie.evaluation.results import Evaluation, record_from_json, record_to_json
 from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
 from selectrie.runs.folder import (
@@ -49,15 +49,15 @@ from selectrie.runs.folder import (
 
 @dataclass(frozen=True, slots=True)
 class LoggedUnit:
-    """The values of a line: log-likelihoods of a unit's sequences, in their order."""
+    """A line of the log: the log-likelihoods of a unit's sequences, in their order."""
 
     rows_evaluated: int
     logp: tuple[float, ...]
     is_greedy: tuple[bool, ...]
 
     @staticmethod
-    def of(done: Done) -> LoggedUnit:
-        """Return the values of a unit that was measured."""
+    def of(done: MeasuredUnit) -> LoggedUnit:
+        """Return the line for a measured unit."""
         loglikelihoods = done.loglikelihoods
         return LoggedUnit(
             loglikelihoods.rows_evaluated,
@@ -65,8 +65,11 @@ class LoggedUnit:
             tuple(loglikelihoods.is_greedy.tolist()),
         )
 
-    def measured(self, unit: WorkUnit) -> Done:
-        """Return `unit` with the log-likelihoods of this line, which fit it."""
+    def to_measured_unit(self, unit: WorkUnit) -> MeasuredUnit:
+        """Return `unit` with the log-likelihoods of this line.
+
+        They must fit (`UnitLines.check`).
+        """
         loglikelihoods = LogLikelihoods(
             logp=np.array(self.logp, dtype=np.float64),
             is_greedy=np.array(self.is_greedy, dtype=np.bool_),
@@ -74,21 +77,21 @@ class LoggedUnit:
             rows_evaluated=self.rows_evaluated,
             rows_naive=unit.sequences.rows_naive,
         )
-        return Done(unit, loglikelihoods)
+        return MeasuredUnit(unit, loglikelihoods)
 
 
 class UnitLines:
-    """The format of these lines, a `runs.unit_log.LineFormat`."""
+    """The format of the log's lines, a `runs.unit_log.LineFormat`."""
 
     def encode(self, values: LoggedUnit) -> dict[str, object]:
-        """Return the fields of a line; -inf is written as a text."""
+        """Return the fields of a line as JSON values; -inf becomes the text "-inf"."""
         logp = ["-inf" if value == -math.inf else value for value in values.logp]
         return {"rows_evaluated": values.rows_evaluated, "logp": logp, "is_greedy": values.is_greedy}
 
     def decode(self, fields: Mapping[str, Any]) -> LoggedUnit:
-        """Return the values of a line.
+        """Return the values in the fields of a line.
 
-        Raises `ValueError` or another of Python's errors for fields of another form.
+        Raises `ValueError`, `KeyError` or `TypeError` for fields of another form.
         """
         logp = tuple(-math.inf if value == "-inf" else value for value in fields["logp"])
         line = LoggedUnit(fields["rows_evaluated"], logp, tuple(fields["is_greedy"]))
@@ -128,7 +131,7 @@ FOLDER = FolderFormat(
         "eval report` and `compare` show it, but it cannot go on; begin it again in a new folder"
     ),
 )
-"""The folder's format. Format 1 had records in its log and no digest of the plan."""
+"""The format of run folders. Format 1 logged records and had no digest of the plan."""
 
 
 def describe(
@@ -138,7 +141,13 @@ def describe(
     configuration: Mapping[str, object],
     model: Mapping[str, object],
 ) -> dict[str, Any]:
-    """Return the content of `run.json` for a run that begins now."""
+    """Return the content of `run.json` for a new run.
+
+    Args:
+        llm: The engine.
+        units: The units of the run.
+        configuration, model: As in `RunOptions`.
+    """
     parts = {
         "configuration": configuration,
         "model": model,
@@ -153,14 +162,14 @@ def describe(
             }
             for task in tasks
         ],
-        "plan": {"n_units": len(units), "digest": _digest(units)},
+        "plan": {"n_units": len(units), "digest": _digest_units(units)},
         "signature": signature_of(llm),
     }
     return FOLDER.describe(parts, llm.identity.backend)
 
 
-def _digest(units: Iterable[WorkUnit]) -> str:
-    """Return a digest of the units: their sequences, and the items they belong to."""
+def _digest_units(units: Iterable[WorkUnit]) -> str:
+    """Return a digest of the units: their sequences, and the items they measure."""
     digest = blake2b(digest_size=16)
     for unit in units:
         for array in (unit.sequences.tokens, unit.sequences.offsets, unit.sequences.first_scored):
@@ -176,7 +185,7 @@ def check_folder(out: Path, configuration: Mapping[str, object], tasks: Sequence
     """Check, without the model, whether a run can use or resume a folder.
 
     Raises `OptionError` if the folder holds other files, a run of another
-    configuration, or a run that has not measured enough for the metrics of these tasks.
+    configuration, or a run that has not measured enough for the metrics of `tasks`.
     """
     run_json = resumable_or_none(out, FOLDER)
     if run_json is None:
@@ -196,10 +205,11 @@ def _metrics_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
 def with_original_metrics(
     out: Path, tasks: Sequence[TaskItems], configuration: Mapping[str, object]
 ) -> tuple[tuple[TaskItems, ...], dict[str, object]]:
-    """Return tasks and configuration with the metrics that the folder's run began with.
+    """Return tasks and configuration with the metrics with which the run began.
 
     A run may be resumed with other metrics, because metrics are computed afterwards;
-    its files keep the original ones. If no run has begun, both are returned unchanged.
+    its files keep the original ones. Both are returned unchanged if no run has begun in
+    the folder.
     """
     run_json = resumable_or_none(out, FOLDER)
     if run_json is None:
@@ -208,13 +218,14 @@ def with_original_metrics(
 
 
 def _with_metrics_of(out: Path, run_json: Mapping[str, Any], tasks: Sequence[TaskItems]) -> tuple[TaskItems, ...]:
+    """Return the tasks with the metrics that `run.json` has for them."""
     try:
         known = {one["task"]: tuple(one["metrics"]) for one in run_json["tasks"]}
     except (KeyError, TypeError) as error:
         raise InputFileError(str(out / RUN), f"not the description of a run: {error}") from error
     own = tuple(replace(task, metrics=known.get(task.task, task.metrics)) for task in tasks)
     for task in own:
-        named(task.metrics)
+        find_metrics(task.metrics)
     return own
 
 
@@ -249,7 +260,7 @@ def run(
     *,
     measure: Measure | None = None,
 ) -> Evaluation:
-    """Measure the units that a folder's log does not have yet, and write the results.
+    """Measure the units that are missing in a folder's log, and write the results.
 
     The metrics may differ from those with which the run began: they are computed from
     the same log-likelihoods, and the run's files keep the original ones. Ctrl-C and
@@ -279,14 +290,16 @@ def run(
         check_view(task, was.metrics)
     with open_log(out, UNIT_LINES) as log:
         run_json = begin(out, FOLDER, log, described, other_machine=options.other_machine)
-        finished: dict[int, Done] = {}
+        finished: dict[int, MeasuredUnit] = {}
         missing = log.recover(
-            plan_digest(run_json), units, lambda unit, values: finished.update({unit.number: values.measured(unit)})
+            plan_digest(run_json),
+            units,
+            lambda unit, values: finished.update({unit.number: values.to_measured_unit(unit)}),
         )
-        counter = Counter(tasks, units, options.on_progress)
+        counter = ProgressCounter(tasks, units, options.on_progress)
         for done in finished.values():
             counter.count(done, is_logged=True)
-        for done in (measure or partial(measured, llm))(list(missing)):
+        for done in (measure or partial(measure_units, llm))(list(missing)):
             log.add(done.unit, LoggedUnit.of(done))
             finished[done.unit.number] = done
             counter.count(done)
@@ -327,11 +340,11 @@ def read_run(out: Path, metrics: Sequence[str] = ()) -> Evaluation:
         OptionError: For a metric that cannot be computed from the run's
             log-likelihoods.
     """
-    named(metrics)
+    find_metrics(metrics)
     described = read_described(out, FOLDER)
     if not (out / ITEMS).exists() or not (out / SUMMARY).exists():
         raise InputFileError(str(out), f"this run is not finished: selectrie eval --resume {out}")
-    evaluated, naive = _rows(out / SUMMARY, described)
+    evaluated, naive = _read_rows(out / SUMMARY, described)
     tasks = [
         TaskItems(
             one["task"], (), tuple(metrics) or tuple(one["metrics"]), version=one["version"], n_shots=one["shots"]
@@ -344,15 +357,15 @@ def read_run(out: Path, metrics: Sequence[str] = ()) -> Evaluation:
     return Evaluation(results_of(tasks, records), evaluated, naive, described["signature"])
 
 
-def _rows(path: Path, described: Mapping[str, Any]) -> tuple[int, int]:
-    """Return `rows_evaluated` and `rows_naive` from a summary.
+def _read_rows(path: Path, described: Mapping[str, Any]) -> tuple[int, int]:
+    """Return `rows_evaluated` and `rows_naive` of a run from its summary.
 
-    Raises `InputFileError` if the summary is of another run.
+    Raises `InputFileError` if the summary belongs to another run.
     """
     try:
         summary = json.loads(_read_text(path))
-        for name, was in _summarised(described).items():
-            if (now := _summarised(summary)[name]) != was:
+        for name, was in _shared_fields(described).items():
+            if (now := _shared_fields(summary)[name]) != was:
                 raise InputFileError(str(path), _OTHER_RUN.format(name=name, was=was, now=now))
         return int(summary["rows_evaluated"]), int(summary["rows_naive"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -365,8 +378,8 @@ _OTHER_RUN = (
 )
 
 
-def _summarised(of: Mapping[str, Any]) -> dict[str, object]:
-    """Return the fields that `run.json` and a summary of the same run must share."""
+def _shared_fields(of: Mapping[str, Any]) -> dict[str, object]:
+    """Return the fields that `run.json` and the summary of a run must share."""
     tasks = [[task["task"], task["version"], task["shots"], list(task["metrics"])] for task in of["tasks"]]
     return {**of["signature"], "tasks": tasks}
 
@@ -379,6 +392,7 @@ def _read_text(path: Path) -> str:
 
 
 def _read_items(path: Path, tasks: set[str]) -> Iterator[ItemRecord]:
+    """Yield the records of `items.jsonl`; raise `InputFileError` for unknown tasks."""
     for number, text in enumerate(_read_text(path).split("\n")[:-1], start=1):
         record = record_from_json(text, path=str(path), line=number)
         if record.task not in tasks:

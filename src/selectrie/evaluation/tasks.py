@@ -1,4 +1,4 @@
-"""Tasks as data, which describe how a record becomes a question, by named steps."""
+"""Tasks as data: rules that turn records into questions by named steps."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from types import MappingProxyType
 from typing import Any
 
 from selectrie.errors import InputFileError, OptionError, TemplateError
-from selectrie.evaluation.metrics import named
+from selectrie.evaluation.metrics import find_metrics
 from selectrie.evaluation.work_units import UNIT_ROWS
 from selectrie.runs.data_files import decode_text, parse_toml
 from selectrie.template.analysis.template import Template
 from selectrie.template.interpreter import Interpreter, Write
 
 FieldStep = tuple[str, tuple[str, ...]]
-"""Name and arguments."""
+"""Name of a step (`STEPS`) and its arguments."""
 
 
 MAX_CHARACTERS = 1 << 24
 """Maximum number of characters in the texts of one field, after any step."""
 SUB_SECONDS = 10.0
-"""Time that one `sub` of one text may take; some patterns would take years."""
+"""Seconds that one `sub` of one text may take; some patterns would take years."""
 MAX_PATTERN = 10_000
 """Maximum number of characters of a regular expression with counted repeats expanded.
 
@@ -36,12 +36,12 @@ _COUNT = re.compile(r"\{(\d*)(?:,(\d*))?\}")
 
 
 class FieldError(Exception):
-    """Raised for an invalid record; the code that reads it adds file and line."""
+    """Raised for an invalid record; the reader of the file adds file and line."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFile:
-    """The name and text of a task's file, from which errors about the file are made."""
+    """The name and text of a task's file, for errors that name a line."""
 
     name: str
     text: str
@@ -51,15 +51,16 @@ class TaskFile:
 
         Args:
             reason: The message.
-            key: The key that is wrong; "" if none is.
-            format_index: Index of the format that the key is in; None for a key above
-                all formats.
+            key: The wrong key; "" if the error is about no key.
+            format_index: Index of the format with the key; None for a key above all
+                formats.
         """
         return InputFileError(
             self.name, reason, line=self._line(key, -1 if format_index is None else format_index) if key else None
         )
 
     def _line(self, key: str, format_index: int) -> int | None:
+        """Return the number of the line that sets a key in a format, or None."""
         pattern = re.compile(rf"""(?:^|[{{,])\s*["']?{re.escape(key)}["']?\s*=""")
         at = -1
         for number, line in enumerate(self.text.splitlines(), start=1):
@@ -72,7 +73,11 @@ class TaskFile:
 def value_at(values: Mapping[str, Any], path: str) -> Any:
     """Return the value of a field, a nested field, or a field of each list element.
 
-    A nested field is written "choices.text". Raises `FieldError` if it is missing.
+    Raises `FieldError` if it is missing.
+
+    Args:
+        values: The fields by name.
+        path: Name of the field; a nested field is written "choices.text".
     """
     value: Any = values
     try:
@@ -83,7 +88,8 @@ def value_at(values: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def _halves(text: str, mark: str) -> tuple[str, str]:
+def _split_at(text: str, mark: str) -> tuple[str, str]:
+    """Return the text before and after the first `mark`; raise `FieldError` without."""
     before, separator, after = text.partition(mark)
     if not separator:
         raise FieldError(f"there is no {mark!r} in {text!r}")
@@ -91,11 +97,12 @@ def _halves(text: str, mark: str) -> tuple[str, str]:
 
 
 def _replace(text: str, old: str, new: str) -> str:
-    bounded(len(text) + text.count(old) * (len(new) - len(old)))
+    check_length(len(text) + text.count(old) * (len(new) - len(old)))
     return text.replace(old, new)
 
 
 def _sub(text: str, pattern: str, by: str) -> str:
+    """Replace matches of a regular expression by a plain text, with a time limit."""
     import regex  # `re` has no time limit
 
     room = MAX_CHARACTERS - len(text)
@@ -103,7 +110,7 @@ def _sub(text: str, pattern: str, by: str) -> str:
     def placed(_: object) -> str:
         nonlocal room
         room -= len(by)
-        bounded(MAX_CHARACTERS - room)
+        check_length(MAX_CHARACTERS - room)
         return by
 
     try:
@@ -116,11 +123,8 @@ def _sub(text: str, pattern: str, by: str) -> str:
     return replaced
 
 
-def bounded(n: int) -> int:
-    """Return `n`, the number of characters that a field gets.
-
-    Raises `FieldError` if it is more than a field may have.
-    """
+def check_length(n: int) -> int:
+    """Return `n`; raise `FieldError` if a field may not have that many characters."""
     if n > MAX_CHARACTERS:
         raise FieldError(
             f"a field would have more than {MAX_CHARACTERS} characters; its steps must not make it grow that much"
@@ -128,7 +132,7 @@ def bounded(n: int) -> int:
     return n
 
 
-def _map(text: str, *pairs: str) -> str:
+def _map_text(text: str, *pairs: str) -> str:
     known = dict(zip(pairs[::2], pairs[1::2], strict=True))
     if text not in known:
         raise FieldError(f"{text!r}: expected one of {', '.join(map(repr, known))}")
@@ -144,11 +148,11 @@ STEPS: Mapping[str, tuple[Callable[..., str], int | None]] = MappingProxyType(
         "capitalize": (str.capitalize, 0),
         "lower_first": (lambda text: text[:1].lower() + text[1:], 0),
         "cut": (lambda text, n: text[: -int(n)] if int(n) else text, 1),
-        "before": (lambda text, mark: _halves(text, mark)[0], 1),
-        "after": (lambda text, mark: _halves(text, mark)[1], 1),
+        "before": (lambda text, mark: _split_at(text, mark)[0], 1),
+        "after": (lambda text, mark: _split_at(text, mark)[1], 1),
         "replace": (_replace, 2),
         "sub": (_sub, 2),
-        "map": (_map, None),
+        "map": (_map_text, None),
         "last_word": (lambda text: text.rsplit(" ", maxsplit=1)[-1], 0),
         "all_but_last_word": (lambda text: " ".join(text.split(" ")[:-1]), 0),
         "put_before": (lambda text, start: start + text, 1),
@@ -168,7 +172,7 @@ _TYPES = (("of", str, "a text"), ("text", str, "a text"), ("join", list, "a list
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """The computation of one field of a record.
+    """The rule for computing one field of a record.
 
     Attributes:
         field: The field that is computed.
@@ -188,8 +192,12 @@ class Preparation:
     def of_table(file: TaskFile, where: str, format_index: int, table: Any) -> Preparation:
         """Return the preparation that a table in a task's file describes.
 
-        `format_index` is the index of the format that contains the table, and `where`
-        names the table in errors. Raises `InputFileError` if the table is invalid.
+        Raises `InputFileError` if the table is invalid.
+
+        Args:
+            where: Name of the table, for errors.
+            format_index: Index of the format that contains the table.
+            table: The parsed table.
         """
         if not isinstance(table, dict) or not isinstance(table.get("field"), str) or not table["field"]:
             raise file.error(f"{where}: expected a table with a `field`", "prepare", format_index)
@@ -204,16 +212,16 @@ class Preparation:
             if not isinstance(value, kind) or (name == "join" and not all(isinstance(one, str) for one in value)):
                 raise file.error(f"{where}: {name} = {value!r}; expected {wants}", name, format_index)
         try:
-            steps = tuple(_step(one) for one in table.get("steps", []))
+            steps = tuple(_parse_step(one) for one in table.get("steps", []))
         except FieldError as error:
             raise file.error(f"{where}: {error}", "steps", format_index) from None
         join = tuple(table.get("join", []))
         return Preparation(table["field"], table.get("of", ""), table.get("text"), join, steps)
 
-    def joined(self, values: Mapping[str, Any]) -> list[Any]:
+    def join_lists(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the concatenated lists of the fields `join`, each text once.
 
-        Raises `FieldError` if one is missing or no list.
+        Raises `FieldError` if a field is missing or is no list of texts.
         """
         texts: list[Any] = []
         for name in self.join:
@@ -224,7 +232,7 @@ class Preparation:
         return list(dict.fromkeys(texts))
 
     def apply(self, value: Any) -> Any:
-        """Return the value after its steps.
+        """Apply the steps to a text, or to each text of a list, and return the result.
 
         Raises `FieldError` for a value that is not a text, a step that fails, and a
         text that grows too much.
@@ -232,7 +240,7 @@ class Preparation:
         return self._apply(value, 0)[0] if self.steps else value
 
     def _apply(self, value: Any, n_before: int) -> tuple[Any, int]:
-        """Return the value after its steps, and the growth of its texts so far."""
+        """Return the result, and how many characters texts have gained so far."""
         if isinstance(value, list | tuple):
             results = []
             for one in value:
@@ -245,10 +253,11 @@ class Preparation:
         for step, arguments in self.steps:
             value = STEPS[step][0](value, *arguments)
         grown = n_before + max(len(value) - n_characters, 0)
-        return value, bounded(grown)
+        return value, check_length(grown)
 
 
-def _step(table: Any) -> FieldStep:
+def _parse_step(table: Any) -> FieldStep:
+    """Return a step from its list in a task's file; raise `FieldError` if wrong."""
     if not isinstance(table, list) or not table or not all(isinstance(one, str) for one in table):
         raise FieldError(f"{table!r}: expected a list of texts that begins with the name of a step")
     step, *arguments = table
@@ -269,9 +278,10 @@ def _step(table: Any) -> FieldStep:
 
 
 def _check_pattern(pattern: str) -> None:
+    """Raise `FieldError` for a regular expression that is invalid or too long."""
     import regex
 
-    if len(pattern) > MAX_PATTERN or _written_out(pattern) > MAX_PATTERN:
+    if len(pattern) > MAX_PATTERN or _expanded_length(pattern) > MAX_PATTERN:
         raise FieldError(f"the regular expression has more than {MAX_PATTERN} characters with its repeats written out")
     try:
         regex.compile(pattern)
@@ -279,8 +289,8 @@ def _check_pattern(pattern: str) -> None:
         raise FieldError(f"not a regular expression: {error}") from None
 
 
-def _written_out(pattern: str) -> int:
-    """Return the length of a regular expression with its counted repeats expanded.
+def _expanded_length(pattern: str) -> int:
+    """Return the length of a regular expression with counted repeats expanded.
 
     The compiled pattern of `regex` is not longer than that.
     """
@@ -323,15 +333,16 @@ class Format:
     A task may have several formats; the first one whose `needs` a record has is used.
 
     Attributes:
-        needs: Fields that a record must have ("choices.text" is a field in a field).
+        needs: Fields that a record must have ("choices.text" is a nested field).
         prepare: Fields that are computed from other fields, in order.
         context: Text before every choice.
         contexts: Instead of `context`, one text for each choice.
         choices: A field with a list (or a text, for a single choice), or texts.
         gold: Field that names the right choices; "" if the first choice is right.
-        gold_as: "place" (from 0), "number" (from 1), "label" (one of `labels`), "text"
-            (the choice itself) or "flags" (a list, 1 where right).
-        labels: A field, or texts.
+        gold_as: Meaning of that field: "place" (from 0), "number" (from 1), "label"
+            (one of `labels`), "text" (the choice itself) or "flags" (a list, 1 where
+            right).
+        labels: Labels of the choices: a field, or texts.
         subset: Text that names the group of an item.
         id: Field with the item's id.
         content_free: Fields, each with texts that replace it in content-free contexts.
@@ -369,7 +380,7 @@ class Task:
         shot_delimiter: Text after each example.
         shots_by: Field that an example has in common with its question.
         premise: Context without a question, a template; None if the task has none.
-        unit_rows: Approximate number of rows of a unit.
+        unit_rows: Approximate maximum number of rows of a unit (`TaskItems`).
         files: Beginnings of the names of its data files, besides the task's name.
         digest, text: Digest and text of the task's file.
     """
@@ -392,11 +403,12 @@ class Task:
     text: str = ""
 
     def format_of(self, record: Mapping[str, Any]) -> Format | None:
-        """Return the format that reads a record with these fields, or None."""
-        return next((one for one in self.formats if all(_has(record, path) for path in one.needs)), None)
+        """Return the first format that reads a record with these fields, or None."""
+        return next((one for one in self.formats if all(_has_field(record, path) for path in one.needs)), None)
 
 
-def _has(record: Mapping[str, Any], path: str) -> bool:
+def _has_field(record: Mapping[str, Any], path: str) -> bool:
+    """Return whether a record has a field, perhaps a nested one."""
     try:
         value_at(record, path)
     except FieldError:
@@ -414,10 +426,10 @@ def shipped() -> tuple[str, ...]:
 def load_task(name: str) -> Task:
     """Return a task by the name of a shipped one or the path of a TOML file.
 
-    Raises `InputFileError` if there is none or the file is invalid.
+    Raises `InputFileError` if neither exists or the file is invalid.
     """
     if name in shipped():
-        return _shipped(name)
+        return _load_shipped(name)
     if not name.endswith(".toml") or "\0" in name:
         raise InputFileError(name, f"there is no task of this name; give a TOML file or one of {', '.join(shipped())}")
     try:
@@ -432,23 +444,27 @@ def load_task(name: str) -> Task:
 
 
 @cache
-def _shipped(name: str) -> Task:
+def _load_shipped(name: str) -> Task:
     path = resources.files("selectrie.evaluation") / "tasks_data" / f"{name}.toml"
     return parse_task(path.read_text(encoding="utf-8"), f"{name}.toml")
 
 
 def parse_task(text: str, name: str) -> Task:
-    """Return the task of a TOML text.
+    """Return the task that a TOML text describes.
 
     Raises `InputFileError` with the file, the key and, if known, the line.
+
+    Args:
+        text: The TOML.
+        name: Name of the file, for errors.
     """
     table = parse_toml(text, name)
     file = TaskFile(name, text)
     formats = table.pop("format", [])
     if not isinstance(formats, list) or not formats:
         raise InputFileError(name, "expected at least one [[format]], which says how a record is read")
-    own = _checked(file, Task, table, leave=("formats", "digest", "text"))
-    read = tuple(_format(file, one, i) for i, one in enumerate(formats))
+    own = _check_table(file, Task, table, leave=("formats", "digest", "text"))
+    read = tuple(_parse_format(file, one, i) for i, one in enumerate(formats))
     digest = blake2b(text.encode(), digest_size=16).hexdigest()
     task = Task(**own, formats=read, digest=digest, text=text)
     _check_task(file, task)
@@ -466,7 +482,7 @@ def _check_task(file: TaskFile, task: Task) -> None:
         if not getattr(task, key):
             raise file.error(f"{key} is empty", key)
     try:
-        named(task.metrics)
+        find_metrics(task.metrics)
     except OptionError as error:
         raise file.error(f"metrics: {error}", "metrics") from None
     _check_templates(file, task)
@@ -478,22 +494,22 @@ def _check_templates(file: TaskFile, task: Task) -> None:
     A template is invalid if it cannot be parsed, if it has slots, or if it is a context
     that lacks a field of `content_free`.
     """
-    for key, index, text in _templates(task):
+    for key, index, text in _list_templates(task):
         try:
-            slots = _template(text).slots
+            slots = _parse_template(text).slots
         except TemplateError as error:
             raise file.error(f"{key}: {error.reason} in {text!r}", key, index) from None
         if slots:
             raise file.error(f"{key}: expected a text without slots, not {text!r}", key, index)
     for index, one in enumerate(task.formats):
-        asking = _template(one.context).needs
+        asking = _parse_template(one.context).needs
         lost = next((field for field in one.content_free or {} if field not in asking), None)
         if lost is not None:
             raise file.error(f"content_free: the context has no field {lost!r}", "content_free", index)
 
 
-def _templates(task: Task) -> Iterator[tuple[str, int | None, str]]:
-    """Yield every template: its key, the index of its format or None, and its text."""
+def _list_templates(task: Task) -> Iterator[tuple[str, int | None, str]]:
+    """Yield each template's key, the index of its format or None, and its text."""
     yield "description", None, task.description
     yield "premise", None, task.premise or ""
     for index, one in enumerate(task.formats):
@@ -506,7 +522,8 @@ def _templates(task: Task) -> Iterator[tuple[str, int | None, str]]:
             yield "prepare", index, step.text or ""
 
 
-def _format(file: TaskFile, table: Any, index: int) -> Format:
+def _parse_format(file: TaskFile, table: Any, index: int) -> Format:
+    """Return the format that a table in a task's file describes."""
     where = f"format[{index}]"
     if not isinstance(table, dict):
         raise file.error(f"{where}: expected a table")
@@ -514,8 +531,8 @@ def _format(file: TaskFile, table: Any, index: int) -> Format:
     if not isinstance(steps, list):
         raise file.error(f"{where}: prepare = {steps!r}; expected a list of tables", "prepare", index)
     prepare = tuple(Preparation.of_table(file, f"{where}.prepare[{i}]", index, one) for i, one in enumerate(steps))
-    content_free = _content_free(file, where, index, table.pop("content_free", None))
-    own = _checked(file, Format, table, leave=("prepare", "content_free"), index=index)
+    content_free = _parse_content_free(file, where, index, table.pop("content_free", None))
+    own = _check_table(file, Format, table, leave=("prepare", "content_free"), index=index)
     result = Format(**own, prepare=prepare, content_free=content_free)
     if result.gold_as not in GOLDS:
         raise file.error(f"{where}: gold_as = {result.gold_as!r}; expected one of {', '.join(GOLDS)}", "gold_as", index)
@@ -529,7 +546,8 @@ def _format(file: TaskFile, table: Any, index: int) -> Format:
     return result
 
 
-def _content_free(file: TaskFile, where: str, index: int, table: Any) -> Mapping[str, tuple[str, ...]] | None:
+def _parse_content_free(file: TaskFile, where: str, index: int, table: Any) -> Mapping[str, tuple[str, ...]] | None:
+    """Return `Format.content_free` from its table, or None without a table."""
     if table is None:
         return None
     reason = f"{where}: content_free = {table!r}; expected fields, each with the same number of texts that say nothing"
@@ -543,12 +561,18 @@ def _content_free(file: TaskFile, where: str, index: int, table: Any) -> Mapping
     return {key: tuple(value) for key, value in table.items()}
 
 
-def _checked(
+def _check_table(
     file: TaskFile, kind: type, table: Mapping[str, Any], leave: tuple[str, ...], index: int | None = None
 ) -> dict[str, Any]:
     """Return the values of a TOML table by field of `kind`, with lists as tuples.
 
     Raises `InputFileError` for a value that is unknown, missing, or of another type.
+
+    Args:
+        file: The task's file, for errors.
+        kind: The dataclass with the known fields.
+        leave: Fields that the table must not have.
+        index: Index of the format that the table is; None for the task's own table.
     """
     where = "task" if index is None else f"format[{index}]"
     known = {one.name: str(one.type) for one in fields(kind) if one.name not in leave}
@@ -557,7 +581,7 @@ def _checked(
         if key not in known:
             raise file.error(f"{where}: {key!r} is unknown; known are {', '.join(known)}", key, index)
         value = tuple(entry) if isinstance(entry, list) else entry
-        if not _fits(value, known[key]):
+        if not _has_kind(value, known[key]):
             expected = known[key].replace("int", "an integer").replace("tuple[str, ...]", "a list of texts")
             expected = expected.replace("str", "a text").replace(" | None", "").replace("|", "or")
             raise file.error(f"{where}: {key} = {entry!r}; expected {expected}", key, index)
@@ -569,7 +593,8 @@ def _checked(
     return result
 
 
-def _fits(value: Any, kind_name: str) -> bool:
+def _has_kind(value: Any, kind_name: str) -> bool:
+    """Return whether a value fits a field's annotated type, given as text."""
     if isinstance(value, tuple):
         return "tuple[str" in kind_name and all(isinstance(one, str) for one in value)
     if isinstance(value, str):
@@ -578,18 +603,19 @@ def _fits(value: Any, kind_name: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _template(text: str) -> Template:
+def _parse_template(text: str) -> Template:
     return Template(text, name="task")
 
 
-def written(text: str, values: Mapping[str, Any]) -> str:
-    """Return a text of a task, rendered with the fields of a record.
+def render_text(text: str, values: Mapping[str, Any]) -> str:
+    """Return a task's template, rendered with the fields of a record.
 
-    Raises `TemplateError` if that fails, or if the text has a slot.
+    Raises `TemplateError` if that fails, if the template has a slot, or if the text
+    gets too long.
     """
     if "<<" not in text:
         return text
-    program = Interpreter(_template(text), values)
+    program = Interpreter(_parse_template(text), values)
     parts, n = [], 0
     while (step := program.step()) is not None:
         if not isinstance(step, Write):

@@ -31,12 +31,12 @@ def number(value: float | None, sign: str = "") -> str:
 
 
 def signed(value: float | None) -> str:
-    """Return a number with its sign, + or -."""
+    """Return a number as text with its sign, + or -."""
     return number(value, "+")
 
 
 def between(low: float | None, high: float | None) -> str:
-    """Return an interval as text."""
+    """Return an interval as text; "" if an end is missing."""
     if low is None or high is None or not math.isfinite(low + high):
         return ""
     return f"{number(low)} {'to' if low < 0 else '–'} {number(high)}"
@@ -60,17 +60,16 @@ _LABEL, _NOTE = 216, 160
 _LABEL_CHARS = 30
 
 
-def shown(text: object) -> str:
-    r"""Return a text escaped for HTML, so that it may stand anywhere in a page.
+def escape_text(text: object) -> str:
+    r"""Return a text escaped for HTML, for element content and attribute values.
 
-    Attribute values are included. Characters that do not print are written `\xNN` or
-    `\uNNNN`.
+    Characters that do not print are written `\xNN` or `\uNNNN`.
     """
-    return escape(printable(text))
+    return escape(escape_unprintable(text))
 
 
-def printable(text: object) -> str:
-    r"""Write characters of a text that do not print as `\xNN` or `\uNNNN`."""
+def escape_unprintable(text: object) -> str:
+    r"""Return a text with unprintable characters written as `\xNN` or `\uNNNN`."""
     return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text))
 
 
@@ -108,15 +107,19 @@ class Row:
 
     @property
     def is_apart(self) -> bool:
-        """Return whether the mark lies outside the interval."""
+        """Return whether the mark, if any, lies outside the interval."""
         return self.mark is not None and not self.low <= self.mark <= self.high
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Maps values `low` to `high` to pixels `start` to `end`.
+    """Maps values from `low` to `high` to pixels from `start` to `end`.
 
-    `write` formats the `ticks`.
+    Attributes:
+        low, high: The range of values.
+        start, end: The range of pixels.
+        ticks: Values that are marked.
+        write: Formats a tick.
     """
 
     low: float
@@ -127,7 +130,7 @@ class Axis:
     write: Callable[[float], str]
 
     def __call__(self, value: float) -> float:
-        """Return the pixel of a value; a value out of range gets the edge's."""
+        """Return the pixel of a value; values out of range are moved to the edge."""
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
@@ -148,44 +151,51 @@ def share_axis(start: float, end: float) -> Axis:
 
 
 def difference_axis(rows: Sequence[Row], start: float, end: float) -> Axis:
-    """Return an axis around 0 that is wide enough for every interval."""
+    """Return an axis centred on 0 that is wide enough for every row's interval."""
     limit = round_up(max((max(abs(row.low), abs(row.high)) for row in rows), default=0.0) or 0.01)
     return Axis(-limit, limit, start, end, (-limit, -limit / 2, 0, limit / 2, limit), signed_points)
 
 
 def round_up(value: float) -> float:
-    """Return the next number of 1, 2, 3, 4, 5, 6, 8 times a power of ten."""
+    """Return the smallest n · 10^k that is at least `value`, n one of 1-6 and 8."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * (1 - 1e-9))
 
 
 def tag(name: str, content: str = "", /, **attributes: object) -> str:
-    """Return an SVG or HTML element, with `content` as it is.
+    """Return an SVG or HTML element as text.
 
-    `_` in an attribute's name becomes `-`, `class_` becomes `class`.
+    Args:
+        name: Name of the element.
+        content: Its content, which is not escaped.
+        attributes: Its attributes; `_` in a name becomes `-`, `class_` becomes `class`.
     """
-    written = "".join(f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"' for key, value in attributes.items())
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_attribute_text(value)}"' for key, value in attributes.items()
+    )
     return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
 
 
-def _value(value: object) -> str:
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else shown(value)
+def _attribute_text(value: object) -> str:
+    """Return an attribute's value as text, with one decimal for pixels."""
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else escape_text(value)
 
 
-def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
-    return tag("text", shown(words), x=x, y=y, text_anchor=anchor, **({"class_": kind} if kind else {}))
+def _svg_text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
+    return tag("text", escape_text(words), x=x, y=y, text_anchor=anchor, **({"class_": kind} if kind else {}))
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
+def _svg_line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
 
 
-def _hint(words: str) -> str:
-    return tag("title", shown(words))
+def _svg_tooltip(words: str) -> str:
+    return tag("title", escape_text(words))
 
 
-def _chart(words: ChartDescription, width: float, height: float, parts: Iterable[str]) -> str:
-    inside = f"<title>{shown(words.title)}</title><desc>{shown(words.alternative)}</desc>{''.join(parts)}"
+def _svg_chart(words: ChartDescription, width: float, height: float, parts: Iterable[str]) -> str:
+    """Return an SVG image of these parts, with its description for screen readers."""
+    inside = f"<title>{escape_text(words.title)}</title><desc>{escape_text(words.alternative)}</desc>{''.join(parts)}"
     alternative = f"{words.title}. {words.alternative}"
     box = f"0 0 {width:g} {height:g}"
     return tag(
@@ -198,37 +208,45 @@ def _chart(words: ChartDescription, width: float, height: float, parts: Iterable
     )
 
 
-def intervals(
+def interval_chart(
     rows: Sequence[Row], words: ChartDescription, axis_of: Callable[[float, float], Axis] = share_axis
 ) -> str:
     """Return an SVG chart with a dot and whiskers for each row, one below the other.
 
-    A row may have a mark; the dot is hollow if the mark lies between the whiskers.
+    The dot is hollow if the row's mark lies within the whiskers.
+
+    Args:
+        words: The chart's description.
+        axis_of: Returns the axis between two pixels.
     """
     axis = axis_of(_LABEL + 12, _WIDTH - _NOTE)
     bottom = 8 + _ROW * len(rows)
     parts = []
     for tick in axis.ticks:
-        parts.append(_line(axis(tick), 4, axis(tick), bottom, "grid"))
-        parts.append(_text(axis(tick), bottom + 16, axis.write(tick), "tick", "middle"))
+        parts.append(_svg_line(axis(tick), 4, axis(tick), bottom, "grid"))
+        parts.append(_svg_text(axis(tick), bottom + 16, axis.write(tick), "tick", "middle"))
     for i, row in enumerate(rows):
-        parts.append(_interval(row, axis, 8 + _ROW * i + _ROW / 2))
-    return _chart(words, _WIDTH, bottom + 24, parts)
+        parts.append(_svg_interval(row, axis, 8 + _ROW * i + _ROW / 2))
+    return _svg_chart(words, _WIDTH, bottom + 24, parts)
 
 
-def _interval(row: Row, axis: Axis, y: float) -> str:
-    parts = [_hint(f"{row.label}: {row.note}"), _text(_LABEL, y + 4, _shortened(row.label), anchor="end")]
+def _svg_interval(row: Row, axis: Axis, y: float) -> str:
+    """Return the SVG group of one row at the height `y`."""
+    parts = [
+        _svg_tooltip(f"{row.label}: {row.note}"),
+        _svg_text(_LABEL, y + 4, _shorten_label(row.label), anchor="end"),
+    ]
     if row.mark is not None:
-        parts.append(_line(axis(row.mark), y - 8, axis(row.mark), y + 8, "mark"))
-    parts.append(_line(axis(row.low), y, axis(row.high), y, "whisker"))
-    parts += [_line(axis(end), y - 4, axis(end), y + 4, "whisker") for end in (row.low, row.high)]
+        parts.append(_svg_line(axis(row.mark), y - 8, axis(row.mark), y + 8, "mark"))
+    parts.append(_svg_line(axis(row.low), y, axis(row.high), y, "whisker"))
+    parts += [_svg_line(axis(end), y - 4, axis(end), y + 4, "whisker") for end in (row.low, row.high)]
     kind = "dot" if row.mark is None or row.is_apart else "dot hollow"
     parts.append(tag("circle", cx=axis(row.value), cy=y, r=4.5, class_=kind))
-    parts.append(_text(axis.end + 14, y + 4, row.note, "tick"))
+    parts.append(_svg_text(axis.end + 14, y + 4, row.note, "tick"))
     return tag("g", "".join(parts))
 
 
-def _shortened(label: str) -> str:
+def _shorten_label(label: str) -> str:
     """Return the beginning and the end of a long label, with … in between.
 
     Names often differ in the last word.
@@ -245,7 +263,7 @@ class Point:
         x: Mean confidence.
         y: Accuracy.
         low, high: The interval of the accuracy.
-        n: How many items.
+        n: Number of items.
     """
 
     x: float
@@ -255,33 +273,36 @@ class Point:
     n: int
 
 
-def reliability(points: Sequence[Point], words: ChartDescription) -> str:
+def reliability_chart(points: Sequence[Point], words: ChartDescription) -> str:
     """Return an SVG chart of accuracy over confidence.
 
-    The diagonal is where both are equal. Dots grow with the number of items, which is
-    shown below.
+    On the diagonal both are equal. Dots grow with the number of items, which bars below
+    show.
     """
     x, y = share_axis(52, 332), share_axis(304, 24)
-    parts = [_text(x.start, 12, "share that is right")]
+    parts = [_svg_text(x.start, 12, "share that is right")]
     for tick in x.ticks:
-        parts += [_line(x(tick), y.end, x(tick), y.start, "grid"), _line(x.start, y(tick), x.end, y(tick), "grid")]
-        parts.append(_text(x(tick), y.start + 62, percent(tick), "tick", "middle"))
-        parts.append(_text(x.start - 8, y(tick) + 4, percent(tick), "tick", "end"))
-    parts.append(_line(x(0), y(0), x(1), y(1), "mark dashed"))
+        parts += [
+            _svg_line(x(tick), y.end, x(tick), y.start, "grid"),
+            _svg_line(x.start, y(tick), x.end, y(tick), "grid"),
+        ]
+        parts.append(_svg_text(x(tick), y.start + 62, percent(tick), "tick", "middle"))
+        parts.append(_svg_text(x.start - 8, y(tick) + 4, percent(tick), "tick", "end"))
+    parts.append(_svg_line(x(0), y(0), x(1), y(1), "mark dashed"))
     max_n = max((point.n for point in points), default=1)
     for point in points:
         about = f"{point.n} items: confidence {percent(point.x)}, right {percent(point.y)}"
-        inside = _hint(about) + _line(x(point.x), y(point.low), x(point.x), y(point.high), "whisker")
+        inside = _svg_tooltip(about) + _svg_line(x(point.x), y(point.low), x(point.x), y(point.high), "whisker")
         inside += tag("circle", cx=x(point.x), cy=y(point.y), r=3 + 6 * math.sqrt(point.n / max_n), class_="dot soft")
         height = 30 * point.n / max_n
         left = x(max(0.0, math.ceil(point.x * 10 - 1e-9) - 1) / 10) + 2
         inside += tag("rect", x=left, y=y.start + 46 - height, width=24.0, height=height, class_="bar")
-        inside += _text(left + 12, y.start + 43 - height, str(point.n), "tick small", "middle")
+        inside += _svg_text(left + 12, y.start + 43 - height, str(point.n), "tick small", "middle")
         parts.append(tag("g", inside))
     parts.append(
-        _text((x.start + x.end) / 2, y.start + 80, "confidence: probability of the choice in its set", "", "middle")
+        _svg_text((x.start + x.end) / 2, y.start + 80, "confidence: probability of the choice in its set", "", "middle")
     )
-    return _chart(words, 360, y.start + 88, parts)
+    return _svg_chart(words, 360, y.start + 88, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,38 +321,44 @@ class Pile:
 
 
 def histogram(piles: Sequence[Pile], words: ChartDescription, label: str) -> str:
-    """Return an SVG histogram of right items, with wrong items stacked on them."""
+    """Return an SVG histogram of right items, with wrong items stacked on them.
+
+    Args:
+        piles: The columns, from left to right.
+        words: The chart's description.
+        label: Label of the horizontal axis.
+    """
     low, high = (piles[0].low, piles[-1].high) if piles else (0.0, 1.0)
     max_count = max((pile.right + pile.wrong for pile in piles), default=1) or 1
     x = Axis(low, high, 52, 332, tuple(low + (high - low) * i / 4 for i in range(5)), lambda value: f"{value:.3g}")
     top = round_up(max_count)
     y = Axis(0, top, 304, 24, (0, top / 2, top), lambda value: f"{value:g}")
-    parts = [_line(x.start, y(tick), x.end, y(tick), "grid") for tick in y.ticks]
-    parts.append(_text(x.start, 12, "items"))
-    parts += [_text(x.start - 8, y(tick) + 4, y.write(tick), "tick", "end") for tick in y.ticks]
-    parts += [_text(x(tick), y.start + 18, x.write(tick), "tick", "middle") for tick in x.ticks]
+    parts = [_svg_line(x.start, y(tick), x.end, y(tick), "grid") for tick in y.ticks]
+    parts.append(_svg_text(x.start, 12, "items"))
+    parts += [_svg_text(x.start - 8, y(tick) + 4, y.write(tick), "tick", "end") for tick in y.ticks]
+    parts += [_svg_text(x(tick), y.start + 18, x.write(tick), "tick", "middle") for tick in x.ticks]
     for pile in piles:
         about = f"{pile.low:.3g} to {pile.high:.3g}: {pile.right} right, {pile.wrong} wrong"
         left, width = x(pile.low) + 0.5, max(1.0, x(pile.high) - x(pile.low) - 1)
         middle, over = y(pile.right), y(pile.right + pile.wrong)
-        inside = _hint(about)
+        inside = _svg_tooltip(about)
         inside += tag("rect", x=left, y=middle, width=width, height=y.start - middle, class_="bar")
         inside += tag("rect", x=left, y=over, width=width, height=middle - over, class_="bar wrong")
         parts.append(tag("g", inside))
-    parts.append(_text((x.start + x.end) / 2, y.start + 38, label, "", "middle"))
-    return _chart(words, 360, y.start + 46, parts)
+    parts.append(_svg_text((x.start + x.end) / 2, y.start + 38, label, "", "middle"))
+    return _svg_chart(words, 360, y.start + 46, parts)
 
 
 _FOLDER = resources.files("selectrie.evaluation.report")
 MAX_FLIPS = 1000
-"""Maximum number shown for a task and direction; the rest is counted."""
+"""Maximum number of flips shown for each task and direction; the rest is counted."""
 MAX_PROBLEMS = 200
 _N_PILES = 20
 _POSITIONS = ("first", "second")
 
 Cells: TypeAlias = Sequence[object]
 Block: TypeAlias = Mapping[str, Any]
-"""A part of a section as `page.html` reads it: its kind, and what that kind has."""
+"""A part of a section as `page.html` reads it: its kind and that kind's fields."""
 Section: TypeAlias = Mapping[str, Any]
 
 
@@ -343,11 +370,13 @@ def evaluation_page(evaluation: Evaluation) -> str:
     """
     model = evaluation.signature.get("model", "")
     rows = [row for task in evaluation.tasks for row in _task_rows(task, named=len(evaluation.tasks) > 1)]
-    picture = _figure(intervals(rows, _row_words("Accuracy", rows)), key="intervals") if rows else None
+    picture = _figure_block(interval_chart(rows, _describe_rows("Accuracy", rows)), key="intervals") if rows else None
     overview = [] if picture is None else [_section("Accuracy", picture)]
-    body = [*overview, *map(_task, evaluation.tasks), _cost(evaluation), _signature(evaluation)]
+    body = [*overview, *map(_task_section, evaluation.tasks), _cost_section(evaluation), _signature_section(evaluation)]
     n = sum(task.figures.n for task in evaluation.tasks)
-    return _page(f"Evaluation of {model}", f"{count(len(evaluation.tasks), 'task')}, {count(n, 'item')} measured", body)
+    return _render_page(
+        f"Evaluation of {model}", f"{count(len(evaluation.tasks), 'task')}, {count(n, 'item')} measured", body
+    )
 
 
 def comparison_page(comparison: Mapping[str, Any], runs: tuple[Evaluation, Evaluation], names: tuple[str, str]) -> str:
@@ -357,88 +386,89 @@ def comparison_page(comparison: Mapping[str, Any], runs: tuple[Evaluation, Evalu
     right, and the differences of their signatures.
 
     Args:
-        comparison: The comparison, ready for JSON (`compare.comparison_dict`).
+        comparison: The comparison, ready for JSON (`results.comparison_dict`).
         runs: The two runs.
-        names: The names of the runs to show.
+        names: Names of the runs to show.
     """
     rows = [
         (position, name, run.signature.get("model", ""))
         for position, name, run in zip(_POSITIONS, names, runs, strict=True)
     ]
-    head = _table("Folder and model", ("", "folder", "model"), rows, left=3)
-    body = [_section("Runs", head), *map(_compared, comparison["tasks"]), _two_signatures(runs)]
-    return _page("Two runs of the same items", f"{names[0]} and {names[1]}", body)
+    head = _table_block("Folder and model", ("", "folder", "model"), rows, left=3)
+    body = [_section("Runs", head), *map(_comparison_section, comparison["tasks"]), _signatures_section(runs)]
+    return _render_page("Two runs of the same items", f"{names[0]} and {names[1]}", body)
 
 
-def _page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
+def _render_page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
+    """Return the HTML of `page.html` with these sections."""
     environment = Environment(
         loader=FunctionLoader(lambda name: (_FOLDER / name).read_text(encoding="utf-8")),
         autoescape=True,
         keep_trailing_newline=True,
-        finalize=_printable,
+        finalize=_finalize,
         undefined=StrictUndefined,
     )
     return environment.get_template("page.html").render(title=title, subtitle=subtitle, sections=sections)
 
 
-def _printable(value: object) -> object:
-    """Escape characters that do not print, but leave the template's markup as it is."""
-    return value if hasattr(value, "__html__") else printable(value)
+def _finalize(value: object) -> object:
+    """Escape characters that do not print, except in markup."""
+    return value if hasattr(value, "__html__") else escape_unprintable(value)
 
 
 def _section(title: str, *blocks: Block) -> Section:
     return {"title": title, "blocks": blocks}
 
 
-def _heading(text: str) -> Block:
+def _heading_block(text: str) -> Block:
     return {"kind": "heading", "text": text}
 
 
-def _paragraph(text: str) -> Block:
+def _paragraph_block(text: str) -> Block:
     return {"kind": "paragraph", "text": text}
 
 
-def _figure(picture: str, caption: str = "", *, key: str = "") -> Block:
-    """Return a picture with its caption, as HTML.
+def _figure_block(picture: str, caption: str = "", *, key: str = "") -> Block:
+    """Return a chart with its caption, as a block.
 
     `key` is the kind of legend in front of the caption: "intervals", "bars" or "".
     """
     return {"kind": "figure", "picture": picture, "caption": caption, "key": key}
 
 
-def _table(caption: str, names: Sequence[str], rows: Sequence[Cells], *, left: int = 1) -> Block:
-    """Return an HTML table; its first `left` columns are words, the others numbers.
+def _table_block(caption: str, names: Sequence[str], rows: Sequence[Cells], *, left: int = 1) -> Block:
+    """Return a table, as a block; the first cell of each row is its heading.
 
-    The first cell of a row is its heading.
+    The first `left` columns are words, the others numbers.
     """
     return {"kind": "table", "caption": caption, "names": names, "rows": rows, "left": left}
 
 
-def _details(title: str, table: Block) -> Block:
+def _details_block(title: str, table: Block) -> Block:
     return {"kind": "details", "title": title, "table": table}
 
 
-def _metric(name: str) -> str:
+def _metric_heading(name: str) -> str:
     metric = METRICS.get(name)
     return name if metric is None or metric.higher_is_better else f"{name} (lower is better)"
 
 
-def _row(label: str, figure: Estimate) -> Row:
+def _estimate_row(label: str, figure: Estimate) -> Row:
     note = f"{100 * figure.value:.1f} % ({100 * figure.low:.1f} – {100 * figure.high:.1f})"
     return Row(label, figure.value, figure.low, figure.high, figure.chance, note)
 
 
-def _is_shown(name: str, figure: Estimate) -> bool:
+def _is_charted(name: str, figure: Estimate) -> bool:
     return METRICS[name].is_proportion and math.isfinite(figure.value)
 
 
 def _task_rows(task: TaskResult, *, named: bool) -> Iterator[Row]:
     for name, figure in task.figures.metrics.items():
-        if _is_shown(name, figure):
-            yield _row(f"{task.task} {name}" if named else name, figure)
+        if _is_charted(name, figure):
+            yield _estimate_row(f"{task.task} {name}" if named else name, figure)
 
 
-def _row_words(title: str, rows: Sequence[Row]) -> ChartDescription:
+def _describe_rows(title: str, rows: Sequence[Row]) -> ChartDescription:
     return ChartDescription(title, "; ".join(f"{row.label} {row.note}" + _random_note(row) for row in rows))
 
 
@@ -446,37 +476,40 @@ def _random_note(row: Row) -> str:
     return "" if row.mark is None else f", random {100 * row.mark:.1f} %"
 
 
-def _task(task: TaskResult) -> Section:
+def _task_section(task: TaskResult) -> Section:
+    """Return the section of a task: figures, charts, subsets and problems."""
     shots = f"{count(task.n_shots, 'shot')}, " if task.n_shots else ""
     failed = f", {thousands(task.figures.n_failed)} could not be measured" if task.figures.n_failed else ""
-    parts = [_paragraph(f"{shots}{count(task.figures.n, 'item')}{failed}"), _figures(task.figures)]
-    columns = [column for column in (_reliability(task), _margins(task)) if column]
+    parts = [_paragraph_block(f"{shots}{count(task.figures.n, 'item')}{failed}"), _figures_block(task.figures)]
+    columns = [column for column in (_reliability_blocks(task), _margin_blocks(task)) if column]
     if columns:
         parts.append({"kind": "columns", "columns": columns})
     if task.subsets:
-        parts += _subsets(task)
+        parts += _subset_blocks(task)
     problems = [record for record in task.records if record.problem is not None]
     if problems:
         rows = [(r.id or r.index, r.subset, r.problem) for r in problems[:MAX_PROBLEMS]]
-        caption = "Items that could not be measured" + _more(len(problems) - len(rows))
-        parts.append(_table(caption, ("item", "subset", "why"), rows, left=3))
+        caption = "Items that could not be measured" + _more_note(len(problems) - len(rows))
+        parts.append(_table_block(caption, ("item", "subset", "why"), rows, left=3))
     return _section(f"{task.task}", *parts)
 
 
-def _more(n: int) -> str:
+def _more_note(n: int) -> str:
     return f" (and {thousands(n)} more)" if n > 0 else ""
 
 
-def _figures(figures: Figures) -> Block:
+def _figures_block(figures: Figures) -> Block:
+    """Return a table of the metrics of a group of items."""
     names = ("metric", "value", "± standard error", "95 % interval", "random")
     rows = [
-        (_metric(name), number(one.value), number(one.stderr), between(one.low, one.high), number(one.chance))
+        (_metric_heading(name), number(one.value), number(one.stderr), between(one.low, one.high), number(one.chance))
         for name, one in figures.metrics.items()
     ]
-    return _table("Figures", names, rows)
+    return _table_block("Figures", names, rows)
 
 
-def _reliability(task: TaskResult) -> list[Block]:
+def _reliability_blocks(task: TaskResult) -> list[Block]:
+    """Return a task's reliability chart and its numbers; [] without calibration."""
     points = []
     for one in task.calibration:
         if one.n:
@@ -496,26 +529,29 @@ def _reliability(task: TaskResult) -> list[Block]:
         f"Expected calibration error {task.ece:.3f}. "
         "Dots below the line: the model is surer than it is right. Below: items."
     )
-    numbers = _details("The numbers", _table("Bins", ("confidence", "items", "right", "95 % interval"), rows))
-    return [_heading("Reliability"), _figure(reliability(points, words), caption), numbers]
+    numbers = _details_block(
+        "The numbers", _table_block("Bins", ("confidence", "items", "right", "95 % interval"), rows)
+    )
+    return [_heading_block("Reliability"), _figure_block(reliability_chart(points, words), caption), numbers]
 
 
-def _margins(task: TaskResult) -> list[Block]:
+def _margin_blocks(task: TaskResult) -> list[Block]:
+    """Return a histogram of a task's margins; [] without choices."""
     sets = [record for record in task.records if record.problem is None and len(record.choices) > 1 and record.gold]
     if not sets:
         return []
     margins = np.array([metrics.margin(record) for record in sets])
-    right = np.array([metrics.predicted(record) in record.gold for record in sets])
-    piles, beyond = _piles(margins, right)
+    right = np.array([metrics.predicted_choice(record) in record.gold for record in sets])
+    piles, beyond = _make_piles(margins, right)
     alternative = "; ".join(f"{p.low:.3g} to {p.high:.3g} nats: {p.right} right, {p.wrong} wrong" for p in piles)
     words = ChartDescription(f"Margins of {task.task}", f"Median {float(np.median(margins)):.3g} nats. {alternative}")
     end = f"; {count(beyond, 'item')} beyond the right end are counted in the last column." if beyond else "."
     caption = f"Median {float(np.median(margins)):.3g} nats{end}"
     picture = histogram(piles, words, "nats between the two most probable choices")
-    return [_heading("Margins"), _figure(picture, caption, key="bars")]
+    return [_heading_block("Margins"), _figure_block(picture, caption, key="bars")]
 
 
-def _piles(margins: np.ndarray, right: np.ndarray) -> tuple[list[Pile], int]:
+def _make_piles(margins: np.ndarray, right: np.ndarray) -> tuple[list[Pile], int]:
     """Return histogram columns from 0 to about the 99th percentile of the margins.
 
     The second value is the number of items with larger margins.
@@ -536,46 +572,51 @@ def _piles(margins: np.ndarray, right: np.ndarray) -> tuple[list[Pile], int]:
     return piles, int((margins > edges[-1]).sum())
 
 
-def _subsets(task: TaskResult) -> list[Block]:
-    name = next((name for name, figure in task.figures.metrics.items() if _is_shown(name, figure)), None)
-    names = ("subset", "items", *map(_metric, task.figures.metrics))
+def _subset_blocks(task: TaskResult) -> list[Block]:
+    """Return a chart and a table of a task's subsets."""
+    name = next((name for name, figure in task.figures.metrics.items() if _is_charted(name, figure)), None)
+    names = ("subset", "items", *map(_metric_heading, task.figures.metrics))
     rows = [
         (label, part.n, *(number(figure.value) for figure in part.metrics.values()))
         for label, part in task.subsets.items()
     ]
-    numbers = _details(f"The numbers of {count(len(rows), 'subset')}", _table("Subsets", names, rows))
+    numbers = _details_block(f"The numbers of {count(len(rows), 'subset')}", _table_block("Subsets", names, rows))
     if name is None:
-        return [_heading("Subsets"), numbers]
+        return [_heading_block("Subsets"), numbers]
     lines = [
-        _row(label, part.metrics[name]) for label, part in task.subsets.items() if _is_shown(name, part.metrics[name])
+        _estimate_row(label, part.metrics[name])
+        for label, part in task.subsets.items()
+        if _is_charted(name, part.metrics[name])
     ]
     lines.sort(key=lambda row: -row.value)
-    picture = intervals(lines, _row_words(f"{name} of the subsets of {task.task}", lines))
-    return [_heading(f"Subsets: {name}"), _figure(picture, key="intervals"), numbers]
+    picture = interval_chart(lines, _describe_rows(f"{name} of the subsets of {task.task}", lines))
+    return [_heading_block(f"Subsets: {name}"), _figure_block(picture, key="intervals"), numbers]
 
 
-def _cost(evaluation: Evaluation) -> Section:
+def _cost_section(evaluation: Evaluation) -> Section:
+    """Return a section on the number of rows evaluated and saved."""
     evaluated, naive = evaluation.rows_evaluated, evaluation.rows_naive
     share = f": {1 - evaluated / naive:.1%} saved, {naive / evaluated:.2f} × fewer" if evaluated and naive else ""
     words = (
         f"{thousands(evaluated)} rows evaluated, where evaluating every context and choice alone takes "
         f"{thousands(naive)}{share}."
     )
-    return _section("Cost", _paragraph(words))
+    return _section("Cost", _paragraph_block(words))
 
 
-def _signature(evaluation: Evaluation) -> Section:
+def _signature_section(evaluation: Evaluation) -> Section:
     rows = list(evaluation.signature.items())
-    return _section("Signature", _table("What the log-probabilities depend on", ("", "value"), rows, left=2))
+    return _section("Signature", _table_block("What the log-probabilities depend on", ("", "value"), rows, left=2))
 
 
-def _two_signatures(runs: tuple[Evaluation, Evaluation]) -> Section:
+def _signatures_section(runs: tuple[Evaluation, Evaluation]) -> Section:
+    """Return a table of the signatures of two runs; differences come first."""
     first, second = (run.signature for run in runs)
     names = list(dict.fromkeys([*first, *second]))
     rows = [(name, first.get(name, ""), second.get(name, ""), _sameness(first, second, name)) for name in names]
     rows.sort(key=lambda row: row[3] == "same")
     return _section(
-        "Signatures", _table("What the log-probabilities depend on", ("", "first", "second", ""), rows, left=4)
+        "Signatures", _table_block("What the log-probabilities depend on", ("", "first", "second", ""), rows, left=4)
     )
 
 
@@ -583,12 +624,13 @@ def _sameness(first: Mapping[str, object], second: Mapping[str, object], name: s
     return "same" if first.get(name) == second.get(name) else "differs"
 
 
-def _compared(task: Mapping[str, Any]) -> Section:
+def _comparison_section(task: Mapping[str, Any]) -> Section:
+    """Return the section that compares one task of two runs."""
     differences = task["differences"]
     names = ("metric", "first", "second", "difference", "95 % interval", "p")
     rows = [
         (
-            _metric(one["metric"]),
+            _metric_heading(one["metric"]),
             number(one["first"]),
             number(one["second"]),
             signed(one["difference"]),
@@ -599,24 +641,24 @@ def _compared(task: Mapping[str, Any]) -> Section:
     ]
     left_out = f"; {count(task['n_left_out'], 'item')} left out" if task["n_left_out"] else ""
     parts = [
-        _paragraph(f"{count(task['n'], 'item')} that both measured{left_out}"),
-        _table("Second less first", names, rows),
+        _paragraph_block(f"{count(task['n'], 'item')} that both measured{left_out}"),
+        _table_block("Second less first", names, rows),
     ]
     lines = [_difference_row(one) for one in differences if one["p"] is not None]
     if lines:
-        words = _row_words(f"Differences of {task['task']}, percentage points", lines)
-        picture = intervals(lines, words, lambda start, end: difference_axis(lines, start, end))
+        words = _describe_rows(f"Differences of {task['task']}, percentage points", lines)
+        picture = interval_chart(lines, words, lambda start, end: difference_axis(lines, start, end))
         caption = (
             "Second less first, percentage points, with 95 % intervals of paired draws; "
             "hollow: no difference lies within."
         )
-        parts.append(_figure(picture, caption))
+        parts.append(_figure_block(picture, caption))
     gained, lost = task["gained"], task["lost"]
     words_of_flips = (
         f"{count(len(gained), 'item')} right in the second run alone, {thousands(len(lost))} in the first alone."
     )
-    parts += [_heading("Flips"), _paragraph(words_of_flips)]
-    parts += [*_flips(gained, "Right in the second alone"), *_flips(lost, "Right in the first alone")]
+    parts += [_heading_block("Flips"), _paragraph_block(words_of_flips)]
+    parts += [*_flip_blocks(gained, "Right in the second alone"), *_flip_blocks(lost, "Right in the first alone")]
     return _section(str(task["task"]), *parts)
 
 
@@ -626,7 +668,8 @@ def _difference_row(one: Mapping[str, Any]) -> Row:
     return Row(one["metric"], one["difference"], low, high, 0.0, note)
 
 
-def _flips(flips: Sequence[Mapping[str, Any]], title: str) -> list[Block]:
+def _flip_blocks(flips: Sequence[Mapping[str, Any]], title: str) -> list[Block]:
+    """Return a table of items that only one run gets right; [] for none."""
     if not flips:
         return []
     has_subsets = any(one["subset"] for one in flips)
@@ -651,4 +694,4 @@ def _flips(flips: Sequence[Mapping[str, Any]], title: str) -> list[Block]:
         )
         for one in flips[:MAX_FLIPS]
     ]
-    return [_table(title + _more(len(flips) - len(rows)), names, rows, left=1 + has_subsets)]
+    return [_table_block(title + _more_note(len(flips) - len(rows)), names, rows, left=1 + has_subsets)]
