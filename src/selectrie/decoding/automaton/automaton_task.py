@@ -1,4 +1,4 @@
-"""What searches on an automaton share: specification, outcome and base class."""
+"""Specification, outcome and base class of searches on an automaton."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FinishedPath:
         logp_path: Log-probability of `tokens` and terminator alone, given the healed
             bytes.
         score: The score of the best path by the search's rule.
-        n_paths: How many token paths of this text were found.
+        n_paths: Number of token paths of this text that were found.
     """
 
     data: bytes
@@ -50,10 +50,10 @@ class FinishedPath:
 
 
 class FinishedPaths:
-    """The finished texts of a search, and the score of the k-th best of them.
+    """The finished texts of a search, with the score of the k-th best.
 
     Args:
-        k: How many of the best texts are looked for.
+        k: Number of best texts that the search looks for.
         merges: Whether all paths of one text count as one text, with its best path.
             Otherwise each path counts separately.
     """
@@ -82,14 +82,14 @@ class FinishedPaths:
         return is_first
 
     def kth(self) -> float:
-        """Return the score of the k-th best text, which is that of its best path.
+        """Return the score of the k-th best text; -inf if there are fewer.
 
-        -inf if fewer than k texts are known.
+        A text's score is that of its best path.
         """
         return -self._order[self._k - 1][0] if len(self._order) >= self._k else -np.inf
 
     def mass(self) -> float:
-        """Return the summed probability of all paths found."""
+        """Return the summed probability of all finished paths."""
         return float(np.sum([np.exp(path.logp) for group in self._groups.values() for path in group]))
 
     def ranked(self) -> tuple[FinishedPath, ...]:
@@ -97,10 +97,11 @@ class FinishedPaths:
 
         The `logp` of a text with several paths is the log of their summed probability.
         """
-        return tuple(_merged(self._groups[key]) for _, key in self._order)
+        return tuple(_merge_paths(self._groups[key]) for _, key in self._order)
 
 
-def _merged(group: list[FinishedPath]) -> FinishedPath:
+def _merge_paths(group: list[FinishedPath]) -> FinishedPath:
+    """Return the best path of a text, with the probability of all its paths."""
     best = min(group, key=lambda path: (-path.score, path.tokens.tolist()))
     if len(group) == 1:
         return best
@@ -116,8 +117,8 @@ class AutomatonSpec:
             only healed bytes.
         terminator: "eog" (the end of generation is part of the event), "none", or
             "unless-continued" (no token that the automaton allows comes next).
-        rule: "joint", or "token_mean" (the joint divided by the number of tokens that
-            count).
+        rule: "joint", or "token_mean" (the joint divided by the number of tokens, those
+            that spell only healed bytes left out).
         search: Number of texts, stop rule, budget and width. The stop rule "all" goes
             on until no path is open.
         healed: Bytes of the prompt that every path spells first. Every score is
@@ -135,8 +136,8 @@ class AutomatonSpec:
             known.
         merge_equal_text: Whether finished paths of one text count as one, so that the k
             best texts are looked for.
-        tolerance: Nats below the k-th best score within which all texts are found too.
-        min_score: A score known from elsewhere; no text below it is looked for.
+        tolerance: Nats below the k-th best score down to which all texts are found.
+        min_score: Score below which no text is looked for.
         max_children: Maximum number of tokens after a path of which all
             log-probabilities are read. Of more, only the most probable ones are, as far
             as they are certain; the others have bounds, and no text that begins with
@@ -174,9 +175,9 @@ class AutomatonSpec:
         return Healed(len(self.healed), self.vocabulary.lengths)
 
     def finished_path(self, tree: PathTree, node: int, terminator: float, logp: float, score: float) -> FinishedPath:
-        """Return the `FinishedPath` of a node.
+        """Return the `FinishedPath` that ends at a node.
 
-        Its `data` begins after the bytes that come before the text.
+        Its `data` begins after the healed bytes and the space prefix.
         """
         tokens = np.array(tree.tokens(node), dtype=np.int32)
         token_logp = np.array([tree.edge[step] for step in tree.path(node)], dtype=np.float64)
@@ -199,9 +200,9 @@ class AutomatonOutcome:
             the k-th.
         bound_gap: Score of the k-th minus `best_open`; inf where nothing is open, -inf
             where fewer than k texts were found and something is open.
-        best_open: Best bound of an open path, -inf for none.
-        best_unread: That of a path whose last token was not read, -inf for none; it is
-            among the open ones.
+        best_open: Best bound of an open (unfinished) path, -inf for none.
+        best_unread: Best bound of an open path whose last token was not read, -inf for
+            none.
         open_mass: Bound on the probability that text begins with an open path, or is a
             finished path that was not recorded.
         cut_bound: Best bound of the paths that were cut off at `max_tokens` tokens,
@@ -214,11 +215,11 @@ class AutomatonOutcome:
         log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
         top_tokens: The most probable tokens after the prompt, and their
             log-probabilities.
-        n_evaluated: How many rows were read.
+        n_evaluated: Number of rows read.
         n_steps: Number of tokens of the longest path that was looked at.
-        n_repeated: How many rows were asked for again.
-        n_dead_ends: How many paths were met that can neither end nor go on.
-        n_other: How many finished paths were not canonical and do not count.
+        n_repeated: Number of rows read again.
+        n_dead_ends: Number of paths that can neither end nor go on.
+        n_other: Number of finished paths that are not canonical, so do not count.
     """
 
     paths: tuple[FinishedPath, ...]
@@ -274,8 +275,12 @@ R = TypeVar("R")
 class AutomatonTask(TaskBase[list[int], R]):
     """A task that grows a `PathTree` over an automaton and reads its rows one by one.
 
-    Raises `ProtocolError` for an empty prompt, and `TokenRangeError` for a token of the
-    prompt that does not exist.
+    Raises `ProtocolError` for an empty prompt, and `TokenRangeError` for an unknown
+    token in it.
+
+    Args:
+        prompt: int32[T], the tokens before the paths.
+        spec: The limits and the kind of texts.
     """
 
     def __init__(self, prompt: IntArray, automaton: Automaton, spec: AutomatonSpec) -> None:
@@ -314,12 +319,13 @@ class AutomatonTask(TaskBase[list[int], R]):
         return node
 
     def _set_ends(self, node: int) -> None:
+        """Note whether a text may end at a node, and whether a path may go on."""
         tree, automaton = self._tree, self._automaton
         tree.can_end[node] = automaton.can_end(tree.state[node])
         tree.goes_on[node] = is_any(automaton.allowed(tree.state[node]))
 
     def _ends_by_row(self, node: int) -> bool:
-        """Return whether a text ends at the node and its row says how likely."""
+        """Return whether a text ends at the node with a probability from its row."""
         tree, terminator = self._tree, self._spec.terminator
         return tree.can_end[node] and (terminator == "eog" or (terminator != "none" and tree.goes_on[node]))
 
@@ -338,7 +344,10 @@ class AutomatonTask(TaskBase[list[int], R]):
         return float(rows.log_mass(i, self._spec.vocabulary.eog) if allowed is None else rows.log_rest(i, allowed))
 
     def _tokens_past(self, node: int) -> IntArray | None:
-        """Return the tokens that continue the text of a node; None if EOG ends it."""
+        """Return the tokens that continue the text of a node.
+
+        None if an end-of-generation token ends it.
+        """
         if self._spec.terminator != "unless-continued" or not self._ends_by_row(node):
             return None
         return allowed_ids(self._automaton.allowed(self._tree.state[node]))

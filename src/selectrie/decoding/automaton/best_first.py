@@ -1,4 +1,4 @@
-"""Best-first search of an automaton for its exact k best texts, with a certificate."""
+"""Best-first search for the exact k best texts of an automaton, with a certificate."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from selectrie.errors import OptionError
 __all__ = ["AutomatonOutcome", "AutomatonSearch", "AutomatonSpec"]
 
 Grow = Callable[[int, int, float], int]
-"""Maps (parent, token, logp) to the node of the token after its parent."""
+"""Adds a token after a node: maps (parent, token, logp) to the token's node."""
 LogpOf = Callable[[int, int], float | None]
-"""Maps (evaluated parent, token) to the token's log-probability, None if forgotten."""
+"""Maps (evaluated node, next token) to its log-probability; None if not kept."""
 
 
 class RowEnds(NamedTuple):
-    """The probabilities of a row with which masked greedy decoding ends or goes on.
+    """How a row lets masked greedy decoding (the best allowed token) end or go on.
 
     Attributes:
-        end_logp: Log-probability of the end of the text: of the end of generation, or
-            of no continuation.
+        end_logp: Log-probability that the text ends: by an end-of-generation token, or
+            because no token continues it.
         token, logp: The most probable allowed token, and its log-probability. NO_TOKEN
-            if there is none, or if none was read; the second is then a bound.
+            if there is none, or if none was read; `logp` is then a bound.
     """
 
     end_logp: float
@@ -57,14 +57,21 @@ class RowEnds(NamedTuple):
 
 
 class FirstPath:
-    """Follows masked greedy decoding through evaluated nodes to an early text.
+    """Follows masked greedy decoding through evaluated nodes, to find a text early.
 
     The path ends where no allowed token is more probable than the end of the text. If
     `canonical_path` returns other tokens for its text, those are followed next.
 
+    Args:
+        tree: The paths of the search.
+        rows: What each evaluated row says about greedy decoding.
+        logp_of: Returns a token's log-probability after an evaluated node.
+        grow: Adds a token after a node.
+        canonical_path: As in `AutomatonSpec`.
+
     Attributes:
         greedy: The last node of the greedy path so far.
-        greedy_ended: Whether the greedy path is a text.
+        greedy_ended: Whether the greedy path has become a text.
         at: The last node of the path that is followed now.
     """
 
@@ -83,9 +90,13 @@ class FirstPath:
         self.at = ROOT
 
     def follow(self, *, ends_by_token: bool) -> int:
-        """Return the last node of the path, or `NO_NODE` if it leads nowhere.
+        """Go on through evaluated nodes; return the last node of the path.
 
-        If the node is not evaluated, its row is needed to go on.
+        Its row is needed to go on if it is not evaluated. `NO_NODE` if the path leads
+        nowhere.
+
+        Args:
+            ends_by_token: Whether a text ends only with a token (terminator "eog").
         """
         if not self.greedy_ended and self._others is None:
             self.at = self._follow_greedy(ends_by_token=ends_by_token)
@@ -102,6 +113,10 @@ class FirstPath:
         self._others, self.at = tokens, ROOT
 
     def _follow_greedy(self, *, ends_by_token: bool) -> int:
+        """Extend the greedy path through evaluated nodes; return its last node.
+
+        NO_NODE if it can neither end nor go on.
+        """
         tree = self._tree
         while not self.greedy_ended and tree.evaluated[self.greedy]:
             node, row = self.greedy, self._rows[self.greedy]
@@ -116,6 +131,10 @@ class FirstPath:
         return self.greedy
 
     def _follow_others(self, tokens: Sequence[int]) -> int:
+        """Follow given tokens through evaluated nodes; return the last node.
+
+        NO_NODE if a token's log-probability is not kept.
+        """
         tree = self._tree
         while tree.evaluated[self.at] and tree.depth[self.at] < len(tokens):
             token = tokens[tree.depth[self.at]]
@@ -127,12 +146,12 @@ class FirstPath:
 
 
 NEAR = 1.0
-"""Nats below the best bound within which a call takes more nodes than fill it.
+"""Nats below the best bound within which a call takes more nodes than `fill_rows`.
 
-Without it the nodes of a search grow by a quarter with each token of a long text.
+Without this limit, the number of nodes grows by a quarter with each token of a text.
 """
 N_TOP_TOKENS = 10
-"""How many of the most probable tokens after the prompt are noted."""
+"""Number of most probable tokens after the prompt in `AutomatonOutcome.top_tokens`."""
 
 
 class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
@@ -155,6 +174,8 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     paths were not canonical.
 
     Args:
+        prompt: int32[T], the tokens before the texts.
+        spec: The limits and the kind of texts.
         on_found: Called with each finished text that is the best so far.
         fill_rows: The width of an ask is a multiple of this number of rows, at least 1.
     """
@@ -198,22 +219,26 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         self._last = self._last_nodes()
 
     def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
+        """Return the next ask and the nodes whose rows it wants; None at the end."""
         if self._healing.waiting != NO_NODE:
-            return self._ask_for([self._healing.waiting], {}, capacity)
+            return self._make_ask([self._healing.waiting], {}, capacity)
         budget = self._spec.search.budget_nodes
         left = capacity.rows if budget is None else budget - self.n_evaluated
         if left > 0:
-            targets, bounds = self._targets(min(left, self._width, capacity.rows), left if budget is not None else None)
+            targets, bounds = self._choose_targets(
+                min(left, self._width, capacity.rows), left if budget is not None else None
+            )
             if targets:
-                return self._ask_for(targets, bounds, replace(capacity, rows=min(capacity.rows, left)))
+                return self._make_ask(targets, bounds, replace(capacity, rows=min(capacity.rows, left)))
         # With what was read last, the path may have become a text.
-        self._next_of_first()
+        self._next_of_first_path()
         node = next(self._last, NO_NODE) if left <= 0 else NO_NODE
         if node != NO_NODE:
-            return self._ask_for([node], {}, capacity)
+            return self._make_ask([node], {}, capacity)
         return None
 
     def _result(self) -> AutomatonOutcome:
+        """Return the texts found so far, with the certificate."""
         kth, best = self._finished.kth(), max(self._open.best(), self._open.dropped_best, self._refused_best)
         return AutomatonOutcome(
             paths=self._finished.ranked(),
@@ -238,9 +263,9 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
 
     @property
     def _width(self) -> int:
-        """Return how many nodes a call takes.
+        """Return the maximum number of nodes of the next call.
 
-        The number grows as the search goes on, in multiples of `fill_rows`.
+        It grows as the search goes on, in multiples of `fill_rows`.
         """
         return -(-max(self._spec.search.width, self.n_evaluated // 4) // self._fill_rows) * self._fill_rows
 
@@ -250,35 +275,35 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             return -np.inf
         return max(self._finished.kth(), self._spec.min_score) - ROUNDING - self._spec.tolerance
 
-    def _targets(self, max_targets: int, left: int | None) -> tuple[list[int], dict[int, float]]:
-        """Return the nodes to evaluate, and the bounds of those that left the queue.
+    def _choose_targets(self, max_targets: int, left: int | None) -> tuple[list[int], dict[int, float]]:
+        """Return the nodes to evaluate, and the bounds of those taken from the queue.
 
         The node that the first path needs next is among them.
 
         Args:
             max_targets: Maximum number of nodes.
-            left: The rest of the budget, None if there is no budget.
+            left: The rest of the budget; None if there is no budget.
         """
         targets: dict[int, None] = {}
         bounds: dict[int, float] = {}
         if not self._is_enough():
-            first = self._next_of_first()
+            first = self._next_of_first_path()
             if first != NO_NODE:
                 targets[first] = None
                 if left is not None:
-                    max_targets = min(max_targets, left - self._first_still_needs())
+                    max_targets = min(max_targets, left - self._rows_for_first_path())
             near = self._open.best() - NEAR
             while len(targets) < max_targets and self._open.best() >= max(self._threshold(), MIN_BOUND):
                 if len(targets) >= self._fill_rows and self._open.best() < near:
                     break
                 entry = self._open.pop()
-                node = self._entered(entry)
+                node = self._node_of_entry(entry)
                 if node != NO_NODE:
                     targets[node], bounds[node] = None, entry.bound
         ordered = sorted(targets, key=lambda node: node in bounds and self._tree.parent[node] not in self._live)
         return ordered, bounds
 
-    def _first_still_needs(self) -> int:
+    def _rows_for_first_path(self) -> int:
         """Return how many rows the first path may still need."""
         at = self._first.at
         return self._spec.max_tokens - self._tree.n_text[at] + self._tree.n_healed[at]
@@ -294,13 +319,17 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return mass > 0 and mass >= search.mass * (mass + self._open_mass())
 
     def _open_mass(self) -> float:
-        """Return a bound on the probability of everything that is not returned."""
+        """Return a bound on the probability of all texts that are not returned."""
         mass = self._open.open_mass() + self._refused_mass
         if mass and self._is_ready and not self._healing.is_known:
             return 1.0  # of the healed bytes' probability, which may be as small
         return min(1.0, mass)
 
-    def _ask_for(self, targets: list[int], bounds: dict[int, float], capacity: Capacity) -> tuple[Ask, list[int]]:
+    def _make_ask(self, targets: list[int], bounds: dict[int, float], capacity: Capacity) -> tuple[Ask, list[int]]:
+        """Return the ask for these nodes, and the nodes whose rows it returns.
+
+        Nodes that do not fit go back into the queue, with their bounds.
+        """
         ask, expected = self._live.plan(targets, self._tree.evaluated, capacity)
         planned = set(expected)
         for node in targets:
@@ -312,6 +341,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return ask, expected
 
     def _row_reads(self, node: int) -> Reads:
+        """Return the `Reads` that the search needs from a node's row."""
         source, ranks = self._again.get(node, (node, None))
         ids = self._ids_after(source)
         if ranks is not None:
@@ -327,13 +357,13 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return reads if self._is_ready else reads.joined(self._healing.reads())
 
     def _reads_best(self, ids: IntArray) -> bool:
-        """Return whether only the most probable ones of the children are read."""
+        """Return whether only the most probable children of a node are read."""
         return self._spec.max_children is not None and len(ids) > self._spec.max_children
 
-    def _children_read(self, node: int, rows: Rows, i: int) -> tuple[IntArray, FloatArray]:
-        """Return the children that row i tells, and their log-probabilities.
+    def _read_children(self, node: int, rows: Rows, i: int) -> tuple[IntArray, FloatArray]:
+        """Return the children of a node that row i tells, and their log-probabilities.
 
-        What it does not tell is kept in `_beyond`.
+        Bounds on the others are kept in `_beyond`.
         """
         ids = self._ids_after(node)
         if not self._reads_best(ids):
@@ -350,7 +380,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         if node == ROOT:
             self._top_tokens = rows.top(i, N_TOP_TOKENS)
         source, ranks = self._again.pop(node, (node, None))
-        ids, logp = self._children_read(source, rows, i)
+        ids, logp = self._read_children(source, rows, i)
         if ranks is not None:
             self._open.add(self._children(source, ids, logp, ranks), self._threshold())
             return
@@ -362,12 +392,12 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         if not self._is_ready:
             self._is_ready = not self._heal(rows, i)
         if self._is_ready:
-            self._take_in()
+            self._queue_children()
 
     def _heal(self, rows: Rows, i: int) -> bool:
         """Read row i for the probability of the healed bytes.
 
-        Returns whether that probability needs a further row.
+        Returns whether that probability needs another row.
         """
         node = self._healing.waiting
         more = self._healing.read(rows, i, self._tree.logp[node])
@@ -377,23 +407,23 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         self._healing.wait_for(self._child(*more))
         return True
 
-    def _take_in(self) -> None:
+    def _queue_children(self) -> None:
         """Queue the children of all nodes read, and finish paths that end there."""
         for node, ids, logp in self._unread:
             if self._ends_by_row(node):
                 self._finish(node, self._row_ends[node].end_logp)
             self._open.add(self._children(node, ids, logp), self._threshold())
             if node in self._beyond:
-                self._leave_out(node, *self._beyond.pop(node))
+                self._count_unread(node, *self._beyond.pop(node))
         self._unread.clear()
 
-    def _leave_out(self, node: int, most: float, log_mass: float) -> None:
-        """Count the children of a node that were not read.
+    def _count_unread(self, node: int, most: float, log_mass: float) -> None:
+        """Count the children of a node that were not read, by their bounds.
 
         Args:
             node: The node.
             most: Bound on the log-probability of each of them.
-            log_mass: Bound on that of all of them together.
+            log_mass: Bound on the log of their summed probability.
         """
         prefix = self._tree.logp[node] - self._log_heal
         bound = float(self._bound(np.array([prefix + most]))[0])
@@ -401,21 +431,22 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         self._open.drop(bound, prefix + log_mass)
 
     def _children(self, node: int, ids: IntArray, logp: FloatArray, ranks: range | None = None) -> RowChildren:
+        """Return a node's children for the queue, with bounds on their scores."""
         prefix = self._tree.logp[node] - self._log_heal
         return RowChildren(node, prefix, ids, logp, self._bound(prefix + logp), ranks)
 
     def _bound(self, logp: FloatArray) -> FloatArray:
-        """Return upper bounds on scores below prefixes with these log-probabilities.
+        """Return upper bounds on the scores of texts that begin with prefixes.
 
-        The log-probability of the healed bytes is a lower bound, so a prefix's
-        conditional log-probability may come out above 0.
+        `logp` are the prefixes' log-probabilities given the healed bytes. They may come
+        out above 0, because the log-probability of the healed bytes is a lower bound.
         """
         if self._spec.rule == "joint":
             return logp
         return np.where(logp > 0, logp, logp / self._spec.max_tokens)
 
-    def _entered(self, entry: Open) -> int:
-        """Return the node to evaluate for a queue entry, NO_NODE if none is needed."""
+    def _node_of_entry(self, entry: Open) -> int:
+        """Return the node to evaluate for a queue entry; NO_NODE if none is needed."""
         tree = self._tree
         if entry.rest is not None:
             source = entry.node
@@ -430,9 +461,9 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return node if self._needs_row(node) else NO_NODE
 
     def _child(self, parent: int, token: int, logp: float) -> int:
-        """Return the node of a token after its parent.
+        """Return the node of a token after its parent; add it if it is new.
 
-        A path that may end there whatever comes next is finished at once.
+        A path that ends there whatever comes next is finished at once.
         """
         tree = self._tree
         node = tree.find(parent, token)
@@ -451,7 +482,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return node
 
     def _cut_bound(self) -> float:
-        """Return the best score of a path that goes on beyond `max_tokens`."""
+        """Return a bound on the scores of paths longer than `max_tokens`."""
         bound = self._cut_logp - self._log_heal
         return bound if self._spec.rule == "joint" or bound == -np.inf else max(bound, 0.0)
 
@@ -460,10 +491,13 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return not self._tree.evaluated[node] and (self._may_go_on(node) or ends or node in self._again)
 
     def _finish(self, node: int, terminator: float) -> None:
-        """Record the text of a node.
+        """Record the text that ends at a node.
 
         Nothing is recorded if its score is below the threshold or its path is not
         canonical.
+
+        Args:
+            terminator: Log-probability of the terminator.
         """
         spec, tree = self._spec, self._tree
         logp = tree.logp[node] - self._log_heal + terminator
@@ -486,7 +520,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             self._on_found(path)
 
     def _last_nodes(self) -> Iterator[int]:
-        """Yield the nodes to evaluate when the budget was used up without a text.
+        """Yield nodes to evaluate after the budget was used up without a text.
 
         They lie on canonical paths, one path after the other, until a text is finished.
         """
@@ -508,17 +542,17 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return (self._tree.tokens(node) for _, node in sorted(self._other))
 
     def _known_logp(self, parent: int, token: int) -> float | None:
-        """Return a token's log-probability after an evaluated node, None if unknown.
+        """Return a token's log-probability after an evaluated node; None if unknown.
 
-        It is known where the token has a node or waits in the queue.
+        It is known if the token has a node or waits in the queue.
         """
         node = self._tree.find(parent, token)
         return self._open.logp_of(parent, token) if node == NO_NODE else self._tree.edge[node]
 
-    def _next_of_first(self) -> int:
+    def _next_of_first_path(self) -> int:
         """Return the node that the first path needs next.
 
-        `NO_NODE` means that the path has ended or can no longer matter.
+        `NO_NODE` if the path has ended or can no longer matter.
         """
         node = self._first.follow(ends_by_token=self._is_eog)
         if node == NO_NODE or not self._needs_row(node):

@@ -28,7 +28,7 @@ class KnownRow:
     """The probabilities that a node's row gives to the allowed tokens.
 
     Attributes:
-        ids: int32[m], the kept tokens, ascending.
+        ids: int32[m], the tokens that are kept in memory, ascending.
         p: float64[m], their probabilities, above 0.
         end: Probability of ending at the node, 0 if that is not allowed.
         rest: Summed probability of all allowed tokens that are not kept.
@@ -55,7 +55,7 @@ class KnownRow:
             ids: int32[n], ascending.
             p: float64[n], their probabilities.
             end: Probability of ending at the node, 0 if that is not allowed.
-            max_kept: How many tokens to keep; None keeps all.
+            max_kept: Number of most probable tokens to keep; None keeps all.
             tolerance: Nats by which each log-probability may be off.
         """
         n = len(ids) if max_kept is None else max_kept
@@ -86,12 +86,11 @@ class KnownRow:
 
 
 class RemainingMass:
-    """Tracks the part left(n) of the probability of each node n that was not removed.
+    """Tracks how much of each node's probability has not been removed: left(n).
 
     The nodes form a tree of token paths. The caller numbers them, calls `set_parent` to
-    say where each one is, and removes nodes below which no text lies in its language.
-    left(n) is therefore never below the part of n's probability that lies inside the
-    language.
+    place each one, and removes nodes below which no text lies in the language. left(n)
+    is therefore never below the part of n's probability that lies inside the language.
 
     left(n) = 1 until the node's row is known. Then it is p(end) + the sum over allowed
     tokens t of p(t) left(n t). Each change is carried up to the root.
@@ -108,7 +107,7 @@ class RemainingMass:
         return self._left.get(node, 1.0)
 
     def height(self, node: int) -> int:
-        """Return how many rows `left` depends on, on one downward path at most."""
+        """Return the number of rows on the longest path on which `left` depends."""
         return self._height.get(node, 0)
 
     def knows(self, node: int) -> bool:
@@ -116,11 +115,14 @@ class RemainingMass:
         return node in self._rows
 
     def n_kept(self, node: int) -> int:
-        """Return how many tokens the node's row keeps so far."""
+        """Return the number of tokens that the node's row holds so far.
+
+        The others of the row are known only by their summed probability.
+        """
         return len(self._rows[node].ids)
 
     def token(self, node: int, index: int) -> tuple[int, float]:
-        """Return the kept token `index` of the node's row, and its probability."""
+        """Return token `index` of those in a node's row, and its probability."""
         row = self._rows[node]
         return int(row.ids[index]), float(row.p[index])
 
@@ -129,7 +131,7 @@ class RemainingMass:
         return self._rows[node].doubtful
 
     def set_parent(self, node: int, parent: int, index: int) -> None:
-        """Record that `node` is the kept token `index` of the row of `parent`."""
+        """Record that `node` is token `index` of those in the row of `parent`."""
         self._above[node] = parent, index
 
     def read(self, node: int, row: KnownRow) -> None:
@@ -139,19 +141,20 @@ class RemainingMass:
         self._set(node, self._rows[node].left())
 
     def remove(self, node: int) -> None:
-        """Remove a node with all paths below it, which lie outside the language."""
+        """Remove all texts at and below a node, because none is in the language."""
         self._set(node, 0.0)
 
     def remove_end(self, node: int) -> None:
-        """Remove the text that ends at the node, which lies outside the language."""
+        """Remove the text that ends at a node, because it is not in the language."""
         self._rows[node].end = 0.0
         self._set(node, self._rows[node].left())
 
     def pick(self, node: int, x: float) -> tuple[int, float, float]:
         """Return the outcome at position `x` in [0, left(node)), and its interval.
 
-        The outcomes at a node lie side by side: the end, the kept tokens, the other
-        tokens. The result is (`END`, the index of a kept token, or `REST`; low; high).
+        The outcomes at a node lie side by side: the end, the tokens that its row holds,
+        all other tokens. The result is (`END`, the index of such a token, or `REST`;
+        low; high).
         """
         row = self._rows[node]
         if x < row.end:
@@ -168,17 +171,14 @@ class RemainingMass:
         return index, float(sums[index - 1]) if index else row.end, float(sums[index])
 
     def pick_rest(self, node: int, ids: IntArray, p: FloatArray, n_kept: int, u: float) -> tuple[int, float, float]:
-        """Draw one of the tokens that were not kept, and keep it from now on.
+        """Draw one of the tokens that a node's row does not hold, and add it there.
 
         Args:
             ids, p: The whole row, as for `KnownRow.of`.
-            n_kept: Number of tokens that were kept when `pick` returned `REST`.
+            n_kept: Number of tokens that the row held when `pick` returned `REST`.
             u: The random number, in [0, 1).
 
-        Returns:
-            The index of the token among the kept ones, and the interval of [0, 1] that
-            u fell
-            in.
+        Returns the token's index in the row, and the interval of [0, 1] that u fell in.
         """
         row = self._rows[node]
         beyond = ~np.isin(ids, row.ids[:n_kept])
@@ -195,6 +195,7 @@ class RemainingMass:
         return len(row.ids) - 1, low, high
 
     def _set(self, node: int, left: float) -> None:
+        """Set left(node), and update the nodes above it."""
         self._left[node] = left
         parent, index = self._above.get(node, (NO_NODE, 0))
         while parent != NO_NODE:
@@ -222,13 +223,13 @@ class _Stream:
     Attributes:
         mass: left(n), the probability that the stream has not removed.
         claim: c, the value of left(n) of the current node when it was chosen.
-        claim_height: How many rows on one path that value depends on.
+        claim_height: Number of rows on one path on which that value depends.
         start: left(root) when the walk began.
-        n_kept: Number of tokens that the node's row kept when a token beyond them was
+        n_kept: Number of tokens that the node's row held when a token beyond them was
             drawn, so that the row must be read again; None otherwise.
-        draws: How many random numbers were used.
+        draws: Number of random numbers used.
         close: Numbers of the draws that the tolerance could have decided otherwise.
-        n_attempts: How many walks have ended.
+        n_attempts: Number of walks that have ended.
         text: The text, once it is drawn.
     """
 
@@ -272,13 +273,13 @@ class _Stream:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactOutcome:
-    """The texts that an `ExactSampleTask` drew, and how it went.
+    """The texts that an `ExactSampleTask` drew, with bounds on the total probability.
 
     Attributes:
         texts: One per stream, in order of their seeds; None if the budget was used up
             or nothing is left.
-        close_steps: For each stream, the random numbers, counted from 0, that the
-            tolerance could have decided otherwise.
+        close_steps: For each stream, the indices of its random numbers with which the
+            tolerance could have changed the draw.
         is_complete: Whether all texts were drawn. If not, those that were drawn are not
             a sample, because short texts come first.
         is_empty: Whether no text of at most `max_tokens` tokens has any probability.
@@ -287,7 +288,8 @@ class ExactOutcome:
             that was not removed.
         mass: Estimate of the same probability: the mean over all attempts of left(root)
             if the attempt was accepted, and 0 otherwise, clipped to these bounds.
-        n_attempts, n_accepted: Walks from the root, and those that became texts.
+        n_attempts, n_accepted: Number of walks from the root, and of those that became
+            texts.
         strings: Whether each text counts only with the tokenizer's own encoding.
         log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
     """
@@ -361,6 +363,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         return sum(stream.text is not None for stream in self._streams)
 
     def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
+        """Return the ask for the nodes that all streams need next; None at the end."""
         if self._healing.waiting != NO_NODE:
             return self._live.plan([self._healing.waiting], self._tree.evaluated, capacity)
         self._required = [node for node in self._required if not self._tree.evaluated[node]]
@@ -382,6 +385,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         return stream.text is None and stream.mass.left(ROOT) > 0 and not is_spent
 
     def _result(self) -> ExactOutcome:
+        """Return the texts drawn, and bounds on the probability of the language."""
         log_heal, gap = self._healing.log_heal()
         texts = tuple(None if one.text is None else self._conditional(one.text, log_heal) for one in self._streams)
         low = float(np.exp(np.array(list(self._leaves.values())) - log_heal - gap).sum())
@@ -435,6 +439,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         return replace(text, logp=logp, logp_path=logp, score=text.score - log_heal)
 
     def _row_reads(self, node: int) -> Reads:
+        """Return the `Reads` that the streams need from a node's row."""
         is_healing = node == self._healing.waiting
         if is_healing and node != ROOT:
             return self._healing.reads()

@@ -1,4 +1,4 @@
-"""`BeamExpander`, which extends the paths of a beam search and tells where they end."""
+"""Extends the paths of a beam search, and tells where they end (`BeamExpander`)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Candidates:
     Args:
         rows, i: The row that predicts the tokens.
         allowed: bool[V] or int32[] ids, the tokens that may follow.
-        n_looked: The numbers of tokens that are looked up at first, and at most. Tokens
+        n_looked: Number of tokens that are looked up at first, and the maximum. Tokens
             of `penalty` are looked up in addition.
-        penalty: Nats subtracted from some tokens, for the order only.
+        penalty: Nats by token that are subtracted, for the order only.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Candidates:
             n_read, n = len(tokens), min(2 * n, self._n_max)
 
     def _best(self, n: int) -> tuple[IntArray, FloatArray, FloatArray, bool]:
-        """Return ids, logp and logp minus penalty of the n best.
+        """Return ids, logp, and logp minus penalty, of the n best tokens.
 
-        The fourth element says whether these are all.
+        The fourth element says whether these are all tokens.
         """
         # That many are enough: a penalty moves only its own token back.
         n_looked = n + len(self._penalty)
@@ -74,7 +74,7 @@ class Candidates:
 
 
 class CandidateQueue:
-    """The tokens that may follow several paths, merged into one list, best first.
+    """The tokens that may follow several paths, merged into one queue, best first.
 
     The order is by the path's sum of log-probabilities, the token's included, minus the
     token's penalty. Ties go by the order of tokens.
@@ -92,6 +92,7 @@ class CandidateQueue:
             self._push(logp, rank, node, followers)
 
     def _push(self, logp: float, rank: int, node: int, followers: Iterator[Follower]) -> None:
+        """Add the next of a path's tokens, if there is one."""
         for token, edge, value in followers:
             heapq.heappush(self._heap, (-(logp + value), rank, token, node, edge, logp, followers))
             return
@@ -121,23 +122,24 @@ class CandidateQueue:
         return node, token, edge
 
 
-_SHOWN = 4
-"""How many tokens `expand` is shown for each path that is kept."""
+_SHOWN_PER_PATH = 4
+"""Number of tokens that `expand` is shown for each path of the beam's width."""
 _MAX_AHEAD = 4
-"""How many tokens after a path are tried to see whether the path leads anywhere."""
+"""Number of tokens that are tried after a path to see whether a text is there."""
 _MAX_TRIED = 64
-"""Maximum number of paths that are tried for that; of more, the answer is yes."""
+"""Maximum number of paths tried for that; beyond it, a text is assumed."""
 
 
 class BeamExpander:
-    """The paths of a beam search below a prompt, each named by its node in `tree`.
+    """The paths of a beam search; each is identified by its last node in `tree`.
 
     Attributes:
         tree: All paths that were reached.
-        ends: Nodes whose paths are complete texts, canonical ones if these alone count.
+        ends: Nodes whose paths are complete texts, and canonical if that is required.
         carries: Nodes whose paths may go on.
-        n_dead_ends: How many paths could do neither.
-        n_refused: How many paths that the automaton accepts were not canonical.
+        n_dead_ends: Number of paths that could do neither.
+        n_refused: Number of paths that the automaton accepts and that are not
+            canonical.
         refused_logp: The best sum of log-probabilities of a path that was refused
             because of `spec.may_start`.
     """
@@ -160,27 +162,30 @@ class BeamExpander:
 
     @property
     def n_dead_ends(self) -> int:
+        """Return the number of paths that could neither end nor go on."""
         return len(self._dead)
 
-    def stuck(self, node: int) -> None:
-        """Record that the path cannot be extended.
-
-        Unless the path is a text, it is a dead end.
-        """
+    def mark_stuck(self, node: int) -> None:
+        """Record that a path cannot be extended: a dead end, unless it is a text."""
         if node not in self.ends:
             self._dead.add((self.tree.parent[node], self.tree.token[node]))
 
     def reach(self, parent: int, token: int, logp: float) -> int:
         """Return the node of a path extended by `token`, or NO_NODE.
 
-        NO_NODE means that the path is a dead end, or that the tokenizer would not write
-        it or any text that begins with it.
+        NO_NODE means that the path is a dead end, or that the tokenizer never writes
+        it, nor any text that begins with it.
+
+        Args:
+            parent: Last node of the path.
+            token: A token that the automaton allows there.
+            logp: The token's log-probability.
         """
         tree = self.tree
         node = tree.find(parent, token)
         if node != NO_NODE or (parent, token) in self._dead:
             return node
-        if not self.joins(parent, token):
+        if not self.may_join(parent, token):
             if (parent, token) in self._doubtful:
                 self.refused_logp = max(self.refused_logp, tree.logp[parent] + logp)
             return NO_NODE
@@ -204,8 +209,8 @@ class BeamExpander:
             self.carries.add(node)
         return node
 
-    def beside(self, parent: int, token: int, logp: float) -> int:
-        """Return a node of the path extended by `token`, whose row is to be read.
+    def reach_unchecked(self, parent: int, token: int, logp: float) -> int:
+        """Return a node of the path extended by `token`, only to read its row.
 
         The search itself need not be allowed to go there.
         """
@@ -217,13 +222,13 @@ class BeamExpander:
 
     @property
     def joins_all(self) -> bool:
-        """Return whether `joins` is true for all nodes and tokens."""
+        """Return whether `may_join` is True for all nodes and tokens."""
         return self._spec.may_be_adjacent is None and self._spec.may_start is None
 
-    def joins(self, parent: int, token: int) -> bool:
+    def may_join(self, parent: int, token: int) -> bool:
         """Return whether the tokenizer may write `token` after the path of `parent`.
 
-        Always true if the specification has no such check.
+        Always True if the specification has no such check.
         """
         if (parent, token) not in self._joins:
             path = (*self.tree.tokens(parent), token)
@@ -239,6 +244,7 @@ class BeamExpander:
         return may_be_adjacent is None or len(path) < 2 or may_be_adjacent(*path[-2:])
 
     def _may_start(self, path: tuple[int, ...]) -> bool:
+        """Return whether the tokenizer's encoding of a text may begin with a path."""
         if path not in self._starts:
             self._starts[path] = self._spec.may_start is None or self._spec.may_start(path)
         return self._starts[path]
@@ -251,17 +257,17 @@ class BeamExpander:
         return self._spec.canonical is None or bool(self._spec.canonical(path))
 
     def _goes_on(self, path: tuple[int, ...], state: int) -> bool:
-        """Return whether the tokenizer may write a text that begins with a path.
+        """Return whether the tokenizer may write a longer text that begins with a path.
 
-        `_is_certain` then tells whether a negative answer holds for certain.
+        `_is_certain` then tells whether a negative answer is certain.
         """
         self._n_left, self._is_certain = _MAX_TRIED, True
         return self._leads_on(path, state, 0 if self.joins_all else _MAX_AHEAD)
 
     def _leads_on(self, path: tuple[int, ...], state: int, n_ahead: int) -> bool:
-        """Return whether the automaton and the tokenizer allow some `n_ahead` tokens.
+        """Return whether automaton and tokenizer allow `n_ahead` tokens after a path.
 
-        Fewer are enough if a text ends there. The answer is yes if it would take more
+        Fewer are enough if a text ends there. The answer is True if it would take more
         than `_n_left` trials.
         """
         allowed = self._automaton.allowed(state)
@@ -290,13 +296,13 @@ class BeamExpander:
         return node in self.carries or self.ends_by_row(node)
 
     def ends_by_row(self, node: int) -> bool:
-        """Return whether a text ends at the node and its row says how likely."""
+        """Return whether a text ends at the node with a probability from its row."""
         if node not in self.ends or self._spec.terminator != "unless-continued":
             return node in self.ends and self._spec.terminator == "eog"
         return is_any(self._automaton.allowed(self.tree.state[node]))
 
     def end_reads(self, node: int) -> Reads:
-        """Return the `Reads` of the row of a node for `end_logp`."""
+        """Return the `Reads` that `end_logp` needs from the row of a node."""
         if node not in self.ends:
             return Reads(1)
         allowed, eog = self._tokens_past(node), self._spec.vocabulary.eog
@@ -310,7 +316,10 @@ class BeamExpander:
         return float(rows.log_mass(i, self._spec.vocabulary.eog) if allowed is None else rows.log_rest(i, allowed))
 
     def _tokens_past(self, node: int) -> IntArray | None:
-        """Return the tokens that continue the text of a node; None if EOG ends it."""
+        """Return the tokens that continue the text of a node.
+
+        None if an end-of-generation token ends it.
+        """
         if self._spec.terminator != "unless-continued":
             return None
         return allowed_ids(self._automaton.allowed(self.tree.state[node]))
@@ -333,7 +342,7 @@ class BeamExpander:
 
         Args:
             rows, i: The row of the node.
-            n_looked: The number of tokens that are looked up at most.
+            n_looked: Maximum number of tokens that are looked up.
         """
         if not self._spec.reads_best or node not in self.carries:
             return -np.inf
@@ -344,24 +353,22 @@ class BeamExpander:
     ) -> Iterator[Follower]:
         """Return the tokens that may follow the path of `node`, best first.
 
-        The automaton allows the tokens, and so does `BeamSearchParams.expand` if it is
-        set.
+        Both the automaton and `BeamSearchParams.expand`, if set, allow them.
 
         Args:
             rows, i: The row of the node.
-            n_looked: The numbers of tokens that are looked up at first, and at most.
-            penalty: As for `Candidates`.
+            n_looked, penalty: As for `Candidates`.
         """
         if node not in self.carries:
             return iter(())
         allowed = self._automaton.allowed(self.tree.state[node])
         if self._spec.beam.expand is not None:
             if node not in self._chosen:
-                self._chosen[node] = self._expanded(self._spec.beam.expand, node, rows, i, allowed)
+                self._chosen[node] = self._call_expand(self._spec.beam.expand, node, rows, i, allowed)
             allowed = self._chosen[node]
         return iter(Candidates(rows, i, allowed, n_looked, penalty))
 
-    def _expanded(
+    def _call_expand(
         self,
         expand: Callable[[PathView, Sequence[TokenScore]], Sequence[int]],
         node: int,
@@ -369,12 +376,12 @@ class BeamExpander:
         i: int,
         allowed: BoolArray | IntArray,
     ) -> IntArray:
-        """Return the tokens that the callback `expand` chose to go on with.
+        """Return the tokens with which the callback `expand` chose to go on.
 
         Raises `OptionError` for a token that the automaton does not allow.
         """
         spec = self._spec
-        tokens, logp = rows.top(i, _SHOWN * spec.beam.width, allowed)
+        tokens, logp = rows.top(i, _SHOWN_PER_PATH * spec.beam.width, allowed)
         pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
         shown = [TokenScore.of(spec.vocabulary, token, score) for token, score in pairs]
         view = PathView(self.tree.tokens(node), self.data(node), self.tree.logp[node], node in self.ends)
@@ -389,7 +396,7 @@ class BeamExpander:
         return np.unique(np.array(chosen, dtype=np.int32))
 
     def key(self, node: int) -> Key:
-        """Return the path's bytes, split at control tokens, and these tokens' ids."""
+        """Return the path's bytes, split at control tokens, with these tokens' ids."""
         parts: list[bytes | int] = []
         text: list[bytes] = []
         for token in self.tree.tokens(node):

@@ -22,7 +22,7 @@ class BeamSpec:
     Attributes:
         beam: The options. This task ignores `beam.exact`, and uses the field
             `terminator` below in place of `beam.terminator`.
-        terminator: As in `AutomatonSpec`.
+        terminator: "eog", "none" or "unless-continued", as in `AutomatonSpec`.
         healed: Bytes of the prompt that every path spells first. Every score is
             conditional on them.
         canonical: Returns whether the tokens of a finished path are the tokenizer's own
@@ -32,9 +32,9 @@ class BeamSpec:
         may_start: Returns whether the tokenizer's encoding of some text may begin with
             these tokens. It may err, so paths that it refuses are not followed and
             count in `BeamOutcome.lost`.
-        tolerance: Nats a row by which layout may have moved a log-probability.
-        reads_best: Whether rows may tell only the most probable ones of the tokens that
-            may follow. The others have bounds, and are not followed.
+        tolerance: Nats per row by which the layout of calls may move a log-probability.
+        reads_best: Whether only the most probable tokens that may follow are read. The
+            others have bounds, and are not followed.
     """
 
     vocabulary: Vocabulary = field(repr=False)
@@ -79,20 +79,20 @@ class PathView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeamPath:
-    """One text that a beam search found.
+    """A text that a beam search found.
 
     Attributes:
         tokens: int32[n], its best path, including tokens that spell healed bytes.
         token_logp: float64[n], the log-probability of each token.
         data: Its bytes, without healed ones.
-        logp_end: The terminator's part, 0 if incomplete.
+        logp_end: Log-probability of the terminator, 0 if incomplete.
         logp: Log-probability of the text, conditional on the healed bytes. Where joints
             are added up, it covers all paths of the text.
         logp_path: Log-probability of this path alone.
         score: The score by which texts are ordered.
-        n_paths: How many of its paths were found.
+        n_paths: Number of its paths that were found.
         complete: Whether it is a text that the automaton accepts.
-        group: The group that found it (0 for that of greedy decoding).
+        group: Number of the group that found it (0 for greedy decoding).
     """
 
     tokens: IntArray
@@ -109,7 +109,7 @@ class BeamPath:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeamOutcome:
-    """The texts that a beam search found, and how it went.
+    """The texts that a beam search found, with counts of its work.
 
     Attributes:
         finished: The n best texts, best first.
@@ -122,14 +122,14 @@ class BeamOutcome:
             as `max_tokens` goes), "budget" or "deadline".
         lost: The best score that a dropped or remaining path could have reached, -inf
             for none.
-        unread: That of a path whose last token was not read; it is among these.
-        n_merged: Paths that were the second or a further one of their text.
-        n_dead_ends: Paths that could neither end nor go on.
+        unread: The best such score of a path whose last token was not read.
+        n_merged: Number of finished paths beyond the first of each text.
+        n_dead_ends: Number of paths that could neither end nor go on.
         n_refused: Paths that the automaton accepts and that are not the tokenizer's
             encoding of their text.
-        n_evaluated: Rows read.
-        n_repeated: Nodes evaluated again.
-        n_steps: Steps of the longest path.
+        n_evaluated: Number of rows read.
+        n_repeated: Number of nodes evaluated again.
+        n_steps: Number of tokens of the longest path.
         close_steps: Steps in which the tolerance, or a token that was not read, could
             have changed what was kept.
         log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
@@ -154,16 +154,16 @@ class BeamOutcome:
 
 
 Key = tuple[bytes | int, ...]
-"""What makes two paths the same text: their bytes and control tokens."""
+"""Identifies the text of a path: its bytes, split at control tokens, and these."""
 
 
 @dataclass(slots=True, eq=False)
-class Finished:
+class FinishedText:
     """A text that a beam search finished.
 
     Attributes:
         key: The text's bytes and control tokens, which identify it.
-        paths: The joint of each of its paths, by the path's last node.
+        paths: Log-probability of each of its paths, by the path's last node.
         logp: Log-probability of the text.
         best: The last node of its best path.
         score: The score by which texts are ordered.
@@ -177,23 +177,32 @@ class Finished:
 
 
 class FinishedHypotheses:
-    """The texts finished so far, of which the n best are looked for.
+    """The texts finished so far; the n best of them are looked for.
 
     Ties are ordered by their tokens.
 
     Args:
-        merges: Whether the joints of a text's paths are added up. Otherwise the best
-            path represents the text.
+        tree: The paths of the search.
+        n: Number of best texts.
+        length_penalty: Exponent of the number of tokens in scores.
+        merges: Whether the probabilities of a text's paths are added up. Otherwise the
+            best path represents the text.
     """
 
     def __init__(self, tree: PathTree, n: int, length_penalty: float, *, merges: bool) -> None:
         self._tree, self._n, self._penalty, self.merges = tree, n, length_penalty, merges
-        self.texts: dict[Key, Finished] = {}
+        self.texts: dict[Key, FinishedText] = {}
         self._kth: float | None = None
 
     def add(self, node: int, logp: float, key: Key) -> None:
-        """Add the finished path of `node` with the joint `logp`, unless it is known."""
-        text = self.texts.setdefault(key, Finished(key))
+        """Add a finished path to its text, unless it was added before.
+
+        Args:
+            node: The path's last node.
+            logp: Its log-probability, terminator included.
+            key: Identifies its text.
+        """
+        text = self.texts.setdefault(key, FinishedText(key))
         if node in text.paths:
             return
         text.paths[node] = logp
@@ -205,11 +214,11 @@ class FinishedHypotheses:
         text.score = self.score(text.logp, self._tree.n_text[text.best])
         self._kth = None
 
-    def _rank_key(self, text: Finished, node: int) -> tuple[float, tuple[int, ...]]:
-        """Return the key by which the paths of a text are sorted, the best one first.
+    def _rank_key(self, text: FinishedText, node: int) -> tuple[float, tuple[int, ...]]:
+        """Return the sort key of a text's path; the best path has the smallest.
 
-        If joints are added up, the most probable path is the best, else the one with
-        the best score.
+        If probabilities are added up, the most probable path is the best, else the one
+        with the best score.
         """
         logp = text.paths[node]
         return -(logp if self.merges else self.score(logp, self._tree.n_text[node])), self._tree.tokens(node)
@@ -231,19 +240,20 @@ class FinishedHypotheses:
 
     @property
     def n_paths(self) -> int:
+        """Return the number of finished paths of all texts."""
         return sum(len(text.paths) for text in self.texts.values())
 
-    def ranked(self) -> list[Finished]:
+    def ranked(self) -> list[FinishedText]:
         """Return all texts, best first."""
         return sorted(self.texts.values(), key=lambda text: (-text.score, self._tree.tokens(text.best)))
 
-    def is_settled(self, bound: float, log_open: float, longest: int) -> bool:
+    def is_decided(self, bound: float, log_open: float, longest: int) -> bool:
         """Return whether no unfinished path can change which texts are the first n.
 
         Args:
             bound: The best score that an unfinished path can reach.
-            log_open: Log of the summed probability of all unfinished paths. If joints
-                are added up, any text may gain all of it.
+            log_open: Log of the summed probability of all unfinished paths. If
+                probabilities are added up, any text may gain all of it.
             longest: Maximum number of tokens of a path.
         """
         if self.kth == -np.inf:
@@ -254,9 +264,14 @@ class FinishedHypotheses:
         return self.kth >= max(self.bound(rival, 0, longest) for rival in rivals)
 
     def bound(self, logp: float, depth: int, longest: int) -> float:
-        """Return the best score that an unfinished path with joint `logp` can reach.
+        """Return the best score that an unfinished path can reach.
 
-        It may grow to the longest length, and it cannot become more probable.
+        It may grow to the longest length, but never becomes more probable.
+
+        Args:
+            logp: Its log-probability so far.
+            depth: Its number of tokens so far.
+            longest: Maximum number of tokens of a path.
         """
         return self.score(logp, longest if logp <= 0 else depth)
 

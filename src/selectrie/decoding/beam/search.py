@@ -1,4 +1,4 @@
-"""Beam search on any automaton."""
+"""Beam search for the most probable texts of any automaton."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from selectrie.decoding.beam.records import (
     BeamOutcome,
     BeamPath,
     BeamSpec,
-    Finished,
     FinishedHypotheses,
+    FinishedText,
     Key,
     PathView,
     add_up,
@@ -33,26 +33,32 @@ __all__ = ["BeamOutcome", "BeamPath", "BeamSpec", "BeamTask", "PathView"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeamResults:
-    """Makes the `BeamPath` records of a beam search that has ended.
+    """Builds the `BeamPath` records of a beam search that has ended.
 
     Attributes:
+        _spec: The specification of the search.
+        _expander: Its paths.
         _finished: All finished texts.
         _log_heal: Log-probability of the healed bytes, subtracted from every sum.
     """
 
     _spec: BeamSpec
-    _grown: BeamExpander
+    _expander: BeamExpander
     _finished: FinishedHypotheses
     _log_heal: float
 
     def _joint(self, node: int) -> float:
-        return self._grown.tree.logp[node] - self._log_heal
+        """Return the log-probability of a path given the healed bytes."""
+        return self._expander.tree.logp[node] - self._log_heal
 
-    def best_texts(self, pools: list[FinishedHypotheses]) -> list[tuple[Finished, int]]:
+    def best_texts(self, pools: list[FinishedHypotheses]) -> list[tuple[FinishedText, int]]:
         """Return the n best texts, each with the number of the group that found it.
 
-        `pools` holds the finished texts of each group. With several groups, the n texts
-        are each group's best, then each group's second, and so on.
+        With several groups, the n texts are each group's best, then each group's
+        second, and so on.
+
+        Args:
+            pools: The finished texts of each group.
         """
         n = self._spec.beam.n
         ranked = [pool.ranked() for pool in pools]
@@ -63,22 +69,26 @@ class BeamResults:
                     group_of.setdefault(texts[rank].key, number)
         return [(text, group_of[text.key]) for text in self._finished.ranked() if text.key in group_of]
 
-    def path_of(self, text: Finished, group: int) -> BeamPath:
+    def path_of(self, text: FinishedText, group: int) -> BeamPath:
+        """Return the `BeamPath` of a text that the group with this number found."""
         joint = text.paths[text.best]
         alone = self.path_alone(text.best, joint - self._joint(text.best), complete=True)
         return replace(alone, logp=text.logp, logp_path=joint, score=text.score, n_paths=len(text.paths), group=group)
 
     def path_alone(self, node: int, end: float, *, complete: bool) -> BeamPath:
-        """Return the `BeamPath` of `node` alone, without other paths of its text.
+        """Return the `BeamPath` of one path, without other paths of its text.
 
-        `end` is the terminator's log-probability.
+        Args:
+            node: The path's last node.
+            end: Log-probability of the terminator.
+            complete: Whether the path is a text.
         """
-        path = self._grown.tree.path(node)
+        path = self._expander.tree.path(node)
         joint = self._joint(node) + end
         return BeamPath(
-            tokens=np.array([self._grown.tree.token[step] for step in path], dtype=np.int32),
-            token_logp=np.array([self._grown.tree.edge[step] for step in path], dtype=np.float64),
-            data=self._grown.data(node),
+            tokens=np.array([self._expander.tree.token[step] for step in path], dtype=np.int32),
+            token_logp=np.array([self._expander.tree.edge[step] for step in path], dtype=np.float64),
+            data=self._expander.data(node),
             logp_end=end,
             logp=joint,
             logp_path=joint,
@@ -88,10 +98,14 @@ class BeamResults:
             group=0,
         )
 
-    def broken(self, broken: set[int]) -> tuple[BeamPath, ...]:
-        """Return the n best of the unfinished paths `broken`, one for each text."""
-        nodes = [node for node in broken if self._grown.tree.logp[node] > -np.inf]
-        paths = [(self._grown.key(node), self.path_alone(node, 0.0, complete=False)) for node in nodes]
+    def unfinished_paths(self, broken: set[int]) -> tuple[BeamPath, ...]:
+        """Return the n best of the unfinished paths, one for each text.
+
+        Args:
+            broken: The paths' last nodes.
+        """
+        nodes = [node for node in broken if self._expander.tree.logp[node] > -np.inf]
+        paths = [(self._expander.key(node), self.path_alone(node, 0.0, complete=False)) for node in nodes]
         paths.sort(key=lambda entry: (-entry[1].score, entry[1].tokens.tolist()))
         distinct: dict[Key, BeamPath] = {}
         for key, path in paths:
@@ -100,16 +114,16 @@ class BeamResults:
 
 
 _MAX_LOOKED_AT = 64
-"""Maximum number of extensions looked at in a step for each one that may be kept.
+"""Maximum number of extensions considered in a step for each one that may be kept.
 
 Beyond it, a step gives up on extensions that keep being refused.
 """
 _MAX_GREEDY = 1024
 """Maximum number of tokens after a path that greedy decoding tries in a row."""
 _MAX_OTHERS = 4
-"""Number of further tokens after a path that greedy decoding looks up at once."""
+"""Number of alternative tokens after a path that greedy decoding looks up at once."""
 _MORE = -2
-"""Stands for further tokens, for which the node's row is read again."""
+"""In place of a token: further tokens, for which the node's row is read again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -130,12 +144,16 @@ class _Group:
 
 
 class BeamTask(TaskBase[list[int], BeamOutcome]):
-    """One beam search.
+    """A beam search.
 
     A step reads at most `width` + 1 rows. In a small capacity, paths are evaluated one
     after the other, and again if they had to be given up; the result does not depend on
     the capacity. An exception of the automaton or of a callback is raised by `tell`,
     and the task cannot be used afterwards.
+
+    Args:
+        prompt: int32[T], the tokens before the texts.
+        spec: The options.
     """
 
     def __init__(self, prompt: IntArray, automaton: Automaton, spec: BeamSpec) -> None:
@@ -145,10 +163,10 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         floor = Capacity(rows=1, nodes=spec.beam.max_tokens + len(spec.healed), sequences=1)
         super().__init__(prompt, floor, [ROOT])
         self._spec, self._beam = spec, spec.beam
-        self._grown = BeamExpander(automaton, spec)
-        self._tree = self._grown.tree
+        self._expander = BeamExpander(automaton, spec)
+        self._tree = self._expander.tree
         self._held = HeldNodes(self._tree, self._may_carry, self._tree.logp.__getitem__)
-        self._finished = self._pool(spec.beam.n)
+        self._finished = self._make_pool(spec.beam.n)
         self._groups = self._make_groups()
         self._greedy, self._greedy_end, self._greedy_end_logp = ROOT, NO_NODE, 0.0
         self._is_greedy_known = True
@@ -169,23 +187,25 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         self._close_steps: list[int] = []
         self._stopped = "done"
 
-    def _pool(self, n: int) -> FinishedHypotheses:
+    def _make_pool(self, n: int) -> FinishedHypotheses:
         # Otherwise a text has one path.
+        """Return an empty collection of finished texts."""
         merges = self._beam.merge_equal_text and self._spec.canonical is None
         return FinishedHypotheses(self._tree, n, self._beam.length_penalty, merges=merges)
 
     def _make_groups(self) -> list[_Group]:
+        """Return the groups of the beam; a single one shares the pool of all texts."""
         beam = self._beam
         if beam.groups == 1:
             return [_Group(0, beam.width, self._finished)]
         n, width = -(-beam.n // beam.groups), beam.width // beam.groups
-        return [_Group(number, width, self._pool(n)) for number in range(beam.groups)]
+        return [_Group(number, width, self._make_pool(n)) for number in range(beam.groups)]
 
     @property
     def states(self) -> int:
-        """Return how many states a recurrent-state model holds for this task at once.
+        """Return how many states a recurrent model holds for this task at once.
 
-        One belongs to each kept path and one to its extension.
+        One is for each kept path and one for its extension.
         """
         return 2 * (self._beam.width + 1)
 
@@ -200,25 +220,26 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
     def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]]:
         # The next row for the healed bytes may be below any of those before it.
         is_healing = self._healing.waiting != NO_NODE
-        resting = list(self._early) if is_healing else [node for node in self._rows if node in self._grown.carries]
+        resting = list(self._early) if is_healing else [node for node in self._rows if node in self._expander.carries]
         return self._held.plan(self._waiting, self._tree.evaluated, capacity, resting)
 
     def _reads(self, nodes: list[int]) -> Reads:
         return Reads.concatenated([self._row_reads(node) for node in nodes])
 
     def _row_reads(self, node: int) -> Reads:
+        """Return the `Reads` that the search needs from a node's row."""
         node = self._again.get(node, node)
-        reads = self._grown.end_reads(node)
+        reads = self._expander.end_reads(node)
         if node == self._healing.waiting:
             reads = reads.joined(self._healing.reads())
-        if node == self._greedy and not self._grown.joins_all and not self._spec.reads_best:
+        if node == self._greedy and not self._expander.joins_all and not self._spec.reads_best:
             return reads.joined(Reads.everything(1))
         n_most = max(self._n_most(group.width) for group in self._groups)
         n_penalties = len(self._groups) * n_most if self._beam.diversity else 0
-        return reads.joined(self._grown.reads(node, n_most + n_penalties))
+        return reads.joined(self._expander.reads(node, n_most + n_penalties))
 
     def _n_ends(self, width: int) -> int:
-        """Return the maximum number of paths that a group finishes in one step.
+        """Return the maximum number of paths that a group finishes in a step.
 
         Args:
             width: Width of the group.
@@ -226,7 +247,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         return max(width, self._beam.n)
 
     def _n_most(self, width: int) -> int:
-        """Return the maximum number of tokens after one path that a step looks up.
+        """Return how many tokens after one path a step may look up.
 
         One more is looked up for each token that is taken out of the queue.
 
@@ -236,9 +257,10 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         return _MAX_LOOKED_AT * (width + self._n_ends(width)) + 1
 
     def _may_carry(self, node: int) -> bool:
-        return node in self._grown.carries or node == self._healing.waiting
+        return node in self._expander.carries or node == self._healing.waiting
 
     def _read(self, nodes: list[int], rows: Rows) -> None:
+        """Read rows, and take steps once all rows of a step have arrived."""
         self._n_left -= len(nodes)
         for node in nodes:
             self._tree.evaluated[node] = True
@@ -253,13 +275,13 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
     def _heal(self, rows: Rows, node: int) -> None:
         """Read a row for the probability of the healed bytes.
 
-        Such rows come before everything else.
+        Such rows are read before all others.
         """
         tree = self._tree
         self._early[node] = rows.copy(), 0
         more = self._healing.read(rows, 0, tree.logp[node])
         if more is not None:
-            below = self._grown.beside(*more)
+            below = self._expander.reach_unchecked(*more)
             self._healing.wait_for(below)
             self._waiting = [below]
             return
@@ -274,9 +296,9 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             self._step()
 
     def _step(self) -> None:
-        """Extend all paths by one token, once all rows of the step have arrived."""
+        """Extend all paths by one token, after all rows of the step have arrived."""
         self._finish_evaluated()
-        if ROOT in self._rows and not self._grown.ends_by_row(ROOT):
+        if ROOT in self._rows and not self._expander.ends_by_row(ROOT):
             for group in self._groups:
                 self._finish(ROOT, 0.0, group)
         chosen: Counter[int] = Counter()
@@ -287,26 +309,27 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         self._follow_greedy()
         self._rows = {}
         for group in self._groups:
-            self._settle(group)
-        self._wait()
+            self._end_if_decided(group)
+        self._await_rows()
 
     def _finish_evaluated(self) -> None:
-        """Finish each evaluated path whose row says how likely it ends."""
+        """Finish each evaluated path with an end probability in its row."""
         for node, (rows, i) in sorted(self._rows.items()):
-            if self._grown.ends_by_row(node):
-                end = self._grown.end_logp(node, rows, i)
+            if self._expander.ends_by_row(node):
+                end = self._expander.end_logp(node, rows, i)
                 for group in [group for group in self._groups if node in group.beam] or self._groups[:1]:
                     self._finish(node, end, group)
 
     def _finish(self, node: int, end: float, group: _Group) -> None:
-        """Record the text of `node` for the group, if it may end there.
+        """Record the text that ends at a node for the group, if one may end there.
 
-        `end` is the terminator's log-probability.
+        Args:
+            end: Log-probability of the terminator.
         """
         joint = self._joint(node) + end
-        if node not in self._grown.ends or joint == -np.inf:
+        if node not in self._expander.ends or joint == -np.inf:
             return
-        key = self._grown.key(node)
+        key = self._expander.key(node)
         group.pool.add(node, joint, key)
         if group.pool is not self._finished:
             self._finished.add(node, joint, key)
@@ -315,17 +338,25 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         return self._tree.logp[node] - self._log_heal
 
     def _bound(self, logp: float, n_text: int) -> float:
-        """Return the best score that a path with this sum of logp can still reach."""
+        """Return the best score that a path can still reach.
+
+        Args:
+            logp: Its sum of log-probabilities.
+            n_text: Its number of tokens.
+        """
         return self._finished.bound(logp - self._log_heal, n_text, self._beam.max_tokens)
 
     def _extend(self, group: _Group, penalty: Mapping[int, float]) -> list[int]:
-        """Take the best extensions of a group's paths, and return their nodes.
+        """Reach the best extensions of a group's paths, and return their nodes.
 
-        The group's beam becomes those of them that still need rows.
+        The group's beam becomes those that still need rows.
+
+        Args:
+            penalty: Nats by token, for tokens that other groups have taken.
         """
         if not group.beam:
             return []
-        tree, grown, width = self._tree, self._grown, group.width
+        tree, grown, width = self._tree, self._expander, group.width
         depth = tree.depth[group.beam[0]] + 1
         n_text = min(tree.n_text[node] for node in group.beam)
         next_best = CandidateQueue(
@@ -351,7 +382,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         unread = {node: tree.logp[node] + self._unread_max(node) for node in group.beam}
         for node in set(group.beam) - next_best.nodes - {tree.parent[node] for node in taken}:
             if unread[node] == -np.inf:
-                grown.stuck(node)
+                grown.mark_stuck(node)
         most_unread = max(unread.values())
         self._unread = max(self._unread, self._bound(most_unread, n_text))
         self._lost = max(self._lost, self._unread, self._bound(max(next_best.logp, grown.refused_logp), n_text))
@@ -365,11 +396,11 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
 
     def _unread_max(self, node: int) -> float:
         rows, i = self._rows[node]
-        return self._grown.unread_max(node, rows, i, self._spec.vocabulary.n_tokens)
+        return self._expander.unread_max(node, rows, i, self._spec.vocabulary.n_tokens)
 
     def _followers(self, node: int, n_looked: tuple[int, int], penalty: Mapping[int, float]) -> Iterator[Follower]:
         rows, i = self._rows[node]
-        return self._grown.followers(node, rows, i, n_looked, penalty)
+        return self._expander.followers(node, rows, i, n_looked, penalty)
 
     def _follow_greedy(self) -> None:
         """Extend the path of masked greedy decoding by one token, or end it.
@@ -381,10 +412,10 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         if node == NO_NODE:
             return
         rows, i = self._rows[node]
-        end = self._grown.end_logp(node, rows, i) if node in self._grown.ends else -np.inf
+        end = self._expander.end_logp(node, rows, i) if node in self._expander.ends else -np.inf
         options: list[tuple[int, int, float]] = []
         # The same number for every width.
-        n_most = self._n_most(1) if self._grown.joins_all else _MAX_GREEDY
+        n_most = self._n_most(1) if self._expander.joins_all else _MAX_GREEDY
         n_before = self._n_looked_up[node]
         for token, logp, _ in islice(self._followers(node, (1, n_most), {}), n_before, None):
             if logp < end:
@@ -395,12 +426,12 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
                     self._early.setdefault(ROOT, (rows.copy(), i))
                 break
             self._n_looked_up[node] += 1
-            if options or self._grown.reach(node, token, logp) != NO_NODE:
+            if options or self._expander.reach(node, token, logp) != NO_NODE:
                 options.append((node, token, logp))
         if not options and self._unread_max(node) > end:
             self._is_greedy_known = False
             return
-        if node in self._grown.ends and not n_before:
+        if node in self._expander.ends and not n_before:
             options.append((node, NO_TOKEN, end))
         self._n_turns += not options or bool(n_before)
         self._greedy_options += reversed(options)
@@ -410,10 +441,10 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             self._is_greedy_known = False
 
     def _take_greedy_option(self) -> None:
-        """Extend the greedy path by the best token that was not tried yet, or end it.
+        """Extend the greedy path by the best token not tried yet, or end it.
 
-        That token follows the last node that has one, so a path that turns out to lead
-        nowhere is left.
+        That token follows the last node that has one, so a path that leads nowhere is
+        left.
         """
         while self._greedy_options:
             node, token, logp = self._greedy_options.pop()
@@ -421,34 +452,34 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
                 self._greedy = node
                 return
             if token == NO_TOKEN:
-                self._greedy_end, self._greedy_end_logp = node, logp if self._grown.ends_by_row(node) else 0.0
+                self._greedy_end, self._greedy_end_logp = node, logp if self._expander.ends_by_row(node) else 0.0
                 return
-            child = self._grown.reach(node, token, logp)
+            child = self._expander.reach(node, token, logp)
             if child == NO_NODE:
                 continue
-            if not self._grown.ends_by_row(child):
+            if not self._expander.ends_by_row(child):
                 self._finish(child, 0.0, self._groups[0])
-            if self._grown.needs_row(child):
+            if self._expander.needs_row(child):
                 self._greedy = child
-            elif child in self._grown.ends:
+            elif child in self._expander.ends:
                 self._greedy_end = child
             else:
                 self._broken.add(child)
             return
 
-    def _settle(self, group: _Group) -> None:
+    def _end_if_decided(self, group: _Group) -> None:
         """End a group whose unfinished paths can no longer change the result."""
         logp = sorted(self._tree.logp[node] for node in group.beam)
         if logp:
             bound = self._bound(logp[-1], min(self._tree.n_text[node] for node in group.beam))
-            if group.pool.is_settled(bound, add_up(logp) - self._log_heal, self._beam.max_tokens):
+            if group.pool.is_decided(bound, add_up(logp) - self._log_heal, self._beam.max_tokens):
                 self._lost = max(self._lost, bound)
                 group.beam = []
 
-    def _wait(self) -> None:
-        """Await the rows of all kept paths, or stop.
+    def _await_rows(self) -> None:
+        """Wait for the rows of all kept paths, or end the search.
 
-        The search stops if no path is kept or if the budget does not cover the rows.
+        The search ends if no path is kept or if the budget does not cover the rows.
         """
         nodes = {node for group in self._groups for node in group.beam}
         is_settled = not nodes
@@ -459,7 +490,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             return
         ordered = self._tree.order(nodes)
         self._rows = {node: self._early[node] for node in ordered if node in self._early}
-        self._waiting = [self._to_read(node) for node in ordered if node not in self._early]
+        self._waiting = [self._node_to_evaluate(node) for node in ordered if node not in self._early]
         if len(self._waiting) <= self._n_left:
             return
         greedy = self._greedy
@@ -470,10 +501,10 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         else:
             self._break_off("budget")
 
-    def _to_read(self, node: int) -> int:
-        """Return the node to evaluate for the row of `node`, which may be a second one.
+    def _node_to_evaluate(self, node: int) -> int:
+        """Return the node to evaluate for the row of `node`.
 
-        Only greedy decoding comes back to a node.
+        It is a twin if the row was read before: only greedy decoding returns to a node.
         """
         tree = self._tree
         if not tree.evaluated[node]:
@@ -491,6 +522,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         self._stopped = why
 
     def _stop(self) -> None:
+        """End the search, and note what the unfinished paths could have reached."""
         open_bounds = [self._bound(self._tree.logp[node], self._tree.n_text[node]) for node in self._broken]
         bound = max(open_bounds, default=-np.inf)
         self._lost = max(self._lost, bound)
@@ -498,22 +530,23 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         self._is_finished = True
 
     def _result(self) -> BeamOutcome:
-        results = BeamResults(self._spec, self._grown, self._finished, self._log_heal)
+        """Return the texts found, with the counts of the search."""
+        results = BeamResults(self._spec, self._expander, self._finished, self._log_heal)
         best = results.best_texts([group.pool for group in self._groups])
         greedy = self._greedy_end
         return BeamOutcome(
             finished=tuple(results.path_of(text, group) for text, group in best),
-            broken=results.broken(self._broken),
+            broken=results.unfinished_paths(self._broken),
             greedy=None if greedy == NO_NODE else results.path_alone(greedy, self._greedy_end_logp, complete=True),
-            agrees_with_greedy=(greedy != NO_NODE and self._grown.key(greedy) == best[0][0].key)
+            agrees_with_greedy=(greedy != NO_NODE and self._expander.key(greedy) == best[0][0].key)
             if best and self._is_greedy_known
             else None,
             stopped=self._stopped,
             lost=self._lost,
             unread=self._unread,
             n_merged=self._finished.n_paths - len(self._finished.texts),
-            n_dead_ends=self._grown.n_dead_ends,
-            n_refused=self._grown.n_refused,
+            n_dead_ends=self._expander.n_dead_ends,
+            n_refused=self._expander.n_refused,
             n_evaluated=self.n_evaluated,
             n_repeated=self._held.n_repeated,
             n_steps=max(self._tree.depth),

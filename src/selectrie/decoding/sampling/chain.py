@@ -1,4 +1,4 @@
-"""The sampler chain, from logits to the distribution a token is drawn from.
+"""The sampler chain, from logits to the distribution from which a token is drawn.
 
 Each step is a pure function and follows llama.cpp's sampler of that name
 (`src/llama-sampler.cpp`, `min_keep` 1), in the order of llama.cpp's default chain
@@ -24,9 +24,9 @@ from selectrie.options import SamplingParams
 Positions = NDArray[np.int64]
 
 MARGINS = (8.0, 16.0, 32.0)
-"""Nats below the most probable token within which top-p looks for its tokens first.
+"""Nats below the most probable token within which top-p first looks for its tokens.
 
-Sorting a few tokens is cheaper than sorting all.
+Sorting few tokens is cheaper than sorting all.
 """
 
 _NONE: Positions = np.empty(0, dtype=np.int64)
@@ -52,9 +52,11 @@ class Adjustments:
 
     @classmethod
     def of(cls, sampling: SamplingParams, counts: Mapping[int, int] | None = None) -> Adjustments:
-        """Return the adjustments of a chain, given how often recent tokens occurred.
+        """Return the bias and penalties of a chain.
 
-        `counts` are positive numbers by token.
+        Args:
+            sampling: The options.
+            counts: Number of occurrences of each recent token, above 0.
         """
         known = counts if counts is not None and sampling.penalises else {}
         if not known and not sampling.logit_bias:
@@ -66,7 +68,10 @@ class Adjustments:
     def of_logits(self, logits: FloatArray) -> FloatArray:
         """Return the adjusted logits of `ids`, float64[t], rounded to float32.
 
-        `logits` are the raw ones. A larger logit never gets a smaller adjusted one.
+        A larger logit never gets a smaller adjusted one.
+
+        Args:
+            logits: float64[t], the raw logits of `ids`.
         """
         biased = add_bias(logits, self.bias)
         return penalise(biased, self.counts, self.sampling)
@@ -113,12 +118,13 @@ def typical(logits: FloatArray, p: float) -> BoolArray:
     Args:
         logits: float64[m], finite. llama.cpp also passes impossible tokens, for which p
             log p is NaN.
+        p: Probability to exceed.
     """
     p_each = numerics.softmax(logits)
     distance = np.round(np.abs(logits - float(p_each @ logits)), _TIE_DECIMALS)
     order = np.argsort(distance, kind="stable")
     n_kept = 1 + int(np.searchsorted(np.cumsum(p_each[order]), p, side="right"))
-    return _marked(order[:n_kept], len(logits))
+    return _mask_of(order[:n_kept], len(logits))
 
 
 def top_p(logits: FloatArray, p: float, log_total: float) -> BoolArray:
@@ -129,17 +135,18 @@ def top_p(logits: FloatArray, p: float, log_total: float) -> BoolArray:
 
     Args:
         logits: float64[m], the largest logits.
+        p: Probability to reach.
         log_total: Log of the summed exponentials of all logits, including smaller ones
             that are not in `logits`.
     """
     order = np.argsort(-logits, kind="stable")
     mass = np.cumsum(numerics.exp(logits[order] - log_total))
     n_kept = 1 + int(np.searchsorted(mass, p))
-    return _marked(order[:n_kept], len(logits))
+    return _mask_of(order[:n_kept], len(logits))
 
 
 def min_p(logits: FloatArray, p: float) -> BoolArray:
-    """Return bool[m]: tokens of at least p times the largest probability.
+    """Return bool[m], the tokens with at least p times the largest probability.
 
     See `llama_sampler_min_p_apply` in llama.cpp, and Nguyen et al., arXiv:2407.01082.
     """
@@ -147,7 +154,7 @@ def min_p(logits: FloatArray, p: float) -> BoolArray:
     return kept
 
 
-def tempered(logits: FloatArray, temperature: float) -> FloatArray:
+def apply_temperature(logits: FloatArray, temperature: float) -> FloatArray:
     """Return the probabilities of logits / temperature, float64[m].
 
     With temperature 0, the first of the largest logits gets probability 1. See
@@ -189,6 +196,12 @@ class Pool:
     def of(
         cls, logits: LogitArray, adjustments: Adjustments, allowed: BoolArray | IntArray | None, *, row: int = 0
     ) -> Pool:
+        """Return the pool of the `allowed` tokens (bool[V], ids, or None for all).
+
+        Raises `NonFiniteLogitsError` if the largest logit is not finite, `DeadEndError`
+        if no allowed token is possible, and `TokenRangeError` for an adjustment of an
+        unknown token. `row` is the row's number, for errors.
+        """
         peak = float(logits.max())
         if not np.isfinite(peak):
             raise NonFiniteLogitsError(row=row, value=peak)
@@ -215,7 +228,7 @@ class Pool:
 
 
 def distribution(pool: Pool, sampling: SamplingParams) -> tuple[IntArray, FloatArray]:
-    """Return the ids of the tokens that all filters keep, and their probabilities."""
+    """Return the tokens that all filters keep, int32[], and their probabilities."""
     # No other filter drops the most probable token.
     if sampling.temperature == 0 and sampling.typical_p == 1:
         return pool.id_of(np.array([int(np.argmax(pool.values))])), np.ones(1)
@@ -231,7 +244,7 @@ def distribution(pool: Pool, sampling: SamplingParams) -> tuple[IntArray, FloatA
     if sampling.min_p > 0:
         kept = min_p(logits, sampling.min_p)
         positions, logits = positions[kept], logits[kept]
-    return pool.id_of(positions), tempered(logits, sampling.temperature)
+    return pool.id_of(positions), apply_temperature(logits, sampling.temperature)
 
 
 def _first_filter(pool: Pool, sampling: SamplingParams) -> tuple[Positions, float | None]:
@@ -263,7 +276,7 @@ def log_total_of(values: LogitArray) -> float:
     return float(numerics.logsumexp_rows(values[None], np.zeros(1, dtype=np.int64))[0])
 
 
-def _marked(positions: Positions, n: int) -> BoolArray:
+def _mask_of(positions: Positions, n: int) -> BoolArray:
     """Return bool[n], true at these positions."""
     result = np.zeros(n, dtype=np.bool_)
     result[positions] = True

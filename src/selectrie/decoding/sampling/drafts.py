@@ -15,7 +15,7 @@ from selectrie.errors import OptionError, TokenRangeError
 
 
 class Drafter(Protocol):
-    """Guesses the tokens that may follow a text.
+    """Guesses the tokens that may follow a text (speculative decoding).
 
     A guess changes no number and no draw: a right one saves calls, a wrong one costs
     rows.
@@ -47,7 +47,7 @@ class DraftLimits:
         max_tokens: Maximum number of proposals.
         depth: Maximum depth of a proposal below the tip.
         sequences: Maximum number of leaves.
-        n_vocabulary: How many token ids exist.
+        n_vocabulary: Number of token ids.
     """
 
     max_tokens: int
@@ -57,6 +57,7 @@ class DraftLimits:
 
     @property
     def is_empty(self) -> bool:
+        """Return whether the limits leave no room for a proposal."""
         return self.max_tokens < 1 or self.depth < 1 or self.sequences < 1
 
 
@@ -86,16 +87,18 @@ class DraftTree:
     def of(proposed: tuple[IntArray, IntArray], limits: DraftLimits, barred: Container[int]) -> DraftTree:
         """Return the part of a drafter's tree that fits the limits.
 
-        `proposed` is what `Drafter.propose` returned. Equal paths are kept once, and no
-        path goes through a `barred` token (one that ends the sequence). Raises
-        `OptionError` if `proposed` is not a tree, and `TokenRangeError` for a token
-        that does not exist.
+        Equal paths are kept once. Raises `OptionError` if `proposed` is not a tree, and
+        `TokenRangeError` for an unknown token.
+
+        Args:
+            proposed: Result of `Drafter.propose`.
+            barred: Tokens that end the sequence; no path goes through them.
         """
         tree = DraftTree()
         position, depth = {NO_NODE: 0}, [0]
         n_leaves = 1
         carries: set[int] = set()
-        for i, (parent, token) in enumerate(zip(*_checked(proposed, limits.n_vocabulary), strict=True)):
+        for i, (parent, token) in enumerate(zip(*_check_proposal(proposed, limits.n_vocabulary), strict=True)):
             up = position.get(parent)
             if up is None or token in barred or depth[up] == limits.depth:
                 continue
@@ -115,8 +118,11 @@ class DraftTree:
         return tree
 
 
-def _checked(proposed: tuple[IntArray, IntArray], n_vocabulary: int) -> tuple[list[int], list[int]]:
-    """Return the parents and tokens of a drafter's tree as lists, checked."""
+def _check_proposal(proposed: tuple[IntArray, IntArray], n_vocabulary: int) -> tuple[list[int], list[int]]:
+    """Return the parents and tokens of a drafter's tree as lists.
+
+    Raises `OptionError` or `TokenRangeError` if they are no tree of tokens.
+    """
     expected = (
         "two integer arrays of equal length from `propose`: parents (indices of earlier proposals, -1 for the tip) "
         "and tokens"
@@ -138,13 +144,19 @@ def _checked(proposed: tuple[IntArray, IntArray], n_vocabulary: int) -> tuple[li
 
 
 class GuessTask(TaskBase[list[int], tuple[IntArray, IntArray]]):
-    """Grows a tree of guesses level by level.
+    """Grows a tree of guesses, level by level, on a draft model.
 
     Each level holds the `branching` most probable continuations of the level before.
     The result is int32[n] parents (index of an earlier guess, -1 for the prompt's end)
-    and int32[n] tokens, with n <= max_tokens and no guess deeper than `depth`. Guess j
-    is local row j + 1. The last level is not evaluated, so the task takes depth - 1
-    asks. `barred` tokens are not guessed.
+    and int32[n] tokens. Guess j is local row j + 1. The last level is not evaluated, so
+    the task takes depth - 1 asks.
+
+    Args:
+        prompt: int32[T], the tokens before the guesses.
+        max_tokens: Maximum number of guesses.
+        depth: Maximum depth of a guess.
+        branching: Number of guesses on each level.
+        barred: int32[], tokens that are not guessed.
     """
 
     def __init__(self, prompt: IntArray, *, max_tokens: int, depth: int, branching: int, barred: IntArray) -> None:
@@ -161,6 +173,7 @@ class GuessTask(TaskBase[list[int], tuple[IntArray, IntArray]]):
         self._n_levels = 0
 
     def _plan(self, _capacity: Capacity) -> tuple[Ask, list[int]] | None:
+        """Return the ask for the last level of guesses; None if no level follows."""
         if self._n_levels == self._depth or not self._frontier or len(self._tokens) == self._max_tokens:
             return None
         everyone = np.ones(len(self._frontier), dtype=np.bool_)
@@ -184,6 +197,7 @@ class GuessTask(TaskBase[list[int], tuple[IntArray, IntArray]]):
         return Reads(len(guesses), tops=tuple(TopTokens(i, self._n_tops) for i in range(len(guesses))))
 
     def _read(self, guesses: list[int], rows: Rows) -> None:
+        """Add the most probable continuations of a level as the next level."""
         candidates: list[tuple[float, int, int]] = []
         for i, parent in enumerate(guesses):
             ids, logp = rows.top(i, self._n_tops)

@@ -26,9 +26,9 @@ from selectrie.errors import DeadEndError
 from selectrie.options import SamplingParams
 
 _HOPELESS = 100.0
-"""A tolerance, in nats, so large that it says nothing about the draw."""
+"""Tolerance in nats above which every draw counts as close."""
 _EXP32 = 1e-6
-"""Generous relative error of sums of exponentials in float32."""
+"""Upper bound on the relative error of sums of exponentials in float32."""
 _ROUNDING = 1e-12
 """Allowance for rounding in the difference of two log-probabilities."""
 _SLACK = 1e-9
@@ -55,6 +55,7 @@ class Band:
 
     @property
     def peak(self) -> float:
+        """Return the largest upper bound."""
         return float(self.high.max())
 
     def weights(self, temperature: float = 1.0) -> tuple[FloatArray, FloatArray]:
@@ -69,10 +70,13 @@ class Band:
         return np.where(self.sure, min_weights, 0.0), max_weights
 
     def only(self, sure: BoolArray, maybe: BoolArray) -> Band:
-        """Return the band of the tokens that a filter may keep.
+        """Return the band restricted to the tokens that a filter may keep.
 
-        `sure` and `maybe` are bool[m], the tokens that the filter surely keeps and may
-        keep. A token stays sure if the filter surely keeps it.
+        A token stays sure if the filter surely keeps it.
+
+        Args:
+            sure: bool[m], the tokens that the filter surely keeps.
+            maybe: bool[m], the tokens that it may keep.
         """
         sure = sure & self.sure
         kept = maybe | sure
@@ -85,6 +89,13 @@ def could_change(pool: Pool, token: int, uniform: float, sampling: SamplingParam
     It is never False where that could happen. Moving all logits by the same amount
     changes nothing except through the repetition penalty, so the logits may be
     log-probabilities.
+
+    Args:
+        pool: The adjusted logits.
+        token: The token that was drawn.
+        uniform: The number that drew it, in [0, 1).
+        sampling: The sampler chain.
+        tolerance: Nats by which each raw logit may be off.
     """
     touched, raw = pool.adjustments.ids, pool.raw[pool.adjustments.ids].astype(np.float64)
     moved = np.stack([pool.adjustments.of_logits(raw + shift) for shift in (-tolerance, 0.0, tolerance)])
@@ -192,6 +203,7 @@ def is_close(band: Band, index: int, uniform: float, sampling: SamplingParams) -
 
 
 def _other_may_be_largest(band: Band, index: int) -> bool:
+    """Return whether a token other than that at `index` may have the largest logit."""
     return int(np.count_nonzero(band.high >= band.low[index])) > 1
 
 
@@ -258,6 +270,7 @@ def _mean_bounds(band: Band) -> tuple[float, float]:
 
 
 def _top_p(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
+    """Return the tokens that top-p surely keeps, and those that it may keep."""
     return _all(band) if sampling.top_p == 1 else _by_mass(band, band.low, band.high, sampling.top_p)
 
 
@@ -415,7 +428,7 @@ class Sampler:
         return Draw(token, tolerance > 0 and could_change(pool, token, uniform, self._sampling, tolerance))
 
     def _best(self, rows: Rows, i: int, allowed: BoolArray | IntArray | None, tolerance: float) -> Draw:
-        """Draw the most probable token, the first one of several."""
+        """Draw the most probable allowed token, the smallest id of several."""
         ids, logp = rows.top(i, self.n_top, allowed)
         if not len(ids):
             n_allowed = 0 if allowed is None else len(np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed)

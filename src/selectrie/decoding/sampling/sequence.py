@@ -1,4 +1,4 @@
-"""The state of a sequence while it is drawn, and its text that may be shown now."""
+"""The state of a sequence while it is drawn, and its text so far."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from selectrie.errors import OptionError, ProtocolError
 from selectrie.results import TokenScore
 from selectrie.tokenization.healing import HealedBytes
 
-_LENGTHS = {0xC: 2, 0xD: 2, 0xE: 3, 0xF: 4}
-"""Bytes of a character by the upper half of its first byte."""
-_SECOND = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
-"""Second bytes that have a narrower range than 80..BF (Unicode 15, table 3-7)."""
+_CHARACTER_LENGTHS = {0xC: 2, 0xD: 2, 0xE: 3, 0xF: 4}
+"""Number of bytes of a UTF-8 character, by the upper half of its first byte."""
+_SECOND_BYTES = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
+"""Range of the second byte where it is narrower than 80..BF (Unicode 15, table 3-7)."""
 
 
 class IncrementalDetokenizer:
@@ -65,10 +65,13 @@ class IncrementalDetokenizer:
         return bytes(self._data)
 
     def feed(self, piece: bytes, *, goes_on: bool = False) -> str:
-        """Add bytes and return the text that may be emitted now, often "".
+        """Add bytes and return the text that is certain now, often "".
 
-        With `goes_on`, no stop string that is complete so far ends the stream. Raises
-        `ProtocolError` after the end.
+        Raises `ProtocolError` after the end.
+
+        Args:
+            piece: The bytes.
+            goes_on: Whether stop strings that are complete now do not end the stream.
         """
         if self._finished:
             raise ProtocolError("fed bytes after the end of the text")
@@ -80,7 +83,7 @@ class IncrementalDetokenizer:
                 self._stopped = max(complete, key=len)
                 del self._data[end - len(self._stopped) :]
                 return self.finish()
-        return self._pass_on(len(self._data) - max((one.n for one in matchers), default=0))
+        return self._emit(len(self._data) - max((one.n for one in matchers), default=0))
 
     def finish(self) -> str:
         """End the stream and return the text held back for a possible stop string.
@@ -88,12 +91,12 @@ class IncrementalDetokenizer:
         Returns "" if the stream has already ended.
         """
         self._finished = True
-        return self._pass_on(len(self._data))
+        return self._emit(len(self._data))
 
-    def _pass_on(self, end: int) -> str:
-        """Return as text the bytes up to `end` that were not returned before.
+    def _emit(self, end: int) -> str:
+        """Return the bytes up to `end` that were not returned before, as text.
 
-        An incomplete character is left out.
+        An incomplete character at the end is left out.
         """
         new = bytes(self._data[self._n_passed : end])
         new = new[: len(new) - n_incomplete(new)]
@@ -104,12 +107,12 @@ class IncrementalDetokenizer:
 class _Matcher:
     """Finds a stop string in a stream (Knuth, Morris and Pratt 1977).
 
-    Borders of beginnings are found as these are reached, so a long stop string that is
-    not met costs nothing.
+    Borders of prefixes are computed when the prefixes are reached, so a long stop
+    string that does not occur costs nothing.
 
     Attributes:
         stop: The stop string.
-        n: Length of its longest beginning with which the stream ends, short of all.
+        n: Length of the longest proper prefix of it with which the stream ends.
     """
 
     def __init__(self, stop: bytes) -> None:
@@ -117,32 +120,32 @@ class _Matcher:
         self._borders = [0, 0]  # of each beginning: its longest proper end that begins it
 
     def feed(self, byte: int) -> bool:
-        """Take a byte; return whether the stop string is complete with it."""
-        n = self._longer(self.n, byte)
+        """Add a byte; return whether the stop string is complete with it."""
+        n = self._matched_length(self.n, byte)
         if n == len(self._borders):
-            self._borders.append(self._longer(self._borders[n - 1], byte))
+            self._borders.append(self._matched_length(self._borders[n - 1], byte))
         is_complete = n == len(self.stop)
         self.n = self._borders[n] if is_complete else n
         return is_complete
 
-    def _longer(self, n: int, byte: int) -> int:
-        """Return how much of the stop string ends `n` bytes of it and one more byte."""
+    def _matched_length(self, n: int, byte: int) -> int:
+        """Return the length of the match after a byte, if it was n before."""
         while n and self.stop[n] != byte:
             n = self._borders[n]
         return n + (self.stop[n] == byte)
 
 
 def n_incomplete(data: bytes) -> int:
-    """Return how many bytes at the end begin a character and lack the rest of it.
+    """Return the number of bytes at the end of `data` that begin a UTF-8 character.
 
-    Python's incremental decoder would also keep the beginning of a surrogate, which
-    cannot become a character.
+    They lack the rest of the character. Python's incremental decoder would also keep
+    the beginning of a surrogate, which cannot become a character.
     """
     for n in range(1, min(3, len(data)) + 1):
         lead = data[-n]
         if lead >= 0xC0:
-            lacks = n < (_LENGTHS[lead >> 4] if 0xC2 <= lead <= 0xF4 else 0)
-            low, high = _SECOND.get(lead, (0x80, 0xBF))
+            lacks = n < (_CHARACTER_LENGTHS[lead >> 4] if 0xC2 <= lead <= 0xF4 else 0)
+            low, high = _SECOND_BYTES.get(lead, (0x80, 0xBF))
             return n if lacks and (n == 1 or low <= data[1 - n] <= high) else 0
         if lead < 0x80:
             return 0
@@ -151,17 +154,17 @@ def n_incomplete(data: bytes) -> int:
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _LONGEST_BEGINNING = 3
-"""Bytes of the longest UTF-8 character, minus one."""
+"""Maximum number of bytes of an incomplete UTF-8 character."""
 
 
 class DrawnTokens:
-    """The drawn tokens, with log-probabilities, alternatives and close draws.
+    """The drawn tokens of a sequence, with log-probabilities and alternatives.
 
     Attributes:
         logp: Log-probability of each token.
         alternatives: The most probable tokens at each step, if recorded.
         named: Log-probability of each of `named_ids` at each step, if there are any.
-        close_steps: Steps whose draw the tolerance could change.
+        close_steps: Steps whose draw a change within the tolerance could change.
     """
 
     def __init__(
@@ -198,16 +201,23 @@ class DrawnTokens:
 
     @property
     def last(self) -> int:
+        """Return the last token, of the prompt if none was drawn."""
         return int(self._context[self._n - 1])
 
     def add(self, rows: Rows, i: int, token: int, *, close: bool, logp: float | None = None) -> None:
-        """Record the token drawn from row i, where its log-probability may be known."""
+        """Record a token drawn from row i.
+
+        Args:
+            rows, i: The row.
+            close: Whether a change within the tolerance could change the draw.
+            logp: Its log-probability; None to read it from the row.
+        """
         if close:
             self.close_steps.append(len(self))
         self.logp.append(float(rows.logp(i, token)) if logp is None else logp)
         if self._n_alternatives:
             ids, values = rows.top(i, self._n_alternatives)
-            self.alternatives.append(tuple(map(self._scored, ids.tolist(), values.tolist())))
+            self.alternatives.append(tuple(map(self._token_score, ids.tolist(), values.tolist())))
         if len(self._named_ids):
             self.named.append(tuple(rows.logp(i, self._named_ids).tolist()))
         if self._n == len(self._context):
@@ -215,11 +225,11 @@ class DrawnTokens:
         self._context[self._n] = token
         self._n += 1
 
-    def scored(self, start: int) -> tuple[TokenScore, ...]:
+    def token_scores(self, start: int) -> tuple[TokenScore, ...]:
         """Return the tokens from step `start` on with their log-probabilities."""
-        return tuple(map(self._scored, self.drawn[start:].tolist(), self.logp[start:]))
+        return tuple(map(self._token_score, self.drawn[start:].tolist(), self.logp[start:]))
 
-    def _scored(self, token: int, logp: float) -> TokenScore:
+    def _token_score(self, token: int, logp: float) -> TokenScore:
         piece = self._pieces[token]
         return TokenScore(token, piece, logp, "" if piece or not self._texts else self._texts[token])
 
@@ -231,6 +241,9 @@ class DrawnText:
     whole.
 
     Args:
+        prompt: int32[T], the prompt's tokens.
+        pieces: Bytes of every token.
+        stop: Stop strings.
         healed: Bytes of the prompt that the first tokens spell again; they are not part
             of the text.
     """
@@ -256,13 +269,13 @@ class DrawnText:
         return None if self._emitter.stopped is None else self._emitter.stopped.decode()
 
     def only_heals(self, token: int) -> bool:
-        """Return whether `token`, as the next one, spells only healed bytes."""
+        """Return whether `token`, if it comes next, spells only healed bytes."""
         return 0 < len(self._pieces[token]) <= self._n_healed
 
     def feed(self, token: int, *, goes_on: bool = False) -> bool:
-        """Add a token's bytes, and return whether they complete a stop string.
+        """Add a token's bytes, and return whether a stop string has ended the text.
 
-        With `goes_on`, none that is complete so far counts.
+        With `goes_on`, stop strings that are complete now do not end it.
         """
         piece = self._pieces[token]
         new, self._n_healed = piece[self._n_healed :], max(0, self._n_healed - len(piece))
@@ -308,11 +321,17 @@ def _incomplete_character(prompt: IntArray, pieces: Sequence[bytes], healed: byt
 class AllowedTokens:
     """Tells which tokens may be drawn next.
 
-    An automaton gives the tokens, and end-of-generation tokens are added where it can
-    end. Without an automaton, every token is allowed. `ignore_eog` excludes
-    end-of-generation tokens. `HealedBytes` in place of an automaton restrict the tokens
-    until they are spelt; from then on every token is allowed. Where every token is, the
-    ids `late` and end-of-generation tokens are excluded until `admit_late` is called.
+    With an automaton, they are the tokens that it allows, and end-of-generation tokens
+    where it can end. Without one, every token is allowed.
+
+    Args:
+        n_vocabulary: Number of token ids.
+        eog: int32[], end-of-generation tokens.
+        automaton: The automaton. `HealedBytes` restrict the tokens until they are
+            spelt; from then on every token is allowed.
+        ignore_eog: Whether end-of-generation tokens are excluded.
+        late: Ids that are excluded, with end-of-generation tokens, until `admit_late`
+            is called; only without an automaton.
 
     Attributes:
         allowed: bool[V] or int32[] ids, the tokens that may be drawn next; None for
@@ -341,7 +360,7 @@ class AllowedTokens:
         self._state = 0
         if self._automaton is not None:
             self._state = self._automaton.start()
-        self._look()
+        self._update_allowed()
 
     def advance(self, token: int) -> None:
         """Go to the next state by a token that was allowed."""
@@ -349,15 +368,15 @@ class AllowedTokens:
             self._state = self._automaton.advance(self._state, token)
             if isinstance(self._automaton, HealedBytes) and self._automaton.is_spelt(self._state):
                 self._automaton = None
-            self._look()
+            self._update_allowed()
 
     def admit_late(self) -> None:
-        """Allow the ids that were excluded at first."""
+        """Allow the tokens that were excluded by `late`."""
         if self._early is not None:
             self._early = None
-            self._look()
+            self._update_allowed()
 
-    def _look(self) -> None:
+    def _update_allowed(self) -> None:
         """Set `allowed` and `is_over` for the automaton's current state."""
         self.is_over, self.is_constant = False, self._automaton is None and self._early is None
         self.allowed: BoolArray | IntArray | None = self._no_eog if self._ignores_eog and len(self._eog) else None

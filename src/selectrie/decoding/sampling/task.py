@@ -4,7 +4,7 @@ Every draw depends only on the row, the tokens so far, the seed and the step, ne
 other work in the same call. With a draft, the tip (the last token) and a small tree of
 guesses are evaluated in one call. A token is then drawn from the tip's row. If it was
 guessed, the next one is drawn from the row of that guess, and so on until a token is
-drawn that was not guessed. So a guess saves calls and changes nothing.
+drawn that was not guessed. So guesses save calls and change nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from selectrie.tokenization.healing import HealedBytes
 __all__ = ["Drafter", "SampleSpec", "SampleTask", "Sampled"]
 
 _SEED_BITS = 128
-"""Bits of the key of the random numbers."""
+"""Number of bits of the key for the random numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,12 +44,12 @@ class SampleSpec:
         eog: int32[], ids that end a generation.
         seed: Seed of the uniform numbers, one for each step.
         sampling, stopping: The options.
-        n_alternatives: How many of the most probable tokens are recorded at every step.
+        n_alternatives: Number of most probable tokens recorded at every step.
         named: Ids whose log-probabilities are recorded at every step.
         automaton: Gives the tokens that may come next; the sequence also ends where it
             allows no token.
-        tolerance: Nats by which layout may have moved a log-probability. Steps that
-            this could change are recorded.
+        tolerance: Nats by which the layout of model calls may move a log-probability.
+            Steps whose draw this could change are recorded.
         drafter: Guesses tokens ahead; None for no draft.
         healed: Bytes of the prompt that are no longer part of `prompt`. The first
             tokens spell them, and an automaton given with them must itself accept them
@@ -90,7 +90,7 @@ class SampleSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sampled:
-    """A sequence that was drawn.
+    """The outcome of a `SampleTask`: a sequence and how it ended.
 
     Attributes:
         text: The text up to a stop string, which is not part of it. If the prompt ended
@@ -99,7 +99,7 @@ class Sampled:
             character at the end.
         tokens: int32[n], all drawn tokens, including those that spell healed bytes, one
             that ended the sequence, and those of a stop string.
-        logp: float64[n], under the full softmax, before any step of the chain.
+        logp: float64[n], log-probability of each token under the full softmax.
         log_heal: Log-probability of the healed bytes along the drawn path: the sum over
             the steps that spelt them of the log-probability of all tokens that agree
             with the bytes then left. 0.0 if no byte was healed.
@@ -110,8 +110,8 @@ class Sampled:
         stop: The stop string found, or None.
         ended_by: The last token if it is not text: end of generation, or a stop token.
         seed: The seed.
-        close_steps: Steps whose draw the tolerance could change.
-        n_drafted, n_accepted: Guesses evaluated, and those that were drawn.
+        close_steps: Steps whose draw a change within the tolerance could change.
+        n_drafted, n_accepted: Number of guesses evaluated, and of guesses drawn.
     """
 
     text: str
@@ -140,7 +140,12 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LastAsk:
-    """The last ask: the local row of its first element, and the guesses below it."""
+    """The last ask: its first element, and the guesses below it.
+
+    Attributes:
+        first: The local row of the first element.
+        tree: The guesses.
+    """
 
     first: int
     tree: DraftTree
@@ -190,7 +195,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
 
     @property
     def states(self) -> int:
-        """Return how many states a recurrent-state model holds for this task at once.
+        """Return how many states a recurrent model holds for this task at once.
 
         One is the state of the last evaluated token and one that of the next; guesses
         do not count.
@@ -199,7 +204,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
 
     @property
     def finish(self) -> str | None:
-        """Return how the sequence ended; None while it goes on."""
+        """Return why the sequence ended (`Sampled.finish`); None while it goes on."""
         return self._finish if self._is_finished else None
 
     @property
@@ -208,18 +213,15 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         return len(self._tokens)
 
     def new_text(self) -> str:
-        """Return the text emitted since the last call.
+        """Return the text that has become certain since the last call.
 
-        It consists of whole characters that no stop string can take back.
+        It consists of whole characters, before any stop string.
         """
         return self._text.new()
 
     def drawn(self, start: int = 0) -> tuple[TokenScore, ...]:
-        """Return the tokens drawn from step `start` on.
-
-        Each has its log-probability under the full softmax.
-        """
-        return self._tokens.scored(start)
+        """Return the tokens drawn from step `start` on, with log-probabilities."""
+        return self._tokens.token_scores(start)
 
     def alternatives(self, start: int = 0) -> tuple[tuple[TokenScore, ...], ...]:
         """Return the most probable tokens at each step from `start` on, if recorded."""
@@ -238,6 +240,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
             self._end("deadline")
 
     def _plan(self, capacity: Capacity) -> tuple[Ask, _LastAsk]:
+        """Return the ask for the last drawn token and guesses below it."""
         tree = self._draft(capacity)
         self._n_drafted += len(tree)
         n = 1 + len(tree)
@@ -253,6 +256,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         return ask, _LastAsk(first, tree)
 
     def _result(self) -> Sampled:
+        """Return the sequence."""
         return Sampled(
             text=self._text.text,
             data=self._text.data,
@@ -271,10 +275,10 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         )
 
     def _draft(self, capacity: Capacity) -> DraftTree:
-        """Return guesses below the last drawn token.
+        """Return the drafter's guesses below the last drawn token, within the limits.
 
-        From the row of a guess at depth d, the token d + 1 after that one is drawn. No
-        guess is therefore deeper than tokens may still be drawn, and none ends the
+        From the row of a guess at depth d, the token d + 1 after the last one is drawn.
+        So no guess is deeper than tokens may still be drawn, and none ends the
         sequence.
         """
         fits = DraftLimits(
@@ -288,9 +292,10 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         return DraftTree.of(self._spec.drafter.propose(self._tokens.context, fits.max_tokens), fits, self._ends)
 
     def _reads(self, last: _LastAsk) -> Reads:
-        """Return what a greedy draw reads of each row, or everything.
+        """Return the reads of a greedy draw from each row, or whole rows.
 
-        What may be drawn after a guess is known before only if it does not change.
+        The tokens that may be drawn after a guess are known before only if they never
+        change.
         """
         n = len(last)
         if not self._sampler.n_top or (n > 1 and not self._choice.is_constant):
@@ -327,16 +332,13 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         self._tokens.add(rows, i, drawn.token, close=drawn.close, logp=drawn.logp)
         self._heal(rows, i, drawn.token)
         self._sampler.accept(drawn.token)
-        finish = self._ending(drawn.token)
+        finish = self._finish_after(drawn.token)
         if finish is not None:
             self._end(finish)
         return drawn.token
 
     def _heal(self, rows: Rows, i: int, token: int) -> None:
-        """Add the log-probability of the healed bytes in row `i` to `log_heal`.
-
-        `token` was drawn from that row.
-        """
+        """Update `log_heal` by row `i`, from which `token` was drawn."""
         healed = self._healed
         if healed is None:
             return
@@ -345,8 +347,8 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         if healed.is_spelt(self._n_spelt):
             self._healed = None
 
-    def _ending(self, token: int) -> str | None:
-        """Add the token's text; return how the token ends the sequence, None if not.
+    def _finish_after(self, token: int) -> str | None:
+        """Add the token's text; return how it ends the sequence, None if it does not.
 
         A token that spells only healed bytes does not count towards the limits of the
         length, and its id does not end the sequence.
@@ -371,5 +373,6 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         return "length" if n_tokens == self._max_tokens else None
 
     def _end(self, finish: str) -> None:
+        """End the sequence for the reason `finish`."""
         self._text.end()
         self._finish, self._is_finished = finish, True
