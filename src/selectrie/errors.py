@@ -534,10 +534,10 @@ class GrammarError(RequestError, ValueError):
     the position.
 
     Attributes:
-        reason: What is wrong.
+        reason: Description of the error.
         line: Line in the source, from 1; None if there is no single position.
         column: Column in characters, from 1; None if there is no single position.
-        excerpt: That line of the source, or "".
+        excerpt: The source text of that line, or "".
     """
 
     code = "grammar"
@@ -555,11 +555,11 @@ class TemplateError(RequestError, ValueError):
     the position.
 
     Attributes:
-        reason: What is wrong.
+        reason: Description of the error.
         name: Name of the file, or "<template>".
         line: Line in the source, from 1; None if there is no single position.
         column: Column in characters, from 1; None if there is no single position.
-        excerpt: That line of the source, or "".
+        excerpt: The source text of that line, or "".
     """
 
     code = "template"
@@ -579,7 +579,10 @@ class TemplateError(RequestError, ValueError):
 
 
 class DeadEndError(RequestError):
-    """No token is both allowed and possible."""
+    """No token is both allowed and possible.
+
+    `n_allowed` is the number of allowed tokens.
+    """
 
     code = "dead_end"
 
@@ -631,7 +634,10 @@ class OutputError(RequestError):
 
 
 class DeadlineError(RequestError):
-    """The deadline passed before there was an answer."""
+    """The deadline passed before there was an answer.
+
+    `late_s` is the number of seconds since the deadline.
+    """
 
     code = "deadline"
 
@@ -665,7 +671,7 @@ class QueueFullError(RequestError):
 
 
 class ClosedError(RequestError):
-    """An object was used after close()."""
+    """An object was used after it was closed."""
 
     code = "closed"
 
@@ -784,7 +790,7 @@ def _requirement(extra: str) -> str:
 
 
 class ClusterError(ModelError):
-    """The actors of a cluster could not do the work."""
+    """The actors of a Ray cluster could not do the work."""
 
     code = "cluster"
 
@@ -851,7 +857,7 @@ class DecodeError(ModelError):
 
 
 class DecodeInterrupted(DecodeError):
-    """The decode was interrupted."""
+    """A decode was ended by `Model.interrupt`."""
 
     code = "decode_interrupted"
 
@@ -900,7 +906,7 @@ class InternalError(SelectrieError):
 
 
 class NodeError(InternalError):
-    """A node does not exist any more, or is the wrong one for the call."""
+    """A node does not exist any more, or is the wrong one for a call."""
 
     code = "node"
 

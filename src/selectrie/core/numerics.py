@@ -169,7 +169,7 @@ def softmax(scores: FloatArray) -> FloatArray:
 
 
 def exp(x: FloatArray) -> FloatArray:
-    """Return the probabilities of log-probabilities."""
+    """Return the probabilities of log-probabilities, elementwise."""
     return np.exp(x)
 
 

@@ -99,7 +99,10 @@ def check_queries(queries: Sequence[RowQuery], limits: PathLimits, n_tokens: int
 
 
 class Cancellation:
-    """Tells a call that its result is no longer wanted. Any thread may cancel."""
+    """Tells a call in progress that its result is no longer wanted.
+
+    Any thread may cancel.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -183,7 +186,10 @@ class Answer:
 
 
 class RowStarter(Protocol):
-    """Starts to read rows in the background. One thread calls the methods."""
+    """Starts to read the rows after token paths in the background.
+
+    One thread calls the methods.
+    """
 
     def capacity(self, floor: Capacity) -> Capacity:
         """Return the capacity that a task of this floor is offered for its next ask.
@@ -226,9 +232,9 @@ class RowReader(RowStarter, Protocol):
     """
 
     def flush(self) -> None:
-        """Begin to read: nothing more will be started for now.
+        """Begin to read all rows that were started so far.
 
-        Rows that were started before can share requests.
+        The caller will start no others for now, so these can share requests.
         """
         ...
 

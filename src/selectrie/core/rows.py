@@ -24,7 +24,7 @@ _NO_IDS: IntArray = np.empty(0, dtype=np.int32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenSet:
-    """A row and distinct tokens, int32[], whose summed probability is read.
+    """A row and some tokens, whose summed probability in that row is read.
 
     `ids` are int32[], distinct.
     """
@@ -99,7 +99,7 @@ class Reads:
 
     @staticmethod
     def everything(n: int) -> Reads:
-        """Return the `Reads` of n rows from which any value may be read."""
+        """Return `Reads` that allow any value of n rows to be read."""
         return Reads(n, whole=np.arange(n), best=True)
 
     @staticmethod
@@ -277,9 +277,9 @@ class Rows(Protocol):
 
 
 class KnownRows(ABC):
-    """Methods of rows whose values are exact wherever they can be read.
+    """Base class of rows in which a mass has its exact value or cannot be read.
 
-    The bounds of a mass are then equal.
+    Both bounds of a mass are then that value.
     """
 
     __slots__ = ()
@@ -416,7 +416,7 @@ class DenseRows(KnownRows):
         return self._compute_once("top", i, k, allowed, lambda: self._top(i, k, allowed))
 
     def _top(self, i: int, k: int, allowed: BoolArray | IntArray | None) -> tuple[IntArray, FloatArray]:
-        """Compute the result of `top`."""
+        """Compute the ids and log-probabilities of the k most probable tokens."""
         normaliser = self.logsumexp(i)
         logits = self.logits(i)
         ids = _top_allowed(logits, k, allowed)

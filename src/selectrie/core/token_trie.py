@@ -110,7 +110,7 @@ class TokenTrie:
 
     @property
     def inner(self) -> BoolArray:
-        """Return bool[N]: the nodes with children. Their rows score the edges below."""
+        """Return bool[N], the nodes with children. Their rows score the edges below."""
         return self.n_nodes_below > 0
 
     def children(self, node: int) -> IntArray:

@@ -41,7 +41,7 @@ class ModelKind(str, Enum):
 
     @property
     def is_recurrent(self) -> bool:
-        """Return whether state exists only at a sequence's tip.
+        """Return whether the model keeps state only at the tip of a sequence.
 
         Branching then copies the state (see `model.rounds`).
         """
@@ -49,7 +49,7 @@ class ModelKind(str, Enum):
 
 
 class Precision(str, Enum):
-    """Whether numbers may depend on how work is divided into model calls.
+    """The choice whether results may depend on how work is divided into calls.
 
     `exact` arranges the work so that they do not, which costs time; `fast` does
     not.
@@ -61,7 +61,7 @@ class Precision(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class BatchSizes:
-    """How many rows a model computes for a call of n rows.
+    """The number of rows that a model computes for a call of n rows.
 
     A model whose shapes may vary runs each call as one program, whose rows are filled
     up to a multiple of some number. A model with fixed shapes has one program for each
@@ -178,16 +178,13 @@ class CallCost:
     They change how long work takes, and the last bits of its results.
 
     Attributes:
-        cells_per_read: Number of cells of the memory that attention reads at once. A
-            row costs the same however many of the last ones are in use. With 1, calls
-            are as large as the model takes.
-        min_rows: Number of rows below which the fixed cost of a call matters. Where
-            attention would read more cells after fewer rows than that, a call goes on
-            and has these cells read too.
+        cells_per_read: Number of memory cells that attention reads at once, whether or
+            not all of them are in use. With 1, calls are as large as the model takes.
+        min_rows: Number of rows below which the fixed cost of a call matters. A call
+            of fewer rows goes on even if attention then has to read more cells.
         min_short_rows: Minimum number of rows of a call that ends early because the
             rows after it read fewer cells.
-        prefill_rows: Maximum number of rows of prompts in a call that other tasks wait
-            for.
+        prefill_rows: Maximum number of prompt rows in a call that other tasks wait for.
 
     Raises:
         OptionError: If a number is not a positive integer.
@@ -247,7 +244,7 @@ class Limits:
     copies_paths: bool = False
 
     def too_long(self, required_tokens: int, remedy: str, *, is_least: bool = False) -> PromptTooLongError:
-        """Return the error for a path of more tokens than `nodes`."""
+        """Return the error for a path that has more tokens than `nodes`."""
         return PromptTooLongError(
             required_tokens=required_tokens,
             available_tokens=self.nodes,
@@ -308,7 +305,7 @@ class Cost:
         )
 
     def with_rows_naive(self, rows_naive: int) -> Cost:
-        """Return the cost with another number of `rows_naive`."""
+        """Return the same cost with `rows_naive` replaced."""
         return Cost(
             self.model_calls, self.rows, self.rows_repeated, self.rows_padded, rows_naive, decode_s=self.decode_s
         )
@@ -345,7 +342,7 @@ class ModelIdentity:
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """How far the layout of calls moves a model's log-probabilities, in nats.
+    """The nats by which the layout of calls moves a model's log-probabilities.
 
     Attributes:
         batch_multiple: Calls are padded to a multiple of this number of rows; 1 = no

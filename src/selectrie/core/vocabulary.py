@@ -97,7 +97,7 @@ class Tokenizing:
 
 @dataclass(frozen=True, slots=True)
 class Spacing:
-    """Where a tokenizer adds a space before text, if its back end can tell.
+    """The positions at which a tokenizer adds a space, if its back end can tell.
 
     Attributes:
         encode_inside: The tokenizer of text that continues other text, before which no
@@ -143,7 +143,7 @@ class Vocabulary:
         space_prefix: Whether a space is added before text (SentencePiece). Its piece is
             longer than the text by one byte.
         tokenize: The back end's tokenizer.
-        spacing: Where the space is added. None if there is no `space_prefix`, and for
+        spacing: Positions of the space. None if there is no `space_prefix`, and for
             llama.cpp: it adds one before any text that begins, also after a control
             token, and its tokenizer has no other form.
         normalize: Applies the tokenizer's changes to a text before it looks for tokens,
@@ -379,7 +379,7 @@ class Vocabulary:
         return text.decode("utf-8", _BYTES_STAY).rstrip(self.white_space).encode("utf-8", _BYTES_STAY)
 
     def controls_spelled(self, text: bytes) -> tuple[str, ...]:
-        """Return the control tokens that a text spells, each once, in order."""
+        """Return the names of control tokens in a text, each once, in order."""
         return tuple(dict.fromkeys(self.texts[token] for _, _, token in self._controls_in(text)))
 
     def _controls_in(self, text: bytes) -> Iterator[tuple[int, int, int]]:

@@ -68,7 +68,11 @@ class Characterwise:
         return choices
 
     def continuations(self, configuration: int) -> list[Choice]:
-        """Return runs of the possible next bytes inside a character, 0x80 to 0xBF."""
+        """Return runs of the possible next bytes from 0x80 to 0xBF.
+
+        A run is (first byte, last byte, configuration after it). These bytes
+        continue a character.
+        """
         return self._byte_runs(configuration, 0x80, 0xC0)
 
     def _byte_runs(self, configuration: int, low: int, high: int) -> list[Choice]:

@@ -258,7 +258,7 @@ class Report:
 
 
 def report_on(rules: RuleSet, *, seed: int) -> Report:
-    """Return a report on rules.
+    """Return a report on rules; `seed` draws its samples.
 
     Expensive parts are bounded, and left out beyond their bounds.
     """

@@ -36,7 +36,7 @@ class TooManyError(Exception):
 
 
 class UnknownError(Exception):
-    """Raised if only the compiled grammar can tell what its texts are."""
+    """The texts of the rules can be found only by the compiled grammar, if at all."""
 
 
 def list_texts(rules: RuleSet, max_texts: int) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ class _Parts:
         return texts
 
     def _unite(self, sets: Iterable[set[bytes]]) -> set[bytes]:
-        """Return the texts of all sets together."""
+        """Return the union of sets of texts; raise `TooManyError` beyond the limit."""
         texts: set[bytes] = set()
         for one in sets:
             self._count_made(one)
@@ -290,7 +290,7 @@ STEPS_OF_A_CHARACTER = 200
 
 
 class TooLongError(GrammarError):
-    """Raised when the budget of steps is used up."""
+    """Listing or drawing texts has taken more steps than allowed."""
 
 
 class Texts:
@@ -355,7 +355,7 @@ class Texts:
                 raise GrammarError(f"listing keeps {len(waiting)} prefixes of {n_characters} characters; list fewer")
 
     def draw(self, rng: random.Random, *, soft_limit: int = 40) -> str:
-        """Return a random text.
+        """Return a random text, drawn character by character.
 
         After `soft_limit` characters, the shortest way to the end is taken.
         """

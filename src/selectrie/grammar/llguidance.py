@@ -59,10 +59,10 @@ LIMITS: Mapping[str, Any] = MappingProxyType(
 50 000 of fuel take it about 1 ms; 2 000 optional properties are 8 007 items.
 """
 GAVE_UP = "lexer error"
-"""How llguidance's messages begin if the fuel did not suffice."""
+"""Beginning of llguidance's messages if the fuel did not suffice."""
 
 TOO_MANY = re.compile(r"(?:Parser Error: )?Current row has (\d+) items")
-"""How llguidance's messages begin if `max_items_in_row` did not suffice."""
+"""Beginning of llguidance's messages if `max_items_in_row` did not suffice."""
 
 NO_TEXT = "this vocabulary cannot spell any text of the grammar; check whether one of its rules never ends"
 MAX_CHARACTERS = 500_000
@@ -222,7 +222,7 @@ class GuidanceAutomaton:
         return 0
 
     def allowed(self, state: int) -> BoolArray | IntArray:
-        """Return the allowed tokens (see `Automaton.allowed`), cached by content."""
+        """Return the tokens that may come next (see `Automaton.allowed`)."""
         key = self._mask_of.get(state)
         mask = None if key is None else self._masks.get(key)
         if mask is None:
@@ -557,7 +557,7 @@ class GuidedBytes:
         return self._automaton.walk(configuration, bytes([byte]))
 
     def following(self, configuration: int) -> frozenset[int]:
-        """Return the bytes that may come next."""
+        """Return the bytes that may come next in a state."""
         allowed = self._automaton.allowed(configuration)
         return frozenset((np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed).tolist())
 

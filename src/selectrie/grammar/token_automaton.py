@@ -249,7 +249,7 @@ class LeadingSpaceAutomaton:
         return 0
 
     def allowed(self, state: int) -> BoolArray | IntArray:
-        """Return the allowed tokens (see `Automaton.allowed`)."""
+        """Return the tokens that may come next (see `Automaton.allowed`)."""
         added, own = self._pairs[state - 1] if state else (_FRESH, DEAD)
         if state and added >= 0 and own in (DEAD, added):
             return self._inner.allowed(added)
@@ -359,7 +359,7 @@ class PrefixedAutomaton:
         return 0 if self._prefix else self._inner.start()
 
     def allowed(self, state: int) -> BoolArray | IntArray:
-        """Return the allowed tokens (see `Automaton.allowed`)."""
+        """Return the tokens that may come next (see `Automaton.allowed`)."""
         if state >= len(self._prefix):
             return self._inner.allowed(state - len(self._prefix))
         allowed = self._kept.get(state)

@@ -267,7 +267,7 @@ class Loops:
     """Computes the character groups that leave a configuration of a machine unchanged.
 
     A group counts only if all of its characters lead from the configuration to itself.
-    Only configurations that were passed to `ask` have groups. Memory: 9 bytes a
+    Only configurations that were passed to `compute` have groups. Memory: 9 bytes a
     configuration.
     """
 
@@ -284,13 +284,19 @@ class Loops:
         return self._groups.nbytes + self._is_known.nbytes
 
     def of(self, configurations: NDArray[np.intp]) -> Groups:
-        """Return uint64[n], the known groups of each of n configurations."""
+        """Return uint64[n], the known groups of each of n configurations.
+
+        They are 0 for configurations that were not passed to `compute`.
+        """
         self._grow()
         groups: Groups = self._groups[configurations]
         return groups
 
-    def ask(self, configuration: int) -> int:
-        """Compute and return the groups of one configuration."""
+    def compute(self, configuration: int) -> int:
+        """Return the character groups that leave a configuration unchanged.
+
+        They are computed on first use; bit i of the result is group i.
+        """
         self._grow()
         if not self._is_known[configuration]:
             groups = self._compute_groups(configuration)
@@ -365,7 +371,7 @@ def _groups_above(trie: ByteTrie, own: Groups) -> Groups:
 Indices = NDArray[np.intp]
 
 _HEAVY = 512
-"""Minimum number of tokens below a configuration's nodes for `Loops.ask` to pay off."""
+"""Minimum number of tokens below a configuration's nodes to compute its `Loops`."""
 _LEVELS_WITH_LOOPS = 3
 _LEAP = 8192
 """Minimum number of tokens below a configuration's nodes for a leap to pay off.
@@ -446,7 +452,7 @@ class TrieWalk:
         """
         configurations, which = np.unique(states, return_inverse=True)
         weights = np.bincount(which, self._trie.last_rank[nodes] - self._trie.own_stop[nodes])
-        return [each for each in configurations[weights >= _HEAVY].tolist() if self._loops.ask(each)]
+        return [each for each in configurations[weights >= _HEAVY].tolist() if self._loops.compute(each)]
 
     def _leap(self, nodes: Indices, states: Indices, configuration: int, result: _WalkResult) -> tuple[Indices, ...]:
         """Accept the tokens below a configuration's nodes that leave it unchanged.

@@ -149,7 +149,7 @@ def at_least(name: str, value: object, min_value: int, *, max_value: int = sys.m
 
 
 def record(name: str, value: object, kind: type) -> None:
-    """Raise `OptionError` unless `value` is an instance of the class `kind`."""
+    """Raise `OptionError` unless `value` is a record of the class `kind`."""
     if not isinstance(value, kind):
         raise OptionError(name, value, f"a {kind.__name__} record")
 
@@ -213,7 +213,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names that an option may have."""
+    """The allowed values of an option that is one of several names."""
 
     names: tuple[str, ...]
 
@@ -223,7 +223,7 @@ class Names:
 
 
 class Flag:
-    """The allowed values of a Boolean option."""
+    """The allowed values of a Boolean option, True and False."""
 
     check = staticmethod(flag)
 
@@ -350,7 +350,10 @@ _TOKEN_ID = "a whole number of at least 0, the id of a token"  # noqa: S105 - of
 
 
 def seed(name: str, value: object) -> int | None:
-    """Return a seed as an int, or None; raise `OptionError` for anything else."""
+    """Return a seed as an int of at least 0, or None for a random one.
+
+    Raises `OptionError` for anything else.
+    """
     return (
         None if value is None else natural(name, value, "a whole number of at least 0; leave it out for a random one")
     )

@@ -188,7 +188,7 @@ class BeamSearchParams:
             the most probable tokens that may follow, as `TokenScore`s, best first.
             Returns the ids to continue with, which the grammar must allow. With
             `canonical_only` they may have to be the tokenizer's own. None means all.
-        terminator: What ends a text: "none", "eog" (the generation ends),
+        terminator: Event that ends a text: "none", "eog" (the generation ends),
             "unless-continued" (no token follows that the grammar allows), or "auto". If
             a text of the grammar may continue to another one, "auto" is "eog" in a chat
             and "unless-continued" after other prompts; else it is "none".

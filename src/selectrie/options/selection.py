@@ -37,10 +37,10 @@ class SearchParams:
     cannot be listed, so that it has to be searched.
 
     Attributes:
-        method: How the set is searched: "exhaustive", "best_first", or "auto", which is
+        method: Search method: "exhaustive", "best_first", or "auto", which is
             "best_first" for large sets if the rule has a bound, else "exhaustive".
         k: Number of first places that must be certain.
-        stop: What ends the search: "best" (the first k are proved), "mass" (the
+        stop: Event that ends the search: "best" (the first k are proved), "mass" (the
             finished choices hold `mass` of the set's probability) or "all" (everything
             is scored).
         mass: Share of the set's probability that ends the search with stop "mass".
@@ -88,8 +88,8 @@ class PromptParams:
         boundary: Method by which prompt and choices are joined: "heal", "split" or
             "harness".
         delimiter: Text added before every choice.
-        truncate: What is done with a prompt that is too long: "error", or "left" to
-            drop its oldest tokens.
+        truncate: Treatment of a prompt that is too long: "error", or "left" to drop its
+            oldest tokens.
         system: A system message before the prompt; the model's chat template is used.
         assistant_prefix: Text with which the assistant turn begins.
         template_args: Arguments passed by name to the chat template
@@ -182,9 +182,9 @@ class SpellingParams:
     """The spellings of a text that are counted, and how many rows that may take.
 
     Attributes:
-        tokenizations: What is counted: "canonical" for the tokenizer's own encoding, or
+        tokenizations: Paths counted: "canonical" for the tokenizer's own encoding, or
             "all" for every token sequence that spells the text.
-        event: What is counted with "all": "ends" (the tokens spell the text, and an
+        event: Event that counts with "all": "ends" (the tokens spell the text, and an
             end-of-generation token follows), "begins" (the bytes begin with the text)
             or "auto" ("ends" if the model has such a token).
         budget_nodes: Maximum number of rows to read for the bounds; by default 64 for

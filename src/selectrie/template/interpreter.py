@@ -121,7 +121,7 @@ class Hide:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """A step that begins or ends the text of a named block."""
+    """A step: begin or end the text of a named block."""
 
     name: str
     begins: bool
@@ -265,7 +265,7 @@ class Interpreter:
 
     @property
     def page(self) -> Environment:
-        """Return the environment of the page, with the lists of ended loops."""
+        """Return the environment of the page: the values and results of its names."""
         return self._levels[0]
 
     def path_of(self, name: str) -> str:
@@ -308,7 +308,7 @@ class Interpreter:
         self._levels[-1].set(name, value, record)
 
     def suppose(self, *names: str) -> None:
-        """Treat these names as undecided during a lookahead."""
+        """Make names undecided in a lookahead, as a decision would change them."""
         for name in names:
             self._levels[-1].scope.set(name, UNDECIDED)
 
@@ -433,7 +433,7 @@ class Interpreter:
         return check_role(value_at(segment, ("role", segment.role), scope, document, self._template))
 
     def _assign(self, segment: ast.Set, scope: Scope, document: ast.Document) -> None:
-        """Execute a `set`."""
+        """Execute a `set`: evaluate its value, and bind its name on the page."""
         try:
             value = evaluate(segment.value, scope, document)
         except Undecided:  # in a lookahead
@@ -579,7 +579,7 @@ class Following:
 
 
 def no_cut(_literal: str) -> None:
-    """Return None: the literal text has no control token."""
+    """Return None, as a `Cut` for text without control tokens."""
 
 
 def find_following(program: Interpreter, *names: str, cut: Cut = no_cut) -> Following:
@@ -594,9 +594,9 @@ def find_following(program: Interpreter, *names: str, cut: Cut = no_cut) -> Foll
 
 
 def find_branch(program: Interpreter, *, more: bool, cut: Cut = no_cut) -> Following:
-    """Return the text that follows if a loop goes on (`more`), or if it ends.
+    """Return the text that follows if the pending loop goes on (`more`), or if it ends.
 
-    The loop is the one that the last `Continue` is about.
+    It is the loop of the last `Continue`.
     """
     ahead = program.ahead(_MAX_STEPS_AHEAD)
     ahead.go_on(more=more)

@@ -560,7 +560,7 @@ class CanonicalPaths:
 
 
 def is_cut(text: bytes) -> bool:
-    """Return whether the text ends inside a UTF-8 character."""
+    """Return whether UTF-8 bytes end inside a character."""
     for n in range(1, min(4, len(text) + 1)):
         if text[-n] >= 0xC0:
             return n < (2 if text[-n] < 0xE0 else 3 if text[-n] < 0xF0 else 4)
@@ -582,7 +582,7 @@ def _are_neighbours(vocabulary: Vocabulary, left: int, right: int, before: bytes
 
 
 def encode_inside(vocabulary: Vocabulary, text: bytes) -> list[int]:
-    """Return the tokens of text within other text, before which no space is added."""
+    """Return the tokens of text inside other text, before which no space is added."""
     if not vocabulary.space_prefix or not text:
         return vocabulary.tokenize(text) if text else []
     if vocabulary.spacing is not None:

@@ -159,7 +159,7 @@ _MAX_TRIED = 8
 
 
 def encode_prompt(vocabulary: Vocabulary, prompt: PromptText) -> IntArray:
-    """Return the tokens of a prompt alone, int32[]."""
+    """Return the tokens of a prompt, int32[], as if nothing followed it."""
     return np.concatenate([prompt.prefix, np.asarray(encode_text(vocabulary, prompt), dtype=np.int32)])
 
 

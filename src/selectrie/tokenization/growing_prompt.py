@@ -464,7 +464,7 @@ class GrowingPrompt:
         return self._at
 
     def back_to(self, mark: Snapshot) -> None:
-        """Return the page to an earlier state."""
+        """Return the page to an earlier state, as given by `mark`."""
         self._at = mark
 
     def open_role(self, role: str) -> str:

@@ -190,7 +190,7 @@ def _is_listed(prompt: object) -> TypeGuard[Sequence[Any]]:
 
 
 def prompt_notes(prompt: PromptText) -> tuple[str, ...]:
-    """Return the notes on how a prompt was read (`Selection.notes`)."""
+    """Return notes for the caller about how the prompt was read (`Selection.notes`)."""
     notes = []
     if prompt.is_normalized:
         notes.append(

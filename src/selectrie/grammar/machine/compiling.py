@@ -145,7 +145,7 @@ def find_facts(rules: Mapping[str, Expression], root: str) -> Facts:
 
 
 def _needs_for_a_text(part: Expression) -> int:
-    """Return how many parts must match some text so that a part matches one."""
+    """Return how many of an expression's parts must have a text for it to have one."""
     if isinstance(part, LiteralText):
         return 0
     if isinstance(part, Characters):
@@ -158,14 +158,14 @@ def _needs_for_a_text(part: Expression) -> int:
 
 
 def _needs_for_empty(part: Expression) -> int:
-    """Return how many parts must match the empty text so that a part matches it."""
+    """Return how many parts must match the empty text for an expression to match it."""
     if isinstance(part, LiteralText):
         return NEVER if part.value else 0
     return NEVER if isinstance(part, Characters | TokenTerminal) else _needs_for_a_text(part)
 
 
 def _needs_for_another(part: Expression) -> int:
-    """Return how many parts must match a nonempty text so that a part matches one."""
+    """Return how many parts must match characters for an expression to match some."""
     if isinstance(part, LiteralText):
         return 0 if part.value else NEVER
     if isinstance(part, Concatenation | Repeat):
@@ -267,7 +267,10 @@ def compile_rules(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Pro
 
 
 def error_in_rules(reason: str, rules: RuleSet, start: int | None = None) -> GrammarError:
-    """Return an error at an offset of the rules' source, by default at the root."""
+    """Return a `GrammarError` that points to an offset of the rules' source.
+
+    The default is the definition of the root.
+    """
     if start is None and rules.root in rules.spans:
         start = rules.spans[rules.root].start
     if start is None or not rules.text:
@@ -385,7 +388,7 @@ class _Compiler:
         if not part.ranges:
             return None
         nfa = Nfa(self.limits.max_states - self.n_states, "a set of characters")
-        nfa.characters(part)
+        nfa.add_characters(part)
         automaton = simplify(nfa, self.work)
         if len(automaton.edges) == 2 and len(automaton.edges[0]) == 1:
             return automaton.edges[0][0][0], False

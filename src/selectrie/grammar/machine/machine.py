@@ -178,7 +178,7 @@ class Stacks:
         return number
 
     def _add(self, links: tuple[tuple[int, int], ...], *, ends: bool) -> int:
-        """Append a set and return its index; raise `GrammarError` beyond the limit."""
+        """Append a set of stacks, up to the limit, and return its index."""
         if len(self.links) + len(self._joined) // 2 >= self._limits.max_stacks:
             raise GrammarError(
                 f"reading texts has opened rules in more than {self._limits.max_stacks} different ways; "
@@ -253,7 +253,7 @@ class Machine:
     def items(self, configuration: int) -> zip[tuple[int, int]]:
         """Return the pairs (program state, set of stacks) of a configuration.
 
-        States ascend.
+        States ascend; a set of stacks is an index into `stacks`.
         """
         return _pairs(self._items[configuration])
 
@@ -453,7 +453,7 @@ class Machine:
         return number
 
     def _grow(self) -> None:
-        """Double the table; raise `GrammarError` beyond the limits."""
+        """Double the capacity of the table; raise `GrammarError` beyond the limits."""
         limits, capacity = self._limits, 2 * len(self._table)
         if len(self._items) >= limits.max_configurations or self.n_bytes + self._table.nbytes > limits.max_bytes:
             raise self._limit_error()
@@ -524,10 +524,13 @@ class ListMachine:
         return self._table.nbytes + SPAN_BYTES * len(self._spans)
 
     def begin(self) -> None:
-        """Do nothing, since no steps are counted."""
+        """Do nothing: unlike `Machine`, a list counts no steps."""
 
     def fill(self, configurations: IntArray, classes: IntArray) -> None:
-        """Compute unknown transitions (see `Machine.fill`), whole rows at once."""
+        """Compute the unknown entries of `table` for pairs of configuration and class.
+
+        Whole rows are computed at once; see `Machine.fill`.
+        """
         unknown = self._table[configurations, classes] == UNKNOWN
         for configuration in np.unique(configurations[unknown]).tolist():
             self._fill_row(configuration)
@@ -562,9 +565,9 @@ class ListMachine:
         return DEAD
 
     def union(self, configurations: Sequence[int]) -> int:
-        """Return the only configuration given; its repetitions are ignored.
+        """Return the configuration that all elements of a sequence are equal to.
 
-        Two different ones would need token terminals.
+        Different ones would need token terminals, which a list does not have.
         """
         (only,) = set(configurations)
         return only
@@ -583,7 +586,10 @@ class ListMachine:
         self._table[configuration] = row
 
     def _add_span(self, first: int, stop: int, n_read: int) -> int:
-        """Append a configuration and return its number."""
+        """Add a configuration: the texts `first` to `stop` after `n_read` bytes.
+
+        Returns its number.
+        """
         number = len(self._spans)
         if number == len(self._table):
             self._grow()
@@ -591,7 +597,7 @@ class ListMachine:
         return number
 
     def _grow(self) -> None:
-        """Double the table; raise `GrammarError` beyond the limit of memory."""
+        """Double the capacity of the table; raise `GrammarError` beyond the limit."""
         if self.n_bytes + self._table.nbytes > self._limits.max_bytes:
             raise GrammarError(
                 f"reading the list of {len(self._texts)} texts led to {len(self._spans)} prefixes in "

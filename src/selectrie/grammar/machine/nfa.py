@@ -266,8 +266,8 @@ class Nfa:
             else:
                 self._add_leaf(resolve(part), start, stop)
 
-    def copy(self, rule: RuleAutomaton, start: int, stop: int) -> None:
-        """Insert a copy of a rule's automaton between two states."""
+    def insert_copy(self, rule: RuleAutomaton, start: int, stop: int) -> None:
+        """Insert a copy of a rule's automaton between the states `start` and `stop`."""
         own = [self.add_state() for _ in rule.edges]
         self.jumps[start].append(own[0])
         for state, edges, final in zip(own, rule.edges, rule.final, strict=True):
@@ -275,7 +275,7 @@ class Nfa:
             if final:
                 self.jumps[state].append(stop)
 
-    def characters(self, part: Characters) -> None:
+    def add_characters(self, part: Characters) -> None:
         """Add paths from start to final for each character of a set."""
         tree = byte_tree(part.ranges)
         own = [0, *(self.add_state() for _ in tree.edges[1:])]
@@ -286,7 +286,7 @@ class Nfa:
     def _add_leaf(self, leaf: Resolved, start: int, stop: int) -> None:
         """Add the automaton or the label that a leaf was resolved to."""
         if isinstance(leaf, RuleAutomaton):
-            self.copy(leaf, start, stop)
+            self.insert_copy(leaf, start, stop)
         elif leaf is None:
             self.has_dead_ends = True
         else:
@@ -382,11 +382,11 @@ class Work:
 
     @staticmethod
     def of(limits: GrammarLimits) -> Work:
-        """Return a budget that allows everything in `limits`."""
+        """Return a budget of all the work that `limits` allow."""
         return Work(limits.max_work, limits.max_edges)
 
     def spend(self, n: int) -> bool:
-        """Spend n steps and return whether the budget is still not exceeded."""
+        """Subtract `n` steps, and return whether the budget covered them."""
         self.steps -= n
         return self.steps >= 0
 
@@ -667,7 +667,7 @@ def remove_empty_text(rule: RuleAutomaton) -> RuleAutomaton:
 
 
 def leftmost_calls(rule: RuleAutomaton) -> list[int]:
-    """Return the numbers of the rules whose text may be the beginning of the rule's."""
+    """Return the numbers of the rules that a rule may call before reading anything."""
     return [called_rule(label) for label, _ in rule.edges[0] if label < 0]
 
 

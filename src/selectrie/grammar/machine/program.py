@@ -161,7 +161,7 @@ class Plans:
         return terminals
 
     def _make_plan(self, state: int, symbol: int) -> Plan:
-        """Make a plan.
+        """Compute the plan of a state for a symbol, which `plan` caches.
 
         Only rules that read the symbol, or lead to one that does by their leftmost
         calls, become steps.

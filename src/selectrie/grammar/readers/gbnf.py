@@ -87,7 +87,7 @@ class GbnfScanner(Lexer):
         self._pattern = re.compile(pattern + r"|(?P<BROKEN>[\s\S])")
 
     def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # the signature in all versions of lark
-        """Yield the symbols; raise `SymbolError` for an invalid one."""
+        """Yield the symbols of a grammar text; raise `SymbolError` for other text."""
         depth = n_symbols = 0
         goes_on = True
         for match in self._pattern.finditer(text):
@@ -116,7 +116,7 @@ class GbnfScanner(Lexer):
 
 
 def literal_of(token: Token) -> LiteralText:
-    """Return the text of a literal `"…"`."""
+    """Return the expression of a literal `"…"`, with escapes replaced."""
     text = "".join(chr(code) for code, _ in _characters(token, 1)) if "\\" in token else token[1:-1]
     try:
         return LiteralText(text.encode("utf-8"))

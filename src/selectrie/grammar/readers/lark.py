@@ -164,7 +164,7 @@ class LarkScanner(Lexer):
         pass
 
     def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # the signature in all versions of lark
-        """Yield the symbols; raise `SymbolError` for an invalid one."""
+        """Yield the symbols of a grammar text; raise `SymbolError` for other text."""
         depth = n_symbols = 0
         line_end: int | None = None
         began = False
@@ -328,7 +328,7 @@ class NameScope:
     outer: NameScope | None = None
 
     def global_name(self, name: str) -> str:
-        """Return the global name of a name in the text."""
+        """Return the name, unique across all files, of a name in this scope's text."""
         if self.outer is None:
             return name
         hidden = name.startswith("_")

@@ -71,7 +71,7 @@ class ParsedSet:
 
 
 class SetMaker:
-    """Computes the characters of each distinct set once.
+    """Computes the characters of sets, once for each distinct set.
 
     All sets together have at most `MAX_RANGES` ranges.
     """
@@ -80,7 +80,7 @@ class SetMaker:
         self._made: dict[tuple[ParsedSet, bool, bool], Characters] = {}
         self._left = MAX_RANGES
 
-    def made(self, parsed_set: ParsedSet, *, ascii_only: bool, ignore_case: bool) -> Characters | None:
+    def make(self, parsed_set: ParsedSet, *, ascii_only: bool, ignore_case: bool) -> Characters | None:
         """Return the characters of a set, or None if they exceed the ranges left."""
         key = parsed_set, ascii_only, ignore_case
         known = self._made.get(key)
@@ -179,7 +179,7 @@ class EscapeReader:
         self._error_at = source.error_at
 
     def outside_set(self, offset: int) -> tuple[int, int]:
-        """Return the code point of the escape at a backslash, and where it ends."""
+        """Return the code point of the escape at a backslash, and its end."""
         letter = self._letter_after(offset)
         if match := _OCTAL.match(self._source, offset, self._stop):
             return self._read_octal(match, offset)
@@ -188,7 +188,7 @@ class EscapeReader:
         return self._read_common(offset, letter, {key: code for key, code in _LETTERS.items() if key != "b"})
 
     def set_at(self, offset: int) -> tuple[ParsedSet, int]:
-        """Return the set at a bracket, and where it ends."""
+        """Return the character set at a bracket, and the offset after it."""
         source, start, stop = self._source, offset, self._stop
         offset += 1
         negated = source.startswith("^", offset, stop)
@@ -233,7 +233,7 @@ class EscapeReader:
         return self._source[offset + 1]
 
     def _read_octal(self, match: re.Match[str], offset: int) -> tuple[int, int]:
-        """Return the code point of an octal escape, and where it ends."""
+        """Return the code point of an octal escape, and the offset after it."""
         code = int(match[1], 8)
         if code > _MAX_OCTAL:
             raise self._error_at(offset, f"the octal escape {match[0]} is above \\377; write \\uNNNN")
@@ -330,7 +330,7 @@ class OpenGroup:
     pending_before: list[PendingCount] = field(default_factory=list)
 
     def end_option(self) -> None:
-        """Turn the items so far into an option and begin the next one."""
+        """Close the current alternative of the group, and begin the next one."""
         self.release()
         self.options.append(sequence(self.items))
         self.pending_before += self.pending
@@ -546,7 +546,7 @@ class _Reader:
             self._add(same, offset)
 
     def _read_escape(self, offset: int) -> None:
-        """Read an escape whose backslash is at `offset`."""
+        """Read the escape at `offset`: an anchor, a category or a character."""
         letter = self._source[self._offset : min(self._offset + 1, self._stop)]
         if letter in _ANCHOR_ESCAPES:
             self._offset += 1
@@ -561,10 +561,10 @@ class _Reader:
             self._add_literal(chr(code), offset)
 
     def _read_set(self, offset: int) -> None:
-        """Read the character set at `offset`."""
+        """Read the character set at `offset`, and append it to the innermost group."""
         flags = self._frames[-1].flags
         parsed_set, self._offset = self._escapes.set_at(offset)
-        whole = self._sets.made(parsed_set, ascii_only="a" in flags, ignore_case="i" in flags)
+        whole = self._sets.make(parsed_set, ascii_only="a" in flags, ignore_case="i" in flags)
         if whole is None:
             raise self._error_at(offset, f"the sets have more than {MAX_RANGES} ranges in total; use fewer sets")
         self._add(whole if whole.ranges else NOTHING, offset)

@@ -138,7 +138,7 @@ def _long_repeat(item: Expression, min_count: int, max_count: int | None) -> Exp
 
 
 def is_line_feed(expression: Expression) -> bool:
-    """Return whether an expression matches the text of one line feed."""
+    """Return whether an expression matches the text that is one line feed."""
     match expression:
         case LiteralText(value):
             return value == _LINE_FEED
@@ -239,7 +239,7 @@ class _Beyond(Enum):
 
 
 def anchor(name: str, offset: int) -> Reference:
-    """Return a reference for the anchor `name` at an offset of the pattern."""
+    """Return a reference that represents an anchor at an offset of the pattern."""
     return Reference(name, Span(offset, offset + 1))
 
 
@@ -278,7 +278,7 @@ class _AnchorPass:
         return self.rewrite(expression, _Beyond.NOTHING)
 
     def _has_anchor(self, expression: Expression) -> bool:
-        """Return whether an expression contains an anchor of this direction."""
+        """Return whether an expression contains an anchor of this pass; cached."""
         known = self._anchored.get(id(expression))
         if known is None:
             match expression:

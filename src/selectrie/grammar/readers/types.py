@@ -159,7 +159,7 @@ def members_of(kind: Any) -> list[Any] | None:
 
 
 def json_text(value: object, kind: Any) -> str:
-    """Return a value as JSON.
+    """Return a value as JSON; `kind` is its type in the error.
 
     Raises `GrammarError` for anything but a string, number, bool or None.
     """
@@ -215,7 +215,7 @@ class _Builder:
         return self._container_schema(part, depth)
 
     def _annotated_schema(self, kind: Any, depth: int) -> dict[str, Any]:
-        """Return the schema of a type with constraints."""
+        """Return the schema of an `Annotated` type, with its constraints."""
         unread = [one for one in kind.__metadata__ if constraints_of(one) is None]
         adapted = self._schema_by_pydantic(kind) if unread and all(map(_is_of_pydantic, unread)) else None
         if adapted is not None:
@@ -233,6 +233,7 @@ class _Builder:
         return schema
 
     def _refer_to(self, kind: Any) -> dict[str, Any]:
+        """Return a `$ref` to a class, which is named and queued on first use."""
         name = self._names.get(kind)
         if name is None:
             own = _class_name(kind)
@@ -243,6 +244,10 @@ class _Builder:
         return {"$ref": REFERENCE + name}
 
     def _container_schema(self, kind: Any, depth: int) -> dict[str, Any]:
+        """Return the schema of a list, set, tuple, mapping, or type known to pydantic.
+
+        Raises `GrammarError` for any other type.
+        """
         origin, arguments = get_origin(kind) or kind, get_args(kind)
         if not is_hashable(origin):
             raise _unknown_type_error(kind)
@@ -289,6 +294,7 @@ class _Builder:
         return self._move_definitions(name, whole)
 
     def _tuple_schema(self, arguments: tuple[Any, ...], depth: int) -> dict[str, Any]:
+        """Return the schema of a tuple with these type arguments."""
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             return {"type": "array", "items": self.schema(arguments[0], depth + 1)}
         if not arguments:
@@ -297,6 +303,7 @@ class _Builder:
         return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items), "maxItems": len(items)}
 
     def _class_schema(self, kind: Any) -> dict[str, Any]:
+        """Return the schema of a class with fields, or of a pydantic model."""
         if _is_pydantic(kind):
             return self._model_schema(kind)
         origin = get_origin(kind) or kind

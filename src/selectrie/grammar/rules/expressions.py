@@ -135,7 +135,7 @@ def _merge_ranges(ranges: Iterator[tuple[int, int]] | list[tuple[int, int]]) -> 
 
 
 def _complement_ranges(merged: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Return the ranges between merged ones, without surrogates."""
+    """Return the code points outside of merged ranges, without surrogates."""
     gaps, start = [], 0
     for first, last in merged:
         if first > start:
@@ -216,7 +216,7 @@ class TextList:
 
     @cached_property
     def rules(self) -> RuleSet:
-        """Return the list as one rule."""
+        """Return the list as a `RuleSet` with the single rule `root`."""
         options = tuple(LiteralText(to_bytes(text, "text")) for text in self.texts)
         whole = options[0] if len(options) == 1 else Alternatives(options)
         return RuleSet(MappingProxyType({"root": whole}))

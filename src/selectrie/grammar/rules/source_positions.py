@@ -94,5 +94,5 @@ def start_of(token: Token) -> int:
 
 
 def span_of(token: Token) -> Span:
-    """Return the start and end offsets of a symbol."""
+    """Return the span of a symbol in the text."""
     return Span(start_of(token), start_of(token) + len(token))

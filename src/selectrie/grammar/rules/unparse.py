@@ -150,7 +150,7 @@ def _quantifier(part: Repeat) -> str:
 
 
 def _gbnf_symbol(part: Expression, names: Mapping[str, str], *, total: bool) -> str:
-    """Return a part without operators in GBNF."""
+    """Return a literal, class, reference or token set in GBNF."""
     if isinstance(part, LiteralText):
         return '"' + "".join(map(_escape_in_text, _decode_literal(part.value))) + '"'
     if isinstance(part, Characters):

@@ -24,7 +24,7 @@ _HEXADECIMAL = re.compile(r"\\x\{([0-9a-f]+)\}")
 
 
 class UnknownKeywordError(Exception):
-    """Raised for an unsupported keyword, whose meaning is not known."""
+    """A keyword is not supported, so it is not known whether it allows a value."""
 
 
 class SchemaValidator:
@@ -327,7 +327,7 @@ class _Reader:
         return _constants([None] if name == "null" else [True, False])
 
     def _arrays(self, schema: dict[str, Any], depth: int) -> _Values:
-        """Return the arrays that the schema allows."""
+        """Return the arrays that the schema's item and count keywords allow."""
         first, rest = schema.get("prefixItems", []), schema.get("items", True)
         min_items, max_items = schema.get("minItems", 0), schema.get("maxItems", math.inf)
         max_items = min(max_items, len(first)) if rest is False else max_items
@@ -350,7 +350,7 @@ class _Reader:
         )
 
     def _objects(self, schema: dict[str, Any], depth: int) -> _Values:
-        """Return the objects that the schema allows."""
+        """Return the objects that the schema's property keywords allow."""
         properties, required = schema.get("properties", {}), schema.get("required", [])
         if schema.get("additionalProperties", True) is not False:
             raise _UnlistedError
@@ -398,7 +398,7 @@ def _use_integers(value: Any) -> Any:
 
 
 def _whole_numbers(schema: dict[str, Any]) -> _Values:
-    """Return the integers between two bounds."""
+    """Return the integers from `minimum` to `maximum`, or multiples of `multipleOf`."""
     if "minimum" not in schema or "maximum" not in schema:
         raise _UnlistedError
     step = schema.get("multipleOf", 1)

@@ -179,13 +179,13 @@ def keyword_error(pointer: str, keyword: str, reason: str) -> GrammarError:
 
 
 def clip_repr(value: object, max_length: int = 60) -> str:
-    """Return a value's `repr` for a message, with at most `max_length` characters."""
+    """Return a value's `repr` for a message, clipped to `max_length` characters."""
     text = repr(value)
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 def types_of(schema: Mapping[str, Any], pointer: str) -> tuple[str, ...]:
-    """Return the types that a schema names, or all if it names none.
+    """Return the types that a schema allows by its `type`, or all types without one.
 
     "number" includes "integer".
     """
@@ -476,7 +476,11 @@ def normalize_strings(schema: Mapping[str, Any], pointer: str, notes: list[str])
 
 
 def pattern_of(pattern: object, keyword: str, pointer: str) -> RewrittenPattern:
-    """Return a rewritten pattern; raise `GrammarError` if it cannot be rewritten."""
+    """Return a pattern rewritten for all readers.
+
+    Raises `GrammarError`, about `keyword` of the schema at `pointer`, if it cannot
+    be rewritten.
+    """
     if not isinstance(pattern, str):
         raise keyword_error(pointer, keyword, f"{clip_repr(pattern)}; expected a regular expression")
     try:

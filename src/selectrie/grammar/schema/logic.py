@@ -70,7 +70,10 @@ class Logic:
     kinds_of: dict[tuple[int, int], tuple[object, frozenset[str]]] = field(default_factory=dict)
 
     def kinds(self, schema: object, steps: int = MAX_STEPS) -> frozenset[str]:
-        """Return the types of values that a schema may allow; integers are "number"."""
+        """Return a superset of the types of values that a schema allows.
+
+        Integers are "number". References are followed `steps` levels deep.
+        """
         if not isinstance(schema, dict) or not steps:
             return KINDS if schema is not False else frozenset()
         known = self.kinds_of.get((id(schema), steps))
@@ -97,7 +100,10 @@ class Logic:
         return kinds
 
     def are_disjoint(self, one: object, other: object, steps: int = MAX_STEPS) -> bool:
-        """Return whether it is proved that no value is valid against both schemas."""
+        """Return whether it is proved that no value is valid against both schemas.
+
+        Schemas are followed `steps` levels deep.
+        """
         self.looks += 1
         if one is False or other is False:
             return True
@@ -171,7 +177,7 @@ class Logic:
         return False
 
     def _bounds_cross(self, ones: Parts, others: Parts) -> bool:
-        """Return whether the bounds allow no number."""
+        """Return whether no number satisfies the bounds of all parts."""
         lows, highs, opens = [-math.inf], [math.inf], set[float]()
         for part in (*ones, *others):
             for key, exclusive, limits in (
@@ -367,7 +373,7 @@ def _other_numbers(numbers: list[float], draft: int) -> list[object]:
 
 
 def other_strings(texts: list[str]) -> str:
-    """Return a pattern of every text except these."""
+    """Return a pattern that matches every text except these."""
     if len(texts) > MAX_EXCLUDED:
         raise InexpressibleError(f"a negation excludes {len(texts)} texts; the maximum is {MAX_EXCLUDED}")
     return f"^{_other_suffixes(sorted(set(texts)))}$"

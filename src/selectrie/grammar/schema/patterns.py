@@ -76,7 +76,7 @@ class RewrittenPattern:
     line_end: bool
 
     def doubtful_in_names(self) -> Ranges:
-        """Return the characters without which all readers agree on a name."""
+        """Return the characters of names on which dialects may disagree."""
         return (*self.doubtful, *([(0x0A, 0x0A)] if self.line_end else []))
 
 
@@ -114,12 +114,12 @@ def rewrite_name(pattern: str, without: Ranges) -> str:
 
 
 def is_spelled(text: str) -> bool:
-    """Return whether strings of these grammars can contain all characters of a text."""
+    """Return whether strings of a JSON grammar can contain all characters of a text."""
     return not any(first <= ord(character) <= last for character in text for first, last in UNSPELLED)
 
 
 def class_of(ranges: Iterable[tuple[int, int]]) -> str:
-    """Return a bracket expression of these characters, in hexadecimal."""
+    """Return a bracket expression that matches these characters, in hexadecimal."""
     spelled = (rf"\x{{{first:x}}}" if first == last else rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges)
     return f"[{''.join(spelled)}]"
 

@@ -142,7 +142,10 @@ def read_schema(
 
 
 def _parse_schema(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 - as above
-    """Return the schema as `json.loads` would return it."""
+    """Return a schema, given as JSON text or as a Python value, as plain JSON values.
+
+    Raises `GrammarError` if it is not JSON.
+    """
     text = schema if isinstance(schema, str) else None
     try:
         if text is None:

@@ -35,7 +35,7 @@ _MARKUP = {
     "an f-string": re.compile(r"(?<![\w{$)\\])\{[a-z_]\w{0,60}\}(?!\})"),
     "LMQL": re.compile(r"\[[A-Z][A-Z_]{0,60}\](?=[\"']?\s{0,200}where\b)"),
 }
-"""What markup of other languages looks like, in templates of this one."""
+"""Patterns of other languages' markup, which is text in a template."""
 _BLOCKS = "|".join(kind for kind, tag in TAGS.items() if tag.block)
 
 
@@ -140,7 +140,7 @@ class _Context:
 
 
 def examine(document: ast.Document, documents: Mapping[str, ast.Document], sources: Sources) -> Findings:
-    """Return the findings about a template; raise the first `TemplateError`."""
+    """Return facts about a template; raise `TemplateError` for its first error."""
     run = _Examination(documents, sources)
     run.body(document.body, _Context(document))
     check_outside(document, documents)

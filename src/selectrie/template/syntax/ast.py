@@ -278,7 +278,7 @@ def bodies_of(segment: Segment) -> tuple[Body, ...]:
 
 
 def visit_method(visitor: object, segment: Segment) -> Callable[..., None] | None:
-    """Return the visitor's method for this kind of segment (`visit_slot`), or None."""
+    """Return a visitor's method for a segment (`visit_slot`), or None if missing."""
     method: Callable[..., None] | None = getattr(visitor, f"visit_{type(segment).__name__.lower()}", None)
     return method
 
@@ -373,7 +373,7 @@ class Refused(Exception):
         super().__init__(reason)
 
     def error(self, source: str, name: str) -> TemplateError:
-        """Return the `TemplateError` that callers of the package get."""
+        """Return the error as a `TemplateError` with a position in `source`."""
         reason = self.reason
         if self.about is not None:
             tag = " ".join(source[self.about.start : self.about.stop].split())
@@ -392,7 +392,7 @@ def line_and_column(source: str, offset: int) -> tuple[int, int]:
 
 
 def error_in(source: str, name: str, offset: int, reason: str) -> TemplateError:
-    """Return the error for character `offset` of a source without a document."""
+    """Return the error at character `offset` of the source called `name`."""
     offset = max(0, min(offset, len(source)))
     line, column = line_and_column(source, offset)
     stop = source.find("\n", offset)

@@ -80,7 +80,7 @@ class TemplateScanner(Lexer):
         self._inside = re.compile("|".join(f"(?P<{name}>{patterns[name]})" for name in _INSIDE))
 
     def lex(self, text: str) -> Iterator[Token]:  # type: ignore[override]  # matches the interface of every lark
-        """Yield the tokens of a source."""
+        """Yield the tokens of a template's source, in and between tags."""
         offset = 0
         while offset < len(text):
             match = self._outside.match(text, offset)
@@ -246,7 +246,7 @@ class Literals:
     _trims_next: bool = False
 
     def add(self, text: str, span: Span, *, plain: bool) -> None:
-        """Add the next piece."""
+        """Append a piece of text; `plain` text is literally in the source."""
         if plain and self._trims_next:
             text = text.lstrip()
             span = Span(span.stop - len(text), span.stop)
@@ -340,7 +340,7 @@ def slot_name(kind: str, name: str, offset: int) -> str:
 
 
 def check_name(name: str, offset: int) -> str:
-    """Return `name` if a value may have it, else raise `Refused`."""
+    """Return the name if it may name a value, else raise `Refused` at `offset`."""
     if name in RESERVED:
         raise Refused(offset, f"{name!r} is a reserved word; choose another name")
     if not _NAME.fullmatch(name):

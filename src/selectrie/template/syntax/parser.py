@@ -236,7 +236,7 @@ class ProductionReader(Transformer[Token, Any]):
     def _open_each(
         self, builder: DocumentBuilder, kind: Token, edges: Edges, parts: tuple[ast.Expression, str, Named]
     ) -> Any:
-        """Begin an `each` block."""
+        """Begin an `each` block; `parts` are its items, variable and arguments."""
         items, variable, named = parts
         arguments = self._check_arguments(kind, named)
         return builder.open_block(
@@ -580,7 +580,7 @@ class DocumentBuilder:
         return self
 
     def open_block(self, opening: Opening) -> DocumentBuilder:
-        """Begin a block."""
+        """Begin a block at its first tag."""
         self._check_allowed(opening.kind, opening.edges)
         if len(self._frames) >= MAX_DEPTH:
             reason = f"blocks are nested more than {MAX_DEPTH} deep; move the inner ones into a file and include it"

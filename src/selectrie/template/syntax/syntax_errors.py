@@ -104,14 +104,14 @@ class BrokenTag:
 
     @property
     def is_named(self) -> bool:
-        """Return whether the tag so far has its kind, and at most a name after it."""
+        """Return whether the tag so far consists of its kind, and at most a name."""
         return self.word in TAGS and (
             len(self.symbols) == 2 or (len(self.symbols) == 3 and self.word not in {"each", "if", "unless"})
         )
 
 
 def refusal(broken: BrokenTag) -> Refused:
-    """Return the error for a token that the grammar refuses."""
+    """Return the error, with advice, for a token that the grammar refuses."""
     return (
         _runaway(broken)
         or _unclosed(broken)
@@ -237,7 +237,7 @@ def _at(broken: BrokenTag) -> Refused:
 
 
 def _description(broken: BrokenTag) -> str:
-    """Return a description of the refused token."""
+    """Return how a message names the refused token."""
     token, word = broken.token, str(broken.token)
     if token.type == "CLOSE":
         return "the end of the tag"
@@ -268,7 +268,10 @@ def _expected(broken: BrokenTag) -> str:
 
 
 def _advice(broken: BrokenTag) -> str:
-    """Return advice about the token, or ""."""
+    """Return advice on how to correct the refused token, as the end of a message.
+
+    Returns "" if there is none.
+    """
     advice = _about_names(broken) or _about_operators(broken) or _about_signs(broken)
     if advice:
         return f"; {advice}"

@@ -259,7 +259,7 @@ def rule_of(value: str | ScoringRule) -> ScoringRule:
 
 
 def kind_of_tag(segment: Segment) -> str:
-    """Return a tag's key in the table of tags, or "" if it takes no arguments."""
+    """Return a tag's key in `tags.TAGS`, or "" if it takes no arguments."""
     if isinstance(segment, Slot):
         return segment.kind
     kinds: Mapping[type, str] = {GenEach: "geneach", Each: "each", Block: "block", Joint: "joint"}
@@ -292,7 +292,7 @@ def weights_of(prior: object, options: tuple[SlotOption, ...]) -> tuple[float, .
 
 
 def check_form(segment: Segment, document: Document) -> None:
-    """Raise `TemplateError` for missing or conflicting arguments."""
+    """Raise `TemplateError` for missing or conflicting arguments of a tag."""
     if isinstance(segment, Slot):
         _check_slot(segment, document)
     elif isinstance(segment, GenEach):
@@ -474,7 +474,7 @@ def _make_option(body: Body, scope: Scope, document: Document) -> SlotOption:
 
 
 def _check_parts(expression: Expression, document: Document) -> None:
-    """Raise `TemplateError` for constant parts that cannot be evaluated."""
+    """Evaluate the constant parts of an expression, to raise their errors early."""
     for part in parts_of(expression):
         if any(paths_in(part)):
             _check_parts(part, document)

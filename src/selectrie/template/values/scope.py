@@ -276,7 +276,7 @@ def _evaluate_path(path: Path, scope: Scope, document: Document, room: int) -> o
 
 
 def _evaluate_logical(expression: Logical, scope: Scope, document: Document, room: int) -> bool:
-    """Evaluate operands until one decides the result."""
+    """Return the truth of an `and` or `or`, up to the operand that decides it."""
     decides = expression.operator == "or"
     for operand in expression.operands:
         value = _evaluate(operand, scope, document, room - 1)
@@ -308,7 +308,7 @@ def text_at(expression: Expression, scope: Scope, document: Document) -> str:
 
 
 def truth_at(expression: Expression, scope: Scope, document: Document) -> bool:
-    """Return whether a condition holds."""
+    """Return whether the value of a condition counts as true."""
     value = evaluate(expression, scope, document)
     with report_at(document, expression.span):
         return is_true(value)

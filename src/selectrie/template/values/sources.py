@@ -112,7 +112,7 @@ class Sources:
     patterns: Patterns = field(default_factory=Patterns)
 
     def text(self, path: str) -> str:
-        """Return the text of an included file."""
+        """Return the text of an included file, read once."""
         if path not in self.texts:
             self.texts.setdefault(path, self._read(self._resolve_path(path), path))
         return self.texts[path]
@@ -158,6 +158,7 @@ class Sources:
             raise TemplateError(f"the grammar {describe(name)} cannot be read{reason}") from error
 
     def _read(self, path: Path, name: str) -> str:
+        """Return the text of a file; convert errors to `TemplateError` about `name`."""
         try:
             return read_source(path, name)
         except InputFileError as error:
