@@ -45,7 +45,8 @@ class Watched(Driver):
 
     def tell(self, task, paths):
         super().tell(task, paths)
-        self.bounds = [*getattr(self, "bounds", []), task.bounds()]
+        read = task.bounds().as_read
+        self.bounds = [*getattr(self, "bounds", []), (read.low, read.high)]
 
 
 def searched(model, spec, rooms=WIDE, *, prompt=PROMPT):

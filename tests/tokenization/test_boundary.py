@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from selectrie.core.numerics import Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.errors import OptionError, PromptError, ProtocolError
 from selectrie.options import PromptParams
@@ -355,15 +356,15 @@ def test_the_probability_of_healed_bytes_lies_in_its_bounds(prompt, choices, see
     plan = heal_plan(TINY, trie, encoded.healed)
     with np.errstate(divide="ignore"):
         observed = np.log(np.array([tables[n][ids].sum() for n, ids in plan.observations]))
-        log_heal, gap = plan.log_heal(np.log(edge_p), observed)
+        found = plan.log_heal(np.log(edge_p), Interval.point(observed))
     if not encoded.healed:
-        assert (log_heal, gap, plan.observations) == (0.0, 0.0, ())
+        assert (found.low, found.high, plan.observations) == (0.0, 0.0, ())
         return
     truth = chain_probability(trie, edge_p, tables, TINY, encoded.healed)
-    low, high = math.exp(log_heal), math.exp(log_heal + gap)
+    low, high = math.exp(found.low), math.exp(found.high)
     assert low <= truth + 1e-12
     assert truth <= high + 1e-12
-    if gap == 0.0:
+    if found.is_known:
         assert truth == pytest.approx(low, abs=1e-12)
 
 
@@ -377,12 +378,13 @@ def test_open_tokens_are_what_the_gap_counts():
         list(spell(TINY, [" c", " cat", " car"])),
         list(spell(TINY, [" "])),
     )
-    log_heal, gap = plan.log_heal(np.zeros(3), np.log([0.4, 0.2]))
-    assert (log_heal, gap) == (pytest.approx(math.log(0.4)), pytest.approx(math.log(0.6 / 0.4)))
+    found = plan.log_heal(np.zeros(3), Interval.point(np.log([0.4, 0.2])))
+    assert (found.low, found.high) == (pytest.approx(math.log(0.4)), pytest.approx(math.log(0.6)))
     with pytest.raises(ProtocolError, match="expected 2"):
-        plan.log_heal(np.zeros(3), np.zeros(3))
-    assert plan.log_heal(np.zeros(3), np.full(2, -np.inf)) == (-np.inf, 0.0)
-    assert plan.log_heal(np.zeros(3), np.array([-np.inf, -1.0])) == (-np.inf, np.inf)
+        plan.log_heal(np.zeros(3), Interval.point(np.zeros(3)))
+    none, some = (plan.log_heal(np.zeros(3), Interval.point(np.array([-np.inf, one]))) for one in (-np.inf, -1.0))
+    assert (none.low, none.high, none.width, none.is_known) == (-np.inf, -np.inf, 0.0, True)
+    assert (some.low, some.high, some.width, some.is_known) == (-np.inf, -1.0, np.inf, False)
 
 
 def test_a_healed_path_in_the_trie_is_followed():
@@ -397,10 +399,9 @@ def test_a_healed_path_in_the_trie_is_followed():
         (1, ["c", "ca", "cat"]),
         (1, []),
     ]
-    log_heal, gap = plan.log_heal(
-        np.log([1.0, 0.5, 0.9, 0.1]), np.array([math.log(0.2), -np.inf, math.log(0.5), -np.inf])
-    )
-    assert (log_heal, gap) == (pytest.approx(math.log(0.2 + 0.5 * 0.5)), 0.0)
+    observed = Interval.point(np.array([math.log(0.2), -np.inf, math.log(0.5), -np.inf]))
+    found = plan.log_heal(np.log([1.0, 0.5, 0.9, 0.1]), observed)
+    assert (found.low, found.is_known) == (pytest.approx(math.log(0.2 + 0.5 * 0.5)), True)
 
 
 def test_the_space_before_a_text_is_healed_with_it(weights):

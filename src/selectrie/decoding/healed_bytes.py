@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from selectrie.core import numerics
+from selectrie.core.numerics import Interval
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, ROOT, IntArray
 from selectrie.core.vocabulary import Vocabulary
@@ -64,10 +65,11 @@ It is also the error of every log-probability, in nats.
 """
 
 
-MAX_GAP = 2 * ENOUGH
+MAX_GAP = 2 * ENOUGH + 1e-9
 """Largest error, in nats, at which the log-probability counts as known.
 
-The value computed for the healed bytes may be too low by this much.
+The value computed for the healed bytes may be too low by this much. Bounds on it are
+rounded outward, which does not count.
 """
 
 
@@ -171,22 +173,22 @@ class HealedMass:
         """Return whether a lower bound above 0 is known, or nothing was healed."""
         return not self._n_read or self._covered > -np.inf
 
-    def log_heal(self) -> tuple[float, float]:
-        """Return log N, and log((N + O) / N), by which the true value may lie above it.
+    def log_heal(self) -> Interval[float]:
+        """Return log N and log(N + O), between which the true value lies.
 
-        Returns (0.0, 0.0) if nothing was healed. Returns (0.0, inf) if no token is
-        known to cover the bytes (not `is_known`). Scores then cannot be made
-        conditional on them: they stay those of the whole paths, which are lower bounds,
-        and nothing is proved. Upper bounds on conditional probabilities are 1.
+        Returns 0.0 if nothing was healed, and 0.0 and inf if no token is known to cover
+        the bytes (not `is_known`). Scores then cannot be made conditional on them: they
+        stay those of the whole paths, which are lower bounds, and nothing is proved.
+        Upper bounds on conditional probabilities are 1.
         """
+        if not self.is_known:
+            return Interval(0.0, np.inf)
         if not self._n_read:
-            return 0.0, 0.0
-        if self._covered == -np.inf:
-            return 0.0, np.inf
+            return Interval.point(0.0)
         log_open = self._log_open()
         if self._unread > -np.inf:
             log_open = float(np.logaddexp(log_open, self._unread))
-        return self._covered, float(np.logaddexp(0.0, log_open - self._covered))
+        return Interval.above(self._covered, float(np.logaddexp(0.0, log_open - self._covered)))
 
     def _log_open(self) -> float:
         return numerics.logsumexp(np.array([-one.cost for one in self._open], dtype=np.float64))

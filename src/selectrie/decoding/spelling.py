@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.core import numerics
+from selectrie.core.numerics import Interval
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, Capacity, FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
@@ -379,14 +380,12 @@ class Bounds:
     """Bounds on the log-probability of E events.
 
     Attributes:
-        low, high: float64[E], by the rows as they were read.
-        safe_low, safe_high: float64[E], with the tolerance of each row.
+        as_read: float64[E], by the rows as they were read.
+        safe: float64[E], with the tolerance of each row.
     """
 
-    low: FloatArray
-    high: FloatArray
-    safe_low: FloatArray
-    safe_high: FloatArray
+    as_read: Interval[FloatArray]
+    safe: Interval[FloatArray]
 
 
 class Goal(Protocol):
@@ -424,8 +423,8 @@ class CloseBounds:
         return 1.0 - 1.0 / self.max_ratio
 
     def weights(self, bounds: Bounds) -> FloatArray | None:
-        high = bounds.high
-        if total_gap(bounds.low, high) <= float(np.log(self.max_ratio)):
+        high = bounds.as_read.high
+        if total_gap(bounds.as_read) <= float(np.log(self.max_ratio)):
             return None
         result: FloatArray = np.full(len(high), -np.inf)
         is_possible = high > -np.inf
@@ -458,7 +457,7 @@ class OneWinner:
     def weights(self, bounds: Bounds) -> FloatArray | None:
         events, prior = np.array(self.choices), np.array(self.log_prior)
         winner, rivals = self.standing(bounds)
-        result: FloatArray = np.full(len(bounds.high), -np.inf)
+        result: FloatArray = np.full(len(bounds.safe.high), -np.inf)
         if rivals.any():
             if self.too_close(bounds).any():
                 return None
@@ -467,7 +466,7 @@ class OneWinner:
             return result
         if self.given is None:
             return None
-        if total_gap(bounds.low[[self.given]], bounds.high[[self.given]]) <= float(np.log(self.max_ratio)):
+        if bounds.as_read.width[self.given] <= float(np.log(self.max_ratio)):
             return None
         result[self.given] = 0.0
         return result
@@ -480,9 +479,9 @@ class OneWinner:
         The tolerance of each row is in these bounds.
         """
         events, prior = np.array(self.choices), np.array(self.log_prior)
-        lowest, highest = bounds.safe_low[events] + prior, bounds.safe_high[events] + prior
-        winner = int(np.argmax(lowest))
-        return winner, np.asarray(~(highest < lowest[winner]) & (events != events[winner]))
+        safe = bounds.safe.map(lambda logp: logp[events] + prior)
+        winner = int(np.argmax(safe.low))
+        return winner, np.asarray(~(safe.high < safe.low[winner]) & (events != events[winner]))
 
     def too_close(self, bounds: Bounds) -> BoolArray:
         """Return bool[C], the rivals that no further row can tell from the winner.
@@ -493,16 +492,16 @@ class OneWinner:
         events, prior = np.array(self.choices), np.array(self.log_prior)
         winner, rivals = self.standing(bounds)
         with np.errstate(invalid="ignore"):  # of probability 0
-            below = np.nan_to_num(bounds.low - bounds.safe_low, nan=0.0)[events]
-            above = np.nan_to_num(bounds.safe_high - bounds.high, nan=0.0)[events]
-        at_best = (bounds.high[events] + prior - below)[winner]
-        return np.asarray(rivals & (below[winner] + above > 0) & (at_best <= bounds.low[events] + prior + above))
+            below = np.nan_to_num(bounds.as_read.low - bounds.safe.low, nan=0.0)[events]
+            above = np.nan_to_num(bounds.safe.high - bounds.as_read.high, nan=0.0)[events]
+        read = bounds.as_read.map(lambda logp: logp[events] + prior)
+        at_best = (read.high - below)[winner]
+        return np.asarray(rivals & (below[winner] + above > 0) & (at_best <= read.low + above))
 
 
-def total_gap(low: FloatArray, high: FloatArray) -> float:
+def total_gap(logp: Interval[FloatArray]) -> float:
     """Return the summed nats between the bounds; an event of probability 0 has none."""
-    is_possible = high > -np.inf
-    return float((high[is_possible] - low[is_possible]).sum())
+    return float(logp.width.sum())
 
 
 def share(one: float, of: float) -> float:
@@ -557,8 +556,8 @@ class SpellingOutcome:
         log_open: float64[E], the log of the probability that is left open.
         is_told: bool[E], whether the model told all that the bounds sum. Then rounding
             and what is left open are all that keeps the bounds apart.
-        canonical_low, canonical_high: float64[E], the log-probability of the canonical
-            spelling, with the bounds of its rounding; NaN where none was given.
+        canonical: float64[E], the log-probability of the canonical spelling, with the
+            bounds of its rounding; NaN where none was given.
         is_enough: Whether the goal wanted no more rows.
         n_evaluated: Number of rows read.
         n_repeated: Number of nodes that were evaluated again.
@@ -567,8 +566,7 @@ class SpellingOutcome:
     bounds: Bounds
     log_open: FloatArray
     is_told: BoolArray
-    canonical_low: FloatArray
-    canonical_high: FloatArray
+    canonical: Interval[FloatArray]
     is_enough: bool
     n_evaluated: int
     n_repeated: int
@@ -607,21 +605,18 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         # The first row of these is for rows as they are read, the second for the goal.
         self._errors = ROW_ERROR, ROW_ERROR + spec.tolerance
         shape = 2, len(self._lattice.events)
-        self._found_low, self._found_high = np.full(shape, -np.inf), np.full(shape, -np.inf)
-        self._low, self._high = np.full(shape, -np.inf), np.zeros(shape)
+        self._found = Interval(np.full(shape, -np.inf), np.full(shape, -np.inf))
+        self._bounds = Interval(np.full(shape, -np.inf), np.zeros(shape))
         self._log_open: FloatArray = np.zeros(shape[1])
         self._is_told: BoolArray = np.ones(shape[1], dtype=np.bool_)
         self._round = list(range(len(self._tree)))
         self._n_searched = 0
 
-    def bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Return the bounds on each event's log-probability so far, float64[E] each."""
-        bounds = self._bounds()
-        return bounds.low, bounds.high
-
-    def _bounds(self) -> Bounds:
+    def bounds(self) -> Bounds:
+        """Return the bounds on each event's log-probability so far."""
         index = list(self._lattice.index_of)
-        return Bounds(self._low[0, index], self._high[0, index], self._low[1, index], self._high[1, index])
+        low, high = self._bounds.low[:, index], self._bounds.high[:, index]
+        return Bounds(Interval(low[0], high[0]), Interval(low[1], high[1]))
 
     def _add_canonical(self, event: int, tokens: IntArray) -> int:
         """Add the nodes of a canonical spelling and return the last one."""
@@ -662,20 +657,22 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
             self._is_told[events] &= values.low == values.high
             for which, row_error in enumerate(self._errors):
                 error = row_error * (self._tree.depth[node] + 1)
-                low, high = self._found_low[which], self._found_high[which]
+                low, high = self._found.low[which], self._found.high[which]
                 low[events] = np.logaddexp(low[events], logp + values.low - error)
                 high[events] = np.logaddexp(high[events], logp + values.high + error)
         self._open = OpenPrefixes.concatenated(parts)
         self._n_searched += len(self._round)
         log_open = np.array([self._open.log_mass(self._lattice, error) for error in self._errors])
         self._log_open = log_open[0]
-        self._low = np.maximum(self._low, self._found_low)
-        self._high = np.minimum(self._high, np.logaddexp(self._found_high, log_open))
+        self._bounds = Interval(
+            np.maximum(self._bounds.low, self._found.low),
+            np.minimum(self._bounds.high, np.logaddexp(self._found.high, log_open)),
+        )
 
     def _next_round(self) -> list[int]:
         """Return new nodes for the most urgent open prefixes; none to finish."""
         spec = self._spec
-        weights = spec.goal.weights(self._bounds())
+        weights = spec.goal.weights(self.bounds())
         budget = len(self._open) if spec.budget_nodes is None else spec.budget_nodes - self._n_searched
         if weights is None or budget <= 0:
             return []
@@ -694,7 +691,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         return [self._tree.child(*one) for one in columns]
 
     def _result(self) -> SpellingOutcome:
-        bounds = self._bounds()
+        bounds = self.bounds()
         canonical = np.full((2, len(self._spec.events)), np.nan)
         for event, node in self._canonical:
             canonical[:, event] = self._canonical_bounds(event, node)
@@ -702,8 +699,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
             bounds,
             self._log_open[list(self._lattice.index_of)],
             self._is_told[list(self._lattice.index_of)],
-            canonical[0],
-            canonical[1],
+            Interval(canonical[0], canonical[1]),
             self._spec.goal.weights(bounds) is None,
             self._n_searched,
             self._live.n_repeated,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from selectrie.core.numerics import Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
@@ -43,12 +44,11 @@ class HealPlan:
     parent_index: IntArray
     observations: tuple[tuple[int, IntArray], ...]
 
-    def log_heal(self, edge_logp: FloatArray, observed: FloatArray) -> tuple[float, float]:
-        """Return log N(root), and the bound log((N + O) / N) on its error.
+    def log_heal(self, edge_logp: FloatArray, observed: Interval[FloatArray]) -> Interval[float]:
+        """Return bounds on the log-probability of the healed bytes; 0.0 without any.
 
-        The true value may lie above N(root) by at most the bound; 0.0 means exact. The
-        result is (0.0, 0.0) if nothing was healed, (-inf, inf) if only open tokens are
-        possible, and (-inf, 0.0) if none is.
+        They are log N(root) by the lower bounds on what was read, and log(N(root) +
+        O(root)) by the upper ones.
 
         Args:
             edge_logp: float64[N], log-probability of each trie node's token after its
@@ -56,34 +56,19 @@ class HealPlan:
             observed: float64[2H], log of the summed probability of the tokens of each
                 of `observations` (-inf for none).
         """
-        if len(observed) != len(self.observations):
-            raise ProtocolError(f"got {len(observed)} observed log-probabilities, expected {len(self.observations)}")
+        if len(observed.low) != len(self.observations):
+            raise ProtocolError(f"got {len(observed.low)} observed values, expected {len(self.observations)}")
         if not len(self.nodes):
-            return 0.0, 0.0
-        log_covered, log_opened = self._sums(edge_logp, observed)
-        if log_opened == -np.inf:
-            return log_covered, 0.0
-        return log_covered, float(np.logaddexp(0.0, log_opened - log_covered)) if log_covered > -np.inf else np.inf
+            return Interval.point(0.0)
+        low, opened = self._sums(edge_logp, observed.low)
+        if observed.is_known and low > -np.inf:
+            return Interval.above(low, float(np.logaddexp(0.0, opened - low)))
+        high = float(np.logaddexp(*self._sums(edge_logp, observed.high)))
+        return Interval(low, high) if high > low else Interval.point(low)
 
-    def bounds(self, edge_logp: FloatArray, observed: FloatArray, observed_high: FloatArray) -> tuple[float, float]:
-        """Return bounds on the log-probability of the healed bytes, if there are any.
-
-        They are log N(root) by the lower bounds on what was read, and log(N(root) +
-        O(root)) by the upper ones. The arguments are those of `log_heal` and
-        `upper_bounds`.
-        """
-        return self._sums(edge_logp, observed)[0], self.upper_bounds(edge_logp, observed_high)[1]
-
-    def upper_bounds(self, edge_logp: FloatArray, observed_high: FloatArray) -> tuple[float, float]:
-        """Return upper bounds on log N(root), and on log(N(root) + O(root)).
-
-        Args:
-            edge_logp: As in `log_heal`.
-            observed_high: float64[2H], upper bounds on what `log_heal` takes as
-                `observed`, where rows were not read in full.
-        """
-        log_covered, log_opened = self._sums(edge_logp, observed_high)
-        return log_covered, float(np.logaddexp(log_covered, log_opened))
+    def is_told(self, edge_logp: FloatArray, observed: Interval[FloatArray]) -> bool:
+        """Return whether log N(root) is known, the lower bound of `log_heal`."""
+        return observed.is_known or len({self._sums(edge_logp, one)[0] for one in (observed.low, observed.high)}) == 1
 
     def _sums(self, edge_logp: FloatArray, observed: FloatArray) -> tuple[float, float]:
         """Return log N(root) and log O(root)."""

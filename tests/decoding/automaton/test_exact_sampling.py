@@ -124,8 +124,8 @@ def test_only_own_paths_are_drawn():
         outcome = draws(SKEWED, ANIMALS, 6, seed, canonical=lambda path: path != [BAT])
         counts.update(paths_of(outcome))
         assert outcome.strings
-        assert outcome.mass_low <= 0.054 + 1e-6
-        assert outcome.mass_high >= 0.054 - 1e-6
+        assert outcome.mass.low <= 0.054 + 1e-6
+        assert outcome.mass.high >= 0.054 - 1e-6
     law = {path: p for path, p in LAW.items() if path != (BAT,)}
     assert chi_square(counts, law) < 13.82  # 2 degrees of freedom
 
@@ -138,8 +138,8 @@ def test_the_mass_lies_between_its_bounds(automaton, seed, n):
     everything = {path: joint(model, path) for path in accepted(automaton, 3)}
     outcome = draws(model, automaton, n, seed)
     assert outcome.is_empty == (not everything)
-    assert outcome.mass_low - 1e-6 <= mass(everything.values()) <= outcome.mass_high + 1e-6
-    assert outcome.mass_low <= outcome.mass <= outcome.mass_high
+    assert outcome.mass.low - 1e-6 <= mass(everything.values()) <= outcome.mass.high + 1e-6
+    assert outcome.mass.low <= outcome.estimate <= outcome.mass.high
     if everything:
         assert outcome.is_complete
         assert all(

@@ -452,8 +452,8 @@ def test_scores_are_conditional_on_the_healed_bytes(healed):
                 spelt += p_path * p[token]
             elif piece and left.startswith(piece):
                 level.append(((*path, token), left[len(piece) :], p_path * p[token]))
-    assert outcome.log_heal == pytest.approx(np.log(spelt), abs=CLOSE)
-    assert outcome.heal_gap <= 1e-6
+    assert outcome.heal.low == pytest.approx(np.log(spelt), abs=CLOSE)
+    assert outcome.heal.width <= 1e-6
     for path in outcome.paths:
         assert path.logp == pytest.approx(joint(model, path.tokens.tolist()) - np.log(spelt), abs=CLOSE)
         assert grammar.accepts(path.data)
@@ -474,12 +474,12 @@ def test_healed_bytes_that_the_model_does_not_expect_are_followed_to_their_end()
     outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
     letters = spell(vocabulary, "a" * 20)
     logp = sum(np.log(row_of(model, tuple(letters[:i]))[letter]) for i, letter in enumerate(letters))
-    assert outcome.log_heal == pytest.approx(logp, abs=CLOSE)
-    assert outcome.heal_gap == 0.0
+    assert outcome.heal.low == pytest.approx(logp, abs=CLOSE)
+    assert outcome.heal.is_known
     assert {len(path.data) for path in outcome.paths} == {1}
     drawn = run(ExactSampleTask(PROMPT, automaton, spec, n=2, seed=1), model)
-    assert drawn.log_heal == outcome.log_heal
-    assert 0 < drawn.mass_low <= drawn.mass_high <= 1
+    assert drawn.heal.low == outcome.heal.low
+    assert 0 < drawn.mass.low <= drawn.mass.high <= 1
 
 
 def test_rows_of_the_healed_bytes_take_nothing_off_the_open_mass():
@@ -491,8 +491,8 @@ def test_rows_of_the_healed_bytes_take_nothing_off_the_open_mass():
     cat, car = spell(TINY, (" cat", " car"))
     outcome = run(AutomatonSearch(PROMPT, TableAutomaton([{cat: 1, car: 1}, {}], {1}), spec_of(healed=b" c")), model)
     assert [path.data for path in outcome.paths] == [b"at"]
-    assert outcome.log_heal < log(0.7)
-    assert outcome.open_mass >= 0.2 * 0.5 / exp(outcome.log_heal)
+    assert outcome.heal.low < log(0.7)
+    assert outcome.open_mass >= 0.2 * 0.5 / exp(outcome.heal.low)
 
 
 def test_incumbents_are_told_as_they_improve():

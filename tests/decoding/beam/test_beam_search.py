@@ -79,7 +79,7 @@ def facts(outcome: BeamOutcome) -> dict[str, object]:
         "stopped": outcome.stopped,
         "lost": outcome.lost,
         "counts": (outcome.n_merged, outcome.n_dead_ends, outcome.n_refused, outcome.n_evaluated),
-        "heal": (outcome.log_heal, outcome.heal_gap),
+        "heal": (outcome.heal.low, outcome.heal.high),
     }
 
 
@@ -538,7 +538,7 @@ def test_healed_bytes_are_taken_off():
     p_c = 0.3 + 0.2 + 0.1 + 0.1 * 0.5
     left = 0.5 / 24  # of the row after " ", spread over the tokens it does not name, "cat" and "ca" among them
     p_c += 0.1 * left * sum(piece.startswith(b"c") for piece in PIECES) - 0.1 * left
-    assert outcome.log_heal == pytest.approx(log(p_c), abs=1e-3)
+    assert outcome.heal.low == pytest.approx(log(p_c), abs=1e-3)
     expected = log((0.2 + 0.15 + 0.1 * 0.5 * 0.1) / p_c)
     assert [path.data for path in outcome.finished] == [b"at", b"ar"]
     assert outcome.finished[0].logp == pytest.approx(expected, abs=1e-3)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectrie.decoding.scoring import bounded_posterior, has_near_tie, is_certain, posterior
+from selectrie.core.numerics import Interval
+from selectrie.decoding.scoring import has_near_tie, is_certain, posterior
 
 INF = np.inf
 widths = st.sampled_from([0.0, 0.0, 1e-6, 0.3, 2.0, INF])
@@ -35,22 +36,30 @@ def bounds(draw):
 def test_every_score_within_the_bounds_gives_probabilities_within_theirs(drawn):
     """The margin of a winner is a lower bound too."""
     low, high, path_of, _, scores, _ = drawn
-    found = bounded_posterior(low, high, path_of, np.zeros(len(low)), ranking=low)
-    exact = posterior(scores, path_of)
+    found = posterior(Interval(low, high), path_of)
+    exact = posterior(Interval.point(scores), path_of)
     if scores.max() > -INF:
-        assert (found.probability_low <= exact.probability).all()
-        assert (exact.probability <= found.probability_high).all()
+        assert (found.bounds.low <= exact.probability).all()
+        assert (exact.probability <= found.bounds.high).all()
     own = scores[path_of == path_of[found.winner]].max()
     others = scores[path_of != path_of[found.winner]].max(initial=-INF)
     if own > -INF and others > -INF:
         assert found.margin <= own - others
 
 
+def test_a_choice_that_may_be_the_first_of_its_path_leaves_a_tie_open():
+    """Both paths have -1, but the first choice decides whether the lowest index is its own."""
+    scores = Interval(np.array([-2.0, -1.0, -1.0]), np.array([-1.0, -1.0, -1.0]))
+    assert not is_certain(scores, np.array([0, 1, 0]), np.zeros(3), 1)
+    assert is_certain(scores, np.array([0, 1, 2]), np.zeros(3), 3) is False
+    assert is_certain(Interval.point(scores.high), np.array([0, 1, 0]), np.zeros(3), 1)
+
+
 @given(drawn=bounds(), k=st.integers(1, 7))
 def test_a_certain_order_is_that_of_all_scores_within_bounds_and_tolerance(drawn, k):
     """Also after each score has moved by up to its tolerance; exact ties go to the lowest index."""
     low, high, path_of, tolerance, scores, moved = drawn
-    if not is_certain(low, high, path_of, tolerance, k):
+    if not is_certain(Interval(low, high), path_of, tolerance, k):
         return
     expected = ranked(low, path_of)[:k]
     assert ranked(scores, path_of)[:k] == expected
@@ -78,19 +87,19 @@ def ranked(scores, path_of):
 )
 def test_what_bounds_and_tolerance_leave_open(low, high, tolerance, is_certain_of_one, is_tie):
     """Cases of two choices that can be checked by hand."""
-    low, high, path_of = np.array(low, dtype=float), np.array(high, dtype=float), np.array([0, 1], dtype=np.int32)
-    tolerances = np.full(2, tolerance)
-    assert is_certain(low, high, path_of, tolerances, 1) == is_certain_of_one
-    assert has_near_tie(low, high, path_of, tolerances, 0) == is_tie
+    scores = Interval(np.array(low, dtype=float), np.array(high, dtype=float))
+    path_of, tolerances = np.array([0, 1], dtype=np.int32), np.full(2, tolerance)
+    assert is_certain(scores, path_of, tolerances, 1) == is_certain_of_one
+    assert has_near_tie(scores, path_of, tolerances, 0) == is_tie
 
 
-def test_what_a_search_left_open_counts_against_every_probability():
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_a_search_left_open_counts_against_every_probability(is_known):
     """Two finished choices and an open one: e^-1, e^-2 and up to e^-2."""
-    low, high = np.array([-1.0, -2.0, np.nan]), np.array([-1.0, -2.0, -2.0])
-    path_of, none = np.arange(3, dtype=np.int32), np.zeros(3)
-    found = bounded_posterior(low, high, path_of, none, ranking=low, log_open=-2.0)
+    scores = Interval(np.array([-1.0, -2.0, np.nan]), np.array([-1.0, -2.0, -2.0]), is_known=is_known)
+    found = posterior(scores, np.arange(3, dtype=np.int32), log_open=-2.0)
     a, b = np.exp(-1.0), np.exp(-2.0)
-    np.testing.assert_allclose(found.probability_low, [a / (a + 2 * b), b / (a + 2 * b), 0], rtol=1e-10)
-    np.testing.assert_allclose(found.probability_high, [a / (a + b), b / (a + b), b / (a + 2 * b)], rtol=1e-10)
+    np.testing.assert_allclose(found.bounds.low, [a / (a + 2 * b), b / (a + 2 * b), 0], rtol=1e-10)
+    np.testing.assert_allclose(found.bounds.high, [a / (a + b), b / (a + b), b / (a + 2 * b)], rtol=1e-10)
     assert np.isnan(found.probability[2])
     assert (found.winner, found.margin, found.is_tie) == (0, 1.0, False)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from selectrie.core.numerics import Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_PATH
 from selectrie.decoding.scoring import (
@@ -72,7 +73,9 @@ def pieces(*choices):
 def test_joint_equals_each_path_alone(paths, seed):
     """Sharing prefixes may save rows, never move a number."""
     trie, scores = scored(HashModel(seed), paths, "none")
-    np.testing.assert_allclose(scores.logp[trie.path_of], naive_joint(HashModel(seed), PROMPT, paths), atol=FLOAT32_ROW)
+    np.testing.assert_allclose(
+        scores.logp.low[trie.path_of], naive_joint(HashModel(seed), PROMPT, paths), atol=FLOAT32_ROW
+    )
 
 
 @settings(max_examples=n_examples(40))
@@ -84,7 +87,7 @@ def test_eog_adds_the_mass_of_all_end_tokens(paths, seed):
     trie, scores = scored(model, paths, "eog")
     closed = [naive_joint(model, PROMPT, [(*path, end) for end in (1, 9, 12)]) for path in paths]
     np.testing.assert_allclose(
-        scores.logp[trie.path_of], [log(sum(map(exp, ends))) for ends in closed], atol=FLOAT32_ROW
+        scores.logp.low[trie.path_of], [log(sum(map(exp, ends))) for ends in closed], atol=FLOAT32_ROW
     )
 
 
@@ -94,7 +97,7 @@ def test_unless_continued_equals_the_recursive_twin(paths, seed):
     """The log-probability that a choice is the longest one the text starts with, and its step-by-step twin."""
     trie, scores = scored(HashModel(seed), paths, "unless-continued")
     wanted = naive_unless_continued(HashModel(seed), PROMPT, paths)
-    np.testing.assert_allclose(scores.logp[trie.path_of], wanted, atol=FLOAT32_ROW)
+    np.testing.assert_allclose(scores.logp.low[trie.path_of], wanted, atol=FLOAT32_ROW)
     local = naive_local(HashModel(seed), PROMPT, paths)
     np.testing.assert_allclose(scores.logp_local[trie.path_of], local, atol=FLOAT32_ROW)
 
@@ -113,7 +116,7 @@ def test_unless_continued_counts_texts():
     exact = enumerate_table(model, PROMPT, paths)
     # a but not ats: 0.5 * (0.4 + 0.6 * 0.3) = 0.29; ats: 0.5 * 0.6 * 0.7 = 0.21; b: 0.3; none: c = 0.2
     assert exact.longest == pytest.approx((0.29, 0.21, 0.3))
-    assert np.exp(scores.logp[trie.path_of]) == pytest.approx((0.29, 0.21, 0.3))
+    assert np.exp(scores.logp.low[trie.path_of]) == pytest.approx((0.29, 0.21, 0.3))
 
 
 @settings(max_examples=n_examples(40))
@@ -121,7 +124,7 @@ def test_unless_continued_counts_texts():
 def test_a_set_with_none_sums_to_one(paths, seed):
     """The empty choice under unless-continued is 'none of the others': with it, probabilities sum to one."""
     _, scores = scored(HashModel(seed), [*paths, ()], "unless-continued")
-    assert coverage_of(scores.logp) == pytest.approx(1.0, abs=1e-6)
+    assert coverage_of(scores.logp.low) == pytest.approx(1.0, abs=1e-6)
 
 
 @settings(max_examples=n_examples(40))
@@ -136,7 +139,7 @@ def test_an_absurd_long_choice_never_changes_the_winner_among_the_others(paths, 
     before_trie, before = scored(HashModel(seed, planted=planted), base, "unless-continued")
     after_trie, after = scored(HashModel(seed, planted=planted), [*base, absurd], "unless-continued")
     np.testing.assert_allclose(
-        after.logp[after_trie.path_of[: len(base)]], before.logp[before_trie.path_of], atol=FLOAT32_ROW
+        after.logp.low[after_trie.path_of[: len(base)]], before.logp.low[before_trie.path_of], atol=FLOAT32_ROW
     )
 
 
@@ -144,7 +147,7 @@ def test_the_naive_complement_would_flip_that_winner():
     """1 - p(first token of the continuation) charges a choice for a continuation that never comes; positive terms do not."""
     table = {(): {"a": 0.5, "b": 0.4}, ("a",): {"t": 0.9}, ("a", "t"): {"s": 1e-6, "r": 0.9}}
     trie, scores = scored(TableModel(table), pieces(["a"], ["b"], ["a", "t", "s"]), "unless-continued")
-    p = np.exp(scores.logp[trie.path_of])
+    p = np.exp(scores.logp.low[trie.path_of])
     assert p[0] == pytest.approx(0.5, abs=1e-5)
     assert p[0] > p[1]
     assert p[1] > 0.5 * (1 - 0.9)
@@ -157,13 +160,13 @@ SKILL = {(): {"s": 0.6, "c": 0.1}, ("s",): {"u": 0.01, "t": 0.98}, ("c",): {"r":
 def test_joint_and_step_by_step_choice_disagree_where_mass_is_masked_below():
     """P(sk) .6, P(cloud) .1, P(ill|sk) .01: joint prefers cloud .1 to skill .006, masked decoding skill with .857."""
     trie, scores = scored(TableModel(SKILL), pieces(["s", "u"], ["c", "r"]), "none")
-    assert np.exp(scores.logp[trie.path_of]) == pytest.approx((0.006, 0.1))
+    assert np.exp(scores.logp.low[trie.path_of]) == pytest.approx((0.006, 0.1))
     assert np.exp(scores.logp_local[trie.path_of]) == pytest.approx((0.6 / 0.7, 0.1 / 0.7))
     assert scores.greedy_path == trie.path_of[0]
-    decision = posterior(scores.logp[trie.path_of], trie.path_of)
+    decision = posterior(Interval.point(scores.logp.low[trie.path_of]), trie.path_of)
     assert decision.winner == 1
     assert decision.probability == pytest.approx((0.006 / 0.106, 0.1 / 0.106))
-    assert coverage_of(scores.logp) == pytest.approx(0.106)
+    assert coverage_of(scores.logp.low) == pytest.approx(0.106)
 
 
 def test_greedy_stops_where_ending_weighs_most_and_ties_go_to_the_smaller_token():
@@ -186,8 +189,8 @@ def test_order_and_duplicates_do_not_matter(paths, seed, data):
     for terminator in ("none", "eog", "unless-continued"):
         trie, scores = scored(HashModel(seed), paths, terminator)
         other_trie, other = scored(HashModel(seed), again, terminator)
-        known = dict(zip(paths, scores.logp[trie.path_of].tolist(), strict=True))
-        assert [known[path] for path in again] == other.logp[other_trie.path_of].tolist()
+        known = dict(zip(paths, scores.logp.low[trie.path_of].tolist(), strict=True))
+        assert [known[path] for path in again] == other.logp.low[other_trie.path_of].tolist()
 
 
 def test_minus_infinity_is_a_result_and_nan_an_error():
@@ -195,9 +198,9 @@ def test_minus_infinity_is_a_result_and_nan_an_error():
     logits = [0.0] * 26
     logits[3] = -np.inf
     trie, scores = scored(HashModel(1, planted={(0,): logits}), [(3, 4), (2, 4)], "none")
-    assert np.isneginf(scores.logp[trie.path_of[0]])
-    assert np.isfinite(scores.logp[trie.path_of[1]])
-    assert posterior(scores.logp, trie.path_of).probability[trie.path_of[0]] == 0
+    assert np.isneginf(scores.logp.low[trie.path_of[0]])
+    assert np.isfinite(scores.logp.low[trie.path_of[1]])
+    assert posterior(Interval.point(scores.logp.low), trie.path_of).probability[trie.path_of[0]] == 0
     logits[5] = np.nan
     with pytest.raises(NonFiniteLogitsError):
         scored(HashModel(1, planted={(0,): logits}), [(3, 4), (2, 4)], "none")
@@ -211,18 +214,18 @@ def test_tokens_before_first_scored_do_not_count(paths, seed, skip):
     first = np.array([0] * len(paths) + [skip] * len(paths), dtype=np.int32)
     trie = TokenTrie.from_sequences(twice)
     evaluation = evaluate(HashModel(seed), trie, "none")
-    logp, upper = path_scores(trie, evaluation, "none").first_scored(trie, evaluation, first)
+    logp = path_scores(trie, evaluation, "none").first_scored(trie, evaluation, first)
     whole = naive_joint(HashModel(seed), PROMPT, twice)
     head = naive_joint(HashModel(seed), PROMPT, [path[:n] for path, n in zip(twice, first, strict=True)])
-    np.testing.assert_allclose(logp, np.subtract(whole, head), atol=FLOAT32_ROW)
-    assert (upper == logp).all()
+    np.testing.assert_allclose(logp.low, np.subtract(whole, head), atol=FLOAT32_ROW)
+    assert (logp.high == logp.low).all()
 
 
 def test_healed_bytes_are_taken_off_every_choice():
     """The joint becomes conditional on what was encoded again: the same shift for all."""
     trie = TokenTrie.from_sequences([(2, 3), (2, 4)])
     evaluation = evaluate(HashModel(3), trie, "none")
-    plain, healed = (path_scores(trie, evaluation, "none", log_heal=x).logp for x in (0.0, -1.5))
+    plain, healed = (path_scores(trie, evaluation, "none", log_heal=x).logp.low for x in (0.0, -1.5))
     np.testing.assert_allclose(healed - plain, 1.5)
 
 
@@ -258,7 +261,7 @@ def test_edges_below_a_node_share_at_most_its_mass(paths, seed):
     trie = TokenTrie.from_sequences([*paths, ()])
     evaluation = evaluate(HashModel(seed), trie, "unless-continued")
     for node in np.flatnonzero(trie.inner).tolist():
-        total = np.exp(evaluation.edge_logp[trie.children(node)]).sum() + np.exp(evaluation.rest_logp[node])
+        total = np.exp(evaluation.edge_logp[trie.children(node)]).sum() + np.exp(evaluation.rest.low[node])
         assert total == pytest.approx(1.0, abs=1e-6)
 
 
@@ -387,7 +390,7 @@ def test_a_mean_baseline_keeps_probability_zero():
 def test_duplicates_count_once():
     """Three choices on two paths: the shared path has one probability, shown at both indices."""
     path_of = np.array([0, 1, 0])
-    decision = posterior(np.log([0.2, 0.6, 0.2]), path_of)
+    decision = posterior(Interval.point(np.log([0.2, 0.6, 0.2])), path_of)
     assert decision.probability == pytest.approx([0.25, 0.75, 0.25])
     assert decision.winner == 1
     assert not decision.is_tie
@@ -397,11 +400,11 @@ def test_duplicates_count_once():
 
 def test_exact_ties_go_to_the_lowest_index_and_are_flagged():
     """A tie is between paths; equal choices alone are no tie."""
-    tied = posterior(np.log([0.2, 0.4, 0.4]), np.array([2, 1, 0]))
+    tied = posterior(Interval.point(np.log([0.2, 0.4, 0.4])), np.array([2, 1, 0]))
     assert tied.winner == 1
     assert tied.is_tie
     assert tied.margin == 0
-    same = posterior(np.log([0.2, 0.4, 0.4]), np.array([0, 1, 1]))
+    same = posterior(Interval.point(np.log([0.2, 0.4, 0.4])), np.array([0, 1, 1]))
     assert same.winner == 1
     assert not same.is_tie
     assert same.margin == pytest.approx(log(2))
@@ -409,7 +412,7 @@ def test_exact_ties_go_to_the_lowest_index_and_are_flagged():
 
 def test_a_single_choice_has_probability_one_and_its_own_joint():
     """The margin is infinite, the coverage what the model gave it."""
-    decision = posterior(np.array([-5.0]), np.array([0]))
+    decision = posterior(Interval.point(np.array([-5.0])), np.array([0]))
     assert decision.probability.tolist() == [1.0]
     assert decision.margin == np.inf
     assert not decision.is_tie
@@ -418,7 +421,7 @@ def test_a_single_choice_has_probability_one_and_its_own_joint():
 
 def test_nothing_possible_is_a_flagged_tie_without_probability():
     """Every score -inf: no division by zero, lowest index."""
-    decision = posterior(np.array([-np.inf, -np.inf]), np.array([0, 1]))
+    decision = posterior(Interval.point(np.array([-np.inf, -np.inf])), np.array([0, 1]))
     assert decision.probability.tolist() == [0, 0]
     assert decision.winner == 0
     assert decision.is_tie
@@ -427,10 +430,10 @@ def test_nothing_possible_is_a_flagged_tie_without_probability():
 
 def test_open_mass_gives_intervals():
     """Finished .6 and .2, at most .1 open, of which the third at most .05."""
-    scores = np.array([log(0.6), log(0.2), np.nan])
-    decision = posterior(scores, np.arange(3), upper=np.array([0, 0, log(0.05)]), log_open=log(0.1))
-    assert decision.probability_low == pytest.approx([0.6 / 0.9, 0.2 / 0.9, 0])
-    assert decision.probability_high == pytest.approx([0.6 / 0.8, 0.2 / 0.8, 0.05 / 0.85])
+    scores = Interval(*np.log([[0.6, 0.2, np.nan], [0.6, 0.2, 0.05]]), is_known=True)
+    decision = posterior(scores, np.arange(3), log_open=log(0.1))
+    assert decision.bounds.low == pytest.approx([0.6 / 0.9, 0.2 / 0.9, 0])
+    assert decision.bounds.high == pytest.approx([0.6 / 0.8, 0.2 / 0.8, 0.05 / 0.85])
     assert np.isnan(decision.probability[2])
     assert decision.probability[0] == pytest.approx((0.6 / 0.9 + 0.6 / 0.8) / 2)
 
@@ -536,9 +539,9 @@ def test_a_missing_row_leaves_bounds_and_no_value():
     edges[inner] = 0.0
     partial = replace(evaluation, edge_logp=edges, evaluated=np.arange(len(trie)) == 0)
     scores = path_scores(trie, partial, "none")
-    assert np.isnan(scores.logp[trie.path_of[:2]]).all()
-    assert scores.logp_upper[trie.path_of[:2]].tolist() == [edges[inner]] * 2
-    assert scores.logp[trie.path_of[2]] == edges[trie.path_node[trie.path_of[2]]]
+    assert np.isnan(scores.logp.low[trie.path_of[:2]]).all()
+    assert scores.logp.high[trie.path_of[:2]].tolist() == [edges[inner]] * 2
+    assert scores.logp.low[trie.path_of[2]] == edges[trie.path_node[trie.path_of[2]]]
     assert scores.greedy_path == NO_PATH
     assert np.isnan(scores.logp_local[trie.path_of[0]])
 
@@ -548,4 +551,4 @@ def test_the_comparison_with_the_twins_can_fail():
     paths = [(2, 3), (3, 2)]
     trie, scores = scored(HashModel(5), paths, "none")
     shifted = naive_joint(HashModel(5), [*PROMPT, 2], paths)
-    assert np.abs(scores.logp[trie.path_of] - shifted).max() > 1000 * FLOAT32_ROW
+    assert np.abs(scores.logp.low[trie.path_of] - shifted).max() > 1000 * FLOAT32_ROW

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from selectrie.core.numerics import Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.decoding.scoring import (
     are_clear,
@@ -24,7 +25,6 @@ from selectrie.testing import HashModel
 from selectrie.testing.oracles import run
 from tests.support.n_examples import n_examples
 
-COLUMNS = ("logp", "logp_lower", "logp_upper", "logp_terminator", "logp_local")
 path_sets = st.lists(st.lists(st.integers(2, 5), max_size=4).map(tuple), min_size=1, max_size=40)
 
 
@@ -46,15 +46,19 @@ def test_paths_have_the_scores_that_they_have_alone(paths, seed, n_prompts, term
     together = stacked(evaluations)
     assert together is not None
     found = path_scores(trie, together, terminator, heals)
-    found_coverages = coverages(found.logp)
-    decisions = posteriors(np.ascontiguousarray(found.logp[:, trie.path_of]), trie.path_of)
+    found_coverages = coverages(found.logp.low)
+    decisions = posteriors(np.ascontiguousarray(found.logp.low[:, trie.path_of]), trie.path_of)
     for i, (prompt, evaluation) in enumerate(zip(prompts, evaluations, strict=True)):
         fresh = run(ScoreTask(prompt, trie, needs), model)
         alone = path_scores(trie, fresh, terminator, float(heals[i]))
-        assert all(same(getattr(found, name)[i], getattr(alone, name)) for name in COLUMNS)
+        assert same(found.logp_local[i], alone.logp_local)
+        for one, other in ((found.logp, alone.logp), (found.terminator, alone.terminator)):
+            assert one.low is one.high
+            assert other.low is other.high
+            assert same(one.low[i], other.low)
         assert found.greedy_path[i] == alone.greedy_path
-        assert same(found_coverages[i], coverage_of(alone.logp))
-        decided, expected = decisions[i], posterior(alone.logp[trie.path_of], trie.path_of)
+        assert same(found_coverages[i], coverage_of(alone.logp.low))
+        decided, expected = decisions[i], posterior(Interval.point(alone.logp.low[trie.path_of]), trie.path_of)
         assert same(decided.probability, expected.probability)
         assert (decided.winner, decided.is_tie, decided.margin) == (expected.winner, expected.is_tie, expected.margin)
         assert evaluation.n_evaluated == fresh.n_evaluated
@@ -80,7 +84,7 @@ def test_decisions_are_those_of_each_row(data, n_choices, n_rows):
         are_clear(scores, np.broadcast_to(tolerances, scores.shape), path_of),
     )
     for i, row in enumerate(scores):
-        expected = posterior(row, path_of)
+        expected = posterior(Interval.point(row), path_of)
         found = decisions[i]
         assert same(found.probability, expected.probability)
         assert (found.winner, found.is_tie, found.margin) == (expected.winner, expected.is_tie, expected.margin)

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
+from selectrie.core.numerics import Interval
 from selectrie.decoding.spelling import Bounds, CloseBounds, OneWinner, share, total_gap
 
 
 def bounds_of(low, high, moves=0.0):
     low, high = np.array(low), np.array(high)
-    return Bounds(low, high, low - moves, high + moves)
+    return Bounds(Interval(low, high), Interval(low - moves, high + moves))
 
 
 def test_close_bounds_weigh_each_event_by_its_upper_bound():
@@ -53,8 +54,8 @@ def test_one_winner_stops_where_rows_move_further_than_choices_are_apart():
 
 def test_gaps_and_shares():
     """What has probability 0 has no gap and no share."""
-    assert total_gap(np.array([-2.0, -np.inf]), np.array([-1.5, -np.inf])) == 0.5
-    assert total_gap(np.array([-np.inf]), np.array([-1.5])) == np.inf
+    assert total_gap(Interval(np.array([-2.0, -np.inf]), np.array([-1.5, -np.inf]))) == 0.5
+    assert total_gap(Interval(np.array([-np.inf]), np.array([-1.5]))) == np.inf
     assert share(-np.inf, -np.inf) == 0.0
     assert share(-1.0, -np.inf) == 1.0
     assert share(math.log(0.2), math.log(0.8)) == 0.25

@@ -46,7 +46,7 @@ def test_bounds_contain_the_enumerated_probability_after_every_row(vocabulary, t
     outcome, driver = searched(model, spec, [Capacity(1, 64, 64)])
     truth = np.array([log(naive_spelled(model, PROMPT, one.text, ends=one.ends)) for one in spec.events])
     before = np.full(len(truth), -np.inf), np.zeros(len(truth))
-    for low, high in [*driver.bounds, (outcome.bounds.low, outcome.bounds.high)]:
+    for low, high in [*driver.bounds, (outcome.bounds.as_read.low, outcome.bounds.as_read.high)]:
         assert (low <= truth).all()
         assert (truth <= high).all()
         assert (low >= before[0]).all()
@@ -55,9 +55,9 @@ def test_bounds_contain_the_enumerated_probability_after_every_row(vocabulary, t
     for event, tokens in spec.canonical:
         path = [*tokens.tolist(), 1] if ends else tokens.tolist()  # 1 is the end-of-generation token
         [canonical] = naive_joint(model, PROMPT, [path])
-        assert outcome.canonical_low[event] <= canonical <= outcome.canonical_high[event]
+        assert outcome.canonical.low[event] <= canonical <= outcome.canonical.high[event]
     n_rows = 1 + max(len(one.text) for one in spec.events)
-    assert total_gap(outcome.bounds.low, outcome.bounds.high) <= 2.1 * ROW_ERROR * n_rows * len(truth)
+    assert total_gap(outcome.bounds.as_read) <= 2.1 * ROW_ERROR * n_rows * len(truth)
 
 
 @given(vocabularies(), st.lists(AB, min_size=1, max_size=2), st.sampled_from([b"", b"a"]), st.data())
@@ -95,14 +95,18 @@ def test_the_bounds_of_cat_by_hand():
     outcome, driver = searched(model, spec)
     assert np.exp(driver.bounds[0]) == pytest.approx(np.array([[0.0], [1.0]]))  # the prompt's row says nothing yet
     assert np.exp(driver.bounds[1]) == pytest.approx(np.array([[0.1], [0.1 + 0.4 + 0.1]]), rel=1e-5)
-    assert np.exp([outcome.bounds.low, outcome.bounds.high]) == pytest.approx((0.2 + 0.2 + 0.05) * 0.5, rel=1e-5)
-    assert np.exp([outcome.canonical_low, outcome.canonical_high]) == pytest.approx(0.1, rel=1e-5)
+    assert np.exp([outcome.bounds.as_read.low, outcome.bounds.as_read.high]) == pytest.approx(
+        (0.2 + 0.2 + 0.05) * 0.5, rel=1e-5
+    )
+    assert np.exp([outcome.canonical.low, outcome.canonical.high]) == pytest.approx(0.1, rel=1e-5)
     assert outcome.n_evaluated == 1 + 1 + 2 + 2  # prompt; cat; c, ca; c+at, ca+t
     begins = replace(spec, events=(ByteEvent(b"ca", ends=False),), canonical=((0, np.array([3], dtype=np.int32)),))
     outcome, _ = searched(model, begins)
     # `at` overruns `ca`, so c+at counts.
-    assert np.exp([outcome.bounds.low, outcome.bounds.high]) == pytest.approx(0.2 + 0.4 + 0.05, rel=1e-5)
-    assert np.exp(outcome.canonical_low) == pytest.approx(0.4, rel=1e-5)
+    assert np.exp([outcome.bounds.as_read.low, outcome.bounds.as_read.high]) == pytest.approx(
+        0.2 + 0.4 + 0.05, rel=1e-5
+    )
+    assert np.exp(outcome.canonical.low) == pytest.approx(0.4, rel=1e-5)
 
 
 def test_a_text_that_cannot_be_spelled_has_probability_zero():
@@ -114,8 +118,8 @@ def test_a_text_that_cannot_be_spelled_has_probability_zero():
         vocabulary, (ByteEvent(b"a", ends=True), ByteEvent(b"", ends=True)), canonical, CloseBounds(1.01)
     )
     outcome, _ = searched(model, spec)
-    assert outcome.bounds.low[0] == outcome.bounds.high[0] == -np.inf
-    assert np.exp([outcome.bounds.low[1], outcome.bounds.high[1]]) == pytest.approx(0.25, rel=1e-5)
+    assert outcome.bounds.as_read.low[0] == outcome.bounds.as_read.high[0] == -np.inf
+    assert np.exp([outcome.bounds.as_read.low[1], outcome.bounds.as_read.high[1]]) == pytest.approx(0.25, rel=1e-5)
     assert outcome.is_enough
 
 
@@ -128,7 +132,7 @@ def test_tokens_that_end_a_generation_spell_nothing():
     outcome, driver = searched(model, spec)
     assert all(4 not in path for path in driver.told)
     truth = log(naive_spelled(model, PROMPT, b"ab", ends=True))
-    assert outcome.bounds.low[0] <= truth <= outcome.bounds.high[0]
+    assert outcome.bounds.as_read.low[0] <= truth <= outcome.bounds.as_read.high[0]
     with pytest.raises(ProtocolError, match="token 4 after node 0"):
         SpellingSearch(PROMPT, replace(spec, canonical=((0, np.array([4], dtype=np.int32)),)))
 
@@ -143,8 +147,8 @@ def test_a_budget_bounds_the_rows_beyond_the_canonical_spelling(budget, data):
     n_canonical = 1 + len(spec.canonical[0][1])
     assert outcome.n_evaluated == sum(driver.told.values()) <= max(budget, n_canonical)
     truth = log(naive_spelled(model, PROMPT, b"abaab", ends=True))
-    assert outcome.bounds.low[0] <= truth <= outcome.bounds.high[0]
-    assert outcome.is_enough == (total_gap(outcome.bounds.low, outcome.bounds.high) <= math.log(1.0 + 1e-12))
+    assert outcome.bounds.as_read.low[0] <= truth <= outcome.bounds.as_read.high[0]
+    assert outcome.is_enough == (total_gap(outcome.bounds.as_read) <= math.log(1.0 + 1e-12))
 
 
 def test_prefixes_that_do_not_fit_the_context_stay_open():
@@ -156,7 +160,7 @@ def test_prefixes_that_do_not_fit_the_context_stay_open():
     outcome, driver = searched(model, spec, [Capacity(4, 2, 2), Capacity(4, 2, 2)])
     truth = log(naive_spelled(model, PROMPT, b"aaaa", ends=True))
     assert max(map(len, driver.told)) == 1 + 2
-    assert outcome.bounds.low[0] < truth < outcome.bounds.high[0]
+    assert outcome.bounds.as_read.low[0] < truth < outcome.bounds.as_read.high[0]
     assert not outcome.is_enough
 
 

@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.core.numerics import Interval
 from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, Capacity, Limits, ModelKind
@@ -124,13 +125,13 @@ class Case:
         driver = Driver(self.model, list(rooms))
         outcome = driver.run(task)
         found = path_scores(self.trie, outcome.evaluation, self.terminator)
-        return outcome, driver, self.scores(found.logp), self.scores(found.logp_upper), found
+        return outcome, driver, self.scores(found.logp.low), self.scores(found.logp.high), found
 
     def exhaustive(self):
         found = path_scores(
             self.trie, Driver(self.model, [WIDE]).run(ScoreTask(PROMPT, self.trie, self.needs)), self.terminator
         )
-        return self.scores(found.logp), found
+        return self.scores(found.logp.low), found
 
 
 def cases(**fixed):
@@ -164,7 +165,7 @@ def check_against_exhaustive(case, found, k):
         np.testing.assert_allclose(best(scores, path_of, k), best(expected, path_of, k), atol=CLOSE)
         winner, *others = best(expected, path_of, 2)
         if all(winner > other + CLOSE for other in others):
-            assert np.nanargmax(scores) == posterior(expected, case.trie.path_of).winner
+            assert np.nanargmax(scores) == posterior(Interval.point(expected), case.trie.path_of).winner
 
 
 @settings(max_examples=n_examples(120))
@@ -213,12 +214,12 @@ def test_posterior_intervals_hold_the_exhaustive_posterior(case, budget, mass):
     """Open mass bounds what pruned choices could weigh, for sums and, by their number, for means."""
     outcome, _, scores, upper, found = case.search(stop="mass", mass=mass, budget_nodes=budget, width=3)
     expected, exact = case.exhaustive()
-    whole = posterior(expected, case.trie.path_of)
-    part = posterior(scores, case.trie.path_of, upper=upper, log_open=outcome.log_open)
-    assert (part.probability_low <= whole.probability + CLOSE).all()
-    assert (part.probability_high >= whole.probability - CLOSE).all()
-    left = np.isnan(found.logp)
-    assert np.exp(exact.logp[left]).sum() <= outcome.open_mass + CLOSE
+    whole = posterior(Interval.point(expected), case.trie.path_of)
+    part = posterior(Interval(scores, upper, is_known=True), case.trie.path_of, log_open=outcome.log_open)
+    assert (part.bounds.low <= whole.probability + CLOSE).all()
+    assert (part.bounds.high >= whole.probability - CLOSE).all()
+    left = np.isnan(found.logp.low)
+    assert np.exp(exact.logp.low[left]).sum() <= outcome.open_mass + CLOSE
 
 
 @settings(max_examples=n_examples(40))
@@ -227,7 +228,7 @@ def test_stop_by_mass_finishes_that_much(case, mass):
     """The finished choices hold the mass asked for, of the posterior over the set."""
     _, _, scores, _, _ = case.search(stop="mass", mass=mass, width=2)
     expected, _ = case.exhaustive()
-    probability = posterior(expected, case.trie.path_of).probability
+    probability = posterior(Interval.point(expected), case.trie.path_of).probability
     first = np.unique(case.trie.path_of, return_index=True)[1]
     finished = first[~np.isnan(scores[first])]
     if probability.any():
@@ -291,7 +292,7 @@ def search_with_bounds_too_low(case, by):
     bounds._offset = bounds._cautious = bounds._offset - by
     outcome = Driver(case.model, [WIDE]).run(task)
     found = path_scores(case.trie, outcome.evaluation, "none")
-    return outcome, None, case.scores(found.logp), case.scores(found.logp_upper), found
+    return outcome, None, case.scores(found.logp.low), case.scores(found.logp.high), found
 
 
 def test_a_planted_wrong_bound_is_caught():
@@ -325,7 +326,7 @@ def test_means_are_bounded_by_the_longest_path_below():
         BestFirst(PROMPT, trie, row_needs(trie, "none"), "none", objective=objective, search=SearchParams(width=1))
     )
     scores = score_choices(
-        ScoringRule("token_mean"), path_scores(trie, outcome.evaluation, "none").logp[trie.path_of], lengths
+        ScoringRule("token_mean"), path_scores(trie, outcome.evaluation, "none").logp.low[trie.path_of], lengths
     )
     assert outcome.proved
     assert np.argmax(scores) == 0
@@ -373,12 +374,12 @@ def test_healed_bytes_count_in_means(case, log_heal):
         "none",
         objective=case.objective(),
         search=SearchParams(width=1),
-        heal=lambda *_: (log_heal, log_heal),
+        heal=lambda *_: Interval.point(log_heal),
     )
     outcome = Driver(case.model, [WIDE]).run(task)
     assert outcome.proved
-    expected = case.scores(case.exhaustive()[1].logp - log_heal)
-    scores = case.scores(path_scores(case.trie, outcome.evaluation, "none", log_heal).logp)
+    expected = case.scores(case.exhaustive()[1].logp.low - log_heal)
+    scores = case.scores(path_scores(case.trie, outcome.evaluation, "none", log_heal).logp.low)
     path_of = case.trie.path_of.tolist()
     np.testing.assert_allclose(best(scores, path_of, 1), best(expected, path_of, 1), atol=CLOSE)
 
@@ -394,7 +395,7 @@ def test_observed_nodes_are_always_evaluated():
         )
         outcome = Driver(case.model, [Capacity(1, 2, 1)]).run(task)
         assert outcome.evaluation.evaluated[node]
-        assert np.isfinite(outcome.evaluation.observed).all()
+        assert np.isfinite(outcome.evaluation.observed.low).all()
 
 
 def test_observed_nodes_are_evaluated_beyond_the_budget():
@@ -491,8 +492,8 @@ def test_models_of_every_kind_give_the_same_winner(case, kind):
     )
     outcome = run(task, model)
     found = path_scores(case.trie, outcome.evaluation, case.terminator)
-    upper = case.scores(found.logp_upper)
-    check_against_exhaustive(case, (outcome, None, case.scores(found.logp), upper, found), 1)
+    upper = case.scores(found.logp.high)
+    check_against_exhaustive(case, (outcome, None, case.scores(found.logp.low), upper, found), 1)
 
 
 @settings(max_examples=n_examples(40))
@@ -503,7 +504,7 @@ def test_order_and_duplicates_of_choices_do_not_matter(case, data):
     again = replace(plain, paths=data.draw(st.permutations([*plain.paths, *plain.paths[:3]])))
     first, second = plain.search(width=2), again.search(width=2)
     assert list(first[1].told) == list(second[1].told)
-    np.testing.assert_array_equal(first[4].logp, second[4].logp)
+    np.testing.assert_array_equal(first[4].logp.low, second[4].logp.low)
 
 
 def test_no_objective_where_no_prefix_bounds_what_is_below():
@@ -529,12 +530,12 @@ def test_tokens_that_do_not_count_are_left_out_of_bounds(case, skip, budget):
     outcome, *_ = case.search(objective=objective, width=2, budget_nodes=budget)
     exact = case.exhaustive()[1]
     whole = Driver(case.model, [WIDE]).run(ScoreTask(PROMPT, case.trie, case.needs))
-    expected, _ = exact.first_scored(case.trie, whole, first)
+    expected = exact.first_scored(case.trie, whole, first).low
     found = path_scores(case.trie, outcome.evaluation, case.terminator)
-    logp, upper = found.first_scored(case.trie, outcome.evaluation, first)
-    assert (upper >= expected - CLOSE).all()
+    logp = found.first_scored(case.trie, outcome.evaluation, first)
+    assert (logp.high >= expected - CLOSE).all()
     if outcome.proved:
-        np.testing.assert_allclose(np.nanmax(logp), expected.max(), atol=CLOSE)
+        np.testing.assert_allclose(np.nanmax(logp.low), expected.max(), atol=CLOSE)
 
 
 @example(batches=[[(3, -1.0), (1, -1.0)], [(2, -1.0)], [(4, -0.5)]], closed={4})
@@ -595,8 +596,8 @@ def test_real_weights_choose_as_exhaustive_scoring_does(weights, test_data):
             BestFirst(encoded.context, trie, needs, "text", objective=plain_objective(trie), search=SearchParams()),
             model,
         )
-    expected = path_scores(trie, exhaustive, "text").logp
-    found = path_scores(trie, searched.evaluation, "text").logp
+    expected = path_scores(trie, exhaustive, "text").logp.low
+    found = path_scores(trie, searched.evaluation, "text").logp.low
     assert searched.proved
     assert np.nanargmax(found) == np.argmax(expected) == trie.path_of[-1]
     assert searched.n_evaluated < needs.n_rows / 10

@@ -266,4 +266,5 @@ def _healed_mass(seed, healed, shares):
         parent, token, logp = following
         nodes[len(nodes)], logps[len(logps)] = (*nodes[parent], token), logps[parent] + logp
         mass.wait_for(len(nodes) - 1)
-    return mass.log_heal()
+    found = mass.log_heal()
+    return found.low, found.width

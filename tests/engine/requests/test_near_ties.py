@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+from selectrie.core.numerics import Interval
 from selectrie.core.types import Cost, SelfCheck
 from selectrie.decoding.scoring import ROUNDED_SUM, Lengths, posterior, posteriors, rounding_of, score_choices
 from selectrie.engine.engine import Engine
@@ -114,10 +115,10 @@ def test_a_difference_that_is_equal_but_for_rounding_is_a_tie(rule, shift, basel
     lengths, path_of = Lengths(ones, ones, ones), np.arange(len(baselines), dtype=np.int32)
     scores = score_choices(rule, logp, lengths, baseline=baseline)
     rounding = rounding_of(rule, logp, lengths, baseline=baseline)
-    assert posterior(scores, path_of, rounding=rounding).is_tie
+    assert posterior(Interval.point(scores), path_of, slack=rounding).is_tie
     assert posteriors(scores[None], path_of, rounding[None]).is_tie.all()
     apart = scores + 1e-6 * np.arange(len(scores))
-    assert not posterior(apart, path_of, rounding=rounding).is_tie
+    assert not posterior(Interval.point(apart), path_of, slack=rounding).is_tie
     assert not posteriors(apart[None], path_of, rounding[None]).is_tie.any()
 
 

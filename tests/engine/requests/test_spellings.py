@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.core.numerics import Interval
 from selectrie.core.types import Limits, ModelKind, SelfCheck
 from selectrie.decoding.spelling import Bounds, SpellingOutcome
 from selectrie.engine.connect import PathRuntime
@@ -84,11 +85,12 @@ def test_a_model_that_is_asked_for_its_rows_gives_bounds_too(seed, event, bounda
 
 def test_quotients_of_bounds_divide_by_the_other_bound():
     """[-3, -2] given [-1.5, -1]: from -3 + 1 to -2 + 1.5; never above 0."""
-    low, high = np.array([-3.0, -1.5, -1.2]), np.array([-2.0, -1.0, -1.1])
-    outcome = SpellingOutcome(Bounds(low, high, low, high), low, np.ones(3, dtype=np.bool_), low, high, True, 1, 0)
-    assert conditional_bounds(outcome, 0, 1) == (-2.0, -0.5)
-    assert conditional_bounds(outcome, 2, 1) == pytest.approx((-0.2, 0.0))
-    assert conditional_bounds(outcome, 0, None) == (-3.0, -2.0)
+    bounds = Interval(np.array([-3.0, -1.5, -1.2]), np.array([-2.0, -1.0, -1.1]))
+    told = np.ones(3, dtype=np.bool_)
+    outcome = SpellingOutcome(Bounds(bounds, bounds), bounds.low, told, bounds, True, 1, 0)
+    for event, condition, expected in ((0, 1, (-2.0, -0.5)), (2, 1, (-0.2, 0.0)), (0, None, (-3.0, -2.0))):
+        found = conditional_bounds(outcome, event, condition)
+        assert (found.low, found.high) == pytest.approx(expected)
 
 
 def test_the_event_is_the_end_where_the_model_has_one():

@@ -710,8 +710,8 @@ def facts_of(kind: str, task: Any, answer: Any) -> Fact:
     if kind == "sample":
         return answer.text, answer.tokens.tolist(), answer.logp.tolist(), answer.finish
     if kind == "score":
-        return tuple(getattr(answer, name).tobytes() for name in ("edge_logp", "rest_logp"))
-    logp = path_scores(task.known_trie, answer.evaluation, "none").logp
+        return answer.edge_logp.tobytes(), answer.rest.low.tobytes()
+    logp = path_scores(task.known_trie, answer.evaluation, "none").logp.low
     best = int(np.nanargmax(logp))
     return answer.proved, best, float(logp[best])
 

@@ -143,8 +143,8 @@ def is_same(one: Any, other: Any) -> bool:
     """The same log of a walk, or the same bits of an evaluation."""
     if isinstance(one, list):
         return bool(one == other)
-    names = ("edge_logp", "rest_logp", "eog_logp")
-    return all(np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True) for name in names)
+    arrays = [(value.edge_logp, value.eog_logp, value.rest.low, value.rest.high) for value in (one, other)]
+    return all(np.array_equal(*pair, equal_nan=True) for pair in zip(*arrays, strict=True))
 
 
 class Boastful(HashModel):

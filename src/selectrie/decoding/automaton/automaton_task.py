@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from selectrie.core.automaton import Automaton, allowed_ids, allows, is_any
+from selectrie.core.numerics import Interval
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import ROOT, Capacity, FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
@@ -212,7 +213,7 @@ class AutomatonOutcome:
         greedy_ended: Whether it was followed to its end.
         strings: Whether the search looks for the tokenizer's own encoding of each text,
             rather than for any token path.
-        log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
+        heal: From `HealedMass.log_heal`; already taken into account.
         top_tokens: The most probable tokens after the prompt, and their
             log-probabilities.
         n_evaluated: Number of rows read.
@@ -232,8 +233,7 @@ class AutomatonOutcome:
     greedy: IntArray
     greedy_ended: bool
     strings: bool
-    log_heal: float
-    heal_gap: float
+    heal: Interval[float]
     top_tokens: tuple[IntArray, FloatArray]
     n_evaluated: int
     n_steps: int

@@ -251,8 +251,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             greedy=np.array(self._tree.tokens(self._first.greedy), dtype=np.int32),
             greedy_ended=self._first.greedy_ended,
             strings=self._spec.canonical is not None,
-            log_heal=self._log_heal,
-            heal_gap=self._healing.log_heal()[1],
+            heal=self._healing.log_heal(),
             top_tokens=self._top_tokens,
             n_evaluated=self.n_evaluated,
             n_steps=max(self._tree.depth),
@@ -402,7 +401,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         node = self._healing.waiting
         more = self._healing.read(rows, i, self._tree.logp[node])
         if more is None:
-            self._log_heal = self._healing.log_heal()[0]
+            self._log_heal = self._healing.log_heal().low
             return False
         self._healing.wait_for(self._child(*more))
         return True

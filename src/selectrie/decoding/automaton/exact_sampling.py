@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from selectrie.core.automaton import Automaton
-from selectrie.core.numerics import uniform
+from selectrie.core.numerics import Interval, uniform
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.automaton_task import AutomatonSpec, AutomatonTask, FinishedPath
@@ -283,29 +283,28 @@ class ExactOutcome:
         is_complete: Whether all texts were drawn. If not, those that were drawn are not
             a sample, because short texts come first.
         is_empty: Whether no text of at most `max_tokens` tokens has any probability.
-        mass_low, mass_high: Bounds on the probability of all such texts together, given
-            the healed bytes. The lower one counts the texts found, the upper one all
-            that was not removed.
-        mass: Estimate of the same probability: the mean over all attempts of left(root)
-            if the attempt was accepted, and 0 otherwise, clipped to these bounds.
+        mass: Bounds on the probability of all such texts together, given the healed
+            bytes. The lower one counts the texts found, the upper one all that was not
+            removed.
+        estimate: Estimate of the same probability: the mean over all attempts of
+            left(root) if the attempt was accepted, and 0 otherwise, clipped to these
+            bounds.
         n_attempts, n_accepted: Number of walks from the root, and of those that became
             texts.
         strings: Whether each text counts only with the tokenizer's own encoding.
-        log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
+        heal: From `HealedMass.log_heal`; already taken into account.
     """
 
     texts: tuple[FinishedPath | None, ...]
     close_steps: tuple[tuple[int, ...], ...]
     is_complete: bool
     is_empty: bool
-    mass_low: float
-    mass_high: float
-    mass: float
+    mass: Interval[float]
+    estimate: float
     n_attempts: int
     n_accepted: int
     strings: bool
-    log_heal: float
-    heal_gap: float
+    heal: Interval[float]
     n_evaluated: int
     n_repeated: int
 
@@ -386,28 +385,26 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
 
     def _result(self) -> ExactOutcome:
         """Return the texts drawn, and bounds on the probability of the language."""
-        log_heal, gap = self._healing.log_heal()
-        texts = tuple(None if one.text is None else self._conditional(one.text, log_heal) for one in self._streams)
-        low = float(np.exp(np.array(list(self._leaves.values())) - log_heal - gap).sum())
-        high = min(1.0, float(self._not_removed() * np.exp(-log_heal)))
+        heal = self._healing.log_heal()
+        texts = tuple(None if one.text is None else self._conditional(one.text, heal.low) for one in self._streams)
+        low = float(np.exp(np.array(list(self._leaves.values())) - heal.low - heal.width).sum())
+        high = min(1.0, float(self._not_removed() * np.exp(-heal.low)))
         if high and not self._healing.is_known:
             high = 1.0  # of the healed bytes' probability, which may be as small
         low = min(low, high)  # both are rounded sums
         n_attempts = sum(stream.n_attempts for stream in self._streams)
-        estimate = self._estimate * float(np.exp(-log_heal)) / max(1, n_attempts)
+        estimate = self._estimate * float(np.exp(-heal.low)) / max(1, n_attempts)
         return ExactOutcome(
             texts=texts,
             close_steps=tuple(tuple(stream.close) for stream in self._streams),
             is_complete=None not in texts,
             is_empty=any(stream.mass.left(ROOT) <= 0 for stream in self._streams),
-            mass_low=low,
-            mass_high=high,
-            mass=min(max(estimate, low), high),
+            mass=Interval(low, high),
+            estimate=min(max(estimate, low), high),
             n_attempts=n_attempts,
             n_accepted=sum(text is not None for text in texts),
             strings=self._spec.canonical is not None,
-            log_heal=log_heal,
-            heal_gap=gap,
+            heal=heal,
             n_evaluated=self.n_evaluated,
             n_repeated=self._live.n_repeated,
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from selectrie.core.numerics import Interval
 from selectrie.core.types import NO_NODE, FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.healed_bytes import Healed
@@ -132,7 +133,7 @@ class BeamOutcome:
         n_steps: Number of tokens of the longest path.
         close_steps: Steps in which the tolerance, or a token that was not read, could
             have changed what was kept.
-        log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
+        heal: From `HealedMass.log_heal`; already taken into account.
     """
 
     finished: tuple[BeamPath, ...]
@@ -149,8 +150,7 @@ class BeamOutcome:
     n_repeated: int
     n_steps: int
     close_steps: tuple[int, ...]
-    log_heal: float
-    heal_gap: float
+    heal: Interval[float]
 
 
 Key = tuple[bytes | int, ...]

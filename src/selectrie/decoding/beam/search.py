@@ -285,7 +285,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             self._healing.wait_for(below)
             self._waiting = [below]
             return
-        self._log_heal = self._healing.log_heal()[0]
+        self._log_heal = self._healing.log_heal().low
         self._waiting = []
         self._rows = {ROOT: self._early[ROOT]}
         self._take_steps()
@@ -551,6 +551,5 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             n_repeated=self._held.n_repeated,
             n_steps=max(self._tree.depth),
             close_steps=tuple(sorted(set(self._close_steps))),
-            log_heal=self._log_heal,
-            heal_gap=self._healing.log_heal()[1],
+            heal=self._healing.log_heal(),
         )

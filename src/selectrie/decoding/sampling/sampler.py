@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from selectrie.core import numerics
+from selectrie.core.numerics import Interval
 from selectrie.core.rows import Rows
 from selectrie.core.types import BoolArray, FloatArray, IntArray
 from selectrie.decoding.sampling.chain import (
@@ -35,6 +36,9 @@ _SLACK = 1e-9
 """Allowance for rounding in float64 sums, far above it and far below any tolerance."""
 
 
+_NOTHING = Interval.point(0.0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Band:
     """Tokens that may be drawn, by ascending id, and bounds on their adjusted logits.
@@ -42,16 +46,14 @@ class Band:
     Attributes:
         low, high: float64[m], the bounds, finite.
         sure: bool[m], tokens kept by all filters so far.
-        tail_low, tail_high: Bounds on the summed exponentials of further tokens, in
-            units of exp(peak). No filter can keep these tokens, and none of them can
-            precede the others.
+        tail: The summed exponentials of further tokens, in units of exp(peak). No
+            filter can keep these tokens, and none of them can precede the others.
     """
 
     low: FloatArray
     high: FloatArray
     sure: BoolArray
-    tail_low: float = 0.0
-    tail_high: float = 0.0
+    tail: Interval[float] = _NOTHING
 
     @property
     def peak(self) -> float:
@@ -109,7 +111,7 @@ def could_change(pool: Pool, token: int, uniform: float, sampling: SamplingParam
         at = np.minimum(np.searchsorted(touched, ids), len(touched) - 1)
         is_touched = touched[at] == ids
         low[is_touched], high[is_touched] = moved[0][at[is_touched]], moved[2][at[is_touched]]
-    band = Band(low, high, np.ones(len(ids), dtype=np.bool_), *tails)
+    band = Band(low, high, np.ones(len(ids), dtype=np.bool_), Interval(*tails))
     return is_close(band, int(np.searchsorted(ids, token)), uniform, sampling)
 
 
@@ -242,12 +244,12 @@ def _typical(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray
     """
     if sampling.typical_p == 1:
         return _all(band)
-    mean_low, mean_high = _mean_bounds(band)
+    mean = Interval(*_mean_bounds(band))
     # At most one of these distances is positive.
-    below, above = mean_low - band.high, band.low - mean_high
+    below, above = mean.low - band.high, band.low - mean.high
     nearest = np.maximum(np.maximum(below, above), 0.0)
-    farthest = np.maximum(mean_high - band.low, band.high - mean_low)
-    return _by_mass(band, -farthest - _SLACK, -nearest + _SLACK, sampling.typical_p)
+    farthest = np.maximum(mean.high - band.low, band.high - mean.low)
+    return _by_mass(band, Interval(-farthest - _SLACK, -nearest + _SLACK), sampling.typical_p)
 
 
 def _mean_bounds(band: Band) -> tuple[float, float]:
@@ -271,10 +273,10 @@ def _mean_bounds(band: Band) -> tuple[float, float]:
 
 def _top_p(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
     """Return the tokens that top-p surely keeps, and those that it may keep."""
-    return _all(band) if sampling.top_p == 1 else _by_mass(band, band.low, band.high, sampling.top_p)
+    return _all(band) if sampling.top_p == 1 else _by_mass(band, Interval(band.low, band.high), sampling.top_p)
 
 
-def _by_mass(band: Band, key_low: FloatArray, key_high: FloatArray, p: float) -> tuple[BoolArray, BoolArray]:
+def _by_mass(band: Band, key: Interval[FloatArray], p: float) -> tuple[BoolArray, BoolArray]:
     """Return the tokens that a filter by mass surely keeps, and those that it may keep.
 
     The filter takes tokens, largest key first, until they hold the share p: it keeps a
@@ -283,17 +285,17 @@ def _by_mass(band: Band, key_low: FloatArray, key_high: FloatArray, p: float) ->
     smallest. It may be kept if this holds when only the tokens that must precede it do
     so, with their smallest mass, and the others have their largest.
     """
-    n = len(key_low)
+    n = len(key.low)
     min_weights, max_weights = band.weights()
-    order = np.argsort(key_high)
-    n_after = np.searchsorted(key_high[order], key_low)
+    order = np.argsort(key.high)
+    n_after = np.searchsorted(key.high[order], key.low)
     before = _tail_sums(max_weights[order])[n_after] - max_weights
-    after = _head_sums(min_weights[order])[n_after] + min_weights + band.tail_low
+    after = _head_sums(min_weights[order])[n_after] + min_weights + band.tail.low
     sure = (before <= (p - _SLACK) * (before + after)) | (n - n_after == 1)
-    order = np.argsort(key_low)
-    n_after = np.searchsorted(key_low[order], key_high, side="right")
+    order = np.argsort(key.low)
+    n_after = np.searchsorted(key.low[order], key.high, side="right")
     before = _tail_sums(min_weights[order])[n_after]
-    after = _head_sums(max_weights[order])[n_after] + band.tail_high
+    after = _head_sums(max_weights[order])[n_after] + band.tail.high
     maybe = (before < (p + _SLACK) * (before + after)) | (before == 0)
     return sure, maybe
 

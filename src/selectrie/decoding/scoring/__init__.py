@@ -6,6 +6,7 @@ priors, probabilities, tolerances and bounds.
 
 from __future__ import annotations
 
+from selectrie.core.numerics import ROUNDED_SUM
 from selectrie.decoding.scoring.evaluation import (
     Readings,
     RowNeeds,
@@ -34,7 +35,6 @@ from selectrie.decoding.scoring.paths import (
 from selectrie.decoding.scoring.posterior import (
     Posterior,
     best_of_paths,
-    bounded_posterior,
     coverage_of,
     duplicates,
     has_near_tie,
@@ -42,7 +42,6 @@ from selectrie.decoding.scoring.posterior import (
     posterior,
 )
 from selectrie.decoding.scoring.rules import (
-    ROUNDED_SUM,
     Bounds,
     Lengths,
     Objective,
@@ -72,7 +71,6 @@ __all__ = [
     "are_clear",
     "auto_terminator",
     "best_of_paths",
-    "bounded_posterior",
     "check_choices",
     "coverage_of",
     "coverages",

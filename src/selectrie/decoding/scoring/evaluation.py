@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from selectrie.core.numerics import Interval
 from selectrie.core.rows import Reads, Rows, TokenSet, TopTokens
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, FloatArray, IntArray
@@ -126,14 +127,14 @@ class TrieEvaluation:
     """The log-probabilities that were read from the rows of a trie of N nodes.
 
     No log-probability is above 0: float32 rounding beyond probability 1 is cut off.
-    Where a row was not read in full, `rest_logp` and `observed` are lower bounds.
+    `rest` and `observed` are known if all rows were read in full.
 
     Attributes:
         edge_logp: float64[N], log p(token | parent); 0 at the root, NaN where the
             parent's row was not evaluated.
-        eog_logp, rest_logp: float64[N], log of the summed probability of the
-            end-of-generation tokens, and of all tokens that are not children; NaN where
-            not read.
+        eog_logp: float64[N], log of the summed probability of the end-of-generation
+            tokens; NaN where not read.
+        rest: float64[N], that of all tokens that are not children; NaN where not read.
         observed: float64[M], log of the summed probability of the ids of each of
             `RowNeeds.observe`; -inf for none, NaN where not read.
         evaluated: bool[N], nodes whose row was read.
@@ -142,26 +143,17 @@ class TrieEvaluation:
             log-probabilities.
         best_token: int32[N], the most probable token after each node (the smaller id on
             ties), NO_TOKEN where not read, or where what was read leaves it open.
-        rest_high, observed_high: Upper bounds on `rest_logp` and `observed`, float64 of
-            the same shape, equal where they are known; None if all of them are.
     """
 
     edge_logp: FloatArray
     eog_logp: FloatArray
-    rest_logp: FloatArray
-    observed: FloatArray
+    rest: Interval[FloatArray]
+    observed: Interval[FloatArray]
     evaluated: BoolArray
     n_evaluated: int
     top_ids: IntArray
     top_logp: FloatArray
     best_token: IntArray
-    rest_high: FloatArray | None = None
-    observed_high: FloatArray | None = None
-
-    @property
-    def is_bounded(self) -> bool:
-        """Return whether only bounds on some of the numbers are known."""
-        return self.rest_high is not None or self.observed_high is not None
 
 
 def row_needs(
@@ -310,10 +302,8 @@ class TrieReader:
         self.edge_logp: FloatArray = unread.copy()
         self.edge_logp[ROOT] = 0.0
         self.eog_logp: FloatArray = unread.copy()
-        self.rest_logp: FloatArray = unread.copy()
-        self.observed: FloatArray = np.full(len(needs.observe), np.nan)
-        # Other arrays than these two from the first bounds that differ.
-        self.rest_high, self.observed_high = self.rest_logp, self.observed
+        self.rest = Interval.point(unread.copy())
+        self.observed = Interval.point(np.full(len(needs.observe), np.nan))
         self.evaluated: BoolArray = np.zeros(n, dtype=np.bool_)
         self.best_token: IntArray = np.full(n, NO_TOKEN, dtype=np.int32)
         self.n_evaluated = 0
@@ -385,32 +375,33 @@ class TrieReader:
     def _observe(self, nodes: IntArray, rows: Rows) -> None:
         for k, (node, ids) in enumerate(self.needs.observe):
             for index in np.flatnonzero(nodes == node).tolist():
-                low, high = rows.log_mass_bounds(index, ids)
-                if low != high and self.observed_high is self.observed:
-                    self.observed_high = self.observed.copy()
-                self.observed[k], self.observed_high[k] = min(low, 0.0), min(high, 0.0)
+                self.observed = _with(self.observed, k, rows.log_mass_bounds(index, ids))
 
     def _read_rest(self, node: int, rows: Rows, index: int) -> None:
-        low, high = rows.log_rest_bounds(index, self.trie.token[self.trie.children(node)])
-        if low != high and self.rest_high is self.rest_logp:
-            self.rest_high = self.rest_logp.copy()
-        self.rest_logp[node], self.rest_high[node] = min(low, 0.0), min(high, 0.0)
+        told = rows.log_rest_bounds(index, self.trie.token[self.trie.children(node)])
+        self.rest = _with(self.rest, node, told)
 
     def evaluation(self) -> TrieEvaluation:
         """Return the numbers read so far."""
         return TrieEvaluation(
             edge_logp=self.edge_logp,
             eog_logp=self.eog_logp,
-            rest_logp=self.rest_logp,
+            rest=self.rest,
             observed=self.observed,
             evaluated=self.evaluated,
             n_evaluated=self.n_evaluated,
             top_ids=self._top_ids,
             top_logp=self._top_logp,
             best_token=self.best_token,
-            rest_high=None if self.rest_high is self.rest_logp else self.rest_high,
-            observed_high=None if self.observed_high is self.observed else self.observed_high,
         )
+
+
+def _with(values: Interval[FloatArray], at: int, told: tuple[float, float]) -> Interval[FloatArray]:
+    """Return values with the bounds `told` set at one place of their arrays."""
+    if values.is_known and told[0] != told[1]:
+        values = Interval(values.low, values.low.copy())
+    values.low[at], values.high[at] = min(told[0], 0.0), min(told[1], 0.0)
+    return values
 
 
 def _most_probable(rows: Rows, index: int) -> int:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from selectrie.core import numerics
+from selectrie.core.numerics import Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.scoring.evaluation import TrieEvaluation, levels, longest_prefix_owner
 from selectrie.decoding.scoring.posterior import Posterior
-from selectrie.decoding.scoring.rules import ROUNDED_SUM
 from selectrie.decoding.scoring.tolerance import is_near
 
 RESOLVED = 1e-4
@@ -28,38 +28,27 @@ class PathScores:
     """Log-probabilities of P distinct paths, given the healed bytes.
 
     All are conditional on the text beginning with the healed bytes. A path is resolved
-    if its `logp_lower` and `logp_upper` differ by at most `RESOLVED`, or if they differ
-    only because rows were not read in full. Arrays have a leading axis B for B
-    evaluations that were scored together.
+    if rows that were not evaluated leave its joint open by at most `RESOLVED`. Arrays
+    have a leading axis B for B evaluations that were scored together.
 
     Attributes:
         logp: float64[P], the joint, including the terminator; NaN where not resolved.
-            -inf means probability 0 and is a result. `logp_lower` where rows that it
-            depends on were not read in full.
-        logp_lower, logp_upper: float64[P], bounds on the joint. They are equal where
-            every row that the joint depends on was evaluated and read in full.
-        logp_terminator: float64[P], the terminator's part of `logp`; NaN where not
-            resolved.
+            -inf means probability 0 and is a result. It is known if the rows that it
+            depends on were read in full. `high` is an upper bound in any case.
+        terminator: float64[P], the terminator's part of `logp`; NaN where not resolved.
         logp_local: float64[P], the local log-probability (masked step-by-step choice);
             NaN where a row on the path was not evaluated, or not read in full.
         greedy_path: int32[], the path that masked greedy decoding picks, NO_PATH where
             a row on its way was not evaluated, or not read in full.
-        terminator_high: float64[P], upper bound on the terminator's part; None where it
-            is `logp_terminator`.
     """
 
-    logp: FloatArray
-    logp_lower: FloatArray
-    logp_upper: FloatArray
-    logp_terminator: FloatArray
+    logp: Interval[FloatArray]
+    terminator: Interval[FloatArray]
     logp_local: FloatArray
     greedy_path: IntArray
-    terminator_high: FloatArray | None = None
 
-    def first_scored(
-        self, trie: TokenTrie, evaluation: TrieEvaluation, first_scored: IntArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return logp and logp_upper of each **choice**, float64[C] each.
+    def first_scored(self, trie: TokenTrie, evaluation: TrieEvaluation, first_scored: IntArray) -> Interval[FloatArray]:
+        """Return `logp` of each **choice**, float64[C].
 
         Tokens before first_scored[c] do not count. Choices with equal paths may count
         from different tokens. The sums leave out those tokens instead of subtracting
@@ -69,23 +58,22 @@ class PathScores:
         Args:
             first_scored: int32[C], the index of each choice's first token that counts.
         """
-        path = trie.path_of
-        joint, upper = self.logp[path].copy(), self.logp_upper[path].copy()
+        joints = self.logp.map(lambda logp: np.take(logp, trie.path_of, axis=-1))
         changed = np.flatnonzero(first_scored > 0)
-        path, first = path[changed], first_scored[changed]
+        if not len(changed):
+            return joints
+        path, first = trie.path_of[changed], first_scored[changed]
         node = trie.path_node[path].copy()
-        sums, sums_upper = np.zeros(len(path)), np.zeros(len(path))
+        sums, highest = np.zeros(len(path)), np.zeros(len(path))
         while (counted := trie.depth[node] > first).any():
             edge = evaluation.edge_logp[node[counted]]
             sums[counted] += edge
-            sums_upper[counted] += np.where(np.isnan(edge), 0.0, edge)
+            highest[counted] += np.where(np.isnan(edge), 0.0, edge)
             node[counted] = trie.parent[node[counted]]
-        term = self.logp_terminator[path]
-        joint[changed] = sums + term
-        if self.terminator_high is not None:
-            term = self.terminator_high[path]
-        upper[changed] = sums_upper + np.where(np.isnan(term), 0.0, term)
-        return joint, upper
+        end, low, high = self.terminator.high[path], joints.low.copy(), joints.high.copy()
+        low[changed] = sums + self.terminator.low[path]
+        high[changed] = highest + np.where(np.isnan(end), 0.0, end)
+        return Interval(low, high, joints.is_known)
 
 
 def prefix_logp(trie: TokenTrie, evaluation: TrieEvaluation) -> FloatArray:
@@ -117,62 +105,62 @@ def path_scores(
     """
     healed = np.asarray(log_heal)[..., None]
     healed = np.where(np.isneginf(healed), 0.0, healed)
-    ends = trie.path_node
-    prefix = prefix_logp(trie, evaluation)[..., ends]
-    ends_known = np.isfinite(prefix) & ~_unknown_above(trie, evaluation)[..., ends]
-    low, high = _terminator_bounds(trie, evaluation, terminator)
-    upper = prefix + high
-    lower = np.where(ends_known, prefix + low, -np.inf)
+    rest, prefix = evaluation.rest, prefix_logp(trie, evaluation)[..., trie.path_node]
+    end = _terminator_bounds(trie, evaluation, terminator)
+    logp, term = _resolved(prefix, end, ~_unknown_above(trie, evaluation)[..., trie.path_node])
+    if rest.is_known or terminator != "unless-continued":
+        local, greedy = _step_by_step(trie, evaluation, terminator), greedy_path(trie, evaluation, terminator)
+    else:
+        most = replace(evaluation, rest=Interval.point(rest.high))
+        logp, term = _bounded(prefix, end, _terminator_bounds(trie, most, terminator).high, logp, term)
+        told = replace(evaluation, rest=Interval.point(np.where(rest.low == rest.high, rest.low, np.nan)))
+        local = _step_by_step(trie, told, terminator)
+        greedy, stops_early = (greedy_path(trie, one, terminator) for one in (evaluation, most))
+        greedy = np.where(greedy == stops_early, greedy, NO_PATH).astype(np.int32)
+    return PathScores(logp.map(lambda one: one - healed), term, local, greedy)
+
+
+def _resolved(
+    prefix: FloatArray, end: Interval[FloatArray], is_read: BoolArray
+) -> tuple[Interval[FloatArray], Interval[FloatArray]]:
+    """Return the joint of each path and the terminator's part, from rows read in full.
+
+    Args:
+        prefix: float64[..., P], the log-probabilities of the paths' tokens.
+        end: float64[..., P], those of their terminators, by the rows evaluated.
+        is_read: bool[..., P], whether all tokens of a path were evaluated.
+    """
+    upper = prefix + end.high
+    lower = np.where(np.isfinite(prefix) & is_read, prefix + end.low, -np.inf)
+    if (lower == upper).all():
+        return Interval.point(upper), Interval.point(end.high)
     with np.errstate(invalid="ignore"):
-        resolved = np.isneginf(upper) | (upper - lower <= RESOLVED)
+        is_resolved = np.isneginf(upper) | (upper - lower <= RESOLVED)
         middle = np.where(lower == upper, upper, (lower + upper) / 2)
-        term = np.where(lower == upper, high, (low + high) / 2)
-    scores = PathScores(
-        logp=np.where(resolved, middle, np.nan) - healed,
-        logp_lower=lower - healed,
-        logp_upper=upper - healed,
-        logp_terminator=np.where(resolved, term, np.nan),
-        logp_local=_step_by_step(trie, evaluation, terminator),
-        greedy_path=greedy_path(trie, evaluation, terminator),
-    )
-    if evaluation.rest_high is None or terminator != "unless-continued":
-        return scores
-    return _bounded(trie, evaluation, evaluation.rest_high, scores, healed)
-
-
-def widened(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return bounds on logarithms, widened by what rounding may do to a sum of them."""
-    slack = np.where(np.isneginf(high), 0.0, ROUNDED_SUM * np.maximum(np.abs(high), 1.0))
-    return low - ROUNDED_SUM * np.maximum(np.abs(low), 1.0), high + slack
+        term = np.where(lower == upper, end.high, (end.low + end.high) / 2)
+    joint = np.where(is_resolved, middle, np.nan)
+    return Interval(joint, upper, is_known=True), Interval.point(np.where(is_resolved, term, np.nan))
 
 
 def _bounded(
-    trie: TokenTrie, evaluation: TrieEvaluation, rest_high: FloatArray, scores: PathScores, healed: FloatArray
-) -> PathScores:
-    """Return the scores of paths with the bounds of rows that were not read in full.
+    prefix: FloatArray,
+    end: Interval[FloatArray],
+    most: FloatArray,
+    joint: Interval[FloatArray],
+    term: Interval[FloatArray],
+) -> tuple[Interval[FloatArray], Interval[FloatArray]]:
+    """Return joints and terminators with the bounds of rows that were not read in full.
 
-    `scores` are those by the lower bounds on `rest_logp`, from which `healed` was
-    subtracted. Where no such row matters, they stay.
+    `joint` and `term` are what `_resolved` returns for `prefix` and `end`, which are
+    by the lower bounds of these rows. They stay where the upper bounds on the
+    terminators, `most`, are not higher.
     """
-    ends, upper_read = trie.path_node, replace(evaluation, rest_logp=rest_high)
-    low, high = (bound[ends] for bound in not_continued(trie, evaluation))
-    term_high = not_continued(trie, upper_read)[1][ends]
-    prefix, is_bounded = prefix_logp(trie, evaluation)[ends], term_high > high
-    lower, upper = widened(prefix + low, prefix + term_high)
-    lower, upper = lower - healed, np.minimum(upper, prefix) - healed
-    term, term_high = widened(low, term_high)
-    is_value = is_bounded & ~np.isnan(scores.logp)
-    is_known = evaluation.rest_logp == rest_high
-    known = replace(evaluation, rest_logp=np.where(is_known, evaluation.rest_logp, np.nan))
-    stops_late, stops_early = (greedy_path(trie, one, "unless-continued") for one in (evaluation, upper_read))
-    return PathScores(
-        logp=np.where(is_value, lower, scores.logp),
-        logp_lower=np.where(is_bounded & (scores.logp_lower > -np.inf), lower, scores.logp_lower),
-        logp_upper=np.where(is_bounded, upper, scores.logp_upper),
-        logp_terminator=np.where(is_value, term, scores.logp_terminator),
-        logp_local=_step_by_step(trie, known, "unless-continued"),
-        greedy_path=stops_late if stops_late == stops_early else np.array(NO_PATH, dtype=np.int32),
-        terminator_high=np.where(is_value, np.minimum(term_high, 0.0), scores.logp_terminator),
+    is_bounded = most > end.high
+    is_value = is_bounded & ~np.isnan(joint.low)
+    sums, ends = Interval(prefix + end.low, prefix + most).widened(), Interval(end.low, most).widened()
+    return (
+        Interval(np.where(is_value, sums.low, joint.low), np.where(is_bounded, sums.high, joint.high)),
+        Interval(np.where(is_value, ends.low, term.low), np.where(is_value, ends.high, term.low)),
     )
 
 
@@ -181,35 +169,33 @@ def _unknown_above(trie: TokenTrie, evaluation: TrieEvaluation) -> BoolArray:
     return np.asarray(trie.accumulate(np.isnan(evaluation.edge_logp).astype(np.float64)) > 0)
 
 
-def _terminator_bounds(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> tuple[FloatArray, FloatArray]:
-    """Return bounds on the log-probability of each path's terminator, below and above.
+def _terminator_bounds(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> Interval[FloatArray]:
+    """Return bounds on the log-probability of each path's terminator, float64[..., P].
 
-    Both are float64[..., P].
+    Rows that were not read in full count with their lower bounds.
     """
     ends = trie.path_node
     if terminator == "eog":
         eog = evaluation.eog_logp[..., ends]
-        return np.where(np.isnan(eog), -np.inf, eog), np.where(np.isnan(eog), 0.0, eog)
+        return Interval(np.where(np.isnan(eog), -np.inf, eog), np.where(np.isnan(eog), 0.0, eog))
     if terminator == "unless-continued":
-        low, high = not_continued(trie, evaluation)
-        return low[..., ends], high[..., ends]
-    shape = (*evaluation.edge_logp.shape[:-1], len(ends))
-    return np.zeros(shape), np.zeros(shape)
+        return not_continued(trie, evaluation).map(lambda bound: bound[..., ends])
+    return Interval.point(np.zeros((*evaluation.edge_logp.shape[:-1], len(ends))))
 
 
-def not_continued(trie: TokenTrie, evaluation: TrieEvaluation) -> tuple[FloatArray, FloatArray]:
-    """Return a lower and an upper bound on log q(n) of each node n, float64[..., N].
+def not_continued(trie: TokenTrie, evaluation: TrieEvaluation) -> Interval[FloatArray]:
+    """Return bounds on log q(n) of each node n, float64[..., N].
 
     q(n) is the probability that the text after n reaches none of the ends below n. It
     is the sum of p(t) over tokens t that are not children, plus the sum of p(m) q(m)
     over children m that end no path. All terms are positive, whereas 1 - sum would
-    cancel. A leaf has q = 1; a missing row leaves q in [0, 1]. Nodes above all ends are
-    NaN, since they are never needed. Levels are computed from the deepest upwards,
-    vectorised.
+    cancel. A leaf has q = 1; a missing row leaves q in [0, 1]. One that was not read in
+    full counts with its lower bound. Nodes above all ends are NaN, since they are never
+    needed. Levels are computed from the deepest upwards, vectorised.
     """
     inside = longest_prefix_owner(trie) != NO_NODE
     inner = trie.inner
-    rest = evaluation.rest_logp
+    rest = evaluation.rest.low
     read = ~np.isnan(rest)
     known = evaluation.evaluated & (read if read.ndim == 1 else read.all(axis=0))
     low = np.where(inner, np.where(known, rest, -np.inf), 0.0)
@@ -225,7 +211,7 @@ def not_continued(trie: TokenTrie, evaluation: TrieEvaluation) -> tuple[FloatArr
         for bound in (low, high):
             np.logaddexp.at(bound.T, parents, (evaluation.edge_logp[..., nodes] + bound[..., nodes]).T)
     low[..., ~inside], high[..., ~inside] = np.nan, np.nan
-    return low, high
+    return Interval(low, high)
 
 
 def stop_logp(evaluation: TrieEvaluation, terminator: str) -> FloatArray:
@@ -233,7 +219,7 @@ def stop_logp(evaluation: TrieEvaluation, terminator: str) -> FloatArray:
 
     Step-by-step choice weighs it against the children. NaN where it was not read.
     """
-    return evaluation.rest_logp if terminator == "unless-continued" else evaluation.eog_logp
+    return evaluation.rest.low if terminator == "unless-continued" else evaluation.eog_logp
 
 
 def _step_by_step(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> FloatArray:
@@ -333,14 +319,14 @@ def stacked(evaluations: Sequence[TrieEvaluation]) -> TrieEvaluation | None:
     probable tokens are those of the first one.
     """
     first = evaluations[0]
-    if any(one.is_bounded for one in evaluations):
+    if not all(one.rest.is_known and one.observed.is_known for one in evaluations):
         return None
     if any(not np.array_equal(one.evaluated, first.evaluated) for one in evaluations[1:]):
         return None
     return TrieEvaluation(
         edge_logp=np.stack([one.edge_logp for one in evaluations]),
         eog_logp=np.stack([one.eog_logp for one in evaluations]),
-        rest_logp=np.stack([one.rest_logp for one in evaluations]),
+        rest=Interval.point(np.stack([one.rest.low for one in evaluations])),
         observed=first.observed,
         evaluated=first.evaluated,
         n_evaluated=first.n_evaluated,
@@ -368,7 +354,7 @@ class Posteriors:
 
     def __getitem__(self, row: int) -> Posterior:
         p = self.probability[row]
-        return Posterior(p, p, p, self.winner.item(row), self.is_tie.item(row), self.margin.item(row))
+        return Posterior(p, Interval.point(p), self.winner.item(row), self.is_tie.item(row), self.margin.item(row))
 
 
 def posteriors(scores: FloatArray, path_of: IntArray, rounding: FloatArray | None = None) -> Posteriors:

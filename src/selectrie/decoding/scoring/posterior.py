@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectrie.core import numerics
+from selectrie.core.numerics import Interval
 from selectrie.core.types import BoolArray, FloatArray, IntArray
 
 
@@ -17,8 +18,8 @@ class Posterior:
     Attributes:
         probability: float64[C], softmax of the scores over distinct paths. Choices with
             equal paths share its probability. NaN where the score is not known.
-        probability_low, probability_high: float64[C], bounds on the probability. They
-            differ only where a search left mass open.
+        bounds: float64[C], bounds on the probability. They differ where a search left
+            mass open, or the scores have bounds.
         winner: The index of the choice with the best score; the lowest index on exact
             ties. It always has a score.
         is_tie: Whether another path has the winner's score, as far as rounding tells.
@@ -27,8 +28,7 @@ class Posterior:
     """
 
     probability: FloatArray
-    probability_low: FloatArray
-    probability_high: FloatArray
+    bounds: Interval[FloatArray]
     winner: int
     is_tie: bool
     margin: float
@@ -64,55 +64,67 @@ def best_of_paths(scores: FloatArray, path_of: IntArray) -> FloatArray:
 
 
 def posterior(
-    scores: FloatArray,
+    scores: Interval[FloatArray],
     path_of: IntArray,
     *,
-    upper: FloatArray | None = None,
+    ranking: FloatArray | None = None,
     log_open: float = -np.inf,
-    rounding: FloatArray | None = None,
+    slack: FloatArray | None = None,
 ) -> Posterior:
-    """Decide among C choices by their scores.
+    """Decide among C choices by their scores, or by bounds on them.
 
-    If every known score is -inf, the choices that have one tie, and the lowest index of
-    them wins.
+    The best of `ranking` wins; of equal ones the lowest index, also if all are -inf.
+    The margin is its lower bound minus the best upper bound on another path, so it may
+    be negative for bounds. There is a tie if `has_near_tie` says so.
 
     Args:
-        scores: float64[C], NaN where not known.
+        scores: float64[C]. NaN where a choice has no score, and `high` then bounds it.
+            What is added to all bounds alike may be left out.
         path_of: int32[C]; equal paths count once, by their best score.
-        upper: float64[C], upper bounds on the scores that are not known, from a search.
+        ranking: float64[C], the scores that are shown, NaN where there is none; None
+            for `scores.low`.
         log_open: Log of a bound on the summed exp(score) of all paths without a score.
-        rounding: float64[C], nats by which rounding may move each score
-            (`rounding_of`); None for 0.
+        slack: float64[C], nats by which rounding, or reading it again, may move each
+            score; None for 0.
     """
-    best = best_of_paths(scores, path_of)
-    done = ~np.isnan(best)
-    weights = np.where(done, best, -np.inf)
-    finished = numerics.logsumexp(weights)
-    low = numerics.exp(_difference(weights, np.logaddexp(finished, log_open)))
-    high = numerics.exp(_difference(weights, finished))
-    if upper is not None and not done.all():
-        bound = best_of_paths(np.where(np.isnan(scores), upper, np.nan), path_of)[~done]
-        bound = np.minimum(bound, log_open)
-        high[~done] = numerics.exp(_difference(bound, np.logaddexp(finished, bound)))
-    probability = np.where(done, (low + high) / 2, np.nan)
-    known = np.flatnonzero(~np.isnan(scores))  # `nanargmax` takes NaN for -inf
-    winner = int(known[np.argmax(scores[known])])
-    others = np.delete(np.arange(len(best)), path_of[winner])
-    rival = float(weights[others].max(initial=-np.inf))
-    if upper is not None and not done.all():
-        rival = max(rival, float(best_of_paths(np.where(np.isnan(scores), upper, np.nan), path_of)[~done].max()))
-    margin = float(scores[winner]) - rival if rival > -np.inf else (np.inf if scores[winner] > -np.inf else 0.0)
-    if not len(others):
-        margin = np.inf
-    slack = np.zeros(len(scores)) if rounding is None else rounding
-    near = scores + slack >= scores[winner] - slack[winner]  # false where there is no score
-    is_tie = bool(near[path_of != path_of[winner]].any())
-    return Posterior(probability[path_of], low[path_of], high[path_of], winner, is_tie, margin)
+    low, ranking = scores.low, scores.low if ranking is None else ranking
+    least, most = best_of_paths(low, path_of), best_of_paths(scores.high, path_of)
+    done = ~np.isnan(least)
+    weights = np.where(done, least, -np.inf)
+    if scores.is_known:
+        most = np.where(done, least, best_of_paths(np.where(np.isnan(low), scores.high, np.nan), path_of))
+        share = _softmax(weights, log_open)
+    else:
+        share = _shares(weights, np.where(done, most, -np.inf), log_open)
+    if not done.all():
+        left = np.minimum(np.where(done, -np.inf, most), log_open)
+        most_left = _rounded_up(_share(left, np.array(numerics.logsumexp(weights))))
+        share = Interval(share.low, np.where(done, share.high, most_left))
+    known = np.flatnonzero(~np.isnan(ranking))  # `nanargmax` takes NaN for -inf
+    winner = int(known[np.argmax(ranking[known])])
+    rival = float(np.delete(most, path_of[winner]).max(initial=-np.inf))
+    margin = float(low[winner]) - rival if rival > -np.inf else (np.inf if low[winner] > -np.inf else 0.0)
+    return Posterior(
+        probability=np.where(done, (share.low + share.high) / 2, np.nan)[path_of],
+        bounds=share.map(lambda p: p[path_of]),
+        winner=winner,
+        is_tie=has_near_tie(scores, path_of, np.zeros(len(low)) if slack is None else slack, winner),
+        margin=margin if len(most) > 1 else np.inf,
+    )
 
 
-def _difference(x: FloatArray, y: FloatArray | float) -> FloatArray:
+def _softmax(weights: FloatArray, log_open: float) -> Interval[FloatArray]:
+    """Return bounds on the shares of P masses in a sum with exp(log_open) more."""
+    total = numerics.logsumexp(weights)
+    high = numerics.exp(_difference(weights, total))
+    if log_open == -np.inf:
+        return Interval.point(high)
+    return Interval(numerics.exp(_difference(weights, float(np.logaddexp(total, log_open)))), high)
+
+
+def _difference(x: FloatArray, y: float) -> FloatArray:
     """Return x - y for logarithms, where -inf - -inf is 0."""
-    return np.where(np.isneginf(x), -np.inf, np.where(np.isneginf(x), 0.0, x) - np.where(np.isneginf(y), 0.0, y))
+    return np.where(np.isneginf(x), -np.inf, np.where(np.isneginf(x), 0.0, x) - (0.0 if y == -np.inf else y))
 
 
 _ROUNDED = 1e-11
@@ -122,78 +134,38 @@ A score of 10 000 nats is rounded by 2e-12, and its exponential by as large a sh
 """
 
 
-def bounded_posterior(
-    low: FloatArray,
-    high: FloatArray,
-    path_of: IntArray,
-    tolerances: FloatArray,
-    *,
-    ranking: FloatArray,
-    log_open: float = -np.inf,
-) -> Posterior:
-    """Decide among C choices by bounds on their scores.
-
-    The margin is the winner's lower bound minus the best upper bound on another path,
-    so it may be negative. There is a tie if `has_near_tie` says so.
-
-    Args:
-        low, high: float64[C], bounds on the scores, without what is added to all of
-            them alike. `low` is NaN where there is no score, and `high` then bounds it.
-        path_of: int32[C], the path of each choice.
-        tolerances: float64[C], nats by which a score may differ when it is read again.
-        ranking: float64[C], the scores that are shown; the best one wins (ties: the
-            lowest index). NaN where there is none.
-        log_open: As for `posterior`.
-    """
-    lower, upper = best_of_paths(low, path_of), best_of_paths(high, path_of)
-    done = ~np.isnan(lower)
-    known = np.flatnonzero(~np.isnan(ranking))
-    winner = int(known[np.argmax(ranking[known])])
-    others = np.delete(np.arange(len(lower)), path_of[winner])
-    rival = float(upper[others].max(initial=-np.inf))
-    margin = float(low[winner]) - rival if rival > -np.inf else (np.inf if low[winner] > -np.inf else 0.0)
-    weights = np.where(done, lower, -np.inf)
-    p_low, p_high = _shares(weights, np.where(done, upper, -np.inf), log_open)
-    left = np.minimum(upper[~done], log_open)
-    p_high[~done] = np.minimum(numerics.exp(_share(left, np.array(numerics.logsumexp(weights)))) * (1 + _ROUNDED), 1.0)
-    probability = np.where(done, (p_low + p_high) / 2, np.nan)
-    return Posterior(
-        probability=probability[path_of],
-        probability_low=p_low[path_of],
-        probability_high=p_high[path_of],
-        winner=winner,
-        is_tie=has_near_tie(low, high, path_of, tolerances, winner),
-        margin=margin if len(others) else np.inf,
-    )
-
-
-def has_near_tie(low: FloatArray, high: FloatArray, path_of: IntArray, tolerances: FloatArray, winner: int) -> bool:
-    """Return whether bounds and tolerances leave open who is better than `winner`.
+def has_near_tie(scores: Interval[FloatArray], path_of: IntArray, slack: FloatArray, winner: int) -> bool:
+    """Return whether bounds and slack leave open who is better than `winner`.
 
     Only choices with a score count, on another path than the winner's. The arguments
-    are those of `bounded_posterior`.
+    are those of `posterior`.
     """
-    others = ~np.isnan(low) & (path_of != path_of[winner])
-    return bool((high + tolerances >= low[winner] - tolerances[winner])[others].any())
+    others = ~np.isnan(scores.low) & (path_of != path_of[winner])
+    return bool((scores.high + slack >= scores.low[winner] - slack[winner])[others].any())
 
 
-def is_certain(low: FloatArray, high: FloatArray, path_of: IntArray, tolerances: FloatArray, k: int) -> bool:
+def is_certain(scores: Interval[FloatArray], path_of: IntArray, tolerances: FloatArray, k: int) -> bool:
     """Return whether bounds and tolerances decide the order of the first k paths.
 
     Equal scores that are known, and have no tolerance, are decided by their index. The
-    arguments are those of `bounded_posterior`.
+    arguments are those of `posterior`.
     """
-    lower = np.where(np.isnan(low), -np.inf, low)
-    first = np.flatnonzero(lower == best_of_paths(lower, path_of)[path_of])
-    first = first[np.sort(np.unique(path_of[first], return_index=True)[1])]
-    ranked = path_of[first[np.argsort(-lower[first], kind="stable")]]
+    lower = np.where(np.isnan(scores.low), -np.inf, scores.low)
+    first, others = _first_best(lower, path_of), _first_best(scores.high, path_of)
+    ranked = np.lexsort((first, -lower[first]))
     lowest = best_of_paths(lower - tolerances, path_of)[ranked]
-    highest = best_of_paths(high + tolerances, path_of)[ranked]
-    is_known: BoolArray = lowest == highest
+    highest = best_of_paths(scores.high + tolerances, path_of)[ranked]
+    is_known: BoolArray = (lowest == highest) & (first == others)[ranked]
     below, doubtful = _largest_after(highest), _largest_after(np.where(is_known, -np.inf, highest))
     decided = (lowest > below) | (is_known & ((lowest > doubtful) | np.isneginf(doubtful)))
     decided[-1] = True
     return bool(decided[:k].all())
+
+
+def _first_best(scores: FloatArray, path_of: IntArray) -> IntArray:
+    """Return the first of the choices with the best score of each path, int64[P]."""
+    best = np.flatnonzero(scores == best_of_paths(scores, path_of)[path_of])
+    return np.asarray(best[np.unique(path_of[best], return_index=True)[1]])
 
 
 def _largest_after(values: FloatArray) -> FloatArray:
@@ -201,15 +173,19 @@ def _largest_after(values: FloatArray) -> FloatArray:
     return np.append(np.maximum.accumulate(values[::-1])[::-1][1:], -np.inf)
 
 
-def _shares(low: FloatArray, high: FloatArray, log_open: float) -> tuple[FloatArray, FloatArray]:
+def _shares(low: FloatArray, high: FloatArray, log_open: float) -> Interval[FloatArray]:
     """Return bounds on the share of each of P masses in their sum.
 
     Each lies between exp(low) and exp(high); up to exp(log_open) may be added to the
     sum.
     """
     p_low = numerics.exp(_share(low, np.logaddexp(_others(high), log_open))) * (1 - _ROUNDED)
-    p_high = np.minimum(numerics.exp(_share(high, _others(low))) * (1 + _ROUNDED), 1.0)
-    return p_low, p_high
+    return Interval(p_low, _rounded_up(_share(high, _others(low))))
+
+
+def _rounded_up(log_share: FloatArray) -> FloatArray:
+    """Return upper bounds on shares."""
+    return np.minimum(numerics.exp(log_share) * (1 + _ROUNDED), 1.0)
 
 
 def _share(x: FloatArray, others: FloatArray) -> FloatArray:

@@ -11,6 +11,7 @@ from typing import SupportsFloat, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from selectrie.core.numerics import ROUNDED_SUM
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_PATH, FloatArray, IntArray
 from selectrie.errors import ChoiceError, OptionError
@@ -18,12 +19,6 @@ from selectrie.options import ScoringRule
 
 DIFFERENCES = ("pmi", "calibrated", "batch")
 """Rules that subtract a second evaluation."""
-
-ROUNDED_SUM = 1e-12
-"""Share of the size of its terms by which a sum of float64 numbers may be wrong.
-
-A sum of n terms is wrong by at most n / 2^53 of their size: 1e-12 for 9 000 terms.
-"""
 
 Record = TypeVar("Record")
 

@@ -218,7 +218,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         self._open.add(RowChildren(ROOT, 0.0, nodes, bounds, bounds))
 
     def _follow_greedy(self) -> None:
-        stop = self._reader.rest_logp if self._continues else self._reader.eog_logp
+        stop = self._reader.rest.low if self._continues else self._reader.eog_logp
         while self._greedy != NO_NODE and self._reader.evaluated[self._greedy]:
             if not self._trie.n_nodes_below[self._greedy]:
                 self._greedy = NO_NODE

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from selectrie.core import numerics
+from selectrie.core.numerics import Interval
 from selectrie.core.rows import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, FloatArray, IntArray
@@ -24,8 +24,8 @@ class Candidate:
     Attributes:
         node, path: The end's node and its path.
         lower, upper: Bounds on its score.
-        logp_lower, logp_upper: Bounds on its log-probability, from which that of the
-            healed bytes was not subtracted.
+        logp: Bounds on its log-probability, from which that of the healed bytes was not
+            subtracted.
         is_final: Whether all rows that narrow the bounds were evaluated. They differ if
             a row was not read in full.
     """
@@ -34,8 +34,7 @@ class Candidate:
     path: int
     lower: float
     upper: float
-    logp_lower: float
-    logp_upper: float
+    logp: Interval[float]
     is_final: bool = False
 
     @property
@@ -106,8 +105,10 @@ class Incumbents:
             own = np.flatnonzero((owner[end:stop] == end) & self._trie.inner[end:stop]) + end
             known = own[self._reader.evaluated[own]]
             waiting = own[~self._reader.evaluated[own] & (prefix[own] > -np.inf)]
-            low = numerics.logsumexp(prefix[known] + self._reader.rest_logp[known])
-            high = self._high(known, low, prefix)
+            rest = self._reader.rest
+            low = high = numerics.logsumexp(prefix[known] + rest.low[known])
+            if not rest.is_known:
+                high = numerics.logsumexp(prefix[known] + rest.high[known])
             is_final, is_bounded = len(waiting) == 0, high != low
             high = min(float(np.logaddexp(high, numerics.logsumexp(prefix[waiting]))), float(prefix[end]))
             path = int(self._trie.end_path[end])
@@ -120,25 +121,17 @@ class Incumbents:
             self._add(end, min(low, high), high, is_final=is_final)
         self._dirty.clear()
 
-    def _high(self, nodes: NDArray[np.integer], low: float, prefix: FloatArray) -> float:
-        """Return an upper bound on the mass whose lower bound is `low`.
-
-        It is that of the tokens after `nodes` that are not children.
-        """
-        high, rest = self._reader.rest_high[nodes], self._reader.rest_logp[nodes]
-        return low if (high == rest).all() else numerics.logsumexp(prefix[nodes] + high)
-
     def add_final(self, ends: IntArray, prefix: FloatArray) -> None:
         """Add ends whose own row decides everything and was not read in full."""
         for end in ends.tolist():
-            low, high = prefix[end] + self._reader.rest_logp[end], prefix[end] + self._reader.rest_high[end]
-            self._add(end, float(low), float(high), is_final=True)
+            rest = self._reader.rest
+            self._add(end, float(prefix[end] + rest.low[end]), float(prefix[end] + rest.high[end]), is_final=True)
 
     def _add(self, end: int, low: float, high: float, *, is_final: bool) -> None:
         """Keep an end as a candidate with these bounds on its log-probability."""
         path = int(self._trie.end_path[end])
         lower, upper = self._objective.score(np.array([path, path]), np.array([low, high]) - self.log_heal).tolist()
-        self.candidates[end] = Candidate(end, path, lower, upper, low, high, is_final)
+        self.candidates[end] = Candidate(end, path, lower, upper, Interval(low, high), is_final)
 
     def threshold(self) -> tuple[float, float]:
         """Return the k-th best lower bound and the tolerance of its path.
@@ -215,7 +208,7 @@ def _is_resolved(candidate: Candidate) -> bool:
     below `RESOLVED`, so that `path_scores` agrees, which adds the same terms up in
     another order (1e-13 nats).
     """
-    return candidate.is_final or candidate.logp_upper - candidate.logp_lower <= RESOLVED * (1 - 1e-6)
+    return candidate.is_final or candidate.logp.high - candidate.logp.low <= RESOLVED * (1 - 1e-6)
 
 
 def _overlaps(candidate: Candidate, spans: list[tuple[float, float]], margin: float) -> bool:
@@ -232,10 +225,9 @@ def no_owner(n: int) -> IntArray:
     return np.full(n, NO_NODE, dtype=np.int32)
 
 
-Heal = Callable[[FloatArray, FloatArray, FloatArray], tuple[float, float]]
-"""Maps (edge_logp, observed, observed_high) of a `TrieEvaluation` to bounds.
-
-They are a lower and an upper bound on the log-probability of the healed bytes.
+Heal = Callable[[FloatArray, Interval[FloatArray]], Interval[float]]
+"""Maps (edge_logp, observed) of a `TrieEvaluation` to bounds on the log-probability of
+the healed bytes.
 """
 
 _BEYOND = 1e9
@@ -314,15 +306,12 @@ class Frontier:
         It is 0 if they have probability 0, since then no path has any probability
         anyway.
         """
-        log_heal = self._heal_bounds()[0]
+        log_heal = self._heal_bounds().low
         return log_heal if log_heal > -np.inf else 0.0
 
-    def _heal_bounds(self) -> tuple[float, float]:
+    def _heal_bounds(self) -> Interval[float]:
         """Return bounds on the log-probability of the healed bytes."""
-        reader = self.reader
-        if self._heal is None:
-            return 0.0, 0.0
-        return self._heal(reader.edge_logp, reader.observed, reader.observed_high)
+        return Interval.point(0.0) if self._heal is None else self._heal(self.reader.edge_logp, self.reader.observed)
 
     def _heal_moves(self) -> float:
         """Return by how many nats two scores may move against each other.
@@ -331,9 +320,8 @@ class Frontier:
         be known within bounds only.
         """
         length = self._objective.length
-        low, high = self._heal_bounds()
         share = float(1 / length.min() - 1 / length.max())
-        return min((high - low) * share, _BEYOND) if share and high > low else 0.0
+        return min(self._heal_bounds().width * share, _BEYOND) if share else 0.0
 
     def _extend_prefixes(self, nodes: IntArray) -> None:
         """Set `prefix` of the children of `nodes`.
@@ -365,11 +353,12 @@ class Frontier:
             touched = touched[touched != NO_NODE]
             # The end's own row decides everything, so it needs no interval.
             alone = touched[self._n_owned[touched] == 1]
-            if self.reader.rest_high is not self.reader.rest_logp:
-                is_bounded = self.reader.rest_high[alone] > self.reader.rest_logp[alone]
+            rest = self.reader.rest
+            if not rest.is_known:
+                is_bounded = rest.high[alone] > rest.low[alone]
                 incumbents.add_final(alone[is_bounded], self.prefix)
                 alone = alone[~is_bounded]
-            incumbents.finish(trie.end_path[alone], self.prefix[alone] + self.reader.rest_logp[alone])
+            incumbents.finish(trie.end_path[alone], self.prefix[alone] + rest.low[alone])
             incumbents.touch(touched[self._n_owned[touched] > 1])
         ends = children[is_end]
         incumbents.finish(trie.end_path[ends], self.prefix[ends])
@@ -405,7 +394,7 @@ class Frontier:
         own = own[np.argsort(-self.prefix[own], kind="stable")]
         # Each one with all lighter ones.
         lighter = np.logaddexp.accumulate(self.prefix[own][::-1])[::-1]
-        enough = candidate.logp_lower + np.log(RESOLVED / 2)
+        enough = candidate.logp.low + np.log(RESOLVED / 2)
         matter: list[int] = own[: max(min_nodes, int(np.count_nonzero(lighter > enough)))].tolist()
         return matter
 
@@ -442,10 +431,10 @@ class Frontier:
         nodes, log_heal = self.open_nodes(), self._log_heal()
         count = self.bounds.n_paths[nodes] if self._objective.first_scored else np.full(len(nodes), self._chain)
         mass = self.prefix[nodes] + np.log(np.maximum(count, 1))
-        mass = np.append(mass, [c.logp_upper for c in self.incumbents.unresolved()])
+        mass = np.append(mass, [c.logp.high for c in self.incumbents.unresolved()])
         open_mass = float(numerics.exp(np.array(numerics.logsumexp(mass) - log_heal)))
-        low, high = self._heal_bounds()
-        if low == -np.inf < high:
+        heal = self._heal_bounds()
+        if heal.low == -np.inf < heal.high:
             open_mass = float(self._chain) if open_mass else 0.0
         # The part that the bounds do not include yet.
         return open_mass, self._log_open() - (log_heal - self.incumbents.log_heal)

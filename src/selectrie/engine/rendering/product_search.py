@@ -605,14 +605,14 @@ def _score_texts(session: Session, prepared: PreparedSelect, searched: _Searched
     handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs))
     evaluation = handle.result()
     scored = choice_scores.score(prepared, evaluation, None)
-    offset, kth = _logp_offset(prepared, scored, searched), _kth_best(scored.scores, k)
+    offset, kth = _logp_offset(prepared, scored, searched), _kth_best(scored.scores.low, k)
     search.cost += handle.cost
     log_open = _log_open_mass(prepared, evaluation, searched)
-    if scored.log_heal > -np.inf:  # every text begins with the healed bytes
-        log_open = min(log_open, scored.log_heal + scored.heal_gap)
-    certificate = _certificate(searched, kth, offset, _bound_given_healed(log_open, scored.log_heal))
-    # Beside the scores it has the shift of a search's open mass (`ScoreBounds`).
-    at = prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0]
+    if scored.heal.low > -np.inf:  # every text begins with the healed bytes
+        log_open = min(log_open, scored.heal.high)
+    certificate = _certificate(searched, kth, offset, _bound_given_healed(log_open, scored.heal.low))
+    # What a search subtracts, as in `SearchReport`.
+    at = prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed).low
     log_open -= at if at > -np.inf else 0.0
     if prepared.terminator in ("none", "text"):
         log_open += float(np.log(longest))  # texts that begin with one another may be equally probable
@@ -641,10 +641,10 @@ def _logp_offset(prepared: PreparedSelect, scored: choice_scores.ChoiceScores, s
     """
     logp = searched.search.logp
     known = next((i for i, text in enumerate(prepared.texts) if text.encode() in logp), None)
-    if known is None or scored.logp[known] == -np.inf:
+    if known is None or scored.logp.low[known] == -np.inf:
         return 0.0
     ends = float(scored.terminator[known]) if searched.continues else 0.0
-    return logp[prepared.texts[known].encode()] - (float(scored.logp[known]) - ends)
+    return logp[prepared.texts[known].encode()] - (float(scored.logp.low[known]) - ends)
 
 
 def _log_open_mass(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, searched: _SearchedProduct) -> float:
@@ -660,7 +660,7 @@ def _log_open_mass(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation,
     if len(prepared.encoded.context) == len(searched.paths.context.tokens):
         return float(np.log(search.open_mass))
     ends = searched.terminator if searched.terminator == "eog" else "none"  # as in the search
-    logp = scoring.path_scores(prepared.trie, evaluation, ends).logp[prepared.trie.path_of]
+    logp = scoring.path_scores(prepared.trie, evaluation, ends).logp.low[prepared.trie.path_of]
     for text, scored in zip(prepared.texts, logp.tolist(), strict=True):
         found = search.logp.get(text.encode(), -np.inf)
         if min(found, scored) > -np.inf:

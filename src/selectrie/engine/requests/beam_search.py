@@ -10,6 +10,7 @@ import numpy as np
 
 from selectrie.core.automaton import Automaton, ChoiceAutomaton
 from selectrie.core.model import ModelDescription
+from selectrie.core.numerics import Interval
 from selectrie.core.path_model import REMOTE
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
@@ -18,7 +19,7 @@ from selectrie.decoding.automaton.automaton_task import accepts
 from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonSearch
 from selectrie.decoding.beam.search import BeamOutcome, BeamPath, BeamSpec, BeamTask
 from selectrie.decoding.scoring.tolerance import ROUNDING
-from selectrie.engine.requests.choice_scores import given_heal_gap
+from selectrie.engine.requests.choice_scores import given_healed
 from selectrie.engine.requests.constrained_prompt import (
     UNREAD_REMEDY,
     ConstrainedPrompt,
@@ -78,10 +79,10 @@ class PreparedBeamSearch:
             n_refused=outcome.n_refused,
             n_steps=outcome.n_steps,
             close_steps=outcome.close_steps,
-            coverage=_coverage([path.logp for path in outcome.finished], outcome.heal_gap),
+            coverage=_coverage([path.logp for path in outcome.finished], outcome.heal),
             healed=constrained.healed,
-            log_heal=outcome.log_heal,
-            heal_gap=outcome.heal_gap,
+            log_heal=outcome.heal.low,
+            heal_gap=outcome.heal.width,
             grammar=constrained.grammar.name,
             grammar_digest=constrained.grammar.digest,
             beam=beam,
@@ -176,10 +177,10 @@ class PreparedBeamSearch:
         and nothing that the tolerance of a served model could change.
         """
         beam, is_unread = self.beam, _is_unread(outcome)
-        moves = outcome.heal_gap if beam.length_penalty else 0.0
+        moves = outcome.heal.width if beam.length_penalty else 0.0
         is_bounded = beam.groups == 1 and beam.expand is None and gap > ROUNDING + moves
         is_proved = stopped == "done" and not is_unread if beam.exact else is_bounded
-        reason = self.constrained.reason(outcome.heal_gap)
+        reason = self.constrained.reason(outcome.heal.width)
         if not reason and not is_proved:
             is_unread &= beam.groups == 1 and beam.expand is None
             reason = left_unread() if is_unread else beam_ended(beam, stopped, outcome.n_evaluated)
@@ -231,10 +232,10 @@ class PreparedBeamSearch:
             n_refused=outcome.n_other,
             n_steps=max(len(path.tokens) for path in outcome.paths),
             close_steps=(),
-            coverage=_coverage([path.logp for path in paths], outcome.heal_gap),
+            coverage=_coverage([path.logp for path in paths], outcome.heal),
             healed=constrained.healed,
-            log_heal=outcome.log_heal,
-            heal_gap=outcome.heal_gap,
+            log_heal=outcome.heal.low,
+            heal_gap=outcome.heal.width,
             grammar=constrained.grammar.name,
             grammar_digest=constrained.grammar.digest,
             beam=beam,
@@ -322,6 +323,6 @@ def _nothing(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> NothingFou
     )
 
 
-def _coverage(logp: list[float], heal_gap: float) -> float:
+def _coverage(logp: list[float], heal: Interval[float]) -> float:
     """Return a lower bound on the probability of paths, by the healed bytes' bounds."""
-    return given_heal_gap(scoring.coverage_of(np.array(logp)), heal_gap)[0]
+    return float(given_healed(Interval.point(scoring.coverage_of(np.array(logp))), heal.width).low)

@@ -242,12 +242,12 @@ class ConstrainedPrompt:
         complete = (text for text, state in states.items() if state >= 0 and grammar.can_end(state))
         return next(complete, data if states[data] >= 0 else whole)
 
-    def reason(self, heal_gap: float) -> str:
+    def reason(self, width: float) -> str:
         """Return why even a finished search proves nothing; "" if it does prove."""
         if self.doubt:
             return self.doubt
-        if heal_gap > MAX_GAP:
-            return heal_unknown(heal_gap)
+        if width > MAX_GAP:
+            return heal_unknown(width)
         return ""
 
     def hypothesis(self, path: FinishedPath) -> Hypothesis:

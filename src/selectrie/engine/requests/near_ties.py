@@ -15,13 +15,14 @@ from hashlib import blake2b
 
 import numpy as np
 
+from selectrie.core.numerics import Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import choice_scores
 from selectrie.engine.requests.canonical_memory import CanonicalMemory, Claim
-from selectrie.engine.requests.choice_scores import ChoiceScores, MeanBaseline, SearchReport
+from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
 from selectrie.errors import DecodeInterrupted, MissingRowError, ModelError
@@ -53,7 +54,7 @@ class EvaluatedSelect:
 
     prepared: PreparedSelect
     evaluation: scoring.TrieEvaluation
-    baseline: MeanBaseline | None
+    baseline: Interval[FloatArray] | None
     report: SearchReport
 
 
@@ -74,10 +75,10 @@ def rescore_near_ties(
     contexts = (prepared.encoded.context, *prepared.premises)
     tolerances = prepared.tolerances(tolerance, evaluated.evaluation)
     scores, widths, path_of = prepared.compared(scored.scores, tolerances)
-    margin = scoring.near_margins(scores[None], widths[None], path_of)[0]
+    margin = scoring.near_margins(scores.low[None], widths[None], path_of)[0]
     certificate = replace(report.certificate, near_margin=float(margin))
     report = replace(report, certificate=certificate)
-    finalists = scoring.finalists(scores, widths, path_of, k)
+    finalists = scoring.finalists(scores.low, widths, path_of, k)
     if prepared.groups is not None:
         finalists = np.flatnonzero(np.isin(prepared.groups, finalists)).astype(np.int32)
     # Both evaluate every context once, and these rows below each of them.
@@ -140,21 +141,20 @@ def _rescored(
 
     The coverage is summed again.
     """
-    prepared, baseline = evaluated.prepared, None if evaluated.baseline is None else evaluated.baseline.low
+    prepared, baseline = evaluated.prepared, evaluated.baseline
     if baseline is not None:
         groups = None if prepared.groups is None else prepared.groups[finalists]
         own = [choice_scores.grouped(value[0], groups) for value in values[1:]]
-        baseline = _replaced(baseline, prepared, finalists, np.mean(np.stack(own), axis=0))
+        baseline = Interval.point(_replaced(baseline.low, prepared, finalists, np.mean(np.stack(own), axis=0)))
     joints, whole = values[0]
     path_logp = scored.path_logp.copy()
     path_logp[prepared.trie.path_of[finalists]] = whole
-    logp = _replaced(scored.logp, prepared, finalists, joints)
+    logp = _replaced(scored.logp.low, prepared, finalists, joints)
     scored = replace(
         scored,
-        logp=logp,
-        upper=np.where(np.isnan(logp), scored.upper, logp),
+        logp=Interval(logp, np.where(np.isnan(logp), scored.logp.high, logp), is_known=True),
         path_logp=path_logp,
-        coverage=scoring.coverage_of(path_logp),
+        coverage=choice_scores.given_healed(Interval.point(scoring.coverage_of(path_logp)), scored.lower_by),
     )
     return choice_scores.rescore(prepared, evaluated.evaluation, scored, baseline)
 
@@ -290,7 +290,7 @@ def _joints(
         first = np.full(len(sub.path_of), prepared.encoded.first_scored[choice], dtype=np.int32)
         scores = scoring.path_scores(sub, evaluation, prepared.terminator, healed)
         own = sub.end_path[end]
-        result[i] = scores.first_scored(sub, evaluation, first)[0][own], scores.logp[own]
+        result[i] = scores.first_scored(sub, evaluation, first).low[own], scores.logp.low[own]
     return result, cost
 
 
@@ -330,4 +330,4 @@ def _log_heal(memory: CanonicalMemory, prepared: PreparedSelect, context: IntArr
     edges = np.full(len(prepared.trie.token), np.nan)
     edges[old] = evaluation.edge_logp
     edges[ROOT] = 0.0
-    return healing.log_heal(edges, evaluation.observed)[0], cost
+    return healing.log_heal(edges, evaluation.observed).low, cost

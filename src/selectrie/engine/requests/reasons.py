@@ -13,14 +13,14 @@ def bounds_touch() -> str:
     return "the probabilities that were not read may change the order of the first choices"
 
 
-def heal_unknown(heal_gap: float) -> str:
+def heal_unknown(width: float) -> str:
     """Return the reason for scores that depend on the healed bytes' probability."""
-    return f"the probability of the healed bytes is known to {heal_gap:.2g} nats only"
+    return f"the probability of the healed bytes is known to {width:.2g} nats only"
 
 
-def heal_in_callable(heal_gap: float) -> str:
+def heal_in_callable(width: float) -> str:
     """Return the reason for a callable rule whose logp are known within bounds only."""
-    return f"{heal_unknown(heal_gap)}, and a callable rule does not say how it uses that"
+    return f"{heal_unknown(width)}, and a callable rule does not say how it uses that"
 
 
 def too_close(tolerance: float) -> str:

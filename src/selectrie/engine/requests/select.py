@@ -12,6 +12,7 @@ import numpy as np
 
 from selectrie.core import numerics
 from selectrie.core.model import ModelDescription
+from selectrie.core.numerics import Interval
 from selectrie.core.path_model import REMOTE
 from selectrie.core.types import NO_TOKEN, Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
@@ -19,7 +20,7 @@ from selectrie.decoding.scoring import TrieEvaluation
 from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import choice_scores, selection
-from selectrie.engine.requests.choice_scores import ChoiceScores, MeanBaseline, SearchReport, moves_apart
+from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
 from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
 from selectrie.engine.requests.reasons import bounds_touch, heal_in_callable, heal_unknown, search_ended, too_close
 from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest
@@ -83,51 +84,42 @@ class KeptBaselines:
 
 def settled(
     session: Session, evaluated: EvaluatedSelect, scored: ChoiceScores
-) -> tuple[ChoiceScores, SearchReport, scoring.Posterior | None]:
-    """Return final scores, what is proved about them, and the decision if it is made.
+) -> tuple[ChoiceScores, SearchReport, scoring.Posterior]:
+    """Return final scores, what is proved about them, and the decision.
+
+    Near ties of a model that runs here are scored again. Then only the probability of
+    the healed bytes may be known within bounds, which matters to means and callable
+    rules.
 
     Args:
         session: The session of the request.
         evaluated: The evaluated request.
         scored: The scores of its choices.
     """
-    prepared = evaluated.prepared
-    rows_known = scored.bounds is None or scored.bounds.rows_known
-    if session.model.identity.precision != REMOTE and rows_known:
-        return _rescored(session, evaluated, scored)
-    report, tolerances = evaluated.report, _tolerances(session, evaluated)
-    decision = _decision(prepared, scored, report, tolerances)
-    reason = _doubt(prepared, scored, tolerances, session.tolerance or 0.0)
-    certificate = replace(report.certificate, rescored=not reason)
-    if reason:
-        certificate = replace(certificate, proved=False, reason=reason)
-    return scored, replace(report, certificate=certificate), decision
-
-
-def _rescored(
-    session: Session, evaluated: EvaluatedSelect, scored: ChoiceScores
-) -> tuple[ChoiceScores, SearchReport, scoring.Posterior | None]:
-    """Return what `settled` does for a model that runs here.
-
-    Near ties are scored again. Then only the probability of the healed bytes may be
-    known within bounds, which matters to means and callable rules.
-    """
-    prepared, before = evaluated.prepared, scored
+    prepared, report, slack = evaluated.prepared, evaluated.report, scored.rounding
+    if session.model.identity.precision == REMOTE or not scored.scores.is_known:
+        tolerances = _tolerances(session, evaluated)
+        reason = _doubt(prepared, scored, tolerances, session.tolerance or 0.0)
+        report = _doubted(replace(report, certificate=replace(report.certificate, rescored=not reason)), reason)
+        return scored, report, _decision(evaluated, scored, np.maximum(tolerances, slack))
+    before = scored.scores.low
     scored, report = rescore_near_ties(session, evaluated, scored)
-    certificate = report.certificate
-    if scored.bounds is None:
-        if prepared.custom is not None and scored.heal_gap > 0 and certificate.proved:
-            reason = heal_in_callable(scored.heal_gap)
-            report = replace(report, certificate=replace(certificate, proved=False, reason=reason))
-        return scored, report, None
-    tolerances, path_of = _tolerances(session, evaluated), prepared.trie.path_of
-    near = scoring.finalists(before.scores, tolerances, path_of, prepared.n_first)
-    tolerances = np.where(np.isin(path_of, path_of[near]), 0.0, tolerances)  # `rescored` speaks of these
-    if certificate.proved and not scoring.is_certain(
-        scored.bounds.low, scored.bounds.high, path_of, tolerances, prepared.n_first
-    ):
-        certificate = replace(certificate, proved=False, reason=heal_unknown(scored.heal_gap))
-    return scored, replace(report, certificate=certificate), _decision(prepared, scored, report, tolerances)
+    reason, slack = "", scored.rounding
+    if not scored.compared.is_known:
+        tolerances, path_of = _tolerances(session, evaluated), prepared.trie.path_of
+        near = scoring.finalists(before, tolerances, path_of, prepared.n_first)
+        tolerances = np.where(np.isin(path_of, path_of[near]), 0.0, tolerances)  # `rescored` speaks of these
+        slack = np.maximum(tolerances, slack)
+        if not scoring.is_certain(scored.compared, path_of, tolerances, prepared.n_first):
+            reason = heal_unknown(scored.heal.width)
+    elif prepared.custom is not None and scored.heal.width > 0:
+        reason = heal_in_callable(scored.heal.width)
+    return scored, _doubted(report, reason if report.certificate.proved else ""), _decision(evaluated, scored, slack)
+
+
+def _doubted(report: SearchReport, reason: str) -> SearchReport:
+    """Return a report that proves nothing if there is a reason."""
+    return replace(report, certificate=replace(report.certificate, proved=False, reason=reason)) if reason else report
 
 
 def _tolerances(session: Session, evaluated: EvaluatedSelect) -> FloatArray:
@@ -137,61 +129,43 @@ def _tolerances(session: Session, evaluated: EvaluatedSelect) -> FloatArray:
     return evaluated.prepared.tolerances(session.tolerance or 0.0, evaluation, adds_up=served)
 
 
-def _decision(
-    prepared: PreparedSelect, scored: ChoiceScores, report: SearchReport, tolerances: FloatArray
-) -> scoring.Posterior:
-    """Return what scores or their bounds decide."""
-    path_of, bounds = prepared.trie.path_of, scored.bounds
-    if bounds is None:
-        decision = _by_scores(prepared, scored, report)
-        low, high = scored.scores, scored.score_upper
-        is_tie = decision.is_tie or scoring.has_near_tie(low, high, path_of, tolerances, decision.winner)
-        return replace(decision, is_tie=is_tie)
-    log_open = report.log_open + bounds.open_shift
-    left = scoring.best_of_paths(bounds.high, path_of)[np.isnan(scoring.best_of_paths(bounds.low, path_of))]
+def _decision(evaluated: EvaluatedSelect, scored: ChoiceScores, slack: FloatArray) -> scoring.Posterior:
+    """Return what scores or bounds on them decide."""
+    prepared, log_open = evaluated.prepared, evaluated.report.log_open
+    scores, compared, path_of = scored.scores, scored.compared, prepared.trie.path_of
+    if compared.is_known:
+        return scoring.posterior(compared, path_of, log_open=log_open, slack=slack)
+    left = scoring.best_of_paths(compared.high, path_of)[np.isnan(scoring.best_of_paths(compared.low, path_of))]
     own = numerics.logsumexp(left)
-    # A shift moves all log-probabilities alike, but not what is divided by lengths.
-    log_open = own if prepared.lengths.divides(prepared.rule.name) else min(log_open, own)
-    slack = np.maximum(tolerances, scored.rounding)
-    bounded = scoring.bounded_posterior(
-        bounds.low, bounds.high, path_of, slack, ranking=scored.scores, log_open=log_open
-    )
-    if not bounds.rows_known:
-        return bounded
-    shown = _by_scores(prepared, scored, report)
+    # The search subtracted another number from all of its log-probabilities alike.
+    heals = prepared.healing.log_heal(evaluated.evaluation.edge_logp, evaluated.evaluation.observed), scored.heal
+    searched, subtracted = (one.low if one.low > -np.inf else 0.0 for one in heals)
+    # That does not move alike what is divided by lengths.
+    log_open = own if prepared.lengths.divides(prepared.rule.name) else min(log_open + (searched - subtracted), own)
+    decision = scoring.posterior(compared, path_of, ranking=scores.low, log_open=log_open, slack=slack)
+    if not scores.is_known:
+        return decision
+    shown = scoring.posterior(scores, path_of, log_open=evaluated.report.log_open)
     return replace(
-        bounded,
+        decision,
         probability=shown.probability,
-        probability_low=np.minimum(shown.probability_low, bounded.probability_low),
-        probability_high=np.maximum(shown.probability_high, bounded.probability_high),
-    )
-
-
-def _by_scores(prepared: PreparedSelect, scored: ChoiceScores, report: SearchReport) -> scoring.Posterior:
-    """Return what the scores decide, without their bounds."""
-    return scoring.posterior(
-        scored.scores,
-        prepared.trie.path_of,
-        upper=scored.score_upper,
-        log_open=report.log_open,
-        rounding=scored.rounding,
+        bounds=Interval(
+            np.minimum(shown.bounds.low, decision.bounds.low), np.maximum(shown.bounds.high, decision.bounds.high)
+        ),
     )
 
 
 def _doubt(prepared: PreparedSelect, scored: ChoiceScores, tolerances: FloatArray, tolerance: float) -> str:
     """Return why the order of the first k is not certain; "" if it is."""
-    low, high, bounds = scored.scores, scored.score_upper, scored.bounds
-    if bounds is not None:
-        low, high = bounds.low, bounds.high
-    k, high = prepared.n_first, prepared.compared(high, tolerances)[0]
-    low, tolerances, path_of = prepared.compared(low, tolerances)
-    if not scoring.is_certain(low, high, path_of, np.zeros(len(low)), k):
-        return bounds_touch() if bounds is None or not bounds.rows_known else heal_unknown(scored.heal_gap)
-    if prepared.custom is not None and scored.heal_gap > 0:
-        return heal_in_callable(scored.heal_gap)
+    k, gap = prepared.n_first, scored.heal.width
+    scores, tolerances, path_of = prepared.compared(scored.compared, tolerances)
+    if not scoring.is_certain(scores, path_of, np.zeros(len(path_of)), k):
+        return heal_unknown(gap) if scored.scores.is_known and not scores.is_known else bounds_touch()
+    if prepared.custom is not None and gap > 0:
+        return heal_in_callable(gap)
     if prepared.custom is not None and tolerance:
         return "a callable rule does not say by how much the tolerance of the model may move a score"
-    return "" if scoring.is_certain(low, high, path_of, tolerances, k) else too_close(tolerance)
+    return "" if scoring.is_certain(scores, path_of, tolerances, k) else too_close(tolerance)
 
 
 _MIN_TOGETHER = 2
@@ -248,20 +222,19 @@ def _alike(one: EvaluatedSelect, other: EvaluatedSelect) -> bool:
 
 
 def _decided_alike(session: Session, group: dict[int, EvaluatedSelect], signatures: Signatures) -> dict[int, Selection]:
-    requests = [one.prepared for one in group.values()]
-    together = score_together(requests, [one.evaluation for one in group.values()])
+    together = _scored_together(list(group.values()))
     if together is None:
         return {}
-    scored, decisions, evaluation = together
-    first = requests[0]
+    scored, evaluation = together
+    first = next(iter(group.values())).prepared
+    decisions = scoring.posteriors(scored.scores.low, first.trie.path_of, scored.rounding)
     clear, margins = [True] * len(group), np.zeros(len(group))
     if session.tolerance is not None:
-        scores = np.stack([one.scores for one in scored])
-        scores, tolerances, path_of = first.compared(scores, first.tolerances(session.tolerance, evaluation))
+        scores, tolerances, path_of = first.compared(scored.scores, first.tolerances(session.tolerance, evaluation))
         asks_one = first.search.k == 1 and first.search.stop != "all"
-        is_clear = scoring.are_clear(scores, tolerances, path_of)
+        is_clear = scoring.are_clear(scores.low, tolerances, path_of)
         clear = is_clear.tolist() if asks_one else [False] * len(group)
-        margins = scoring.near_margins(scores, tolerances, path_of)
+        margins = scoring.near_margins(scores.low, tolerances, path_of)
     made = {}
     for row, (index, one) in enumerate(group.items()):
         if clear[row]:
@@ -287,58 +260,22 @@ def is_alike(one: PreparedSelect, other: PreparedSelect) -> bool:
     )
 
 
-def score_together(
-    requests: Sequence[PreparedSelect], evaluations: Sequence[scoring.TrieEvaluation]
-) -> tuple[list[ChoiceScores], scoring.Posteriors, scoring.TrieEvaluation] | None:
-    """Return what `score` and `scoring.posterior` return for requests that are alike.
-
-    The third value is all evaluations as one.
+def _scored_together(group: Sequence[EvaluatedSelect]) -> tuple[ChoiceScores, scoring.TrieEvaluation] | None:
+    """Return the scores of requests that are alike, and all evaluations as one.
 
     None if their scores cannot be computed together: for a callable rule, a baseline,
     rows that were not all evaluated, or scores that have bounds.
     """
-    first = requests[0]
+    first = group[0].prepared
     if first.custom is not None or first.rule.name in _APART or first.encoded.first_scored.any():
         return None
-    evaluation = scoring.stacked(evaluations)
+    evaluation = scoring.stacked([one.evaluation for one in group])
     if evaluation is None:
         return None
-    heals = [
-        one.healing.log_heal(each.edge_logp, each.observed) for one, each in zip(requests, evaluations, strict=True)
-    ]
-    if any(moves_apart(first, gap) for _, gap in heals):
-        return None
-    paths = scoring.path_scores(first.trie, evaluation, first.terminator, np.array([heal for heal, _ in heals]))
-    if np.isnan(paths.logp).any():
-        return None
-    path_of = first.trie.path_of
-    logp, upper, terminator, local = (
-        np.ascontiguousarray(one[:, path_of])
-        for one in (paths.logp, paths.logp_upper, paths.logp_terminator, paths.logp_local)
-    )
-    scores, score_upper = (
-        scoring.score_choices(first.rule, one, first.lengths, log_prior=first.log_prior) for one in (logp, upper)
-    )
-    rounding = scoring.rounding_of(first.rule, logp, first.lengths, log_prior=first.log_prior)
-    coverage, greedy = scoring.coverages(paths.logp).tolist(), paths.greedy_path.tolist()
-    scored = [
-        ChoiceScores(
-            logp=logp[row],
-            upper=upper[row],
-            terminator=terminator[row],
-            local=local[row],
-            scores=scores[row],
-            score_upper=score_upper[row],
-            greedy_path=greedy[row],
-            coverage=coverage[row],
-            path_logp=paths.logp[row],
-            rounding=rounding[row],
-            log_heal=heal,
-            heal_gap=gap,
-        )
-        for row, (heal, gap) in enumerate(heals)
-    ]
-    return scored, scoring.posteriors(scores, path_of, rounding), evaluation
+    heals = [one.prepared.healing.log_heal(one.evaluation.edge_logp, one.evaluation.observed) for one in group]
+    scored = choice_scores.score_together(first, evaluation, heals)
+    is_known = scored.compared.is_known and not np.isnan(scored.logp.low).any()
+    return (scored, evaluation) if is_known else None
 
 
 Evaluated: TypeAlias = Handle[scoring.TrieEvaluation] | Baseline
@@ -396,7 +333,7 @@ class SelectBatch:
                 for i, one in enumerate(requests)
                 if one.method == "exhaustive"
             }
-        means: list[MeanBaseline | None] = [None] * len(requests)
+        means: list[Interval[FloatArray] | None] = [None] * len(requests)
         for i, one in enumerate(requests):
             if baselines[i]:
                 with self._errors_of(i):
@@ -490,10 +427,9 @@ def _prepare(
         raise
 
 
-def _mean(prepared: PreparedSelect, handles: list[Evaluated]) -> MeanBaseline:
-    pairs = [choice_scores.joints(prepared, handle.result()) for handle in handles]
-    grouped, groups = choice_scores.grouped, prepared.groups
-    return choice_scores.mean_baseline([(grouped(low, groups), grouped(high, groups)) for low, high in pairs])
+def _mean(prepared: PreparedSelect, handles: list[Evaluated]) -> Interval[FloatArray]:
+    joints = [choice_scores.joints(prepared, handle.result()) for handle in handles]
+    return choice_scores.mean_baseline([one.map(lambda x: choice_scores.grouped(x, prepared.groups)) for one in joints])
 
 
 def _decide(session: Session, evaluated: EvaluatedSelect, signatures: Signatures) -> Selection:
@@ -504,12 +440,12 @@ def _decide(session: Session, evaluated: EvaluatedSelect, signatures: Signatures
     return choice_scores.selection(prepared, evaluated.evaluation, scored, report, signature, decision=decision)
 
 
-def _best_first(session: Session, prepared: PreparedSelect, baseline: MeanBaseline | None) -> BestFirst:
+def _best_first(session: Session, prepared: PreparedSelect, baseline: Interval[FloatArray] | None) -> BestFirst:
     objective = prepared.objective(None if baseline is None else baseline.high, session.tolerance or 0.0)
     if objective is None:
         raise OptionError("method", "best_first", "'exhaustive': this request has no bound to search by")
     if baseline is not None and not baseline.is_known:
-        objective = replace(objective, moves=baseline.width)
+        objective = replace(objective, moves=float(baseline.width.max(initial=0.0)))
     healing = prepared.healing
     return BestFirst(
         prepared.encoded.context,
@@ -518,7 +454,7 @@ def _best_first(session: Session, prepared: PreparedSelect, baseline: MeanBaseli
         prepared.terminator,
         objective=objective,
         search=prepared.search,
-        heal=healing.bounds if len(healing.nodes) else None,
+        heal=healing.log_heal if len(healing.nodes) else None,
         fill_rows=session.fill_rows,
     )
 
@@ -575,17 +511,17 @@ class PreparedScore:
         tokens = prepared.trie.token[1 + first :]
         return TextScore(
             text=prepared.texts[0],
-            logp=float(scored.logp[0]),
-            logp_upper=None if scored.bounds is None and not scored.gap_left else float(scored.upper[0]),
+            logp=float(scored.logp.low[0]),
+            logp_upper=None if scored.is_whole else float(scored.logp.high[0]),
             tokens=TokenScore.along(prepared.vocabulary, tokens, evaluation.edge_logp[1 + first :]),
             is_greedy=_is_greedy(evaluation.best_token[first:-1], tokens),
             healed=prepared.encoded.healed,
-            log_heal=scored.log_heal,
-            heal_gap=scored.heal_gap,
+            log_heal=float(scored.heal.low),
+            heal_gap=float(scored.heal.width),
             cost=replace(handle.cost, rows_naive=prepared.rows_naive),
             signature=choice_scores.signature(prepared, session),
             notes=(*prepared.notes, *scored.notes),
-            logp_lower=float(scored.logp[0] - scored.gap_left) if scored.logp[0] > -np.inf else -np.inf,
+            logp_lower=float(scored.logp.low[0] - scored.lower_by) if scored.logp.low[0] > -np.inf else -np.inf,
         )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from selectrie.core import numerics
 from selectrie.core.model import ModelDescription
+from selectrie.core.numerics import Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, FloatArray
 from selectrie.decoding import scoring
@@ -18,7 +19,7 @@ from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonS
 from selectrie.decoding.automaton.exact_sampling import ExactOutcome, ExactSampleTask
 from selectrie.decoding.sampling.task import Sampled, SampleSpec, SampleTask
 from selectrie.decoding.scoring.tolerance import ROUNDING
-from selectrie.engine.requests.choice_scores import given_heal_gap
+from selectrie.engine.requests.choice_scores import given_healed
 from selectrie.engine.requests.constrained_prompt import (
     ConstrainedPrompt,
     about,
@@ -129,7 +130,7 @@ class PreparedGrammarSelect:
         tolerance could, nothing is proved.
         """
         tolerance = session.tolerance
-        k, reason = search.k, self.constrained.reason(outcome.heal_gap)
+        k, reason = search.k, self.constrained.reason(outcome.heal.width)
         if not reason and not outcome.proved:
             has_unread = outcome.best_unread == outcome.best_open
             reason = left_unread() if has_unread else search_ended(search, outcome.n_evaluated)
@@ -138,7 +139,7 @@ class PreparedGrammarSelect:
         scores = np.append(scores[:k], [next_best] if next_best > -np.inf else [])
         if not reason and self.rule != "joint":  # the healed bytes' log-probability is divided by other lengths
             nearest = min([outcome.bound_gap - ROUNDING, *(-np.diff(scores))])
-            reason = "" if nearest > outcome.heal_gap or not outcome.heal_gap else heal_unknown(outcome.heal_gap)
+            reason = "" if nearest > outcome.heal.width or not outcome.heal.width else heal_unknown(outcome.heal.width)
         n_rows = max(len(path.tokens) for path in outcome.paths[: k + 1]) + 1
         n_moving = n_rows if self.rule == "joint" else 1
         moves = np.inf if tolerance is None else tolerance * math.sqrt(2 * n_moving)
@@ -172,15 +173,15 @@ class PreparedGrammarSelect:
                 if constrained.terminator == "none" and not is_prefix_free(constrained.grammar):
                     log_open += np.log(self.search.max_tokens)
         decision = scoring.posterior(
-            scores,
+            Interval.point(scores),
             trie.path_of,
             log_open=log_open,
-            rounding=scoring.ROUNDED_SUM * np.maximum(np.abs(scores), 1.0),
+            slack=scoring.ROUNDED_SUM * np.maximum(np.abs(scores), 1.0),
         )
         # Order and proof are about the best path of each text, and so is each
         # log-probability. The coverage counts all paths that were found.
         logp = np.array([path.logp_path for path in texts])
-        p_high = decision.probability_high if outcome.strings else _highest(scores, decision, outcome.best_open)
+        p = decision.bounds if outcome.strings else _raised(scores, decision.bounds, outcome.best_open)
         table = ChoiceTable(
             texts=tuple(shown(constrained.read(path.data)) for path in texts),
             trie=trie,
@@ -190,28 +191,29 @@ class PreparedGrammarSelect:
             logp_upper=logp,
             logp_terminator=np.array([path.logp_terminator for path in texts]),
             score=scores,
-            probability=(decision.probability_low + p_high) / 2,
-            probability_low=decision.probability_low,
-            probability_high=p_high,
+            probability=(p.low + p.high) / 2,
+            probability_low=p.low,
+            probability_high=p.high,
             logp_local=np.full(len(texts), np.nan),
             boundary_shift=np.zeros(len(texts), dtype=np.int32),
-            heal_gap=outcome.heal_gap,
+            heal_gap=outcome.heal.width,
         )
-        coverage, high = given_heal_gap(scoring.coverage_of(np.array([path.logp for path in texts])), outcome.heal_gap)
+        found = Interval.point(scoring.coverage_of(np.array([path.logp for path in texts])))
+        coverage = given_healed(found, outcome.heal.width)
         return Selection(
             index=decision.winner,
             margin=float(min(decision.margin, scores[decision.winner] - outcome.best_open)),
             is_tie=decision.is_tie,
-            coverage=coverage,
-            coverage_high=None if high is None else high + outcome.open_mass,
+            coverage=float(coverage.low),
+            coverage_high=coverage.high + outcome.open_mass if outcome.heal.width else None,
             top_tokens=TokenScore.along(constrained.vocabulary, *outcome.top_tokens),
             greedy_index=self._greedy_index(outcome),
             choices=table,
             rule=self.rule,
             terminator=constrained.terminator,
             healed=constrained.healed,
-            log_heal=outcome.log_heal,
-            heal_gap=outcome.heal_gap,
+            log_heal=outcome.heal.low,
+            heal_gap=outcome.heal.width,
             certificate=certificate,
             cost=cost,
             signature=signature,
@@ -262,28 +264,23 @@ def prepare_grammar_select(
     return PreparedGrammarSelect(constrained, search, rule, grammar, text)
 
 
-def _highest(scores: FloatArray, decision: scoring.Posterior, best_open: float) -> FloatArray:
-    """Return upper bounds on the probabilities of texts that may have better paths.
+def _raised(scores: FloatArray, bounds: Interval[FloatArray], best_open: float) -> Interval[FloatArray]:
+    """Return bounds on the probabilities of texts that may have better paths.
 
     A path that is still open may spell a text that was found, and may score as much as
     `best_open`.
 
     Args:
         scores: float64[C], the score of each text's best path found.
-        decision: The decision by these scores; its upper bounds assume that no text has
-            a better path.
+        bounds: float64[C], bounds that assume that no text has a better path.
         best_open: The best bound of an open path, -inf for none.
-
-    Returns:
-        float64[C].
     """
-    high = decision.probability_high
     raised = scores < best_open
     if not raised.any():
-        return high
+        return bounds
     with np.errstate(over="ignore"):
-        others = (1 - high) * numerics.exp(np.array(numerics.logsumexp(scores) - best_open))
-    return np.where(raised, 1 / (1 + others), high)
+        others = (1 - bounds.high) * numerics.exp(np.array(numerics.logsumexp(scores) - best_open))
+    return Interval(bounds.low, np.where(raised, 1 / (1 + others), bounds.high))
 
 
 def _holds_for_any_length(outcome: AutomatonOutcome, k: int) -> bool:
@@ -358,12 +355,12 @@ class PreparedSample:
             exact=not doubt,
             reason=doubt,
             about=about(strings=outcome.strings),
-            mass=None if doubt else outcome.mass,
-            mass_low=None if doubt else outcome.mass_low,
-            mass_high=None if doubt else outcome.mass_high,
+            mass=None if doubt else outcome.estimate,
+            mass_low=None if doubt else outcome.mass.low,
+            mass_high=None if doubt else outcome.mass.high,
             n_attempts=outcome.n_attempts,
-            log_heal=outcome.log_heal,
-            heal_gap=outcome.heal_gap,
+            log_heal=outcome.heal.low,
+            heal_gap=outcome.heal.width,
         )
 
     def _too_few(self, outcome: ExactOutcome, n_drawn: int) -> NothingFoundError:

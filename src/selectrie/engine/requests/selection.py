@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from selectrie.core.model import ModelDescription
+from selectrie.core.numerics import Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import FloatArray, IntArray, Limits, OffsetArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
@@ -152,7 +153,9 @@ class PreparedSelect:
         """Return the number of choices whose order is asked for."""
         return len(self.texts) if self.search.stop == "all" else self.search.k
 
-    def compared(self, scores: FloatArray, tolerances: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
+    def compared(
+        self, scores: Interval[FloatArray], tolerances: FloatArray
+    ) -> tuple[Interval[FloatArray], FloatArray, IntArray]:
         """Return scores and tolerances of what is compared, and the path of each.
 
         Choices are compared, float64[…, C], or the sums of groups, each of which counts
@@ -162,7 +165,8 @@ class PreparedSelect:
             return scores, tolerances, self.trie.path_of
         starts = starts_of(self.groups)
         own: IntArray = np.arange(len(starts), dtype=np.int32)
-        return np.logaddexp.reduceat(scores, starts, axis=-1), np.maximum.reduceat(tolerances, starts, axis=-1), own
+        sums = scores.map(lambda one: np.logaddexp.reduceat(one, starts, axis=-1))
+        return sums, np.maximum.reduceat(tolerances, starts, axis=-1), own
 
     def tolerances(
         self, tolerance: float, evaluation: scoring.TrieEvaluation | None = None, *, adds_up: bool = False

@@ -9,6 +9,7 @@ import numpy as np
 
 from selectrie.core import numerics
 from selectrie.core.model import ModelDescription
+from selectrie.core.numerics import Interval
 from selectrie.core.types import FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding import scoring
@@ -131,35 +132,44 @@ def spelled_bytes(vocabulary: Vocabulary, encoded: EncodedChoices, written: byte
 
 
 def _spellings(spec: SpellingSpec, outcome: SpellingOutcome) -> Spellings:
-    low, high = conditional_bounds(outcome, 0, 1 if len(spec.events) > 1 else None)
-    has_gap = high > -np.inf and not high - low <= math.log(PROVED_RATIO)
-    heal = (0.0, 0.0) if len(spec.events) == 1 else (float(outcome.bounds.low[1]), float(outcome.bounds.high[1]))
+    logp = conditional_bounds(outcome, 0, 1 if len(spec.events) > 1 else None)
+    has_gap = not logp.width <= math.log(PROVED_RATIO)
+    read = outcome.bounds.as_read
+    heal = Interval.point(0.0) if len(spec.events) == 1 else read.map(lambda logp: float(logp[1]))
     return Spellings(
         event="ends" if spec.events[0].ends else "begins",
-        logp_low=low,
-        logp_high=high,
-        canonical_share=(
-            share(float(outcome.canonical_low[0]), float(outcome.bounds.high[0])),
-            share(float(outcome.canonical_high[0]), float(outcome.bounds.low[0])),
-        ),
+        logp_low=logp.low,
+        logp_high=logp.high,
+        canonical_share=_shares(outcome, 1)[0],
         proved=not has_gap,
         reason=why_open(spec, outcome) if has_gap else "",
-        log_heal_low=heal[0],
-        log_heal_high=heal[1],
+        log_heal_low=heal.low,
+        log_heal_high=heal.high,
         n_rows=outcome.n_evaluated,
     )
 
 
-def conditional_bounds(outcome: SpellingOutcome, event: int, given: int | None) -> tuple[float, float]:
+def _shares(outcome: SpellingOutcome, n: int) -> list[tuple[float, float]]:
+    """Return bounds on the canonical spelling's share in each of the first n events."""
+    read, canonical = outcome.bounds.as_read, outcome.canonical
+    columns = (canonical.low, read.high, canonical.high, read.low)
+    rows = zip(*(column[:n].tolist() for column in columns), strict=True)
+    return [(share(low, most), share(high, least)) for low, most, high, least in rows]
+
+
+def conditional_bounds(outcome: SpellingOutcome, event: int, given: int | None) -> Interval[float]:
     """Return bounds on the log-probability of an event, given another one if there is.
 
     The event includes the other one.
     """
-    low, high = float(outcome.bounds.low[event]), float(outcome.bounds.high[event])
+    own = outcome.bounds.as_read.map(lambda logp: float(logp[event]))
     if given is None:
-        return low, high
-    given_low, given_high = float(outcome.bounds.low[given]), float(outcome.bounds.high[given])
-    return low - given_high if low > -np.inf else low, min(0.0, high - given_low) if high > -np.inf else high
+        return own
+    condition = outcome.bounds.as_read.map(lambda logp: float(logp[given]))
+    return Interval(
+        own.low - condition.high if own.low > -np.inf else own.low,
+        min(0.0, own.high - condition.low) if own.high > -np.inf else own.high,
+    )
 
 
 def why_open(spec: SpellingSpec, outcome: SpellingOutcome, events: IntArray | None = None) -> str:
@@ -213,12 +223,13 @@ class PreparedSpellingSelect:
         bounds = self._bounds(outcome)
         standing = _Standing.of(self, outcome)
         scored = choice_scores.score(prepared, evaluation, None)
-        low, high = (self._with_prior(one) for one in bounds)
+        scores = bounds.map(lambda logp: logp + np.array(self.goal.log_prior))
+        decision = scoring.posterior(scores, prepared.trie.path_of)
         cost = replace(canonical.cost + search.cost, rows_naive=prepared.rows_naive)
         certificate = replace(
             Certificate.best_first(
                 bound_gap=standing.gap,
-                open_mass=_open_mass(*bounds),
+                open_mass=_open_mass(bounds),
                 nodes_evaluated=outcome.n_evaluated,
                 rescored=not standing.reason and session.tolerance is not None,
                 reason=standing.reason,
@@ -229,40 +240,35 @@ class PreparedSpellingSelect:
         found = choice_scores.selection(
             prepared,
             evaluation,
-            replace(scored, scores=low, score_upper=high),
+            scored,
             SearchReport(certificate, cost),
             replace(signature, rule=_rule_name(signature.rule)),
-            decision=_posterior(standing, low, high, prepared.trie.path_of),
+            decision=replace(decision, winner=standing.winner, is_tie=standing.is_tie, margin=standing.gap),
         )
+        coverage = bounds.map(lambda logp: scoring.coverage_of(_of_paths(logp, prepared)))
         return replace(
             found,
             rule=_rule_name(found.rule),
-            coverage=min(1.0, scoring.coverage_of(_of_paths(bounds[0], prepared))),
-            coverage_high=None if found.coverage_high is None else scoring.coverage_of(_of_paths(bounds[1], prepared)),
+            coverage=min(1.0, coverage.low),
+            coverage_high=None if found.coverage_high is None else coverage.high,
+            choices=replace(found.choices, score=scores.low),
             spellings=self._spellings(outcome, bounds),
         )
 
-    def _bounds(self, outcome: SpellingOutcome) -> tuple[FloatArray, FloatArray]:
+    def _bounds(self, outcome: SpellingOutcome) -> Interval[FloatArray]:
         """Return bounds on each choice's conditional log-probability, float64[C]."""
         bounds = [conditional_bounds(outcome, one, self.goal.given) for one in self.goal.choices]
-        low, high = np.array(bounds, dtype=np.float64).T
-        return low, high
+        return Interval(np.array([one.low for one in bounds]), np.array([one.high for one in bounds]))
 
-    def _with_prior(self, logp: FloatArray) -> FloatArray:
-        return np.asarray(logp + np.array(self.goal.log_prior), dtype=np.float64)
-
-    def _spellings(self, outcome: SpellingOutcome, bounds: tuple[FloatArray, FloatArray]) -> ChoiceSpellings:
-        given = self.goal.given
-        n = len(self.select.texts)
-        columns = outcome.canonical_low, outcome.canonical_high, outcome.bounds.low, outcome.bounds.high
-        canonical = zip(*(column[:n].tolist() for column in columns), strict=True)
+    def _spellings(self, outcome: SpellingOutcome, bounds: Interval[FloatArray]) -> ChoiceSpellings:
+        given, read = self.goal.given, outcome.bounds.as_read
         return ChoiceSpellings(
             event="ends" if self.spec.events[0].ends else "begins",
-            logp_low=tuple(bounds[0].tolist()),
-            logp_high=tuple(bounds[1].tolist()),
-            canonical_share=tuple((share(p_low, high), share(p_high, low)) for p_low, p_high, low, high in canonical),
-            log_heal_low=0.0 if given is None else float(outcome.bounds.low[given]),
-            log_heal_high=0.0 if given is None else float(outcome.bounds.high[given]),
+            logp_low=tuple(bounds.low.tolist()),
+            logp_high=tuple(bounds.high.tolist()),
+            canonical_share=tuple(_shares(outcome, len(self.select.texts))),
+            log_heal_low=0.0 if given is None else float(read.low[given]),
+            log_heal_high=0.0 if given is None else float(read.high[given]),
             n_rows=outcome.n_evaluated,
         )
 
@@ -290,14 +296,13 @@ class _Standing:
         goal, bounds = prepared.goal, outcome.bounds
         events, prior = np.array(goal.choices), np.array(goal.log_prior)
         winner, rivals = goal.standing(bounds)
-        lowest = float((bounds.safe_low[events] + prior)[winner])
-        others = (bounds.safe_high[events] + prior)[events != events[winner]]
-        gap = difference(lowest, float(others.max(initial=-np.inf))) if len(others) else np.inf
+        safe, read = (one.map(lambda logp: logp[events] + prior) for one in (bounds.safe, bounds.as_read))
+        others = safe.high[events != events[winner]]
+        gap = difference(float(safe.low[winner]), float(others.max(initial=-np.inf))) if len(others) else np.inf
         if not rivals.any():
             return cls(winner, gap, is_tie=False, reason="")
-        low, high = bounds.low[events] + prior, bounds.high[events] + prior
         is_closed = (outcome.log_open[events] == -np.inf) & outcome.is_told[events]
-        overlaps = rivals & is_closed & (high >= low[winner]) & (low <= high[winner])
+        overlaps = rivals & is_closed & (read.high >= read.low[winner]) & (read.low <= read.high[winner])
         is_equal = bool(overlaps.any() and is_closed[winner])
         is_close = bool(goal.too_close(bounds).any())
         return cls(winner, gap, is_equal or is_close, _reason(prepared, outcome, is_equal=is_equal, is_close=is_close))
@@ -406,39 +411,6 @@ def _of_paths(logp: FloatArray, prepared: PreparedSelect) -> FloatArray:
     return result
 
 
-def _open_mass(low: FloatArray, high: FloatArray) -> float:
+def _open_mass(logp: Interval[FloatArray]) -> float:
     """Return a bound on the probability that the bounds leave open."""
-    return min(1.0, float((numerics.exp(high) - numerics.exp(low)).sum()))
-
-
-def _posterior(standing: _Standing, low: FloatArray, high: FloatArray, path_of: IntArray) -> scoring.Posterior:
-    """Return the decision, with bounds on the probabilities within the set."""
-    probability_low, probability_high = _shares(low, high, path_of), _shares(high, low, path_of)
-    return scoring.Posterior(
-        probability=(probability_low + probability_high) / 2,
-        probability_low=probability_low,
-        probability_high=probability_high,
-        winner=standing.winner,
-        is_tie=standing.is_tie,
-        margin=standing.gap,
-    )
-
-
-def _shares(own: FloatArray, others: FloatArray, path_of: IntArray) -> FloatArray:
-    """Return the share of each choice where all other paths have other values.
-
-    The others are summed without the choice's own path. Taking it out of a sum of all
-    would leave rounding alone, where its path has nearly all of the sum.
-
-    Args:
-        own, others: float64[C], logs.
-        path_of: int32[C], the path of each choice.
-    """
-    _, first = np.unique(path_of, return_index=True)
-    by_path = np.concatenate([[-np.inf], others[first], [-np.inf]])
-    before, after = np.logaddexp.accumulate(by_path), np.logaddexp.accumulate(by_path[::-1])[::-1]
-    beside = np.logaddexp(before[:-2], after[2:])[path_of]
-    result: FloatArray = np.zeros(len(own))
-    is_possible = own > -np.inf
-    result[is_possible] = numerics.exp(own[is_possible] - np.logaddexp(own, beside)[is_possible])
-    return result
+    return min(1.0, float(logp.map(numerics.exp).width.sum()))
