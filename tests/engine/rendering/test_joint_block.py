@@ -358,6 +358,17 @@ def test_what_was_not_found_weighs_no_more_than_the_certificate_says(seed, share
     assert not np.isnan(found.margin)
 
 
+@given(seed=st.integers(0, 2**20))
+@settings(max_examples=n_examples(20))
+def test_what_was_not_found_counts_against_every_probability(seed):
+    """Also where the rows do not tell how probable the healed bytes are: the share is among all texts."""
+    request = JointRequest(tuple(slot(name, "a", "b") for name in "wxyz"), budget=3, max_listed=1)
+    exact, found = (decide(OnlyTheProduct(seed, (share,)), request, "a ", following=".") for share in (0.0, 1.0))
+    assert found.heal_gap > exact.heal_gap == 0.0
+    if exact.certificate.open_mass and exact.best.text == found.best.text:
+        assert found.best.probability <= exact.best.probability + 1e-9
+
+
 def test_what_layout_cannot_change_is_ahead_of_all_that_is_open():
     """The difference of two texts of eight rows moves by the root of sixteen rows, so the first is ahead by as much."""
     parts = (slot("w", *"brsu"), ".", slot("x", *"brsu"), ".", slot("y", *"brsu"), ".", slot("z", *"brsu"))

@@ -136,12 +136,14 @@ def _decision(evaluated: EvaluatedSelect, scored: ChoiceScores, slack: FloatArra
     if compared.is_known:
         return scoring.posterior(compared, path_of, log_open=log_open, slack=slack)
     left = scoring.best_of_paths(compared.high, path_of)[np.isnan(scoring.best_of_paths(compared.low, path_of))]
-    own = numerics.logsumexp(left)
     # The search subtracted another number from all of its log-probabilities alike.
     heals = prepared.healing.log_heal(evaluated.evaluation.edge_logp, evaluated.evaluation.observed), scored.heal
     searched, subtracted = (one.low if one.low > -np.inf else 0.0 for one in heals)
-    # That does not move alike what is divided by lengths.
-    log_open = own if prepared.lengths.divides(prepared.rule.name) else min(log_open + (searched - subtracted), own)
+    log_open += searched - subtracted
+    if len(left):  # else what is open has no path here, as the texts that a joint block did not find
+        own = numerics.logsumexp(left)
+        # The subtracted number does not move alike what is divided by lengths.
+        log_open = own if prepared.lengths.divides(prepared.rule.name) else min(log_open, own)
     decision = scoring.posterior(compared, path_of, ranking=scores.low, log_open=log_open, slack=slack)
     if not scores.is_known:
         return decision
