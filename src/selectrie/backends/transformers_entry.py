@@ -59,6 +59,7 @@ def _digest(path: Path) -> str:
 
 
 def _folder_files(name: str, names: Collection[str]) -> Sequence[str]:
+    """Return the files of a checkpoint; raise an error if its weights are pickles."""
     from selectrie.backends.transformers.checkpoint import checkpoint_files, is_checkpoint, require_safe
 
     files = checkpoint_files(names)

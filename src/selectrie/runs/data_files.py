@@ -40,7 +40,7 @@ def data_file_status(path: Path, suffixes: Collection[str], kind: str) -> stat_r
     Args:
         path: The file.
         suffixes: The suffixes that files of this kind may have, in lower case.
-        kind: What such a file is called in errors, such as "table".
+        kind: The name of such a file in errors, such as "table".
 
     Raises `InputFileError` if it has none of the suffixes or is not a plain file.
     """

@@ -152,7 +152,7 @@ class FakeModel:
     Attributes:
         calls: Number of calls that evaluated rows so far.
         rows: Number of distinct rows evaluated so far.
-        evaluations: How often each path was evaluated.
+        evaluations: Number of evaluations of each path.
         call_sizes: Number of rows of each of these calls, without padding.
         program_sizes: Number of rows of each program so far, padding included.
         on_decode: Function called in the middle of every program, before the tree has

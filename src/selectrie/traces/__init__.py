@@ -1,1 +1,1 @@
-"""Traces: files of what tasks were told, from which their answers can be had again."""
+"""Traces: files of the values that tasks read, from which their results can be had."""

@@ -79,7 +79,7 @@ def open_plain_file(path: Path) -> BinaryIO:
 
 @dataclass(frozen=True, slots=True)
 class FileTail:
-    """How a file of blocks ends.
+    """The end of a file of blocks, which may be torn.
 
     Attributes:
         n_bytes: Number of bytes up to the end of the last complete block.
@@ -130,7 +130,7 @@ class BlockReader:
     """Reads the payloads of a file of blocks, in order.
 
     Attributes:
-        tail: How the file ends; set when all payloads have been read.
+        tail: The end of the file; set when all payloads have been read.
     """
 
     def __init__(self, file: BinaryIO) -> None:

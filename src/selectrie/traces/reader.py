@@ -72,7 +72,7 @@ class Trace:
     Attributes:
         path: The file.
         header: The first record.
-        tail: How the file ends.
+        tail: The end of the file: complete, or torn.
         tokens: The parts of the vocabulary; empty if it was not recorded.
         specials: The other fields of the vocabulary; None if it was not recorded.
         encodings: Token ids, or the message of the tokenizer's error, by text.

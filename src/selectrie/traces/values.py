@@ -376,6 +376,7 @@ class StepValues:
 
     @cached_property
     def _signatures(self) -> list[bytes]:
+        """Return the signature of each row of the step."""
         step, sets = self.step, self._sets
         if len(step.known_reads):
             data = step.known_reads.tobytes()

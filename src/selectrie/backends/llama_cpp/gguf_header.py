@@ -148,8 +148,8 @@ class GgufMetadata:
 
     Attributes:
         version: Version of the format.
-        values: As in `GgufHeader`.
-        lengths: As in `GgufHeader`.
+        values: Numbers, texts, and short arrays of integers, by key.
+        lengths: Length of every array, by key.
         kinds: Type of each value and, for an array, of its items.
         text_arrays: Offset of each text, and of the end of the last one, by array. A
             text begins with its length.
@@ -376,6 +376,7 @@ def _part_faults(metadata: GgufMetadata) -> Iterator[str]:
 
 
 def _layer_faults(metadata: GgufMetadata) -> Iterator[str]:
+    """Yield faults of the numbers of layers."""
     n = _integer(metadata, "block_count")
     if n is None:
         return
@@ -387,6 +388,7 @@ def _layer_faults(metadata: GgufMetadata) -> Iterator[str]:
 
 
 def _expert_faults(metadata: GgufMetadata) -> Iterator[str]:
+    """Yield faults of the numbers of experts and of their groups."""
     n, groups = _integer(metadata, "expert_count") or 0, _integer(metadata, "expert_group_count") or 0
     used, groups_used = (
         _largest_integer(metadata, "expert_used_count"),
@@ -406,6 +408,7 @@ def _expert_faults(metadata: GgufMetadata) -> Iterator[str]:
 
 
 def _number_faults(metadata: GgufMetadata) -> Iterator[str]:
+    """Yield faults of the epsilons of norms and of the kind of RoPE scaling."""
     for key, value in metadata.values.items():
         if _EPSILONS.search(key) and isinstance(value, float) and not 0 <= value < math.inf:
             yield f"{key} is {value:g}, expected a number of at least 0"
@@ -416,6 +419,7 @@ def _number_faults(metadata: GgufMetadata) -> Iterator[str]:
 
 
 def _head_faults(metadata: GgufMetadata) -> Iterator[str]:
+    """Yield faults of the numbers of heads and of their rotated dimensions."""
     heads, rotated = _integer(metadata, "attention.head_count"), _integer(metadata, "rope.dimension_count")
     kv = _integer(metadata, "attention.head_count_kv")
     if heads and kv and heads % kv:
@@ -437,6 +441,7 @@ def _window_faults(metadata: GgufMetadata) -> Iterator[str]:
 
 
 def _vocabulary_faults(metadata: GgufMetadata, tokens: TokenTable | None) -> Iterator[str]:
+    """Yield faults of the tokens: repeated texts, and line ends of RWKV."""
     if TOKENS in metadata.kinds and tokens is None:
         yield f"{TOKENS} is not a list of texts"
     if tokens is None:

@@ -330,8 +330,7 @@ def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None, tokens: T
     Args:
         model: The loaded model.
         path: The model's file; None if its metadata may differ from the model's.
-        tokens: What the header says about the tokens; None to ask llama.cpp about
-            every one.
+        tokens: The tokens of the file's header; None to ask llama.cpp about every one.
 
     Raises:
         UnsupportedModelError: If the model has no vocabulary, or one without a token
@@ -536,7 +535,7 @@ class _Tokenizer:
 
 
 def open_vocabulary(path: Path) -> Vocabulary:
-    """Return the vocabulary of a GGUF file, which may hold nothing else.
+    """Return the vocabulary of a GGUF file, which needs no weights.
 
     Raises:
         ModelFileError: If the file cannot be loaded.

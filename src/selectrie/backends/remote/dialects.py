@@ -246,6 +246,7 @@ class CompletionsDialect:
         return await run_together(map(self._read_row, queries))
 
     async def _read_row(self, query: RowQuery) -> RowBounds:
+        """Return a query's row, by a request for top tokens and one for named ones."""
         path, named = query.path.tolist(), query.named.tolist()
         values: dict[int, float] = {}
         top: list[float] = []
@@ -313,7 +314,7 @@ _ROUNDING = 1e-5
 
 
 class SglangDialect:
-    """A server of SGLang."""
+    """Servers of SGLang, asked by `/generate`."""
 
     def __init__(self, transport: Transport, model: ServedModel) -> None:
         self._transport, self._model = transport, model
@@ -364,6 +365,7 @@ class SglangDialect:
         return metas
 
     def _read_row(self, query: RowQuery, named: Sequence[int], meta: JsonValue) -> RowBounds:
+        """Return the row of a query from its `meta_info`; `named` were asked for."""
         (first,) = meta["output_token_ids_logprobs"].sequence(1)
         values = self._read_values(first)
         if sorted(values) != sorted(named):
@@ -424,7 +426,7 @@ class _SentPath:
 
 
 class EchoDialect:
-    """A server that returns the log-probabilities of a prompt (`echo`).
+    """Servers that return the log-probabilities of a prompt (`echo`).
 
     Args:
         transport: The connection.
@@ -535,6 +537,7 @@ class EchoDialect:
         return {token: value for token, value in found.items() if self._can_be_sent((*path, token))}
 
     def _can_be_sent(self, sequence: Tokens) -> bool:
+        """Return whether a path can be sent as a prompt."""
         try:
             self._encode_path(sequence)
         except OptionError:
@@ -585,7 +588,7 @@ Values = dict[int, float]
 
 
 class LlamaServerDialect:
-    """A llama-server.
+    """Servers of llama.cpp (llama-server), asked by `/completion`.
 
     Args:
         transport: The connection.
@@ -618,6 +621,7 @@ class LlamaServerDialect:
         return [found[index] for index in range(len(queries))]
 
     async def _read_row(self, query: RowQuery) -> RowBounds:
+        """Return a query's row; ask for more tokens until all named ones are there."""
         n_tokens, path, named = self._model.n_tokens, query.path.tolist(), query.named.tolist()
         sizes = sorted({*(size for size in _STEPS if max(query.top, 1) <= size < n_tokens), n_tokens})
         drawn = next((token for token in reversed(named) if self._is_whole[token]), self._letter)

@@ -278,6 +278,7 @@ class Transport:
     async def _make_client(
         self, transport: httpx2.AsyncBaseTransport | None
     ) -> tuple[httpx2.AsyncClient, asyncio.Semaphore]:
+        """Return the HTTP client, and the semaphore that bounds its requests."""
         n, key = self.server.concurrency, self.server.api_key
         headers = {"accept": "application/json", "accept-encoding": "gzip"}
         if key is not None:
@@ -336,6 +337,7 @@ class Transport:
     def _submit(
         self, work: Callable[[], Coroutine[Any, Any, T]], cancellation: Cancellation | None
     ) -> concurrent.futures.Future[T]:
+        """Start a coroutine on the loop; cancelling the call cancels the future."""
         self.require_open()
         with self._lock:
             if self._is_closed:
@@ -409,6 +411,7 @@ class Transport:
     async def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None, max_bytes: int, *, may_lack: bool
     ) -> JsonValue | None:
+        """Send a request, again after failures that may pass, and return the answer."""
         url = self.server.url + path
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         deadline_s = time.monotonic() + self.server.timeout_s
@@ -480,6 +483,7 @@ class Transport:
         return bytes(found)
 
     def _server_error(self, url: str, reply: _Refusal, pause_s: float) -> ServerError:
+        """Return the error about a failure that is not retried; `pause_s` was next."""
         status = "" if reply.status is None else f"it answered {reply.status}: "
         late, timeout = "", f"timeout_s={self.server.timeout_s:g}"
         if reply.status is None:

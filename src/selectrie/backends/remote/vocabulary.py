@@ -157,6 +157,7 @@ def _read_spacing(answer: JsonValue | None, inside: Tokenize) -> Spacing | None:
 
 
 def _read_tokenizing(answer: JsonValue) -> Tokenizing:
+    """Return the facts about the tokenizer; raise `ServerError` for unknown kinds."""
     kinds = {kind.value: kind for kind in TokenizerKind}
     name, altered = answer["kind"].text(), answer.get("altered")
     if name not in kinds:

@@ -547,7 +547,7 @@ def _texts_set_apart(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[by
 
 @cache
 def composed_by_nfc() -> frozenset[bytes]:
-    """Return characters, as UTF-8, without which no text is changed by NFC.
+    """Return characters, as UTF-8; NFC changes no text that has none of them.
 
     These are the characters that NFC replaces, those that compose with the character
     before them, and combining ones, whose order NFC may change. They are taken from the

@@ -186,7 +186,7 @@ def read_vocabulary(
         tokenizer: A fast tokenizer of Transformers (`PreTrainedTokenizerFast`). It is
             not changed.
         n_tokens: Number of logits of the model, V. Ids that the tokenizer does not have
-            are control tokens without a spelling.
+            become control tokens with an empty text.
         eos_token_ids: `eos_token_id` of the model's generation configuration. These
             tokens end a generation, and so does the tokenizer's own.
         name: Name of the model in errors.
@@ -391,6 +391,7 @@ def _tokens(tokenize: Tokenize, text: str) -> list[int] | None:
 
 
 def _tokens_of_a_letter(name: str, tokenize: Tokenize) -> list[int]:
+    """Return the tokens of the first ASCII character that can be encoded."""
     for letter in _LETTERS:
         ids = _tokens(tokenize, letter)
         if ids:

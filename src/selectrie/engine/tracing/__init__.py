@@ -1,1 +1,1 @@
-"""Records what the tasks of an engine were told, and answers from such a recording."""
+"""Records the values that an engine's tasks read, and answers from such a recording."""

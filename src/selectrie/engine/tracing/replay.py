@@ -162,6 +162,7 @@ class _ReplayedMemory:
         self._rows, self._model, self.spent = rows, model, Cost()
 
     def work(self, task: Task[R]) -> tuple[R, Cost]:
+        """Run a task to its end on recorded rows; return its result and its cost."""
         reader, job = TraceReader(self._rows, self._model, task, MemoryKind.CANONICAL), Job(task)
         job.account = None  # its prompt is no cache hit
         scheduler = PathScheduler(
@@ -437,9 +438,10 @@ def limits_of(trace: Trace) -> Limits:
 
 
 def searches_of(trace: Trace) -> dict[str, int | None]:
-    """Return `n_together` and `max_named` of the recorded `Session`.
+    """Return the recorded `Session`'s settings of searches, as its arguments.
 
-    Raises `TraceFileError` if the header is damaged.
+    They are `n_together` and `max_named`. Raises `TraceFileError` if the header is
+    damaged.
     """
     found = _parse_object(trace, "searches")
     if found.keys() != {"n_together", "max_named"}:
