@@ -134,16 +134,16 @@ def test_numbers_lie_within_their_bounds(data, seed, choices, terminator, rule):
 
 def check(scored, decision, path_of, truth):
     """Raise unless the truth lies within all bounds."""
-    is_value = scored.scores.is_known
-    logp, compared = scored.logp, scored.compared
+    is_value, logp, compared = scored.scores.is_known, scored.logp, scored.compared
+    # What depends on bounds on the healed bytes has no value, though all of its own rows are known.
+    has_points = is_value or scored.heal.is_known or scored.lower_by > 0
+    is_point = (logp.low == logp.high) & has_points
     for i, value in enumerate(truth.logp):
-        assert between(
-            logp.low[i] - scored.lower_by, value, logp.high[i], is_value=is_value or logp.low[i] == logp.high[i]
-        )
+        assert between(logp.low[i] - scored.lower_by, value, logp.high[i], is_value=is_value or is_point[i])
     finite = [i for i, one in enumerate(truth.scores) if one.is_finite()]
     for i, j in itertools.product(finite, finite):
         most = Decimal(float(compared.high[i])) - Decimal(float(compared.low[j]))
-        is_one = compared.low[i] == compared.high[i] or compared.low[j] == compared.high[j]
+        is_one = has_points and (compared.low[i] == compared.high[i] or compared.low[j] == compared.high[j])
         room = 4 * AS_READ * max(1, *map(abs, truth.scores)) if is_one else 0
         assert truth.scores[i] - truth.scores[j] <= most + room
     best = {int(p): max(s for q, s in zip(path_of, truth.scores, strict=True) if q == p) for p in path_of}
@@ -156,6 +156,20 @@ def check(scored, decision, path_of, truth):
             assert best[int(path_of[decision.winner])] == max(best.values())
     coverage = sum(truth.paths)
     assert between(scored.coverage.low, coverage, scored.coverage.high, is_value=is_value)
+
+
+def test_what_has_no_probability_keeps_none():
+    """Nothing is known to cover the healed bytes, so that means may lie anywhere; a path of probability 0 is at -inf."""
+    model = HashModel(3, limits=WIDE)
+    prepared = prepare_selection(model, "a ", ["b", "cab", "tac"], SelectRequest(rule=ScoringRule("char_mean")))
+    read = run(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs), model)
+    edges = read.edge_logp.copy()
+    edges[prepared.trie.path_node[prepared.trie.path_of[:2]]] = -np.inf
+    observed = Interval.point(np.array([-np.inf, -1.0]))
+    scored = score(prepared, replace(read, edge_logp=edges, observed=observed), None)
+    assert scored.heal.width == np.inf
+    assert scored.compared.high[:2].tolist() == scored.compared.low[:2].tolist() == [-np.inf, -np.inf]
+    assert scored.coverage.low == 0.0
 
 
 @given(low=st.floats(-800, 0), gap=st.floats(0, 800))

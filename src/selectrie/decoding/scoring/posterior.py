@@ -88,11 +88,12 @@ def posterior(
             score; None for 0.
     """
     low, ranking = scores.low, scores.low if ranking is None else ranking
-    least, most = best_of_paths(low, path_of), best_of_paths(scores.high, path_of)
+    best = scores.map(lambda one: best_of_paths(one, path_of))
+    least, most = best.low, best.high
     done = ~np.isnan(least)
     weights = np.where(done, least, -np.inf)
     if scores.is_known:
-        most = np.where(done, least, best_of_paths(np.where(np.isnan(low), scores.high, np.nan), path_of))
+        most = np.where(done, least, most)
         share = _softmax(weights, log_open)
     else:
         share = _shares(weights, np.where(done, most, -np.inf), log_open)
@@ -147,15 +148,16 @@ def has_near_tie(scores: Interval[FloatArray], path_of: IntArray, slack: FloatAr
 def is_certain(scores: Interval[FloatArray], path_of: IntArray, tolerances: FloatArray, k: int) -> bool:
     """Return whether bounds and tolerances decide the order of the first k paths.
 
-    Equal scores that are known, and have no tolerance, are decided by their index. The
-    arguments are those of `posterior`.
+    Equal scores that are known, and have no tolerance, are decided by their index, if
+    that of the best choice of each path is known too. The arguments are those of
+    `posterior`.
     """
     lower = np.where(np.isnan(scores.low), -np.inf, scores.low)
-    first, others = _first_best(lower, path_of), _first_best(scores.high, path_of)
+    first, may_be_first = _first_best(lower, path_of), _first_best(scores.high, path_of)
     ranked = np.lexsort((first, -lower[first]))
     lowest = best_of_paths(lower - tolerances, path_of)[ranked]
     highest = best_of_paths(scores.high + tolerances, path_of)[ranked]
-    is_known: BoolArray = (lowest == highest) & (first == others)[ranked]
+    is_known: BoolArray = (lowest == highest) & (first == may_be_first)[ranked]
     below, doubtful = _largest_after(highest), _largest_after(np.where(is_known, -np.inf, highest))
     decided = (lowest > below) | (is_known & ((lowest > doubtful) | np.isneginf(doubtful)))
     decided[-1] = True
