@@ -209,3 +209,14 @@ def test_a_point_is_computed_once():
     assert calls == [1.0, 1.0, 3.0]
     assert (Interval(-np.inf, -np.inf).width, Interval(-np.inf, -1.0).width) == (0.0, np.inf)
     np.testing.assert_array_equal(Interval(np.array([-np.inf, -2.0]), np.array([-np.inf, -1.0])).width, [0.0, 1.0])
+
+
+def test_a_baseline_within_bounds_widens_both_ends():
+    """A score is highest by the lower end of what is subtracted, and lowest by the upper one."""
+    model = HashModel(3, limits=WIDE)
+    prepared = prepare_selection(model, "a", ["b", "cab"], SelectRequest(rule=ScoringRule("pmi", premise="c")))
+    read = run(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs), model)
+    baseline = Interval(np.array([-5.0, -np.inf]), np.array([-2.0, -1.0]))
+    scored = score(prepared, read, baseline)
+    np.testing.assert_allclose(scored.scores.low, scored.logp.low - baseline.high)
+    np.testing.assert_allclose(scored.scores.high, [scored.logp.high[0] + 5.0, np.inf])
