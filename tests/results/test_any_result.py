@@ -16,7 +16,7 @@ import pytest
 
 import selectrie.results
 from selectrie import Choice, DecisionParams, Grammar, Predicate, PromptParams, SamplingParams, Score, Template
-from selectrie.decide import answers, params
+from selectrie.decide import answers, calibration
 from selectrie.decide.answers import AnswerBounds
 from selectrie.options.checks import ReadOnlyDict
 from selectrie.results import ModelRecord
@@ -99,7 +99,7 @@ def test_every_record_of_a_result_is_a_plain_value(results):
     rooms = [import_module(f"selectrie.results.{module.name}") for module in iter_modules(selectrie.results.__path__)]
     public = {
         kind
-        for room in (*rooms, answers, params)
+        for room in (*rooms, answers, calibration)
         for kind in vars(room).values()
         if isclass(kind) and kind.__module__ == room.__name__ and is_dataclass(kind) and hasattr(kind, "to_dict")
     }

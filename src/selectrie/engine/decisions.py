@@ -117,8 +117,6 @@ class DecisionMaker:
             check_slots(template)
         elif template == "chat" and chat is None:
             raise PromptError(words("this model has no chat template; take `template='base'`, or 'auto'"))
-        if chat is None and params.scoring == "letters":
-            warn(_LETTERS)
         calibration, digest = params.calibration, digest_of(template)
         if calibration == "batch":
             allowed = "decide_many or a table, whose states it is fitted to; else a Calibration (`fit_calibration`)"
@@ -132,6 +130,8 @@ class DecisionMaker:
                     bound = asks[name].bound(digest, model.identity)
                     is_plain = calibration.is_default and not calibration.holds_for(bound)
                     asks[name] = ask(question) if is_plain else asks[name].with_calibration(calibration, bound)
+        if chat is None and params.scoring == "letters":
+            warn(_LETTERS)
         prompting = model.vocabulary.derived(_for_answers)
         args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
         return cls(model, asks, params, template, digest, replace(prompting, template_args=args))
