@@ -257,7 +257,7 @@ def opened(path: Path) -> tuple[Vocabulary, Any]:
     params = llama_cpp.llama_model_default_params()
     params.vocab_only = True
     log.install()
-    with log.of_ours():
+    with log.our_calls():
         llama_cpp.llama_backend_init()
         model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
     assert model, path
