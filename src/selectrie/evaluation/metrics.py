@@ -23,8 +23,8 @@ BOOTSTRAP_SEED = 1234
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """A 95 % interval."""
+class ConfidenceInterval:
+    """A 95 % confidence interval."""
 
     low: float
     high: float
@@ -41,23 +41,23 @@ def standard_error(values: FloatArray) -> float:
         return float(values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
 
 
-def wilson(n_right: float, n: int) -> Interval:
+def wilson(n_right: float, n: int) -> ConfidenceInterval:
     """Return Wilson's 95 % interval of a proportion n_right / n; (0, 1) if n is 0.
 
     It is the score interval without continuity correction (Wilson 1927). Rounding never
     excludes the proportion itself.
     """
     if n == 0:
-        return Interval(0.0, 1.0)
+        return ConfidenceInterval(0.0, 1.0)
     p, z2 = n_right / n, Z_95**2
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = Z_95 / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-    return Interval(min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)))
+    return ConfidenceInterval(min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)))
 
 
 def bootstrap(
     n: int, statistic: Callable[[np.ndarray], float], *, samples: int = BOOTSTRAP_SAMPLES, seed: int = BOOTSTRAP_SEED
-) -> tuple[float, Interval]:
+) -> tuple[float, ConfidenceInterval]:
     """Return the standard error and 95 % percentile interval of a statistic of n items.
 
     They come from `samples` draws of n items with replacement (Efron 1979). The same
@@ -70,13 +70,13 @@ def bootstrap(
         seed: Seed of the draws.
     """
     if n == 0:
-        return math.nan, Interval(math.nan, math.nan)
+        return math.nan, ConfidenceInterval(math.nan, math.nan)
     generator = np.random.default_rng(seed)
     # A figure may be infinite; an interval of such figures is NaN.
     with np.errstate(invalid="ignore"):
         values = np.array([statistic(generator.integers(0, n, size=n)) for _ in range(samples)])
         low, high = np.quantile(values, [0.025, 0.975])
-        return float(values.std(ddof=1)), Interval(float(low), float(high))
+        return float(values.std(ddof=1)), ConfidenceInterval(float(low), float(high))
 
 
 def mcnemar(only_first: int, only_second: int) -> float:

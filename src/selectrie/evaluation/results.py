@@ -17,8 +17,8 @@ from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import (
     METRICS,
     CalibrationBin,
+    ConfidenceInterval,
     Estimate,
-    Interval,
     Metric,
     bootstrap,
     calibration_table,
@@ -316,7 +316,7 @@ class Difference:
     first: float
     second: float
     difference: float
-    interval: Interval
+    interval: ConfidenceInterval
     p: float | None
 
 
