@@ -18,6 +18,7 @@ from selectrie.cli.groups import Json, ModelGroup, RunGroup, TraceGroup
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef, PromptError, words
+from selectrie.runs.data_files import SHOWN_SUFFIXES
 
 if TYPE_CHECKING:
     from selectrie.decide.params import DecisionParams
@@ -50,7 +51,7 @@ class TableRunGroup(RunGroup):
 
     out: Annotated[
         str | None,
-        Option(metavar="FILE", help="Results (.csv .tsv .jsonl .parquet); the run is in FILE.run, and goes on there."),
+        Option(metavar="FILE", help=f"Results ({SHOWN_SUFFIXES}); the run is in FILE.run, and goes on there."),
     ] = None
     resume: Annotated[str | None, Option(metavar="FOLDER", help="Go on with a run from its folder FILE.run alone.")] = (
         None
@@ -203,9 +204,9 @@ class TableGroup(ColumnsGroup):
     The options that ask about every row of a table.
     """
 
-    table: Annotated[
-        str | None, Option(metavar="FILE", help="Ask about every row (.csv .tsv .jsonl .parquet); --out too.")
-    ] = None
+    table: Annotated[str | None, Option(metavar="FILE", help=f"Ask about every row ({SHOWN_SUFFIXES}); --out too.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,9 +506,7 @@ class ClassifyGroup:
     The options that name the table and the labels.
     """
 
-    table: Annotated[
-        str | None, Argument(metavar="TABLE", help="The rows to label: .csv, .tsv, .jsonl or .parquet.")
-    ] = None
+    table: Annotated[str | None, Argument(metavar="TABLE", help=f"The rows to label ({SHOWN_SUFFIXES}).")] = None
     state: Annotated[
         str | None, Option(metavar="COLUMN", help="What is labelled: a column, or a pattern: '{subject}: {body}'.")
     ] = None

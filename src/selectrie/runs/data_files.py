@@ -23,6 +23,9 @@ MAX_LINE_BYTES = 16 << 20
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON_SUFFIXES = (".jsonl", ".ndjson")
 PARQUET = ".parquet"
+TABLE_SUFFIXES = (*DELIMITERS, *JSON_SUFFIXES, PARQUET)
+SHOWN_SUFFIXES = " ".join((*DELIMITERS, JSON_SUFFIXES[0], PARQUET))
+"""Suffixes of tables in help texts; ".ndjson" is another name for ".jsonl"."""
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from selectrie.decide.states import UNIT_ROWS
 from selectrie.errors import OptionError
 from selectrie.runs.data_files import (
     DELIMITERS,
-    JSON_SUFFIXES,
     PARQUET,
+    TABLE_SUFFIXES,
     data_file_status,
     delimited_records,
     digest_of_bytes,
@@ -566,9 +566,6 @@ def _type_of(arrow: Any, kind: str) -> Any:
     return types.get(kind, arrow.string)()
 
 
-SUFFIXES = (*DELIMITERS, *JSON_SUFFIXES, PARQUET)
-
-
 def open_table(path: Path) -> Table:
     """Return the table in a file, whose suffix decides the format.
 
@@ -576,7 +573,7 @@ def open_table(path: Path) -> Table:
         InputFileError: If it is not a plain file, or has another suffix.
         MissingExtraError: For Parquet without pyarrow.
     """
-    data_file_status(path, SUFFIXES, "table")
+    data_file_status(path, TABLE_SUFFIXES, "table")
     suffix = path.suffix.lower()
     if suffix in DELIMITERS:
         return DelimitedTable(path, DELIMITERS[suffix])
@@ -595,8 +592,8 @@ def check_output(out: Path, source: Path, scan: Scan | None = None) -> None:
         scan: What is known of it; None checks the names alone.
     """
     suffix = out.suffix.lower()
-    if str(out) == "-" or suffix not in SUFFIXES:
-        allowed = f"a file whose name ends in one of {', '.join(SUFFIXES)}; a run has a folder beside it"
+    if str(out) == "-" or suffix not in TABLE_SUFFIXES:
+        allowed = f"a file whose name ends in one of {', '.join(TABLE_SUFFIXES)}; a run has a folder beside it"
         raise OptionError("out", str(out), allowed)
     try:
         is_there, is_folder = out.parent.is_dir(), out.is_dir()
