@@ -1,4 +1,4 @@
-"""Calibrations, which say what a model expects of the options of a question."""
+"""Calibrations correct for options that a model prefers whatever the state says."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from selectrie.core.vocabulary import to_bytes
 from selectrie.errors import InputFileError, OptionError
 
 N_SAMPLED = 64
-"""Number of states to which a calibration is fitted."""
+"""Maximum number of states to which a calibration is fitted."""
 N_LEAST = 16
-"""Number of states below which none is fitted."""
+"""Minimum number of states: no calibration is fitted to fewer."""
 _N_UNIFORM = 16
-"""Number of states as which equal probabilities count in a mean."""
+"""Weight of the uniform distribution in a mean, as a number of states."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionCalibration:
-    """The calibration of one question.
+    """A calibration of one question.
 
     Attributes:
-        bound: What it was fitted under: model, precision, question, template, layout,
-            rule and the like. It holds for nothing else.
-        n: Number of states.
-        log_means: Log of the mean probability of each option over the states, in the
-            caller's order; -inf for one that never had any.
+        bound: The conditions of the fit, as JSON data: model, precision, question,
+            template, layout, rule and so on. The calibration applies only to a question
+            with equal conditions.
+        n: Number of states to which the calibration was fitted.
+        log_means: Natural log of the mean probability of each option over the states,
+            in the caller's order; -inf if the mean is 0.
     """
 
     bound: Mapping[str, object]
@@ -38,9 +39,10 @@ class QuestionCalibration:
     log_means: tuple[float, ...]
 
     def weights(self, prior: Sequence[float] | None) -> tuple[float, ...]:
-        """Return the weight of each option: the prior's, divided by the mean.
+        """Return the weight of each option: its prior divided by its mean probability.
 
-        The mean is shrunk towards equal probabilities, as if 16 more states had these.
+        Each mean is smoothed as if 16 more states had given all options the same
+        probability. Without a prior, all options have prior 1.
         """
         k = len(self.log_means)
         means = [(self.n * math.exp(one) + _N_UNIFORM / k) / (self.n + _N_UNIFORM) for one in self.log_means]
@@ -49,25 +51,25 @@ class QuestionCalibration:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Calibrations of some questions, from `Engine.fit_calibration` or a run's folder.
+    """Calibrations of several questions, fitted by `Engine.fit_calibration`.
 
     Attributes:
-        questions: One for each question that was calibrated.
-        is_default: Whether a question that it does not hold for is asked plainly, as by
-            a server; else that is an error.
+        questions: The calibration of each calibrated question.
+        is_default: Whether a question without a matching calibration is asked
+            uncalibrated, as on a server. If False, it is an error.
     """
 
     questions: tuple[QuestionCalibration, ...]
     is_default: bool = False
 
     def holds_for(self, bound: Mapping[str, object]) -> bool:
-        """Return whether a question asked in this way has a calibration."""
+        """Return whether a question with the conditions `bound` has a calibration."""
         return any(one.bound == bound for one in self.questions)
 
     def of(self, bound: Mapping[str, object]) -> QuestionCalibration:
-        """Return the calibration of a question asked in this way.
+        """Return the calibration of the question with the conditions `bound`.
 
-        Raises `OptionError` if there is none, with what differs first.
+        Raises `OptionError` if there is none; the error names the first difference.
         """
         same = [one for one in self.questions if one.bound["question"] == bound["question"]]
         found = next((one for one in same if one.bound == bound), None)
@@ -82,11 +84,11 @@ class Calibration:
 
     @property
     def digest(self) -> str:
-        """Return its digest, in hexadecimal."""
+        """Return the first 16 hexadecimal digits of the SHA-256 of `to_dict`."""
         return sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as data of JSON, from which `from_dict` makes it again."""
+        """Return the calibration as JSON data, which `from_dict` reads."""
         return {
             "kind": "calibration",
             "questions": [
@@ -101,7 +103,7 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Calibration:
-        """Return what `to_dict` wrote; raise `OptionError` for anything else."""
+        """Return the calibration of `to_dict` data; raise `OptionError` otherwise."""
         try:
             return cls(
                 tuple(
@@ -120,14 +122,14 @@ class Calibration:
             raise OptionError("calibration", data, "what `Calibration.to_dict` returned") from error
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file of JSON."""
+        """Write the calibration to a JSON file."""
         Path(path).write_text(json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
-        """Read a file that `save` wrote, or the `run.json` of a run over a table.
+        """Read a calibration from a file written by `save`, or from a run's `run.json`.
 
-        Raises `InputFileError` if the file holds no calibration.
+        Raises `InputFileError` if the file cannot be read or has no calibration.
         """
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -139,12 +141,14 @@ class Calibration:
 
 
 def _count(n: object) -> int:
+    """Return a number of states; raise `ValueError` unless it is an int above 0."""
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
         raise ValueError(n)
     return n
 
 
 def _log_mean(value: object) -> float:
+    """Return the log of a mean: -inf for None; raise `ValueError` if not a log."""
     if value is None:
         return -math.inf
     if isinstance(value, bool) or not isinstance(value, int | float) or not -math.inf < value <= 1e-9:
@@ -153,20 +157,20 @@ def _log_mean(value: object) -> float:
 
 
 def question_calibration(bound: Mapping[str, object], samples: Sequence[Sequence[float]]) -> QuestionCalibration:
-    """Return the calibration of a question.
+    """Fit the calibration of a question to its answers about several states.
 
     Args:
-        bound: What the samples depend on.
-        samples: The probabilities of the options about each state.
+        bound: The conditions under which the question was asked.
+        samples: For each state, the probability of each option in the caller's order.
     """
     means = [math.fsum(column) / len(samples) for column in zip(*samples, strict=True)]
     return QuestionCalibration(bound, len(samples), tuple(math.log(mean) if mean else -math.inf for mean in means))
 
 
 def sample_of(texts: Iterable[str]) -> list[str]:
-    """Return the 64 distinct texts of smallest SHA-256, or all if there are fewer.
+    """Return the 64 distinct texts with the smallest SHA-256, or all if fewer.
 
-    They depend neither on the order of the texts nor on how often each occurs.
+    The sample depends neither on the order of the texts nor on repetitions.
     """
     kept: dict[bytes, str] = {}
     for text in texts:
