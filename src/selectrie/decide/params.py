@@ -45,15 +45,13 @@ from selectrie.options.checks import (
     option,
     record,
 )
+from selectrie.options.selection import BASELINE_RULES, RULES_OF_ONE_PROMPT
 from selectrie.results import Selection
 from selectrie.template.analysis.template import Template
 
 TEMPLATES = ("auto", "chat", "base")
 LAYOUTS = ("auto", "state first", "questions first", "options last")
 SCORINGS = ("text", "letters")
-RULES = ("joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated")
-BASELINE_RULES = ("pmi", "calibrated")
-"""Rules that compare with a baseline, as a calibration does."""
 MAX_ORDERS = 64
 """Maximum number of orders of the options, except for "all"."""
 MAX_ALL = 5
@@ -115,7 +113,7 @@ class DecisionParams:
     template: str | Template = "auto"
     layout: str = option("auto", Names(LAYOUTS))
     scoring: str = option("text", Names(SCORINGS))
-    rule: str = option("joint", Names(RULES))
+    rule: str = option("joint", Names(RULES_OF_ONE_PROMPT))
     calibration: str | Calibration | None = field(default=None, hash=False)
     prior: Mapping[Any, float] | Sequence[float] | None = field(default=None, hash=False)
     permutations: int | str | None = None
@@ -130,7 +128,7 @@ class DecisionParams:
         if not isinstance(self.template, Template) and self.template not in TEMPLATES:
             raise OptionError("template", self.template, "'auto', 'chat', 'base', or a Template")
         if self.rule == "batch":
-            raise OptionError("rule", "batch", "a rule for one prompt: " + ", ".join(map(repr, RULES)))
+            raise OptionError("rule", "batch", "a rule for one prompt: " + ", ".join(map(repr, RULES_OF_ONE_PROMPT)))
         check_options(self)
         _check_calibration(self.calibration, self.rule)
         object.__setattr__(self, "prior", _prior(self.prior))

@@ -30,6 +30,7 @@ from selectrie.engine.scheduler.scheduler import Load
 from selectrie.engine.scheduler.task_group import TaskGroup, note_prepared, task_group
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options import (
+    BASELINE_RULES,
     DEFAULT_BEAM,
     DEFAULT_PROMPTING,
     DEFAULT_RENDERING,
@@ -987,7 +988,7 @@ class Engine:
             ModelError: If the model fails.
         """
         from selectrie.decide.calibration import sample_of
-        from selectrie.decide.params import BASELINE_RULES, questions_and_params
+        from selectrie.decide.params import questions_and_params
         from selectrie.decide.states import text_of_state
         from selectrie.engine.decisions import DecisionMaker
 

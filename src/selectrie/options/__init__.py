@@ -32,6 +32,7 @@ from selectrie.options.sampling import (
     StopParams,
 )
 from selectrie.options.selection import (
+    BASELINE_RULES,
     DEFAULT_PROMPTING,
     DEFAULT_RENDERING,
     DEFAULT_SEARCH,
@@ -50,6 +51,7 @@ from selectrie.options.selection import (
 )
 
 __all__ = [
+    "BASELINE_RULES",
     "BEAM_TERMINATORS",
     "DEFAULT_BEAM",
     "DEFAULT_PROMPTING",

@@ -123,7 +123,10 @@ class PromptParams:
 DEFAULT_SEARCH = SearchParams()
 DEFAULT_PROMPTING = PromptParams()
 
-RULES = ("joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated", "batch")
+RULES_OF_ONE_PROMPT = ("joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated")
+RULES = (*RULES_OF_ONE_PROMPT, "batch")
+BASELINE_RULES = ("pmi", "calibrated", "batch")
+"""Rules that subtract a baseline, which is a second evaluation."""
 TERMINATORS = ("auto", "none", "eog", "text", "unless-continued")
 
 

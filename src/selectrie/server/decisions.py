@@ -19,7 +19,6 @@ from starlette.responses import Response
 from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer
 from selectrie.decide.calibration import Calibration
 from selectrie.decide.params import (
-    BASELINE_RULES,
     MAX_ORDERS,
     TEMPLATES,
     DecisionParams,
@@ -28,6 +27,7 @@ from selectrie.decide.question_data import TYPES, question_of_data
 from selectrie.decide.questions import Question
 from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text_of_state
 from selectrie.errors import MAX_QUOTED, THE_STATE, OptionError
+from selectrie.options.selection import BASELINE_RULES
 from selectrie.results.advice import collected_warnings
 from selectrie.results.generation import json_logprob
 from selectrie.server.chat import refuse_media

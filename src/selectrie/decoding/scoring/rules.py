@@ -15,10 +15,7 @@ from selectrie.core.numerics import ROUNDED_SUM
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_PATH, FloatArray, IntArray
 from selectrie.errors import ChoiceError, OptionError
-from selectrie.options import ScoringRule
-
-DIFFERENCES = ("pmi", "calibrated", "batch")
-"""Rules that subtract a second evaluation."""
+from selectrie.options import BASELINE_RULES, ScoringRule
 
 Record = TypeVar("Record")
 
@@ -157,7 +154,7 @@ def score_choices(
             because the difference is infinite.
         log_prior: From `log_priors`; -inf excludes the choice.
     """
-    if rule.name in DIFFERENCES:
+    if rule.name in BASELINE_RULES:
         if baseline is None:
             raise OptionError("baseline", None, f"log-probabilities to subtract for rule {rule.name!r}")
         bad = np.flatnonzero(np.isneginf(baseline) & (logp > -np.inf))
@@ -209,7 +206,7 @@ def rounding_of(
     is 0 for scores that are not finite.
     """
     size = np.maximum(np.abs(logp), 1.0)
-    if rule.name in DIFFERENCES and baseline is not None:
+    if rule.name in BASELINE_RULES and baseline is not None:
         size = size + np.abs(baseline)
     size = size / lengths.for_rule(rule.name)
     if log_prior is not None:
@@ -292,7 +289,7 @@ def objective_of(
     if rule.name == "batch" or (length[trie.path_of] != divisor).any() or len(np.unique(first)) > 1:
         return None
     offset = np.zeros(len(divisor)) if log_prior is None else log_prior.copy()
-    if rule.name in DIFFERENCES:
+    if rule.name in BASELINE_RULES:
         if baseline is None:
             raise OptionError("baseline", None, f"log-probabilities to subtract for rule {rule.name!r}")
         if np.isneginf(baseline).any():

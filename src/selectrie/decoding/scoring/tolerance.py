@@ -9,7 +9,8 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.scoring.evaluation import TrieEvaluation, levels, longest_prefix_owner
 from selectrie.decoding.scoring.posterior import best_of_paths
-from selectrie.decoding.scoring.rules import DIFFERENCES, Lengths
+from selectrie.decoding.scoring.rules import Lengths
+from selectrie.options import BASELINE_RULES
 
 ROUNDING = 1e-6
 """Nats by which rounding may undercut a bound.
@@ -70,7 +71,7 @@ def tolerance_of(
     rows = rows_of_paths(trie, terminator)[trie.path_of]
     if first_scored is not None:
         rows = rows - np.minimum(first_scored, trie.depth[trie.path_node[trie.path_of]])
-    n_both = rows.astype(np.float64) * (2.0 if rule in DIFFERENCES else 1.0)
+    n_both = rows.astype(np.float64) * (2.0 if rule in BASELINE_RULES else 1.0)
     if adds_up:
         return np.asarray(tolerance * n_both / lengths.for_rule(rule), dtype=np.float64)
     if evaluation is not None:

@@ -65,7 +65,7 @@ MAX_LISTED = 100_000
 
 A grammar with more is searched, unless it is a list of texts.
 """
-RULES = ("joint", "token_mean")
+BOUNDED_RULES = ("joint", "token_mean")
 """Rules for which a prefix gives an upper bound, so that unseen texts can be pruned."""
 
 
@@ -86,7 +86,7 @@ class PreparedGrammarSelect:
     Attributes:
         constrained: Prompt and grammar as tokens and an automaton.
         search: Options of the search.
-        rule: Name of the rule, one of `RULES`.
+        rule: Name of the rule, one of `BOUNDED_RULES`.
         grammar: The grammar whose texts are selected from.
         following: Text that ends each text of `constrained`, or "".
     """
@@ -245,8 +245,8 @@ def prepare_grammar_select(
 ) -> PreparedGrammarSelect:
     """Check and tokenize a selection among texts of a grammar that are not listed."""
     rule, search = request.named_rule().name, request.search
-    if request.custom is not None or rule not in RULES:
-        raise OptionError("rule", request.rule, f"one of {RULES} with a grammar whose texts are not listed")
+    if request.custom is not None or rule not in BOUNDED_RULES:
+        raise OptionError("rule", request.rule, f"one of {BOUNDED_RULES} with a grammar whose texts are not listed")
     if request.prior is not None:
         raise IncompatibleOptionsError("prior", "a grammar", "a prior weighs choices that are listed, so leave it out")
     terminator = checked_terminator(request)
