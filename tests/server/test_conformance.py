@@ -64,7 +64,12 @@ def test_a_row_without_its_test_is_noticed():
     """No test, one that does not exist, a file that does not exist, or words beside it."""
     head = "| a | b |\n|---|---|\n"
     right = f"| right | `{Path(__file__).name}::test_every_row_has_a_test` |\n"
-    wrong = ["", "`test_conformance.py::test_none`", "`test_none.py::test_every_row_has_a_test`", "see `test_gate.py`"]
+    wrong = [
+        "",
+        "`test_conformance.py::test_none`",
+        "`test_none.py::test_every_row_has_a_test`",
+        "see `test_middleware.py`",
+    ]
     text = head + right + "".join(f"| {index} | {cell} |\n" for index, cell in enumerate(wrong))
     assert unbacked(rows_of(text)) == ["0", "1", "2", "3"]
 

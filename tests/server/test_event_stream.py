@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.errors import DecodeError, OptionError
-from selectrie.server import ServerOptions, gate
-from selectrie.server.exchange import Events, EventStream
-from selectrie.server.gate import Gate
+from selectrie.server import ServerOptions, middleware
 from selectrie.server.http_errors import HttpError
+from selectrie.server.middleware import Gate
 from selectrie.server.models import Models
+from selectrie.server.request_context import Events, EventStream
 from selectrie.server.state import ServerState
 from tests.support.serving import PATIENCE_S, Reply, SkippingLoop, asked, run_skipping, within_patience
 
@@ -199,7 +199,7 @@ def test_the_deadline_of_a_running_stream():
 
 def test_a_reader_that_takes_nothing_is_given_up(monkeypatch):
     """At the deadline: it does not get the error either, and the stream is closed."""
-    monkeypatch.setattr(gate, "ENDING_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(middleware, "ENDING_TIMEOUT_S", 0.01)
 
     assert run_skipping(lambda loop: at_the_deadline(loop, "http.response.start")).data == b""
 

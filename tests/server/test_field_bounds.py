@@ -30,9 +30,9 @@ from selectrie.server import ServerOptions, app, chat, completions, decisions, t
 from selectrie.server.application import BODIES
 from selectrie.server.body import MAX_CONTAINERS, MAX_VALUES, parse_object
 from selectrie.server.completions import MAX_SCORES
-from selectrie.server.exchange import id_of
-from selectrie.server.gate import WORK
 from selectrie.server.http_errors import HttpError
+from selectrie.server.middleware import WORK
+from selectrie.server.request_context import id_of
 from selectrie.server.wire import MAX_TOKENIZED_BYTES
 from tests.support.deciding import fake
 from tests.support.serving import ask

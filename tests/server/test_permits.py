@@ -15,7 +15,7 @@ from selectrie.engine.aio import in_thread
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.task_group import note_prepared
 from selectrie.engine.scheduler.turns import Turn
-from selectrie.server import ServerOptions, app, body, completions, exchange, tokenizer
+from selectrie.server import ServerOptions, app, body, completions, request_context, tokenizer
 from selectrie.server.permits import LARGE_AT_ONCE, Permits, _Permit
 from tests.support.deciding import fake
 from tests.support.serving import ask, asked, within_patience
@@ -237,7 +237,7 @@ def test_large_bodies_are_parsed_and_read_in_the_permits(monkeypatch, path):
 @pytest.mark.parametrize("path", BODIES)
 def test_what_a_large_request_takes_is_done_in_a_permit(monkeypatch, path):
     """Its tokens and its answer too; nothing of it is done on the event loop, where a small one is answered at once."""
-    n_held, written = [], exchange.encode_json
+    n_held, written = [], request_context.encode_json
     hold = Permits.hold
 
     async def counted(self, turn, *given):
@@ -250,7 +250,7 @@ def test_what_a_large_request_takes_is_done_in_a_permit(monkeypatch, path):
 
     threads: list[threading.Thread] = []
     monkeypatch.setattr(Permits, "hold", counted)
-    monkeypatch.setattr(exchange, "encode_json", encoded)
+    monkeypatch.setattr(request_context, "encode_json", encoded)
     with fake() as llm:
         application = app(llm)
         assert ask(application, "POST", path, BODIES[path]).status == 200

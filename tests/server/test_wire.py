@@ -12,8 +12,8 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 from selectrie.errors import OptionError
 from selectrie.server import ServerOptions, app
 from selectrie.server.application import BODIES, statuses_of
-from selectrie.server.gate import OPEN, WORK
 from selectrie.server.http_errors import HttpError
+from selectrie.server.middleware import OPEN, WORK
 from selectrie.server.wire import flat_union_members, read, schemas_of
 from tests.support.deciding import fake
 from tests.support.serving import ask

@@ -32,11 +32,11 @@ from selectrie.server import chat, completions, decisions, tokenizer
 from selectrie.server.chat import ChatBody
 from selectrie.server.completions import CompletionBody
 from selectrie.server.decisions import DecisionsBody, SystemoneBody
-from selectrie.server.exchange import Exchange, exchange_of, id_of, json_response
-from selectrie.server.gate import OPEN, READS, WORK, AsgiApp, Gate
 from selectrie.server.http_errors import HttpError, draining_error, error_of, retry_error
+from selectrie.server.middleware import OPEN, READS, WORK, AsgiApp, Gate
 from selectrie.server.models import Models
 from selectrie.server.options import ServerOptions
+from selectrie.server.request_context import Exchange, exchange_of, id_of, json_response
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.tokenizer import DetokenizeBody, EncodeBody, TokenizeChatBody, TokenizeTextBody
 from selectrie.server.wire import REFERENCE, Body, WireModel, flat_union_members, schemas_of
@@ -51,7 +51,7 @@ BODIES: Mapping[str, tuple[type[Body], ...]] = {
     "/detokenize": (DetokenizeBody,),
     "/v1/vocabulary/encode": (EncodeBody,),
 }
-"""The models of the body that each path of `gate.WORK` takes."""
+"""The models of the body that each path of `middleware.WORK` takes."""
 _CAUSES = {
     400: "The request is wrong; `param` is the path to the value.",
     401: "The API key is missing or wrong.",

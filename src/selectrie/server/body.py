@@ -20,9 +20,9 @@ from starlette.types import Receive
 from selectrie.engine.aio import in_thread
 from selectrie.errors import clip
 from selectrie.server.allocator import release_memory
-from selectrie.server.exchange import Exchange
 from selectrie.server.http_errors import HttpError, retry_error
 from selectrie.server.options import ServerOptions
+from selectrie.server.request_context import Exchange
 
 ENCODINGS = ("identity", "gzip", "zstd")
 _JSON_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)

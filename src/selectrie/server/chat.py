@@ -19,7 +19,6 @@ from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError, 
 from selectrie.options import PromptParams
 from selectrie.results import Chunk, Generation
 from selectrie.results.generation import chat_completion, chat_logprobs, finish_reason
-from selectrie.server.exchange import Events, EventStream, Exchange, exchange_of, json_response, read_request
 from selectrie.server.generation import (
     GenerationBody,
     GenerationRequest,
@@ -34,6 +33,7 @@ from selectrie.server.generation import (
 from selectrie.server.http_errors import unsupported
 from selectrie.server.models import ModelLease
 from selectrie.server.options import ServerOptions
+from selectrie.server.request_context import Events, EventStream, Exchange, exchange_of, json_response, read_request
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.wire import (
     BY_TYPE,

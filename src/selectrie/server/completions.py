@@ -34,7 +34,6 @@ from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError, 
 from selectrie.options import PromptParams
 from selectrie.results import Chunk, Completion, Generation, PromptLogprobs
 from selectrie.results.generation import finish_reason, json_logprob
-from selectrie.server.exchange import Events, EventStream, Exchange, exchange_of, json_response, read_request
 from selectrie.server.generation import (
     GenerationBody,
     GenerationRequest,
@@ -48,6 +47,7 @@ from selectrie.server.generation import (
 )
 from selectrie.server.http_errors import HttpError, error_of, errors_at
 from selectrie.server.options import ServerOptions
+from selectrie.server.request_context import Events, EventStream, Exchange, exchange_of, json_response, read_request
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.wire import BY_TYPE, EncodableText, Items, NotOffered, TokenId, UpTo, check_tokenized, read
 from selectrie.tokenization.encoding import PromptText, least_tokens, spell_pieces

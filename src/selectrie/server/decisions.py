@@ -31,9 +31,9 @@ from selectrie.options.selection import BASELINE_RULES
 from selectrie.results.advice import collected_warnings
 from selectrie.results.generation import json_logprob
 from selectrie.server.chat import refuse_media
-from selectrie.server.exchange import exchange_of, json_response, read_request
 from selectrie.server.generation import lease_model
 from selectrie.server.options import CONFIDENCES, ServerOptions
+from selectrie.server.request_context import exchange_of, json_response, read_request
 from selectrie.server.state import state_of
 from selectrie.server.wire import (
     BY_TYPE,

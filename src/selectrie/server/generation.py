@@ -42,10 +42,10 @@ from selectrie.grammar import Grammar
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, StopParams
 from selectrie.options.checks import numbers_of
 from selectrie.results import Chunk, Generation
-from selectrie.server.exchange import STRUCTURED_OUTPUTS, Exchange
 from selectrie.server.http_errors import HttpError, errors_at
 from selectrie.server.models import ModelLease
 from selectrie.server.options import ServerOptions
+from selectrie.server.request_context import STRUCTURED_OUTPUTS, Exchange
 from selectrie.server.state import ServerState
 from selectrie.server.wire import (
     BY_TYPE,

@@ -30,10 +30,10 @@ from selectrie.engine.scheduler.task_group import check_cancelled
 from selectrie.errors import OptionError, TextError
 from selectrie.options import PromptParams
 from selectrie.server.chat import Conversation, adapt_roles
-from selectrie.server.exchange import encode_json, exchange_of, json_response
 from selectrie.server.generation import lease_model
 from selectrie.server.http_errors import errors_at
 from selectrie.server.options import ServerOptions
+from selectrie.server.request_context import encode_json, exchange_of, json_response
 from selectrie.server.state import state_of
 from selectrie.server.wire import Body, EncodableText, Items, NotOffered, check_tokenized, one_of, read, unknown_fields
 

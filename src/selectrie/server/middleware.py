@@ -21,11 +21,11 @@ from starlette.types import Receive
 
 from selectrie.engine.scheduler.task_group import count_for
 from selectrie.results.advice import collected_warnings
-from selectrie.server import exchange as exchanges
+from selectrie.server import request_context
 from selectrie.server import state as states
 from selectrie.server.body import ENCODINGS, BodyShare, Disconnected, read_body, receive_body, too_large_error
-from selectrie.server.exchange import CONTENT_TYPE, Exchange, encode_error_ending, id_of
 from selectrie.server.http_errors import HttpError, draining_error, error_of, response_headers, retry_error
+from selectrie.server.request_context import CONTENT_TYPE, Exchange, encode_error_ending, id_of
 from selectrie.server.state import ServerState
 
 logger = logging.getLogger("selectrie.server")
@@ -93,7 +93,7 @@ class Gate:
         meter, client = self._state.metrics.count_work, (scope.get("client") or ("",))[0]
         exchange = Exchange(id_of(headers.get(b"x-request-id", "")), endpoint if known else "other", meter, client)
         exchange.permits = self._state.permits
-        scope[exchanges.KEY], scope[states.KEY] = exchange, self._state
+        scope[request_context.KEY], scope[states.KEY] = exchange, self._state
         answer = _Response(send, exchange, self._state)
         try:
             with collected_warnings() as exchange.notices:
@@ -125,7 +125,7 @@ class Gate:
         if path not in OPEN and options.key_digests and not key:
             message = "the API key is missing or wrong: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`"
             raise HttpError(401, "api_key", message, headers={"www-authenticate": "Bearer"})
-        exchange: Exchange = scope[exchanges.KEY]
+        exchange: Exchange = scope[request_context.KEY]
         exchange.key = key.hex()[:_KEY_DIGITS]
         if not _is_work(scope):
             return
@@ -157,7 +157,7 @@ class Gate:
 
     async def _answer_work(self, scope: Scope, receive: Receive, answer: _Response, headers: dict[bytes, str]) -> None:
         """Read the body and answer; stop if the client leaves or time is over."""
-        state, exchange = self._state, scope[exchanges.KEY]
+        state, exchange = self._state, scope[request_context.KEY]
         state.n_open += 1
         exchange.is_accepted = True
         count_for(exchange.turn)
@@ -180,7 +180,7 @@ class Gate:
         The only item of `data`, the body's bytes, is removed so that they can be freed.
         """
         if data:
-            await read_body(data.pop(), scope[exchanges.KEY], self._state.options, share)
+            await read_body(data.pop(), scope[request_context.KEY], self._state.options, share)
         await self._inner(scope, _receive_nothing, answer)
 
     async def _answer_until_gone(
@@ -190,7 +190,7 @@ class Gate:
 
         Raises `Disconnected`, or `HttpError` for the deadline.
         """
-        exchange: Exchange = scope[exchanges.KEY]
+        exchange: Exchange = scope[request_context.KEY]
         left = self._state.options.deadline_s - (perf_counter() - exchange.began_s)
         work = asyncio.ensure_future(answering)
         answer.leaving = leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
