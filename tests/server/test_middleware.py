@@ -35,9 +35,8 @@ from selectrie.errors import (
     QueueFullError,
 )
 from selectrie.server import ServerOptions, app
-from selectrie.server.body import BodyBudget, Disconnected
+from selectrie.server.body import BodyBudget, Disconnected, Uploads
 from selectrie.server.http_errors import draining_error, error_of
-from selectrie.server.permits import Uploads
 from selectrie.server.state import CAUSES, REASONS
 from selectrie.version import __version__
 from tests.support.deciding import fake

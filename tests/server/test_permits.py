@@ -16,7 +16,7 @@ from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.task_group import note_prepared
 from selectrie.engine.scheduler.turns import Turn
 from selectrie.server import ServerOptions, app, body, completions, request_context, tokenizer
-from selectrie.server.permits import LARGE_AT_ONCE, Permits, _Permit
+from selectrie.server.request_context import LARGE_AT_ONCE, Permits, _Permit
 from tests.support.deciding import fake
 from tests.support.serving import ask, asked, within_patience
 

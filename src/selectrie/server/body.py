@@ -1,4 +1,7 @@
-"""Reads the body of a request: its size, its encoding and its JSON."""
+"""Reads the body of a request, with limits on size, encoding and time.
+
+Clients share the places of the queue, and the memory, that bodies take.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
@@ -18,6 +22,7 @@ import numpy as np
 from starlette.types import Receive
 
 from selectrie.engine.aio import in_thread
+from selectrie.engine.scheduler.turns import Turn
 from selectrie.errors import clip
 from selectrie.server.allocator import release_memory
 from selectrie.server.http_errors import HttpError, retry_error
@@ -150,6 +155,89 @@ class BodyShare:
             self._budget.take(-self._held)
             self._is_over = True
             return self._held > 0
+
+
+class Uploads:
+    """Shares the server's places for requests between clients that send bodies.
+
+    A body may take its time, so one client could hold every place with bodies that
+    hardly arrive. When all places are taken, the newest upload of the client with most
+    of them gives way to a client that has at least two requests fewer.
+    """
+
+    def __init__(self) -> None:
+        self._permits: dict[Turn, list[asyncio.Future[HttpError]]] = {}
+        self._n_open: Counter[Turn] = Counter()
+
+    @contextmanager
+    def count_request(self, client: Turn) -> Iterator[None]:
+        """Count one more open request of a client until the block ends."""
+        self._n_open[client] += 1
+        try:
+            yield
+        finally:
+            self._n_open[client] -= 1
+            if not self._n_open[client]:
+                del self._n_open[client]
+
+    @contextmanager
+    def permit(self, client: Turn, receive: Receive) -> Iterator[Receive]:
+        """Yield a replacement for `receive` that reads a client's body.
+
+        It raises `HttpError` when the upload has to give way, which may happen until
+        the body has arrived or the block ends.
+        """
+        lost: asyncio.Future[HttpError] = asyncio.get_running_loop().create_future()
+        self._permits.setdefault(client, []).append(lost)
+
+        async def received() -> MutableMapping[str, Any]:
+            waiting = asyncio.ensure_future(receive())
+            either: list[asyncio.Future[Any]] = [waiting, lost]
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if lost.done():
+                    raise lost.result()
+                message = waiting.result()
+            finally:
+                waiting.cancel()
+            if not message.get("more_body", False):
+                self._leave(client, lost)
+            return message
+
+        try:
+            yield received
+        finally:
+            self._leave(client, lost)
+
+    def _leave(self, client: Turn, lost: asyncio.Future[HttpError]) -> None:
+        """Forget an upload, which has arrived or ended."""
+        permits = self._permits.get(client, [])
+        if lost in permits:
+            permits.remove(lost)
+            if not permits:
+                del self._permits[client]
+
+    def give_way_to(self, client: Turn) -> bool:
+        """Make the busiest client's newest upload give way to a request of `client`.
+
+        Returns whether there was such an upload.
+        """
+        most = max(self._permits.values(), key=len, default=[])
+        if len(most) <= self._n_open[client] + 1:
+            return False
+        message = (
+            "another client needs the place, and most bodies that are not received yet are yours: "
+            "send fewer requests at once, and each body without a pause"
+        )
+        most.pop().set_result(retry_error(message, status=429, code="queue_full"))
+        return True
+
+    def refuse(self, error: HttpError) -> None:
+        """Answer every request whose body has not arrived with an error."""
+        for permits in self._permits.values():
+            for lost in permits:
+                lost.set_result(error)
+        self._permits.clear()
 
 
 async def receive_body(receive: Receive, options: ServerOptions, share: BodyShare) -> bytes:

@@ -91,8 +91,8 @@ class Gate:
         endpoint = _MODELS if path.startswith(_MODELS) else path
         known = endpoint in WORK or endpoint in READS or endpoint in OPEN or endpoint in _OTHER
         meter, client = self._state.metrics.count_work, (scope.get("client") or ("",))[0]
-        exchange = Exchange(id_of(headers.get(b"x-request-id", "")), endpoint if known else "other", meter, client)
-        exchange.permits = self._state.permits
+        name, permits = id_of(headers.get(b"x-request-id", "")), self._state.permits
+        exchange = Exchange(name, endpoint if known else "other", meter, client, permits=permits)
         scope[request_context.KEY], scope[states.KEY] = exchange, self._state
         answer = _Response(send, exchange, self._state)
         try:

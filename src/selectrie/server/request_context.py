@@ -14,9 +14,12 @@ import json
 import logging
 import re
 import uuid
+from bisect import insort
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
+from threading import Lock
 from time import perf_counter
 from typing import Any, TypeAlias, TypeVar
 
@@ -26,12 +29,17 @@ from starlette.types import Receive, Scope, Send
 
 from selectrie.core.types import Cost
 from selectrie.engine.aio import in_thread
+from selectrie.engine.scheduler.task_group import when_prepared
 from selectrie.engine.scheduler.turns import Turn
 from selectrie.server.http_errors import HttpError, error_of
 from selectrie.server.options import ServerOptions
-from selectrie.server.permits import Permits
 
 R = TypeVar("R")
+LARGE_AT_ONCE = 2
+"""Number of threads of a server that work on large requests at once.
+
+More would take cores, and Python's lock, from the event loop and the model.
+"""
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]+")
 _NOT_SHOWN = re.compile(r"[^\x20-\x7e]")
 _MAX_ID = 128
@@ -39,9 +47,116 @@ STRUCTURED_OUTPUTS = "structured_outputs"
 """Name of the field that restricts a text."""
 KEY = "selectrie.exchange"
 """Name of the exchange in the scope of a request."""
-
-
 NO_COST = Cost()
+
+
+class Permits:
+    """The permits of a server for work on large requests.
+
+    To read, tokenize or write a large request takes seconds of a core. Requests wait
+    for one of a few permits on the event loop, without a thread. Clients take turns.
+
+    Args:
+        n_permits: Number of permits.
+    """
+
+    def __init__(self, n_permits: int = LARGE_AT_ONCE) -> None:
+        self._lock = Lock()
+        self._n_free = n_permits
+        self._waiting: dict[Turn, list[_Permit]] = {}
+
+    async def hold(self, turn: Turn, start: Callable[[], Coroutine[Any, Any, R]], began_s: float = 0.0) -> R:
+        """Await work that runs in a thread and starts once there is a permit.
+
+        The permit is free when the thread ends, or before it waits for the model. If
+        the awaiting task is cancelled while it waits for a permit, the work does not
+        begin. If it is cancelled later, this still waits until the permit is free: a
+        client that sends and leaves, again and again, would otherwise have any number
+        of threads.
+
+        Args:
+            turn: The client's turn: different clients get permits alternately.
+            start: Starts the work, with `in_thread` or an awaitable method of an
+                engine.
+            began_s: Time at which the request came. A client's oldest request goes
+                first, so its requests are answered one after the other, not all at the
+                end.
+        """
+        permit = await self._permit(turn, began_s)
+        try:
+            with when_prepared(permit.leave):
+                return await start()
+        except asyncio.CancelledError:
+            await permit.left.wait()
+            raise
+        finally:
+            permit.leave()  # no thread was started
+
+    async def _permit(self, turn: Turn, began_s: float = 0.0) -> _Permit:
+        """Return a permit, after waiting for one if none is free."""
+        permit = _Permit(self, began_s)
+        with self._lock:
+            if self._n_free:
+                self._n_free -= 1
+                return permit
+            insort(self._waiting.setdefault(turn, []), permit, key=attrgetter("began_s"))
+        try:
+            await permit.taken.wait()
+        except asyncio.CancelledError:
+            with self._lock:
+                is_waiting = permit in self._waiting.get(turn, ())
+                if is_waiting:
+                    self._waiting[turn].remove(permit)
+                    if not self._waiting[turn]:
+                        del self._waiting[turn]
+            if not is_waiting:  # it was taken just now
+                permit.leave()
+            raise
+        return permit
+
+    def free(self) -> None:
+        """Give a permit to the next client that waits. Any thread may call it."""
+        with self._lock:
+            while self._waiting:
+                turn = next(iter(self._waiting))
+                line = self._waiting.pop(turn)
+                permit = line.pop(0)
+                if line:
+                    self._waiting[turn] = line  # behind all others
+                if permit.wake(permit.taken):
+                    return
+            self._n_free += 1
+
+
+class _Permit:
+    """A permit, or a place in the line for one.
+
+    Attributes:
+        began_s: Time at which its request came.
+        taken: Set when the waiting request gets the permit.
+        left: Set when the permit is free again.
+    """
+
+    def __init__(self, permits: Permits, began_s: float) -> None:
+        self.began_s = began_s
+        self._permits, self._loop, self._lock = permits, asyncio.get_running_loop(), Lock()
+        self.taken, self.left = asyncio.Event(), asyncio.Event()
+        self._was_left = False
+
+    def leave(self) -> None:
+        """Free the permit; later calls do nothing. Any thread may call it."""
+        with self._lock:
+            was_left, self._was_left = self._was_left, True
+        if not was_left:
+            self._permits.free()
+            self.wake(self.left)
+
+    def wake(self, event: asyncio.Event) -> bool:
+        """Set an event on the event loop; return False if the loop is closed."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(event.set)
+            return True
+        return False
 
 
 @dataclass(slots=True, eq=False)
