@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,12 +13,10 @@ from selectrie.core.types import Cost, ModelIdentity
 from selectrie.options import SamplingParams, StopParams
 from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.plain import fields_of, listing, number, plain, text_fields
-from selectrie.results.records import TokenScore, result_fields
+from selectrie.results.records import TokenScore, json_logprob, result_fields
 from selectrie.version import __version__
 
 _OUT_OF_ROOM = ("length", "deadline")
-LEAST_LOGP = -9999.0
-"""Log-probability of an impossible token, as the API has it: JSON has no infinity."""
 
 
 class Drawn(Protocol):
@@ -140,11 +137,6 @@ def chat_logprobs(
 
 def _token(token: TokenScore) -> dict[str, object]:
     return {"id": token.id, "token": token.label, "logprob": json_logprob(token.logp), "bytes": list(token.piece)}
-
-
-def json_logprob(logp: float | None) -> float | None:
-    """Return a log-probability for JSON: at least `LEAST_LOGP`, and None for NaN."""
-    return None if logp is None or math.isnan(logp) else max(logp, LEAST_LOGP)
 
 
 _REPR_ROWS = 8

@@ -21,6 +21,14 @@ from selectrie.results.plain import (
 )
 from selectrie.version import __version__
 
+LEAST_LOGP = -9999.0
+"""Log-probability of an impossible token, as the API has it: JSON has no infinity."""
+
+
+def json_logprob(logp: float | None) -> float | None:
+    """Return a log-probability for JSON: at least `LEAST_LOGP`, and None for NaN."""
+    return None if logp is None or math.isnan(logp) else max(logp, LEAST_LOGP)
+
 
 @dataclass(frozen=True, slots=True)
 class Spellings:

@@ -24,19 +24,18 @@ from selectrie.server.generation import (
     GenerationRequest,
     generate,
     join_chunks,
-    lease_model,
     note_generation,
     open_stream,
     options_of,
     read_generation,
 )
-from selectrie.server.http_errors import unsupported
 from selectrie.server.models import ModelLease
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import Events, EventStream, Exchange, exchange_of, json_response, read_request
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.wire import (
     BY_TYPE,
+    MEDIA,
     EncodableText,
     Ignored,
     Items,
@@ -60,8 +59,6 @@ MAX_ARGUMENTS = 256
 """Maximum number of arguments of the chat template in a request."""
 _MAX_ROLES = 16
 """Maximum number of unusual roles; the template is rendered once for each."""
-_MEDIA = ("input_image", "image_url", "image", "input_audio", "audio", "input_file", "file", "video", "video_url")
-"""Types of parts that are not text."""
 _DEVELOPER = re.compile(r"""(["'])developer\1""")
 _MARK = "selectrie-0b7e"
 _EMPTY: tuple[object, ...] = ("", [], {})
@@ -86,7 +83,7 @@ class RefusalPart(WireModel):
 
 
 def _reject_media(part: object) -> object:
-    if isinstance(part, Mapping) and part.get("type") in _MEDIA:
+    if isinstance(part, Mapping) and part.get("type") in MEDIA:
         raise UnsupportedError(f"{part['type']} is not read; give text", "unsupported_input")
     return part
 
@@ -193,25 +190,6 @@ class Conversation(WireModel):
         elif self.add_generation_prompt is False:
             args = {**args, "add_generation_prompt": False}
         return messages, PromptParams(assistant_prefix=prefix, template_args=args)
-
-
-def refuse_media(value: object, path: str) -> None:
-    """Raise `HttpError` for an image, audio or file part anywhere in messages.
-
-    Args:
-        value: The messages as they were sent.
-        path: Path to them, for the error.
-    """
-    if not isinstance(value, list):
-        return
-    for index, item in enumerate(value):
-        if not isinstance(item, Mapping):
-            continue
-        where = f"{path}[{index}]"
-        if item.get("type") in _MEDIA:
-            raise unsupported(where, f"{item['type']} is not read; give text", code="unsupported_input")
-        for name in ("content", "output"):
-            refuse_media(item.get(name), f"{where}.{name}")
 
 
 def adapt_roles(vocabulary: Vocabulary, messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
@@ -392,7 +370,7 @@ async def chat_completions(request: Request) -> Response:
     if chat_request.generation.is_stream:
         exchange.warnings += chat_request.generation.warnings
         return EventStream(_stream_events(state, exchange, chat_request), state.options.ping_interval_s)
-    async with lease_model(state, exchange) as lease:
+    async with state.lease_model(exchange) as lease:
         messages = await _adapt_messages(exchange, lease, chat_request)
         generation = await generate(exchange, lease.engine, messages, chat_request.generation, chat_request.prompting)
         writer = _make_writer(chat_request, exchange)
@@ -401,7 +379,7 @@ async def chat_completions(request: Request) -> Response:
 
 async def _stream_events(state: ServerState, exchange: Exchange, request: ChatRequest) -> Events:
     """Yield the chunk objects of a streamed answer while its text is drawn."""
-    async with lease_model(state, exchange) as lease:
+    async with state.lease_model(exchange) as lease:
         writer = _make_writer(request, exchange)
         messages = await _adapt_messages(exchange, lease, request)
         async with open_stream(exchange, lease.engine, messages, request.generation, request.prompting) as stream:

@@ -33,13 +33,13 @@ from selectrie.engine.scheduler.task_group import check_cancelled
 from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError, PromptTooLongError
 from selectrie.options import PromptParams
 from selectrie.results import Chunk, Completion, Generation, PromptLogprobs
-from selectrie.results.generation import finish_reason, json_logprob
+from selectrie.results.generation import finish_reason
+from selectrie.results.records import json_logprob
 from selectrie.server.generation import (
     GenerationBody,
     GenerationRequest,
     generate,
     join_chunks,
-    lease_model,
     note_generation,
     open_stream,
     options_of,
@@ -759,7 +759,7 @@ async def completions(request: Request) -> Response:
         exchange.warnings += completion_request.generation.warnings
         return EventStream(_stream_events(state, exchange, completion_request), state.options.ping_interval_s)
     generation = None
-    async with lease_model(state, exchange) as lease:
+    async with state.lease_model(exchange) as lease:
         completion_request, prompts = await score_prompts(exchange, lease.engine, completion_request, state.options)
         if completion_request.max_tokens:
             with errors_name_prompt(completion_request):
@@ -781,7 +781,7 @@ async def completions(request: Request) -> Response:
 async def _stream_events(state: ServerState, exchange: Exchange, request: CompletionRequest) -> Events:
     """Yield the chunk objects of a streamed answer while its text is drawn."""
     generation = None
-    async with lease_model(state, exchange) as lease:
+    async with state.lease_model(exchange) as lease:
         request, prompts = await score_prompts(exchange, lease.engine, request, state.options)
         choices, answer = _make_writers(lease.engine, request, prompts), CompletionWriter(request, exchange)
         exchange.is_large |= _is_large(prompts)

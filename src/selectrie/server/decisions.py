@@ -29,9 +29,7 @@ from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text
 from selectrie.errors import MAX_QUOTED, THE_STATE, OptionError
 from selectrie.options.selection import BASELINE_RULES
 from selectrie.results.advice import collected_warnings
-from selectrie.results.generation import json_logprob
-from selectrie.server.chat import refuse_media
-from selectrie.server.generation import lease_model
+from selectrie.results.records import json_logprob
 from selectrie.server.options import CONFIDENCES, ServerOptions
 from selectrie.server.request_context import exchange_of, json_response, read_request
 from selectrie.server.state import state_of
@@ -50,6 +48,7 @@ from selectrie.server.wire import (
     fields_of,
     one_of,
     read,
+    refuse_media,
     unknown_fields,
     with_options,
 )
@@ -571,7 +570,7 @@ async def _decide(request: Request, fields: Mapping[str, str], read: Read, write
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = fields
     decision_request = await read_request(exchange, read, state.options)
-    async with lease_model(state, exchange) as lease:
+    async with state.lease_model(exchange) as lease:
         questions, max_rows = decision_request.questions, state.options.max_rows
         decision = await exchange.hold(
             lambda: lease.engine.adecide(

@@ -28,7 +28,6 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.requests.generate import Prompts, Stream
 from selectrie.engine.requests.generation_params import GenerationParams
 from selectrie.engine.requests.session import at_one_time
-from selectrie.engine.scheduler.job import charge_to
 from selectrie.errors import (
     GrammarError,
     IncompatibleOptionsError,
@@ -43,10 +42,8 @@ from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, S
 from selectrie.options.checks import numbers_of
 from selectrie.results import Chunk, Generation
 from selectrie.server.http_errors import HttpError, errors_at
-from selectrie.server.models import ModelLease
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import STRUCTURED_OUTPUTS, Exchange
-from selectrie.server.state import ServerState
 from selectrie.server.wire import (
     BY_TYPE,
     Body,
@@ -493,25 +490,6 @@ def note_generation(generation: Generation, exchange: Exchange) -> dict[str, int
     exchange.n_prompt, exchange.n_drawn = n_prompt, n_drawn
     exchange.rows_naive = generation.cost.rows_naive
     return {"prompt_tokens": n_prompt, "completion_tokens": n_drawn, "total_tokens": n_prompt + n_drawn}
-
-
-@asynccontextmanager
-async def lease_model(
-    state: ServerState, exchange: Exchange, name: str | None = None
-) -> AsyncGenerator[ModelLease, None]:
-    """Yield the model that a request names, and note its name in the exchange.
-
-    Args:
-        exchange: The request; the field `model` of its body names the model.
-        name: The model's name if the request has no body.
-    """
-    exchange.waits_for = "model"
-    async with state.models.lease(exchange.body.get("model", name)) as lease:
-        exchange.waits_for, exchange.model = "engine", lease.name
-        charge_to(exchange)
-        if lease.warning:
-            exchange.warnings.append(lease.warning)
-        yield lease
 
 
 async def generate(

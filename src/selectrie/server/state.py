@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
@@ -12,9 +13,10 @@ from starlette.requests import Request
 
 from selectrie.core.types import Cost
 from selectrie.engine.engine import Engine
+from selectrie.engine.scheduler.job import charge_to
 from selectrie.engine.scheduler.turns import Turn
 from selectrie.server.body import BodyBudget, Uploads
-from selectrie.server.models import Models
+from selectrie.server.models import ModelLease, Models
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import Exchange, Permits
 from selectrie.version import __version__
@@ -186,6 +188,22 @@ class ServerState:
         All open requests of the client share it.
         """
         return self.turns.setdefault(client, Turn())
+
+    @asynccontextmanager
+    async def lease_model(self, exchange: Exchange, name: str | None = None) -> AsyncGenerator[ModelLease, None]:
+        """Yield the model that a request names, and note its name in the exchange.
+
+        Args:
+            exchange: The request; the field `model` of its body names the model.
+            name: The model's name if the request has no body.
+        """
+        exchange.waits_for = "model"
+        async with self.models.lease(exchange.body.get("model", name)) as lease:
+            exchange.waits_for, exchange.model = "engine", lease.name
+            charge_to(exchange)
+            if lease.warning:
+                exchange.warnings.append(lease.warning)
+            yield lease
 
 
 def state_of(request: Request) -> ServerState:

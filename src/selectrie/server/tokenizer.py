@@ -30,7 +30,6 @@ from selectrie.engine.scheduler.task_group import check_cancelled
 from selectrie.errors import OptionError, TextError
 from selectrie.options import PromptParams
 from selectrie.server.chat import Conversation, adapt_roles
-from selectrie.server.generation import lease_model
 from selectrie.server.http_errors import errors_at
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import encode_json, exchange_of, json_response
@@ -188,7 +187,7 @@ MAX_TEXT_BYTES = 1 << 23
 async def tokenizer_info(request: Request) -> Response:
     """Return a model's special tokens, chat template, context length and tolerance."""
     state, exchange = state_of(request), exchange_of(request)
-    async with lease_model(state, exchange, request.query_params.get("model")) as lease:
+    async with state.lease_model(exchange, request.query_params.get("model")) as lease:
         engine = lease.engine
         info = _describe_tokenizer(engine.vocabulary, engine.limits.nodes)
         return json_response({**info, "tolerance": await in_thread(lambda: engine.tolerance)})
@@ -199,7 +198,7 @@ async def tokenize(request: Request) -> Response:
     """Return the tokens of a text or a chat; names of control tokens are recognised."""
     state, exchange = state_of(request), exchange_of(request)
     tokenize_request = await exchange.run(lambda: read_tokenize(exchange.body, state.options))
-    async with lease_model(state, exchange) as lease:
+    async with state.lease_model(exchange) as lease:
         exchange.n_prompt, response = await exchange.in_thread(
             lambda: _tokenize_response(lease.engine, tokenize_request)
         )
@@ -211,7 +210,7 @@ async def detokenize(request: Request) -> Response:
     """Return the text of tokens, in which control tokens are written by name."""
     state, exchange = state_of(request), exchange_of(request)
     tokens = (await exchange.run(lambda: read(DetokenizeBody, exchange.body, state.options))).tokens
-    async with lease_model(state, exchange) as lease:
+    async with state.lease_model(exchange) as lease:
         response = await exchange.in_thread(lambda: _detokenize_response(exchange.body, lease.engine, tokens))
     exchange.n_prompt = len(tokens)
     return response
@@ -270,7 +269,7 @@ class _SerializedVocabulary:
 async def vocabulary(request: Request) -> Response:
     """Return the vocabulary of a model: the bytes of its tokens, and special ids."""
     state, exchange = state_of(request), exchange_of(request)
-    async with lease_model(state, exchange, request.query_params.get("model")) as lease:
+    async with state.lease_model(exchange, request.query_params.get("model")) as lease:
         own = lease.engine.vocabulary
         written = await in_thread(lambda: own.derived(_serialize_vocabulary))
     headers = {"vary": "accept-encoding"}
@@ -285,7 +284,7 @@ async def encode(request: Request) -> Response:
     state, exchange = state_of(request), exchange_of(request)
     body = await exchange.run(lambda: read(EncodeBody, exchange.body, state.options))
     check_tokenized("texts", sum(map(len, body.texts)))
-    async with lease_model(state, exchange) as lease:
+    async with state.lease_model(exchange) as lease:
         own = lease.engine.vocabulary
         exchange.n_prompt, response = await exchange.in_thread(lambda: _encode_response(exchange.body, own, body))
     return response

@@ -54,6 +54,8 @@ _MAX_NAMED = 8
 """Maximum number of unknown fields that warnings name."""
 _LIMIT = "x-limit"
 """Key in a schema for the name of the server's option that bounds the value."""
+MEDIA = ("input_image", "image_url", "image", "input_audio", "audio", "input_file", "file", "video", "video_url")
+"""Types of parts of messages that are not text."""
 _NOUNS = {
     "integer": "a whole number",
     "number": "a number",
@@ -451,6 +453,25 @@ def _describe_allowed(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> 
     if low is None:
         return noun
     return f"{noun} of at least {low}" if high is None else f"{noun} from {low} to {high}"
+
+
+def refuse_media(value: object, path: str) -> None:
+    """Raise `HttpError` for an image, audio or file part anywhere in messages.
+
+    Args:
+        value: The messages as they were sent.
+        path: Path to them, for the error.
+    """
+    if not isinstance(value, list):
+        return
+    for index, item in enumerate(value):
+        if not isinstance(item, Mapping):
+            continue
+        where = f"{path}[{index}]"
+        if item.get("type") in MEDIA:
+            raise unsupported(where, f"{item['type']} is not read; give text", code="unsupported_input")
+        for name in ("content", "output"):
+            refuse_media(item.get(name), f"{where}.{name}")
 
 
 def check_tokenized(name: str, n_bytes: int) -> None:
