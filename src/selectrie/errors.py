@@ -46,8 +46,8 @@ SelectrieError
 ```
 
 Every error has a stable `code` and its values as attributes. Its message names the
-value and the remedy. Options in it are data (`Words`): a shell writes them its own way
-(`SelectrieError.worded`).
+value and the remedy. Options in it are data (`MessageText`), so that each shell, such
+as the command line, writes them its own way (`SelectrieError.worded`).
 """
 
 from __future__ import annotations
@@ -112,45 +112,53 @@ Write = Callable[[OptionRef], "str | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """Remedies, any of which is enough. `str` lists them.
+class Remedies:
+    """Remedies for an error, any of which is enough. `str` joins them with "or".
+
+    Over HTTP, the caller of a request and the operator of the server are two people,
+    so each remedy says whom it is for. In Python and on the command line they are one.
 
     Attributes:
-        remedies: Advice to the caller.
-        operators: Advice to the operator who loads the model, as of a server.
+        remedies: Advice to the caller, such as "lower `max_tokens`".
+        operators: Advice to the operator who loads the model, such as "load with a
+            larger `n_ctx`".
     """
 
-    remedies: tuple[Words, ...]
-    operators: tuple[Words, ...] = ()
+    remedies: tuple[MessageText, ...]
+    operators: tuple[MessageText, ...] = ()
 
     def __str__(self) -> str:
         return joined([*self.remedies, *self.operators], last=", or ")
 
-    def worded(self, write: Write, operator: Callable[[Words], Words] | None) -> Ways:
-        """Return the remedies for another shell, without those it has no options for.
+    def worded(self, write: Write, operator: Callable[[MessageText], MessageText] | None) -> Remedies:
+        """Return the remedies for another shell, as `MessageText.worded` does.
 
-        `operator` rewrites an operator's remedy; None leaves these as they are.
+        Remedies that mention an option that the shell does not have are left out.
         """
         had = [one for one in self.remedies if all(write(option) is not None for option in one.options)]
         own = tuple(one.worded(write, operator) for one in had)
-        return Ways(own, self.operators if operator is None else tuple(map(operator, self.operators)))
+        return Remedies(own, self.operators if operator is None else tuple(map(operator, self.operators)))
 
 
 @final
-class Words(str):
-    """A message that knows which of its parts are options.
+class MessageText(str):
+    """A message, or a part of one, that keeps references to options apart from text.
 
-    As a str, it is the message for Python. Joining and formatting give a plain str.
+    As a str, it is the message for Python: "lower `max_tokens`". `worded` returns it
+    for another shell, with the option as that shell writes it: "lower --max-tokens".
+    Joining and formatting with the methods of str give a plain str, which is only for
+    Python; `words`, `ways` and `joined` keep the references.
 
     Attributes:
-        parts: The parts: text, `PythonOnly` text, options and remedies.
+        parts: Plain texts, `PythonOnly` texts, options (`OptionRef`) and remedies, in
+            their order.
     """
 
     __slots__ = ("parts",)
-    parts: tuple[str | OptionRef | Ways, ...]
+    parts: tuple[str | OptionRef | Remedies, ...]
 
-    def __new__(cls, *parts: str | OptionRef | Ways) -> Words:
-        flat = [one for part in parts for one in (part.parts if isinstance(part, Words) else (part,))]
+    def __new__(cls, *parts: str | OptionRef | Remedies) -> MessageText:
+        flat = [one for part in parts for one in (part.parts if isinstance(part, MessageText) else (part,))]
         words = super().__new__(cls, "".join(map(str, flat)))
         words.parts = tuple(flat)
         return words
@@ -158,12 +166,12 @@ class Words(str):
     @property
     def options(self) -> list[OptionRef]:
         """Return the options that the text mentions, without those for an operator."""
-        texts = [remedy for one in self.parts if isinstance(one, Ways) for remedy in one.remedies]
+        texts = [remedy for one in self.parts if isinstance(one, Remedies) for remedy in one.remedies]
         return [one for one in self.parts if isinstance(one, OptionRef)] + [
             one for text in texts for one in text.options
         ]
 
-    def worded(self, write: Write, operator: Callable[[Words], Words] | None = None) -> Words:
+    def worded(self, write: Write, operator: Callable[[MessageText], MessageText] | None = None) -> MessageText:
         """Return the text for another shell.
 
         Args:
@@ -173,9 +181,9 @@ class Words(str):
             operator: Returns a remedy of the operator's for the shell. Without it, they
                 stay as they are.
         """
-        parts = list[str | OptionRef | Ways]()
+        parts = list[str | OptionRef | Remedies]()
         for one in self.parts:
-            if isinstance(one, Ways):
+            if isinstance(one, Remedies):
                 parts.append(had := one.worded(write, operator))
                 if not had.remedies + had.operators and isinstance(parts[-2], str):
                     parts[-2] = parts[-2].removesuffix("; ")
@@ -184,15 +192,15 @@ class Words(str):
                 parts.append(one if written is None else written)
             elif not isinstance(one, PythonOnly):
                 parts.append(one)
-        return Words(*parts)
+        return MessageText(*parts)
 
 
-def words(template: str, *values: object) -> Words:
+def words(template: str, *values: object) -> MessageText:
     """Return a text with options, written in backticks: "set `exact=False`".
 
     Each "{}" is replaced by the next value, whose text is not read: backticks in it
-    mean nothing. A value may be an `OptionRef` or `Words`. In backticks, "{}" is the
-    value of the option.
+    mean nothing. A value may be an `OptionRef` or a `MessageText`. In backticks, "{}"
+    is the value of the option.
     """
     rest, parts = iter(values), list[str | OptionRef]()
     for index, piece in enumerate(template.split("`")):
@@ -205,27 +213,27 @@ def words(template: str, *values: object) -> Words:
         for text in others:
             shown = next(rest)
             parts += [shown if isinstance(shown, str | OptionRef) else str(shown), text]
-    return Words(*parts)
+    return MessageText(*parts)
 
 
-def ways(*remedies: str, operator: str = "") -> Words:
-    """Return a list of remedies, any of which is enough, in words.
+def ways(*remedies: str, operator: str = "") -> MessageText:
+    """Return a text that lists remedies, any of which is enough (`Remedies`).
 
     Args:
         remedies: Advice to the caller: templates of `words`, or texts with options. The
             remedies of a nested list are added one by one; "" is ignored.
         operator: Advice to the operator who loads the model, as a template of `words`.
     """
-    own, operators = list[Words](), [_as_words(operator)] if operator else []
+    own, operators = list[MessageText](), [_as_words(operator)] if operator else []
     for text in map(_as_words, remedies):
         inner = text.parts[0] if len(text.parts) == 1 else None
-        own += inner.remedies if isinstance(inner, Ways) else [text] if text else []
-        operators += inner.operators if isinstance(inner, Ways) else ()
-    return Words(Ways(tuple(own), tuple(operators)))
+        own += inner.remedies if isinstance(inner, Remedies) else [text] if text else []
+        operators += inner.operators if isinstance(inner, Remedies) else ()
+    return MessageText(Remedies(tuple(own), tuple(operators)))
 
 
-def _as_words(text: str) -> Words:
-    return text if isinstance(text, Words) else words(text)
+def _as_words(text: str) -> MessageText:
+    return text if isinstance(text, MessageText) else words(text)
 
 
 def renamed(names: Mapping[str, str]) -> Write:
@@ -250,11 +258,11 @@ def renamed(names: Mapping[str, str]) -> Write:
     return written
 
 
-def joined(items: Iterable[str | OptionRef], *, last: str = ", ") -> Words:
+def joined(items: Iterable[str | OptionRef], *, last: str = ", ") -> MessageText:
     """Join texts or options with commas, and `last` before the last one."""
     parts = [part for one in items for part in (", ", one)][1:]
     parts[-2:-1] = [last] if len(parts) > 1 else []
-    return Words(*parts)
+    return MessageText(*parts)
 
 
 LOAD_HERE = "load the model here"
@@ -285,17 +293,17 @@ class SelectrieError(Exception):
         return self._add_place(super().__str__(), self.slot)
 
     def worded(
-        self, write: Write, operator: Callable[[Words], Words] | None = None, *, max_slot: int | None = None
+        self, write: Write, operator: Callable[[MessageText], MessageText] | None = None, *, max_slot: int | None = None
     ) -> str:
         """Return the message for another shell than Python.
 
         Args:
             write: Writes an option as the shell does.
-            operator: Returns a remedy of the operator's for the shell (`Words.worded`).
+            operator: Returns an operator's remedy for the shell (`MessageText.worded`).
             max_slot: Maximum number of characters of `slot` in it.
         """
         own = self.args[0] if self.args else ""
-        text = own.worded(write, operator) if isinstance(own, Words) else super().__str__()
+        text = own.worded(write, operator) if isinstance(own, MessageText) else super().__str__()
         return self._add_place(text, self.slot if self.slot is None or max_slot is None else clip(self.slot, max_slot))
 
     def _add_place(self, text: str, slot: str | None) -> str:
@@ -331,7 +339,7 @@ class OptionError(RequestError, ValueError):
     def __init__(self, name: str, value: object, allowed: str) -> None:
         self.name, self.value, self.allowed = name, value, allowed
         verb = " is not given; give " if value is None else ": expected "
-        super().__init__(Words(RefusedOption(name, value), verb, allowed))
+        super().__init__(MessageText(RefusedOption(name, value), verb, allowed))
 
 
 class IncompatibleOptionsError(OptionError):
@@ -348,7 +356,7 @@ class IncompatibleOptionsError(OptionError):
         option = OptionRef(name) if isinstance(name, str) else name
         super().__init__(option.name, option.value, remedy)
         self.other = str(other)
-        self.args = (Words(option, " cannot be combined with ", other, "; ", remedy),)
+        self.args = (MessageText(option, " cannot be combined with ", other, "; ", remedy),)
 
 
 class UnknownOptionError(OptionError):
@@ -418,7 +426,7 @@ class ChoiceError(RequestError, ValueError):
     def __init__(self, reason: str, *, index: int | None = None, choice: str | None = None) -> None:
         self.reason, self.index, self.choice = reason, index, choice
         text = "" if choice is None else f" ({clip(choice, 60)!r})"
-        super().__init__(Words("" if index is None else f"choice {index}{text}: ", clip(reason)))
+        super().__init__(MessageText("" if index is None else f"choice {index}{text}: ", clip(reason)))
 
 
 class TextError(RequestError, ValueError):
@@ -428,7 +436,7 @@ class TextError(RequestError, ValueError):
 
     def __init__(self, what: str, reason: str) -> None:
         self.what, self.reason = what, reason
-        super().__init__(Words(what, ": ", reason))
+        super().__init__(MessageText(what, ": ", reason))
 
 
 class PromptError(RequestError, ValueError):
@@ -442,7 +450,7 @@ class PromptError(RequestError, ValueError):
 
     def __init__(self, reason: str, *, where: str = "") -> None:
         self.where = where
-        super().__init__(Words(where, " ", reason) if where else reason)
+        super().__init__(MessageText(where, " ", reason) if where else reason)
 
 
 class PromptTooLongError(RequestError):
@@ -476,7 +484,7 @@ class PromptTooLongError(RequestError):
         advice = ways(remedy, larger_context)
         behind = f" behind its prefix of {prefix_tokens}" if prefix_tokens else ""
         needs = f"needs {'at least ' if is_least else ''}{required_tokens} tokens"
-        super().__init__(Words(f"{needs}, the context holds {available_tokens}{behind}; ", advice))
+        super().__init__(MessageText(f"{needs}, the context holds {available_tokens}{behind}; ", advice))
 
     def with_remedy(self, remedy: str) -> PromptTooLongError:
         """Return the error with other advice to the caller."""
@@ -514,7 +522,7 @@ class WholeRowsError(RequestError):
     def __init__(self, what: str, remedy: str = "use `select`, `rank` or `score`") -> None:
         self.what, self.remedy = what, ways(remedy, operator=LOAD_HERE)
         some = " reads the probability of every token, and this model tells those of some only; "
-        super().__init__(Words(what, some, self.remedy))
+        super().__init__(MessageText(what, some, self.remedy))
 
 
 class TokenRangeError(RequestError, ValueError):
@@ -545,7 +553,7 @@ class GrammarError(RequestError, ValueError):
     def __init__(self, reason: str, *, line: int | None = None, column: int | None = None, excerpt: str = "") -> None:
         self.reason, self.line, self.column, self.excerpt = reason, line, column, excerpt
         where = "" if line is None else f"line {line}: " if column is None else f"line {line}, column {column}: "
-        super().__init__(Words(where, reason, _mark_column(excerpt, column)))
+        super().__init__(MessageText(where, reason, _mark_column(excerpt, column)))
 
 
 class TemplateError(RequestError, ValueError):
@@ -575,7 +583,7 @@ class TemplateError(RequestError, ValueError):
     ) -> None:
         self.reason, self.name, self.line, self.column, self.excerpt = reason, name, line, column, excerpt
         where = name if line is None else f"{name}:{line}" if column is None else f"{name}:{line}:{column}"
-        super().__init__(Words(where, ": ", reason, _mark_column(excerpt, column)))
+        super().__init__(MessageText(where, ": ", reason, _mark_column(excerpt, column)))
 
 
 class DeadEndError(RequestError):
@@ -620,7 +628,7 @@ class InputFileError(RequestError):
 
     def __init__(self, path: str, reason: str, *, line: int | None = None) -> None:
         self.path, self.reason, self.line = path, reason, line
-        super().__init__(Words(clip(path), "" if line is None else f":{line}", ": ", clip(reason)))
+        super().__init__(MessageText(clip(path), "" if line is None else f":{line}", ": ", clip(reason)))
 
 
 class OutputError(RequestError):
@@ -705,7 +713,7 @@ class ModelFileError(ModelError):
 
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
-        super().__init__(Words(clip(path), ": ", clip(reason)))
+        super().__init__(MessageText(clip(path), ": ", clip(reason)))
 
 
 class TraceFileError(ModelFileError):
@@ -759,7 +767,7 @@ class UnsupportedModelError(ModelError):
 
     def __init__(self, name: str, reason: str) -> None:
         self.name, self.reason = name, reason
-        super().__init__(Words(name, ": ", reason))
+        super().__init__(MessageText(name, ": ", reason))
 
 
 class MissingExtraError(ModelError):
@@ -843,7 +851,7 @@ class MemoryBudgetError(CapacityError):
             fast = "" if required_fast is None else f"load it with `precision='fast'` ({_mib(required_fast)})"
             remedies = [ways(operator=one) for one in (fast, "raise the budget") if one]
             reason = words("that is more than all of it; {}", ways(*remedies, less_memory))
-        self.args = (Words(f"the model {name!r} needs {_mib(required)} of a budget of {_mib(budget)}: ", reason),)
+        self.args = (MessageText(f"the model {name!r} needs {_mib(required)} of a budget of {_mib(budget)}: ", reason),)
 
 
 class DecodeError(ModelError):
@@ -973,7 +981,7 @@ def of_slot(slot: str, names: Mapping[str, str] | None = None) -> Iterator[None]
     except SelectrieError as error:
         if error.slot is None and not (isinstance(error, TemplateError) and error.line is not None):
             error.slot = slot
-            if names is not None and error.args and isinstance(error.args[0], Words):
+            if names is not None and error.args and isinstance(error.args[0], MessageText):
                 error.args = (error.args[0].worded(renamed(names)), *error.args[1:])
         raise
 

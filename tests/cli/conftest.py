@@ -8,7 +8,7 @@ import pytest
 
 from selectrie.cli import arguments
 from selectrie.cli.arguments import flag_writer, message_of
-from selectrie.errors import OptionRef, SelectrieError, Words
+from selectrie.errors import MessageText, OptionRef, SelectrieError
 
 UNFLAGGED = {"tokenizer", "prefix", "seed", "runs"}
 """Options of back ends that no flag gives, which errors list, and the two runs that `compare` takes by position."""
@@ -20,7 +20,7 @@ def _only_flags_are_named(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     unknown: list[str] = []
 
     def checked(error: SelectrieError, flags: Mapping[str, str]) -> str:
-        if flags and error.slot is None and error.args and isinstance(error.args[0], Words):
+        if flags and error.slot is None and error.args and isinstance(error.args[0], MessageText):
             write = flag_writer(flags)
             mentioned = [
                 part for part in error.args[0].parts if isinstance(part, OptionRef) and part.name not in UNFLAGGED

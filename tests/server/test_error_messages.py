@@ -10,6 +10,7 @@ import pytest
 
 from selectrie import errors
 from selectrie.errors import (
+    MessageText,
     ModelError,
     OptionError,
     OptionRef,
@@ -18,7 +19,6 @@ from selectrie.errors import (
     PythonOnly,
     SelectrieError,
     TextError,
-    Words,
     ways,
     words,
 )
@@ -39,7 +39,7 @@ REMEDIES = ways(
 )
 LARGER = ways(operator="load with a larger `n_ctx` and `precision='fast'`")
 TOO_LONG = PromptTooLongError(required_tokens=9, available_tokens=8, remedy=REMEDIES, larger_context=LARGER)
-MAPPING = OptionError("choices", 3, Words("texts as keys", PythonOnly("; else, Option(value, text=…)")))
+MAPPING = OptionError("choices", 3, MessageText("texts as keys", PythonOnly("; else, Option(value, text=…)")))
 
 
 @pytest.mark.parametrize(

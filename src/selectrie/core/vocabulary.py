@@ -15,7 +15,7 @@ import numpy as np
 
 from selectrie.core.output import escaped
 from selectrie.core.types import BoolArray, IntArray
-from selectrie.errors import PythonOnly, TextError, TokenRangeError, Words
+from selectrie.errors import MessageText, PythonOnly, TextError, TokenRangeError
 
 Derived = TypeVar("Derived")
 
@@ -560,8 +560,8 @@ def to_bytes(text: str, what: str) -> bytes:
     except UnicodeEncodeError as error:
         surrogate = ord(text[error.start])
         reason = f"character {error.start} is the lone surrogate U+{surrogate:04X}, which is not text; "
-        remedy = Words(PythonOnly("decode the source with errors='replace' or "), "repair it")
-        raise TextError(what, Words(reason, remedy)) from error
+        remedy = MessageText(PythonOnly("decode the source with errors='replace' or "), "repair it")
+        raise TextError(what, MessageText(reason, remedy)) from error
 
 
 def _after_prefix(start: bytes) -> bytes | None:

@@ -32,10 +32,10 @@ from selectrie.decide.states import State, text_of_state
 from selectrie.errors import (
     ChoiceError,
     IncompatibleOptionsError,
+    MessageText,
     OptionError,
     OptionRef,
     PythonOnly,
-    Words,
     of_value,
     words,
 )
@@ -51,7 +51,7 @@ Examples: TypeAlias = Sequence[tuple[State, Any]]
 """Pairs of a state and the value, or the text, of the option that answers for it."""
 
 _MEMBERS = PythonOnly(", an Enum member, or an Option with a text")
-_VALUES = Words("a text, a truth value or a whole number", _MEMBERS)
+_VALUES = MessageText("a text, a truth value or a whole number", _MEMBERS)
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
@@ -531,7 +531,7 @@ def described(given: Mapping[Any, Any], name: str) -> tuple[Option[Any], ...]:
     for text, description in given.items():
         if not isinstance(text, str) or isinstance(text, Enum):
             others = PythonOnly("; for other values, Option(value, text=…)")
-            raise OptionError(name, text, Words("texts as the keys of the mapping", others))
+            raise OptionError(name, text, MessageText("texts as the keys of the mapping", others))
         if not isinstance(description, str | None):
             raise OptionError(f"{name}[{of_value(text)}]", description, "the description of this option, a str")
     return tuple(Option(text, None, description) for text, description in given.items())
@@ -562,14 +562,14 @@ def checked(options: tuple[Option[Any], ...], name: str = "options") -> tuple[Op
         (
             [one.scored for one in options],
             "text",
-            Words("give each a text of its own", PythonOnly(": Option(value, text=…)")),
+            MessageText("give each a text of its own", PythonOnly(": Option(value, text=…)")),
         ),
         ([one.value for one in options], "value", "give each a value of its own (True equals 1)"),
     ):
         double = [key for key, n in Counter(seen).items() if n > 1]
         if double:
             first, second = [index for index, key in enumerate(seen) if key == double[0]][:2]
-            reason = Words(f"its {what} equals that of choice {first}; ", remedy)
+            reason = MessageText(f"its {what} equals that of choice {first}; ", remedy)
             raise ChoiceError(reason, index=second, choice=str(double[0]))
     return options
 

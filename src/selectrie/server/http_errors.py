@@ -16,6 +16,7 @@ from selectrie.errors import (
     DeadlineError,
     ForkedError,
     MemoryBudgetError,
+    MessageText,
     MissingExtraError,
     ModelFileError,
     OptionError,
@@ -23,11 +24,10 @@ from selectrie.errors import (
     PromptError,
     PromptTooLongError,
     QueueFullError,
+    Remedies,
     RequestError,
     SelectrieError,
     TextError,
-    Ways,
-    Words,
     clip,
     renamed,
 )
@@ -166,9 +166,9 @@ def errors_at(path: str) -> Iterator[None]:
         raise HttpError(400, error.code, f"{path}: {message_of(error)}", path) from error
 
 
-def _word_for_operator(remedy: Words) -> Words:
+def _word_for_operator(remedy: MessageText) -> MessageText:
     """Return the words for a remedy that only whoever starts the server can apply."""
-    return Words("the operator can ", remedy.worded(_serve_flag))
+    return MessageText("the operator can ", remedy.worded(_serve_flag))
 
 
 def _serve_flag(option: OptionRef) -> str:
@@ -179,9 +179,9 @@ def _serve_flag(option: OptionRef) -> str:
 
 def _find_param(error: RequestError, fields: Mapping[str, str]) -> str | None:
     """Return the path to the field of the request that is wrong, if it is known."""
-    if isinstance(error, PromptTooLongError) and isinstance(error.remedy, Words):  # what can be made shorter
+    if isinstance(error, PromptTooLongError) and isinstance(error.remedy, MessageText):  # what can be made shorter
         ways = error.remedy.parts[0]
-        options = (ways.remedies[0] if isinstance(ways, Ways) else error.remedy).options
+        options = (ways.remedies[0] if isinstance(ways, Remedies) else error.remedy).options
         if options and options[0].name in fields:
             return fields[options[0].name]
     if error.slot is not None:

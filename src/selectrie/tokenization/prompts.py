@@ -23,11 +23,11 @@ from selectrie.errors import (
     MAX_QUOTED,
     THE_PROMPT,
     IncompatibleOptionsError,
+    MessageText,
     MissingTextError,
     OptionError,
     PromptError,
     TextError,
-    Words,
     clip,
     clipped,
     of_value,
@@ -41,7 +41,7 @@ SHORTEN_PROMPT = ways(words("shorten {}", THE_PROMPT), "set `truncate='left'`")
 """Advice for a prompt that does not fit."""
 
 
-def length_advice(n_prompt: int, max_tokens: int, n_nodes: int, *, can_shorten: bool) -> Words:
+def length_advice(n_prompt: int, max_tokens: int, n_nodes: int, *, can_shorten: bool) -> MessageText:
     """Return the advice for a prompt that does not fit with the tokens after it.
 
     It lists remedies, each of which is enough. The one with more tokens to save

@@ -26,8 +26,8 @@ from selectrie.errors import (
     DecodeError,
     DecodeInterrupted,
     InternalError,
+    MessageText,
     ModelError,
-    Words,
 )
 
 
@@ -348,7 +348,7 @@ def create_context(weights: Weights, options: LlamaOptions, size: ContextSize) -
         reason = log.reason("llama.cpp gives no reason")
     if not pointer:
         context = f"context of {size.nodes} tokens ({size.cells} cells, {size.rows} rows a call)"
-        raise ModelError(Words(f"{weights.name}: no {context} could be made: {reason}; ", LESS_MEMORY))
+        raise ModelError(MessageText(f"{weights.name}: no {context} could be made: {reason}; ", LESS_MEMORY))
     if not llama_cpp.llama_get_memory(pointer):
         llama_cpp.llama_free(pointer)
         raise ModelError(f"{weights.name}: keeps no context, so it is not a language model")

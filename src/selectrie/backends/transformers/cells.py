@@ -19,7 +19,7 @@ from selectrie.backends.transformers.attention import CELL_MULTIPLE, ModuleCall,
 from selectrie.backends.transformers.module import PreparedModule, Route, pad_outputs
 from selectrie.backends.transformers.prefix import Prefix
 from selectrie.core.types import ROOT, IntArray, LogitArray
-from selectrie.errors import LESS_MEMORY, CapacityError, ModelError, Words
+from selectrie.errors import LESS_MEMORY, CapacityError, MessageText, ModelError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -301,7 +301,7 @@ def sequences_for(prepared: PreparedModule, nodes: int) -> int:
     n_states = states_for(largest, prepared.device)
     if n_states < 2:
         takes = f"a context of {nodes} tokens takes {largest >> 20} MiB, and {_STATE_SHARE} times as much"
-        raise ModelError(Words(f"{prepared.name}: {takes} is to be free for each of two; ", LESS_MEMORY))
+        raise ModelError(MessageText(f"{prepared.name}: {takes} is to be free for each of two; ", LESS_MEMORY))
     return n_states
 
 

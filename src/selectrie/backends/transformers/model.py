@@ -44,10 +44,10 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import (
     CapacityError,
     ClosedError,
+    MessageText,
     OptionError,
     PythonOnly,
     UnsupportedModelError,
-    Words,
     ways,
     words,
 )
@@ -304,9 +304,13 @@ def _require_fit(prepared: PreparedModule, options: TransformersOptions) -> None
     if options.precision is Precision.EXACT and prepared.dtype != torch.float32:
         raise OptionError("precision", "exact", f"fast, as the weights are {dtype}; or convert them by model.float()")
     if options.dtype is not None and options.dtype.removeprefix("torch.") != dtype:
-        raise OptionError("dtype", options.dtype, Words(f"{dtype}, which this module has", PythonOnly(", or None")))
+        raise OptionError(
+            "dtype", options.dtype, MessageText(f"{dtype}, which this module has", PythonOnly(", or None"))
+        )
     if options.device is not None and torch.device(options.device).type != device.type:
-        raise OptionError("device", options.device, Words(f"{device}, where this module is", PythonOnly(", or None")))
+        raise OptionError(
+            "device", options.device, MessageText(f"{device}, where this module is", PythonOnly(", or None"))
+        )
 
 
 def _fit_limits(source: _SharedModule) -> _ModelLimits:
@@ -327,7 +331,7 @@ def _require_room(source: _SharedModule, nodes: int) -> None:
     most = (bound if bound is not None and is_bound else nodes) - MIN_NODES
     if n_prefix > most:
         bounded = f"as {source.prepared.name} has {bound} positions"
-        remedy = bounded if is_bound else Words("or ", ways(operator="load with a larger `n_ctx`"))
+        remedy = bounded if is_bound else MessageText("or ", ways(operator="load with a larger `n_ctx`"))
         allowed = words("at most {}, so that {} fit behind, {}", most, MIN_NODES, remedy)
         raise OptionError("prefix", f"{n_prefix} tokens", allowed)
 

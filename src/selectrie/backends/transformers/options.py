@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selectrie.core.types import Precision
-from selectrie.errors import OptionError, PythonOnly, Words, words
+from selectrie.errors import MessageText, OptionError, PythonOnly, words
 from selectrie.options import at_least, flag, one_of
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -66,7 +66,9 @@ class TransformersOptions:
             object.__setattr__(self, "device", f"cuda:{self.device}")
         if self.device is not None and not isinstance(self.device, str):
             raise OptionError(
-                "device", self.device, Words(f"a device as {', '.join(map(repr, DEVICES))}", PythonOnly(", or None"))
+                "device",
+                self.device,
+                MessageText(f"a device as {', '.join(map(repr, DEVICES))}", PythonOnly(", or None")),
             )
         if self.dtype is not None:
             self._check_dtype()
@@ -84,7 +86,7 @@ class TransformersOptions:
         name = str(self.dtype).removeprefix("torch.")
         if name not in DTYPES:
             raise OptionError(
-                "dtype", self.dtype, Words(f"one of {', '.join(map(repr, DTYPES))}", PythonOnly(", or None"))
+                "dtype", self.dtype, MessageText(f"one of {', '.join(map(repr, DTYPES))}", PythonOnly(", or None"))
             )
         if self.precision is Precision.EXACT and name != "float32":
             remedy = "'float32'{}, as `precision='exact'` computes in float32; or `precision='fast'`"

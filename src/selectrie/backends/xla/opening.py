@@ -41,7 +41,7 @@ from selectrie.core.files import cache_folder, read_object, write_object
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.core.types import BatchSizes, Precision
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import DecodeError, OptionError, UnsupportedModelError, Words, ways, words
+from selectrie.errors import DecodeError, MessageText, OptionError, UnsupportedModelError, ways, words
 
 logger = logging.getLogger(__name__)
 
@@ -183,10 +183,10 @@ def _require_supported(prepared: PreparedModule, vocabulary: Vocabulary, options
         )
     if prepared.route is Route.STATES:
         raise UnsupportedModelError(
-            name, Words("keeps states, for which there are no programs of fixed shapes; ", other)
+            name, MessageText("keeps states, for which there are no programs of fixed shapes; ", other)
         )
     if prepared.is_quantised:
-        raise UnsupportedModelError(name, Words("has quantised weights, which are not compiled; ", other))
+        raise UnsupportedModelError(name, MessageText("has quantised weights, which are not compiled; ", other))
     if prepared.device.type != "cpu":
         raise UnsupportedModelError(name, f"is on {prepared.device}; move it to the CPU, from where XLA takes it")
     if options.precision is Precision.EXACT and prepared.dtype != torch.float32:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from selectrie.core.types import Precision
-from selectrie.errors import OptionError, PythonOnly, Words
+from selectrie.errors import MessageText, OptionError, PythonOnly
 from selectrie.options import at_least, flag, one_of
 
 BUCKETS = (512, 64, 8, 1)
@@ -52,7 +52,7 @@ class XlaOptions:
         flag("verbose", self.verbose)
         if self.device is not None and not isinstance(self.device, str):
             raise OptionError(
-                "device", self.device, Words("a device of JAX as 'cpu' or 'tpu:0'", PythonOnly(", or None"))
+                "device", self.device, MessageText("a device of JAX as 'cpu' or 'tpu:0'", PythonOnly(", or None"))
             )
         self._check_buckets()
 

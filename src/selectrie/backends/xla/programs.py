@@ -25,7 +25,7 @@ from selectrie.backends.transformers.attention import CellLayer, TreeCall
 from selectrie.backends.transformers.module import PreparedModule
 from selectrie.core.files import cache_folder
 from selectrie.core.types import BoolArray, LogitArray
-from selectrie.errors import LESS_MEMORY, DecodeError, ModelError, UnsupportedModelError, Words, clip, ways, words
+from selectrie.errors import LESS_MEMORY, DecodeError, MessageText, ModelError, UnsupportedModelError, clip, ways, words
 
 _OVERLOAD = re.compile(r"\baten\.(\w+)\.(\w+)")
 _MIN_COMPILE_S = 0.1
@@ -316,7 +316,9 @@ class Programs:
         except Exception as error:
             if "RESOURCE_EXHAUSTED" in str(error):
                 remedy = ways(operator="ask for a smaller `n_ctx` or smaller buckets")
-                raise ModelError(Words(self._prepared.name, ": no memory to compile a program; ", remedy)) from error
+                raise ModelError(
+                    MessageText(self._prepared.name, ": no memory to compile a program; ", remedy)
+                ) from error
             cause = error.__cause__ if isinstance(error, DecodeError) and error.__cause__ is not None else error
             remedy = ways(operator="use `backend='transformers'`")
             reason = words("cannot be compiled by XLA: {}; {}", _describe_error(cause), remedy)
@@ -361,7 +363,7 @@ class Programs:
             yield
         except (RuntimeError, MemoryError) as error:
             lacking = f"{self._prepared.name}: no memory for {what} on {self._device}; "
-            raise ModelError(Words(lacking, LESS_MEMORY, f" ({clip(str(error), 200)})")) from error
+            raise ModelError(MessageText(lacking, LESS_MEMORY, f" ({clip(str(error), 200)})")) from error
 
 
 def least_seconds(run: Callable[[], object], n_runs: int) -> float:

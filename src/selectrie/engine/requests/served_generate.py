@@ -22,7 +22,7 @@ from selectrie.engine.requests import generate
 from selectrie.engine.requests.generate import GenerateRequest, PreparedGenerate, Prompts
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING
 from selectrie.engine.requests.session import Session
-from selectrie.errors import LOAD_HERE, OptionRef, ServerOptionError, Words, joined, of_request, ways
+from selectrie.errors import LOAD_HERE, MessageText, OptionRef, ServerOptionError, joined, of_request, ways
 from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, SamplingParams
 from selectrie.results import Completion, Generation
 
@@ -192,7 +192,7 @@ def _set_options(model: SupportsCompletion, request: GenerateRequest) -> dict[st
                 model,
                 name,
                 value,
-                Words("is sent ", joined(map(OptionRef, ("max_tokens", "seed", *_SENT))), " alone"),
+                MessageText("is sent ", joined(map(OptionRef, ("max_tokens", "seed", *_SENT))), " alone"),
             )
     if "stop" in sent:
         sent["stop"] = list(sent["stop"])

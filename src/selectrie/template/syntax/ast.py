@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from selectrie.errors import RequestError, TemplateError, Words, clip
+from selectrie.errors import MessageText, RequestError, TemplateError, clip
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +421,7 @@ def report_at(document: Document, span: Span) -> Iterator[None]:
             raise
         raise error_at(document, span, error.reason) from error.__cause__
     except RequestError as error:
-        raise error_at(document, span, Words(*error.args).worded(str)) from error
+        raise error_at(document, span, MessageText(*error.args).worded(str)) from error
 
 
 def where(document: Document, span: Span) -> str:

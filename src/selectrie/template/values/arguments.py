@@ -12,7 +12,7 @@ from functools import partial
 from types import MappingProxyType, NoneType
 from typing import Protocol
 
-from selectrie.errors import OptionError, PythonOnly, TemplateError, Words
+from selectrie.errors import MessageText, OptionError, PythonOnly, TemplateError
 from selectrie.grammar import Grammar
 from selectrie.options import (
     BEAM_TERMINATORS,
@@ -124,7 +124,7 @@ def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> N
     try:
         _CHECKS[kind][name](name, inner)
     except OptionError as error:
-        allowed = Words(error.allowed).worded(str)
+        allowed = MessageText(error.allowed).worded(str)
         raise TemplateError(f"{error.name}={describe(error.value)}: expected {allowed}") from error
 
 
@@ -137,8 +137,10 @@ def _check_language(name: str, value: object, grammars: Grammars) -> None:
         try_grammar(value)
         return
     if not isinstance(value, str):
-        kind = Words(PythonOnly("a Grammar, or "), "the name of a file or of an installed one")
-        raise TemplateError(Words(f"{name}={describe(value)}: expected ", kind if name == "grammar" else "a text"))
+        kind = MessageText(PythonOnly("a Grammar, or "), "the name of a file or of an installed one")
+        raise TemplateError(
+            MessageText(f"{name}={describe(value)}: expected ", kind if name == "grammar" else "a text")
+        )
     (grammars.read_grammar if name == "grammar" else grammars.read_regex)(value)
 
 
@@ -179,7 +181,9 @@ def _check_rule(name: str, value: object) -> None:
         raise TemplateError(f"{name}='batch' compares several prompts, but a slot has only one; use another rule")
     if value == "calibrated":
         advice = PythonOnly('pass ScoringRule("calibrated", content_free=[…]) as a value, or ')
-        raise TemplateError(Words(f"{name}='calibrated' needs content-free prompts; ", advice, "use another rule"))
+        raise TemplateError(
+            MessageText(f"{name}='calibrated' needs content-free prompts; ", advice, "use another rule")
+        )
     one_of(name, rule, RULES)
 
 

@@ -20,7 +20,7 @@ from itertools import islice
 from numbers import Integral, Rational, Real
 from typing import TypeGuard
 
-from selectrie.errors import PythonOnly, TemplateError, Words, clip
+from selectrie.errors import MessageText, PythonOnly, TemplateError, clip
 
 MAX_TURNS = 100_000
 """Maximum number of items of one loop."""
@@ -355,7 +355,7 @@ def options_of(value: object) -> tuple[SlotOption, ...]:
     else:
         members, hint = PythonOnly(", or an Enum class"), PythonOnly(_hint_at_list(value))
         expected = "options must be a list or a mapping from texts to values"
-        raise TemplateError(Words(expected, members, f", not {describe(value)}", hint))
+        raise TemplateError(MessageText(expected, members, f", not {describe(value)}", hint))
     options: list[SlotOption] = []
     indices: dict[str, int] = {}
     for index, one in enumerate(listed):
