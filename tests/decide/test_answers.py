@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import selectrie
 from selectrie import DecisionParams, Template
-from selectrie.decide.answers import abstention, confidence_of, expected, margin_of, mean_of, spread_of
+from selectrie.decide.answers import abstention_reason, confidence_of, expected, margin_of, mean_of, spread_of
 from selectrie.decide.questions import KINDS
 from selectrie.errors import OptionError
 from tests.support.deciding import QUESTIONS, STATE, fake
@@ -57,10 +57,10 @@ def test_confidence_stays_between_0_and_1(weights):
 
 def test_an_answer_abstains_below_either_limit():
     """Each limit that is missed is named with its number; a number at the limit is enough."""
-    assert abstention(0.5, 0.5, 0.5, 0.5) == ""
-    assert abstention(0.4, 0.9, 0.5, 0.5) == "confidence 0.4 is below 0.5"
-    assert abstention(0.9, 0.1, 0.5, 0.25) == "label mass 0.1 is below 0.25"
-    assert abstention(0.4, 0.1, 0.5, 0.25) == "confidence 0.4 is below 0.5 and label mass 0.1 is below 0.25"
+    assert abstention_reason(0.5, 0.5, 0.5, 0.5) == ""
+    assert abstention_reason(0.4, 0.9, 0.5, 0.5) == "confidence 0.4 is below 0.5"
+    assert abstention_reason(0.9, 0.1, 0.5, 0.25) == "label mass 0.1 is below 0.25"
+    assert abstention_reason(0.4, 0.1, 0.5, 0.25) == "confidence 0.4 is below 0.5 and label mass 0.1 is below 0.25"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The answers to questions, and the arithmetic that makes them of selections."""
+"""Defines the answers to questions, and computes their numbers from selections."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class DecisionSignature:
-    """What an answer depends on besides the state and the question.
+    """The settings, besides state and question, that determine an answer.
 
     Attributes:
         template: Name of the template.
-        template_digest: Digest of its text, blake2b in hexadecimal.
+        template_digest: Digest of the template's text, blake2b in hexadecimal.
         layout: "state first", "options last" or "questions first".
         scoring: "text" or "letters".
         rule: Name of the scoring rule.
         listed: Whether the prompt lists the options.
         orders: Number of orders of the options, or "auto"; 0 for the caller's order.
         selection: The signature of the selections: model, software and options.
-        calibration: Digest of the calibration that was given; "" if none was.
+        calibration: Digest of the calibration; "" without one.
     """
 
     template: str
@@ -49,13 +49,14 @@ class DecisionSignature:
 
 @dataclass(frozen=True, slots=True)
 class DecisionUsage:
-    """The work that answers took.
+    """The work done for one or more answers.
 
     Attributes:
         prompts: Number of prompts.
-        input_tokens: Number of tokens of all prompts together, each counted in full.
-        cost: The model work. Prompts share rows, which are counted once; a call that
-            serves several prompts is counted for each.
+        input_tokens: Total number of tokens of the prompts. A prefix that several
+            prompts share is counted for each.
+        cost: The model work. A row that several prompts share is counted once; a call
+            that serves several prompts is counted for each.
     """
 
     prompts: int
@@ -69,12 +70,12 @@ class DecisionUsage:
 
 
 CHAT_TEMPLATE = "chat.tmpl"
-"""Name of the template of chats that comes with the package."""
+"""Name of the built-in template for models with a chat template."""
 NO_USAGE = DecisionUsage(0, 0, Cost())
 
 
 def label_mass_advice(text: str) -> Advice:
-    """Return advice on a low label mass, of which `text` says how low it is."""
+    """Return the advice on a low label mass; `text` is a sentence with the number."""
     return Advice("label_mass", f"{text} Look at the prompt and at the options' texts.")
 
 
@@ -84,13 +85,14 @@ Bounds: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class AnswerBounds:
-    """Bounds on the numbers of an answer, where some of them are not known.
+    """Bounds on the numbers of an answer that are not known exactly.
 
-    They are not where rows were not read in full, or a selection has a `heal_gap`.
+    Numbers are inexact if only a part of a row was read, or if a selection has a
+    `heal_gap`.
 
     Attributes:
         probabilities: Bounds on the probability of each option by value, in the
-            caller's order; of true and false for a predicate.
+            caller's order. The values of a predicate are True and False.
         label_mass: Bounds on the label mass.
         score: Bounds on the score of a `ScoreAnswer`, else None.
     """
@@ -100,7 +102,7 @@ class AnswerBounds:
     score: Bounds | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """Return a dictionary ready for JSON."""
+        """Return a dictionary that JSON can represent."""
         return {
             "probabilities": [
                 {"value": jsonable(value), "low": low, "high": high}
@@ -111,35 +113,35 @@ class AnswerBounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Trust:
-    """What says how far an answer can be trusted. All answers have these fields.
+class _AnswerBase:
+    """The fields that all answers share; most say how far to trust the answer.
 
-    If rows were not read in full, a probability is the middle of its bounds.
+    If only a part of a row was read, each probability is the midpoint of its bounds.
     Confidence, label mass and margin are then lower bounds.
 
     Attributes:
-        confidence: 1 if one option has all probability, 0 if all have the same.
-        label_mass: The share of the model's belief that the options' texts hold, by the
-            joint without rule or prior (`Selection.coverage`). Near 0, the model wanted
-            to say something else.
+        confidence: 1 if one option has probability 1; 0 if all options have the same
+            probability.
+        label_mass: Total probability of the options' texts by the plain joint, without
+            rule or prior (`Selection.coverage`). If it is near 0, the model would
+            rather say something else.
         first_token_fits: Whether the most probable token after the prompt begins an
             option, in every order.
         margin: Log of the ratio of the two largest probabilities, in nats; inf for one
             option.
-        is_tie: Whether another option has the same probability, as far as the rounding
-            of sums can tell, or may have it as far as bounds and the tolerance of a
-            served model tell.
-        abstained: Why the answer should not be relied on; "" if nothing was below
-            `min_confidence` or `min_label_mass`.
+        is_tie: Whether another option has the winner's probability up to rounding, or
+            may have it within the bounds or the tolerance of a served model.
+        abstained: Why the answer should not be relied on: which number is below
+            `min_confidence` or `min_label_mass`. "" if none is.
         spread: Largest standard deviation of an option's probability over the orders
             (ddof 1); 0 for one order.
         order_dependent: Whether the orders have different winners, or for a predicate
             different values; None for one order.
         complete: Whether every option was evaluated.
-        signature: What the answer depends on.
+        signature: The settings that determine the answer.
         selections: The selection after each prompt, one for each order. Not compared.
-        usage: The work that the answer took. Not compared.
-        bounds: Bounds on the numbers of the answer; None if they are known.
+        usage: The work done for the answer. Not compared.
+        bounds: Bounds on the numbers of the answer; None if they are exact.
     """
 
     confidence: float
@@ -165,7 +167,7 @@ class _Trust:
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        """Return what to know before relying on it: a low label mass in a chat."""
+        """Return advice if a built-in chat prompt has a low label mass, else ()."""
         highest = self.label_mass if self.bounds is None else self.bounds.label_mass[1]
         if highest >= LOW_COVERAGE or self.signature.template != CHAT_TEMPLATE:
             return ()
@@ -177,8 +179,8 @@ class _Trust:
         """Raise `TypeError`: only the answer to a `Predicate` is true or false."""
         raise no_truth(self, "its `.value`")
 
-    def _trust(self) -> dict[str, object]:
-        """Return these fields, ready for JSON, without the selections."""
+    def _base_to_dict(self) -> dict[str, object]:
+        """Return the shared fields, except selections, as JSON data."""
         names = "confidence label_mass first_token_fits margin is_tie abstained spread complete order_dependent"
         signature = plain(self.signature) | {"selection": self.signature.selection.to_dict()}
         usage = fields_of(self.usage, "prompts input_tokens cost")
@@ -186,17 +188,17 @@ class _Trust:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceAnswer(_Trust, Generic[T]):
+class ChoiceAnswer(_AnswerBase, Generic[T]):
     """The answer to a `Choice`.
 
     Attributes:
-        value: The value of the most probable option, as it was given.
-        text: The text by which that option is scored.
-        probability: Its probability.
-        probabilities: Probability of each option by value, in the caller's order;
-            they sum to 1. Options that `top` left open are not in it.
-        probability_high: Upper bound on the probability of each option that `top` left
-            open; empty if all were evaluated.
+        value: The value of the most probable option, as the caller gave it.
+        text: The text of the most probable option, which the model scores.
+        probability: The probability of the most probable option.
+        probabilities: Probability of each evaluated option by value, in the caller's
+            order. If all options were evaluated, they sum to 1.
+        probability_high: Upper bound on the probability of each option that `top` did
+            not evaluate, by value; empty if all were evaluated.
     """
 
     value: T
@@ -206,29 +208,29 @@ class ChoiceAnswer(_Trust, Generic[T]):
     probability_high: Mapping[T, float]
 
     def to_dict(self) -> dict[str, object]:
-        """Return a dictionary ready for JSON, with kind "choice".
+        """Return a dictionary that JSON can represent, with kind "choice".
 
         Probabilities are a list of value and probability, because values need not be
-        texts.
+        strings.
         """
         return {
             "kind": "choice",
             "value": jsonable(self.value),
             **fields_of(self, "text probability"),
-            "probabilities": _listed(self.probabilities, "probability"),
-            **({"probability_high": _listed(self.probability_high, "high")} if self.probability_high else {}),
-            **self._trust(),
+            "probabilities": _list_values(self.probabilities, "probability"),
+            **({"probability_high": _list_values(self.probability_high, "high")} if self.probability_high else {}),
+            **self._base_to_dict(),
         }
 
     def __repr__(self) -> str:
-        return f"ChoiceAnswer({_shown(self.value)}, {_summary(self.probability, self)})"
+        return f"ChoiceAnswer({_format_value(self.value)}, {_summarize(self.probability, self)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PredicateAnswer(_Trust):
+class PredicateAnswer(_AnswerBase):
     """The answer to a `Predicate`.
 
-    In an `if` it is its `value`; it raises `TypeError` if it `abstained`.
+    `bool(answer)` is `answer.value`, or raises `TypeError` if the answer abstained.
 
     Attributes:
         probability: Probability that the statement is true: p(yes) / (p(yes) + p(no)).
@@ -255,23 +257,26 @@ class PredicateAnswer(_Trust):
         return self.value
 
     def to_dict(self) -> dict[str, object]:
-        """Return a dictionary ready for JSON, with kind "predicate"."""
-        own = fields_of(self, "value probability threshold" if self.threshold != 0.5 else "value probability")
-        return {"kind": "predicate", **own, **self._trust()}
+        """Return a dictionary that JSON can represent, with kind "predicate".
+
+        It has `threshold` only if that is not 0.5.
+        """
+        names = "value probability threshold" if self.threshold != 0.5 else "value probability"
+        return {"kind": "predicate", **fields_of(self, names), **self._base_to_dict()}
 
     def __repr__(self) -> str:
-        return f"PredicateAnswer({self.value}, {_summary(self.probability, self)})"
+        return f"PredicateAnswer({self.value}, {_summarize(self.probability, self)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreAnswer(_Trust):
+class ScoreAnswer(_AnswerBase):
     """The answer to a `Score`. `float(answer)` is its `score`.
 
     Attributes:
         score: The expected number: the sum of each level's number times its
             probability.
         level: The text of the most probable level.
-        value: Its number.
+        value: The number of the most probable level.
         probabilities: Probability of each level by its number, in the caller's order;
             they sum to 1.
         legend: The text of each level by its number.
@@ -287,7 +292,7 @@ class ScoreAnswer(_Trust):
         return self.score
 
     def to_dict(self) -> dict[str, object]:
-        """Return a dictionary ready for JSON, with kind "score"."""
+        """Return a dictionary that JSON can represent, with kind "score"."""
         levels = [
             {"value": value, "label": self.legend[value], "probability": p} for value, p in self.probabilities.items()
         ]
@@ -295,11 +300,12 @@ class ScoreAnswer(_Trust):
             "kind": "score",
             **fields_of(self, "score level value"),
             "probabilities": levels,
-            **self._trust(),
+            **self._base_to_dict(),
         }
 
     def __repr__(self) -> str:
-        return f"ScoreAnswer({self.score:.4g}, {quoted(self.level)}, {_summary(self.probabilities[self.value], self)})"
+        summary = _summarize(self.probabilities[self.value], self)
+        return f"ScoreAnswer({self.score:.4g}, {quoted(self.level)}, {summary})"
 
 
 Answer: TypeAlias = ChoiceAnswer[Any] | PredicateAnswer | ScoreAnswer
@@ -309,50 +315,49 @@ Answer: TypeAlias = ChoiceAnswer[Any] | PredicateAnswer | ScoreAnswer
 class Decision(Mapping[str, Answer]):
     """The answers to several questions about one state, by the questions' names.
 
-    `decision[name]` is an answer of any kind. `choices`, `predicates` and `scores` hold
-    those of one kind. If the state could not be asked and its error was kept, reading
-    an answer raises that error.
+    `decision[name]` is an answer of any kind. `choices`, `predicates` and `scores` are
+    the answers of one kind. If `error` is set, reading an answer raises it.
 
     Attributes:
         answers: The answers by name, in the order of the questions.
-        error: The error of a state that could not be asked (`on_error="keep"`), or
-            None.
+        error: Why no question could be asked about the state, with `on_error="keep"`;
+            None if the questions were answered.
     """
 
     answers: Mapping[str, Answer]
     error: SelectrieError | None = None
 
     def __getitem__(self, name: str) -> Answer:
-        return self._read()[name]
+        return self._answers_or_raise()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._read())
+        return iter(self._answers_or_raise())
 
     def __len__(self) -> int:
         return len(self.answers)
 
     def __bool__(self) -> bool:
-        """Raise `TypeError`: the answers are true or false, not all together."""
+        """Raise `TypeError`: several answers together have no truth value."""
         raise no_truth(self, "the `.value` of an answer, as in `decision[name].value`")
 
     @property
     def choices(self) -> Mapping[str, ChoiceAnswer[Any]]:
         """Return the answers to questions of the kind `Choice`."""
-        return MappingProxyType({n: a for n, a in self._read().items() if isinstance(a, ChoiceAnswer)})
+        return MappingProxyType({n: a for n, a in self._answers_or_raise().items() if isinstance(a, ChoiceAnswer)})
 
     @property
     def predicates(self) -> Mapping[str, PredicateAnswer]:
         """Return the answers to questions of the kind `Predicate`."""
-        return MappingProxyType({n: a for n, a in self._read().items() if isinstance(a, PredicateAnswer)})
+        return MappingProxyType({n: a for n, a in self._answers_or_raise().items() if isinstance(a, PredicateAnswer)})
 
     @property
     def scores(self) -> Mapping[str, ScoreAnswer]:
         """Return the answers to questions of the kind `Score`."""
-        return MappingProxyType({n: a for n, a in self._read().items() if isinstance(a, ScoreAnswer)})
+        return MappingProxyType({n: a for n, a in self._answers_or_raise().items() if isinstance(a, ScoreAnswer)})
 
     @property
     def usage(self) -> DecisionUsage:
-        """Return the work of all answers together."""
+        """Return the total work done for the answers."""
         return sum((answer.usage for answer in self.answers.values()), NO_USAGE)
 
     @property
@@ -361,10 +366,10 @@ class Decision(Mapping[str, Answer]):
         return tuple(replace(one, where=name) for name, answer in self.answers.items() for one in answer.warnings)
 
     def to_dict(self) -> dict[str, object]:
-        """Return a dictionary ready for JSON, with `format` and kind "decision".
+        """Return a dictionary that JSON can represent, with kind "decision".
 
-        `answers` has the dictionary of each answer by name; `error` is there instead if
-        the state could not be asked.
+        `answers` maps each name to the dictionary of its answer. A decision with an
+        error has `error` in its place.
         """
         head = {"format": FORMAT_VERSION, "kind": "decision"}
         if self.error is not None:
@@ -377,7 +382,8 @@ class Decision(Mapping[str, Answer]):
             return f"Decision(error={self.error!r})"
         return "\n".join(["Decision", *(f"  {name}: {answer!r}" for name, answer in self.answers.items())])
 
-    def _read(self) -> Mapping[str, Answer]:
+    def _answers_or_raise(self) -> Mapping[str, Answer]:
+        """Return the answers, or raise the decision's error."""
         if self.error is not None:
             raise self.error
         return self.answers
@@ -385,17 +391,18 @@ class Decision(Mapping[str, Answer]):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What selections say about the options of a question, in the caller's order.
+    """The probabilities of a question's options, from which its answer is made.
 
     Attributes:
-        probabilities: Probability of each option by value, as a mean over the orders.
-        texts: Their texts by value.
+        probabilities: Probability of each option by value, in the caller's order; the
+            mean over the orders.
+        texts: The text of each option by value, in the caller's order.
         winner: The value of the most probable option.
-        probability: Its probability.
-        probability_high: Upper bound on the probability of each option that was left
-            open, by value.
+        probability: The probability of the most probable option.
+        probability_high: Upper bound on the probability of each option that was not
+            evaluated, by value.
         threshold: Probability above which a predicate is true.
-        trust: The fields that all answers have.
+        trust: The fields that all answers share, by name (`_AnswerBase`).
     """
 
     probabilities: Mapping[Any, float]
@@ -408,7 +415,7 @@ class Evidence:
 
 
 Cell: TypeAlias = str | float | int | bool | None
-"""A value of an added column. None in every column of answers if there is an error."""
+"""A value in an added column. None if the state of the row could not be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,10 +423,9 @@ class Column:
     """A column that answers add to a table.
 
     Attributes:
-        name: Its name; that of a question's own first column is used where columns have
-            no question's name before them.
+        name: The name of the column.
         kind: "label" (one of `labels`), "text", "float", "int" or "bool".
-        labels: The texts of a column of labels, in the order of the options.
+        labels: The possible texts of a "label" column, in the order of the options.
     """
 
     name: str
@@ -427,15 +433,15 @@ class Column:
     labels: tuple[str, ...] = ()
 
 
-OwnColumns: TypeAlias = tuple[tuple[Column, ...], Callable[[Any], list[Cell]]]
-"""The columns that a kind of question has of its own, and what fills them, and that of
-the probability behind them, from an answer."""
+KindColumns: TypeAlias = tuple[tuple[Column, ...], Callable[[Any], list[Cell]]]
+"""The columns that only one kind of question adds, and a function from an answer to
+their cells. The function returns one cell more: the answer's probability."""
 
 
 def confidence_of(p: float, k: float) -> float:
     """Return (p - 1/k) / (1 - 1/k) for the largest probability p of k options.
 
-    It is 1 for k = 1. k may be inf, for a grammar whose texts cannot be counted.
+    The result is 1 for k = 1. k is inf for a grammar whose texts were not all found.
     """
     return 1.0 if k == 1 else (p - 1 / k) / (1 - 1 / k)
 
@@ -443,7 +449,7 @@ def confidence_of(p: float, k: float) -> float:
 def spread_of(samples: Sequence[Sequence[float]]) -> float:
     """Return the largest standard deviation (ddof 1) of an option over several orders.
 
-    `samples` has the probabilities of the options for each order. 0 for one order.
+    `samples[i][j]` is the probability of option j in order i. One order gives 0.
     """
     if len(samples) == 1:
         return 0.0
@@ -451,7 +457,7 @@ def spread_of(samples: Sequence[Sequence[float]]) -> float:
 
 
 def mean_of(samples: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """Return the mean of each option's probability over several orders."""
+    """Return the mean of each column of `samples`, whose rows are orders."""
     return tuple(math.fsum(column) / len(samples) for column in zip(*samples, strict=True))
 
 
@@ -461,24 +467,27 @@ def expected(values: Sequence[float], probabilities: Sequence[float]) -> float:
 
 
 def expected_bounds(values: Sequence[float], bounds: Sequence[Bounds]) -> Bounds:
-    """Return bounds on `expected` for probabilities within bounds that sum to 1."""
+    """Return bounds on `expected`, given bounds on probabilities that sum to 1."""
     ordered = sorted(zip(values, bounds, strict=True), key=lambda one: one[0])
-    return _least(ordered), -_least([(-value, one) for value, one in reversed(ordered)])
+    return _min_expected(ordered), -_min_expected([(-value, one) for value, one in reversed(ordered)])
 
 
-def _least(ordered: Sequence[tuple[float, Bounds]]) -> float:
-    """Return the least expected value; `ordered` are ascending values with bounds."""
-    left = max(0.0, 1.0 - math.fsum(low for _, (low, _) in ordered))
-    total = []
+def _min_expected(ordered: Sequence[tuple[float, Bounds]]) -> float:
+    """Return the smallest expected value for probabilities within their bounds.
+
+    `ordered` holds pairs of a value and bounds on its probability, by rising value.
+    """
+    remaining = max(0.0, 1.0 - math.fsum(low for _, (low, _) in ordered))
+    products = []
     for value, (low, high) in ordered:
-        more = min(left, high - low)
-        left -= more
-        total.append(value * (low + more))
-    return math.fsum(total)
+        extra = min(remaining, high - low)
+        remaining -= extra
+        products.append(value * (low + extra))
+    return math.fsum(products)
 
 
 def margin_of(probabilities: Sequence[float]) -> float:
-    """Return the log of the ratio of the two largest probabilities; inf for one."""
+    """Return the log ratio of the two largest probabilities; inf for one option."""
     if len(probabilities) == 1:
         return math.inf
     first, second = sorted(probabilities, reverse=True)[:2]
@@ -486,7 +495,10 @@ def margin_of(probabilities: Sequence[float]) -> float:
 
 
 def bounded_margin(between: Sequence[Bounds], winner: int) -> tuple[float, bool]:
-    """Return a lower bound on the margin, and whether it leaves the winner open."""
+    """Return a lower bound on the margin, and whether another option may win or tie.
+
+    `between` has the bounds on each option's probability; `winner` is an index into it.
+    """
     low = between[winner][0]
     rival = max((high for index, (_, high) in enumerate(between) if index != winner), default=0.0)
     if not rival:
@@ -495,18 +507,23 @@ def bounded_margin(between: Sequence[Bounds], winner: int) -> tuple[float, bool]
 
 
 def mass_bounds(selections: Sequence[Selection]) -> Bounds:
-    """Return bounds on the label mass."""
+    """Return bounds on the label mass, the mean coverage of the selections."""
     low = mean_of([[one.coverage] for one in selections])[0]
     high = mean_of([[one.coverage if one.coverage_high is None else one.coverage_high] for one in selections])[0]
     return low, high
 
 
-def abstention(
+def abstention_reason(
     confidence: float, label_mass: float, min_confidence: float, min_label_mass: float, *, are_bounds: bool = False
 ) -> str:
     """Return why an answer abstains, or "" if it does not.
 
-    `are_bounds` says that confidence and label mass are lower bounds.
+    Args:
+        confidence: Confidence of the answer.
+        label_mass: Label mass of the answer.
+        min_confidence: Confidence below which the answer abstains.
+        min_label_mass: Label mass below which the answer abstains.
+        are_bounds: Whether confidence and label mass are only lower bounds.
     """
     word = "may be {:.4g}, which is" if are_bounds else "{:.4g} is"
     reasons = []
@@ -517,14 +534,17 @@ def abstention(
     return " and ".join(reasons)
 
 
-def _listed(probabilities: Mapping[Any, float], name: str) -> list[dict[str, object]]:
+def _list_values(probabilities: Mapping[Any, float], name: str) -> list[dict[str, object]]:
+    """Return an object for each option: its `value`, and its probability as `name`."""
     return [{"value": jsonable(value), name: number(p)} for value, p in probabilities.items()]
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
+    """Return a value for a `repr`: texts in quotes."""
     return quoted(value) if isinstance(value, str) and not isinstance(value, Enum) else repr(value)
 
 
-def _summary(probability: float, trust: _Trust) -> str:
-    abstained = f", abstained: {trust.abstained}" if trust.abstained else ""
-    return f"p={probability:.4g}, confidence={trust.confidence:.3g}, label_mass={trust.label_mass:.3g}{abstained}"
+def _summarize(probability: float, answer: _AnswerBase) -> str:
+    """Return the numbers that the `repr` of an answer shows."""
+    abstained = f", abstained: {answer.abstained}" if answer.abstained else ""
+    return f"p={probability:.4g}, confidence={answer.confidence:.3g}, label_mass={answer.label_mass:.3g}{abstained}"

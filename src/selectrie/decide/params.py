@@ -23,7 +23,7 @@ from selectrie.decide.answers import (
     DecisionSignature,
     DecisionUsage,
     Evidence,
-    abstention,
+    abstention_reason,
     bounded_margin,
     confidence_of,
     margin_of,
@@ -464,7 +464,7 @@ def trust_of(selections: Sequence[Selection], confidence: float, params: Decisio
     masses = [one.coverage for one in selections]
     label_mass = masses[0] if len(masses) == 1 else mean_of([[mass] for mass in masses])[0]
     least = params.min_confidence, params.min_label_mass
-    abstained = abstention(confidence, label_mass, *least, are_bounds=are_bounds(selections))
+    abstained = abstention_reason(confidence, label_mass, *least, are_bounds=are_bounds(selections))
     return {"confidence": confidence, "label_mass": label_mass, "abstained": abstained}
 
 

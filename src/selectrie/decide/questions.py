@@ -22,7 +22,7 @@ from selectrie.decide.answers import (
     ChoiceAnswer,
     Column,
     Evidence,
-    OwnColumns,
+    KindColumns,
     PredicateAnswer,
     ScoreAnswer,
     expected,
@@ -234,7 +234,7 @@ class Choice(Generic[T]):
             **found.trust,
         )
 
-    def columns(self) -> OwnColumns:
+    def columns(self) -> KindColumns:
         """Return the columns of the value and its probability, and what fills them.
 
         The value's is one of texts for a grammar, and else of the kind that all values
@@ -343,7 +343,7 @@ class Predicate:
         return PredicateAnswer(probability=found.probabilities[True], threshold=found.threshold, **found.trust)
 
     @staticmethod
-    def columns() -> OwnColumns:
+    def columns() -> KindColumns:
         """Return the columns of value and probability, and what fills them."""
         return (Column("value", "bool"),), lambda answer: [answer.value, answer.probability]
 
@@ -417,7 +417,7 @@ class Score:
             **{**found.trust, "bounds": bounds},
         )
 
-    def columns(self) -> OwnColumns:
+    def columns(self) -> KindColumns:
         """Return the columns of score, level and probability, and what fills them."""
         level = Column("level", "label", tuple(one.scored for one in self.levels))
         return (Column("score", "float"), level), lambda answer: [
