@@ -1,4 +1,4 @@
-"""Options of a decision, and what is asked of a model under them."""
+"""The options of a decision, and how they turn a question into prompts and answers."""
 
 from __future__ import annotations
 
@@ -55,59 +55,60 @@ SCORINGS = ("text", "letters")
 MAX_ORDERS = 64
 """Maximum number of orders of the options, except for "all"."""
 MAX_ALL = 5
-"""Maximum number of options of which all orders may be asked for."""
+"""Maximum number of options with `permutations="all"`."""
 MAX_AUTO = 8
-"""Maximum number of orders for "auto"."""
+"""Maximum number of orders with `permutations="auto"`."""
 MAX_LETTERS = 26
+"""Maximum number of options with `scoring="letters"`."""
 SHARE = Bounds(0, 1, "a number from 0 to 1")
-"""Bounds of confidences, masses and thresholds."""
+"""Allowed values of confidences, label masses and thresholds."""
 
 
 @named_fields
 @dataclass(frozen=True, slots=True)
 class DecisionParams:
-    """Options of a decision. They apply to every question of a call.
+    """Options of a decision, for every question of a call.
 
     Attributes:
-        template: What the model reads: "chat" for the model's own chat template,
-            "base" for a plain page, "auto" for "chat" if the model has a chat template
-            and "base" otherwise, or a `Template` with one slot,
+        template: The prompt format: "chat" for the model's chat template, "base" for a
+            plain page, "auto" for "chat" if the model has a chat template and "base"
+            otherwise, or a `Template` with one slot,
             `<<select 'answer' options=answers>>`.
-        layout: The order of state, list of options and question in the prompt. What
-            comes first is what prompts share: "state first" (state, options, question),
-            "options last" (state, question, options) or "questions first" (question,
-            options, state). They give different numbers. "auto" is "questions first"
-            for a `Choice` or `Score` that is asked alone, "options last" for one of
-            several questions, and "state first" for a `Predicate`.
-        scoring: Whether the options' own texts are scored, or letters. "letters" lists
-            the options behind letters and scores these alone, without what ends an
-            answer; it takes at most 26 options.
-        rule: How a score is made of tokens. "joint", "token_mean", "char_mean",
-            "byte_mean", "pmi" (minus the joint after the same prompt without the state)
-            or "calibrated" (minus the mean joint with the state replaced by "", "N/A"
-            and "[MASK]").
-        calibration: What the options' own probabilities are compared with, under the
-            rules "joint", "token_mean", "char_mean" and "byte_mean". None is nothing;
-            a `Calibration` is one that was fitted; "batch" fits one to the states of
-            `decide_many` or of a table; "content_free" is the rule "calibrated". A
-            `Predicate` or `Score` is calibrated only if `prior` is given.
+        layout: The order of state, list of options and question in the prompt. It
+            decides which prefix prompts share: "state first" (state, options,
+            question), "options last" (state, question, options) or "questions first"
+            (question, options, state). Layouts give different numbers. "auto" means
+            "state first" for a `Predicate`; for a `Choice` or `Score`, it means
+            "questions first" if it is the only question, else "options last".
+        scoring: Whether the model scores the texts of the options, or letters.
+            "letters" puts a letter before each listed option and scores the letter
+            alone, without an end of the answer. It allows at most 26 options.
+        rule: How log-probabilities of tokens become a score. "joint", "token_mean",
+            "char_mean", "byte_mean", "pmi" (the joint minus the joint after the same
+            prompt without the state) or "calibrated" (the joint minus the mean joint
+            with the state replaced by "", "N/A" and "[MASK]").
+        calibration: How to correct for options that the model prefers in any state.
+            A fitted `Calibration`; "batch" fits one to the states of `decide_many` or
+            of a table; "content_free" means the rule "calibrated"; None does not
+            correct. It excludes the rules "pmi" and "calibrated". A `Predicate` or
+            `Score` is calibrated only if `prior` is given.
         prior: Weights of the options, by value or in the order of the options.
         permutations: Number of orders of the options over which the answer is averaged,
-            at most 64 and at most k!, or "all" for up to 5 options. They are orders of
-            the options sorted by text, so the caller's order has no influence. "auto"
-            asks in two orders and, where these have different winners, in as many of 8
-            as it takes until the rest cannot change the winner. None asks once, in the
-            caller's order.
-        top: Ask only for this number of best options, best first. None evaluates all.
+            at most 64 and at most k!. "all" takes every order of up to 5 options.
+            "auto" asks in two orders; if their winners differ, it asks in up to 8,
+            until further orders cannot change the winner. The orders permute the
+            options sorted by text, so the caller's order has no influence. None asks
+            once, in the caller's order.
+        top: Number of best options to find, best first. None evaluates all.
         min_confidence: Confidence below which an answer abstains.
-        min_label_mass: Label mass below which an answer abstains (its lower bound, if
-            it is not known).
+        min_label_mass: Label mass below which an answer abstains. If it is not known
+            exactly, its lower bound counts.
         threshold: Probability above which a predicate is true.
-        list_options: Whether the prompt lists the options. Those that are not listed
-            are scored all the same. None lists them, but not on the plain page of a
-            question with examples or a cue, unless an option has a description.
-        time: The local time that a chat template may write, in ISO 8601. None is that
-            of the request, and for a table that at which its run began.
+        list_options: Whether the prompt lists the options. Unlisted options are scored
+            too. None lists them, except on the plain page of a question with examples
+            or a cue whose options have no descriptions.
+        time: The local time that a chat template may write, in ISO 8601. None is the
+            time of the request, or for a table the time at which its run began.
     """
 
     template: str | Template = "auto"
@@ -131,7 +132,7 @@ class DecisionParams:
             raise OptionError("rule", "batch", "a rule for one prompt: " + ", ".join(map(repr, RULES_OF_ONE_PROMPT)))
         check_options(self)
         _check_calibration(self.calibration, self.rule)
-        object.__setattr__(self, "prior", _prior(self.prior))
+        object.__setattr__(self, "prior", _check_prior(self.prior))
         if self.permutations not in ("all", "auto"):
             if isinstance(self.permutations, str):
                 raise OptionError("permutations", self.permutations, "a number of orders, 'all' or 'auto'")
@@ -149,6 +150,7 @@ class DecisionParams:
 
 
 def _check_calibration(calibration: object, rule: str) -> None:
+    """Raise for a value that is no calibration, or that excludes the rule."""
     if calibration is None:
         return
     if not isinstance(calibration, Calibration) and calibration not in ("batch", "content_free"):
@@ -162,6 +164,7 @@ def _check_calibration(calibration: object, rule: str) -> None:
 
 
 def _check_time(time: object) -> None:
+    """Raise `OptionError` unless `time` is None or a time in ISO 8601."""
     try:
         if time is not None:
             datetime.fromisoformat(time)  # type: ignore[arg-type]  # another type raises
@@ -169,8 +172,11 @@ def _check_time(time: object) -> None:
         raise OptionError("time", time, "a local time in ISO 8601, such as '2026-01-31T12:00:00'") from None
 
 
-def _prior(prior: object) -> Mapping[Any, float] | tuple[float, ...] | None:
-    """Return a read-only copy of the weights; they are checked against the options."""
+def _check_prior(prior: object) -> Mapping[Any, float] | tuple[float, ...] | None:
+    """Return a read-only copy of the prior's weights; raise unless it is a collection.
+
+    `_match_prior` later checks that it fits the options.
+    """
     if prior is None:
         return None
     if isinstance(prior, Mapping):
@@ -186,11 +192,15 @@ DEFAULT_DECISION = DecisionParams()
 def questions_and_params(
     questions: object, params: DecisionParams | None, *, may_be_one: bool = False
 ) -> tuple[dict[str, Question], DecisionParams]:
-    """Return the questions by name, and the options of their decision.
+    """Check the arguments of `decide`; return the questions by name, and the options.
 
-    With `may_be_one`, a question alone has the name "".
+    Args:
+        questions: A mapping from names to questions.
+        params: The options; None means the defaults.
+        may_be_one: Whether `questions` may also be a single question. Its name is "".
 
-    Raises `OptionError` for anything else.
+    Raises:
+        OptionError: For any other argument.
     """
     options = DEFAULT_DECISION if params is None else params
     record("params", options, DecisionParams)
@@ -198,7 +208,7 @@ def questions_and_params(
 
 
 def named_questions(questions: object) -> dict[str, Question]:
-    """Return the questions by name; raise unless it is a mapping of some questions."""
+    """Return the questions by name; raise unless they are a non-empty mapping."""
     if not isinstance(questions, Mapping):
         raise OptionError("questions", questions, "a mapping from names to questions")
     if not questions:
@@ -215,22 +225,23 @@ Order = tuple[int, ...]
 """Indices of options in the order in which a prompt lists them."""
 
 _SEED = 0
-"""Seed of the shuffles. It is fixed, so that the same options get the same orders."""
+"""Seed of the shuffles. It is fixed, so that the same options have the same orders."""
 
 
 def orders_of(k: int, n: int | str) -> tuple[Order, ...]:
-    """Return n distinct orders of k options, all of them for "all", up to 8 for "auto".
+    """Return n distinct orders of k options.
 
-    They are rotations of seeded shuffles: the k rotations of one shuffle put each
-    option at each place once. Over all n orders, two places hold an option equally
-    often, or one of them once more. Fewer orders are the first of more.
+    The orders are rotations of seeded shuffles: the k rotations of one shuffle put each
+    option at each place once. How often an option is at two places differs by at most
+    1. The orders for a smaller n are the first of those for a larger n.
 
     Args:
         k: Number of options, at least 1.
-        n: Number of orders, at most k!, or "all" for at most 5 options, or "auto".
+        n: Number of orders, at most k!; "all" for k! orders of at most 5 options;
+            "auto" for up to 8.
 
     Raises:
-        OptionError: If there are not so many orders.
+        OptionError: If there are fewer than n orders.
     """
     if n == "all":
         if k > MAX_ALL:
@@ -239,14 +250,14 @@ def orders_of(k: int, n: int | str) -> tuple[Order, ...]:
     if n == "auto":
         n = min(MAX_AUTO, math.factorial(min(k, MAX_ALL)))
     n_orders = int(n)
-    # Beyond 5 options there are more orders than anyone may ask for.
+    # More than 5 options have more than 64 orders, the most that `permutations` allows.
     if k <= MAX_ALL and n_orders > math.factorial(k):
         raise OptionError("permutations", n, f"at most {math.factorial(k)} orders of {k} options")
     orders: list[Order] = []
     seen: set[Order] = set()
     draws = count()
     while len(orders) < n_orders:
-        shuffle = _shuffled(k, draws)
+        shuffle = _shuffle_options(k, draws)
         start = shuffle.index(0)
         cycle = shuffle[start:] + shuffle[:start]  # two shuffles of one cycle have the same rotations
         if cycle not in seen:
@@ -255,8 +266,11 @@ def orders_of(k: int, n: int | str) -> tuple[Order, ...]:
     return tuple(orders)
 
 
-def _shuffled(k: int, draws: count[int]) -> Order:
-    """Return a random order of k options (Fisher and Yates)."""
+def _shuffle_options(k: int, draws: count[int]) -> Order:
+    """Return a random order of k options by a Fisher-Yates shuffle.
+
+    `draws` numbers the random draws; the shuffle consumes k - 1 of them.
+    """
     order = list(range(k))
     for last in range(k - 1, 0, -1):
         other = int(uniform(_SEED, next(draws)) * (last + 1))
@@ -265,55 +279,58 @@ def _shuffled(k: int, draws: count[int]) -> Order:
 
 
 CONTENT_FREE = ("", "N/A", "[MASK]")
-"""The states of the baseline of rule "calibrated"."""
-_ROUNDED = 1e-11
-"""Share by which rounding may move a probability: its logarithm is a sum of float64."""
+"""The states with which the rule "calibrated" computes its baseline."""
+_ROUNDING = 1e-11
+"""Maximum relative rounding error of a probability, the exp of a float64 sum."""
 _N_FIRST = 2
-"""Number of orders that are asked at first for `permutations="auto"`."""
+"""Number of orders in the first round of `permutations="auto"`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question with the orders in which its options are listed.
+    """A question with its options in order, and its settings for prompts and scores.
 
     Attributes:
         question: The question.
         params: The options of the decision.
-        options: The options in the order in which they are scored: the caller's, or
-            sorted by text if there are several orders to average over. () with a
-            grammar.
-        orders: Indices into `options`, one order for each prompt.
-        by_caller: Indices into `options` in the caller's order.
+        options: The options of the answer: sorted by text if `params.permutations` is
+            set, else in the caller's order; () with a grammar.
+        orders: For each prompt, the indices into `options` in the order of its list.
+        caller_order: Indices into `options` in the caller's order.
         prior: Weights in the order of `options`, or None.
-        layout: What comes first in its prompts; not "auto".
+        layout: The layout of the prompts, with "auto" resolved.
         listed: Whether the prompts list the options.
-        rule: The rule, "calibrated" for a content-free calibration.
-        calibration: Digest of the calibration that the prior has in it, or "".
-        members: Index into `options` for each text that is scored; None if each option
-            has one text.
+        rule: The scoring rule; "calibrated" for a content-free calibration.
+        calibration: Digest of the calibration that `prior` includes, or "".
+        option_of_text: For each text that is scored, the index of its option in
+            `options`; None if each option has one text.
     """
 
     question: Question
     params: DecisionParams
     options: tuple[Option[Any], ...]
     orders: tuple[Order, ...]
-    by_caller: Order
+    caller_order: Order
     prior: tuple[float, ...] | None
     layout: str
     listed: bool
     rule: str
     calibration: str = ""
-    members: Order | None = None
+    option_of_text: Order | None = None
 
     @property
     def n_orders(self) -> int | str:
-        """Return the number of orders as signatures have it: 0 for the caller's."""
+        """Return the number of orders for signatures: "auto", or 0 for the caller's."""
         if self.params.permutations == "auto":
             return "auto"
         return 0 if self.params.permutations is None else len(self.orders)
 
     def bound(self, template_digest: str, model: ModelIdentity) -> dict[str, object]:
-        """Return what the probabilities depend on besides the states."""
+        """Return the conditions, besides states, that determine the probabilities.
+
+        A calibration fitted under these conditions is bound to them
+        (`QuestionCalibration.bound`).
+        """
         question = self.question
         shown = json.dumps([question.cue, *question.examples])
         return {
@@ -332,57 +349,71 @@ class Ask:
         }
 
     def with_calibration(self, calibration: Calibration, bound: Mapping[str, object]) -> Ask:
-        """Return the question with the weights of a calibration; raise without any."""
-        own = None if self.prior is None else [self.prior[index] for index in self.by_caller]
-        by_index = dict(zip(self.by_caller, calibration.of(bound).weights(own), strict=True))
+        """Return a copy whose prior includes the weights of a calibration.
+
+        `bound` are the conditions of this question. Raises `OptionError` if the
+        calibration has no match for them.
+        """
+        weights = None if self.prior is None else [self.prior[index] for index in self.caller_order]
+        by_index = dict(zip(self.caller_order, calibration.of(bound).weights(weights), strict=True))
         prior = tuple(by_index[index] for index in range(len(by_index)))
         return replace(self, prior=prior, calibration=calibration.digest)
 
     def choices(self, order: Order) -> list[str]:
         """Return the texts that are scored, in the order of `options`.
 
-        Letters are those that a prompt with this order of the options has.
+        With `scoring="letters"`, they are the letters that a prompt shows if it lists
+        the options in `order`.
         """
         if self.params.scoring == "text":
             return [text for one in self.options for text in one.spellings]
         return [ascii_uppercase[order.index(index)] for index in range(len(order))]
 
-    def sums(self, probability: FloatArray) -> list[float]:
-        """Return the probability of each option, given that of each text."""
-        sums = probability if self.members is None else np.minimum(np.bincount(self.members, probability), 1.0)
-        listed: list[float] = sums.tolist()
+    def option_probabilities(self, probability: FloatArray) -> list[float]:
+        """Return the probability of each option: the sum over its texts, at most 1.
+
+        `probability` is a float64 array with the probability of each text.
+        """
+        if self.option_of_text is not None:
+            probability = np.minimum(np.bincount(self.option_of_text, probability), 1.0)
+        listed: list[float] = probability.tolist()
         return listed
 
     def winners(self, by_order: Sequence[list[float]]) -> set[Any]:
-        """Return the values that win in some order, given each option's probability."""
+        """Return the distinct winning values over several orders.
+
+        `by_order[i][j]` is the probability of option j in order i.
+        """
         values, threshold = [one.value for one in self.options], self.params.threshold
         return {self.question.winner(dict(zip(values, row, strict=True)), threshold) for row in by_order}
 
     def n_orders_wanted(self, selections: Sequence[Selection]) -> int:
-        """Return the number of orders in which a question is asked about a state.
+        """Return the number of orders to evaluate before deciding again.
 
-        For `permutations="auto"` that are two, and more while their winners differ and
-        the orders that are left could change the winner of the mean. A probability is
-        between 0 and 1, so one more order changes the difference of two sums by at most
-        1: the winner is settled once it leads by more than there are orders left. What
-        is returned are the fewest orders after which that may be so. Of at most 8
-        orders, a tail bound for samples without replacement (Serfling 1974, at 5 %)
-        would stop no earlier.
+        It equals `len(selections)` if no further order is needed. With
+        `permutations="auto"`, two orders are evaluated, and more only while the winners
+        differ and the remaining orders could change the winner of the mean.
+
+        A probability is between 0 and 1, so one order changes the difference of two
+        options' sums by at most 1. The winner is final once its lead exceeds the
+        number of remaining orders. The result is the smallest number of orders after
+        which that is possible. With at most 8 orders, a tail bound for samples without
+        replacement (Serfling 1974, at 5 %) would stop no earlier.
 
         Args:
-            selections: The selections in the orders so far.
+            selections: The selections in the orders evaluated so far.
         """
         n, n_all = len(selections), len(self.orders)
         if self.params.permutations != "auto":
             return n_all
         if n < _N_FIRST:
             return min(_N_FIRST, n_all)
-        by_order = [self.sums(one.choices.probability) for one in selections]
+        by_order = [self.option_probabilities(one.choices.probability) for one in selections]
         if len(self.winners(by_order)) == 1:
             return n
         second, first = sorted(math.fsum(column) for column in zip(*by_order, strict=True))[-2:]
         lead = first - second
-        while lead <= n_all - n and n < n_all:  # not settled, even if each of these orders added 1
+        while lead <= n_all - n and n < n_all:  # not final, even if each of these orders added 1
             n, lead = n + 1, lead + 1
         return n
 
@@ -394,41 +425,42 @@ class Ask:
         signature: DecisionSignature,
         usage: DecisionUsage,
     ) -> Answer:
-        """Return the answer that the selections in some orders give.
+        """Return the answer to the question, given its selections.
 
-        Probabilities and label mass are the means over the orders. With a grammar, the
-        options are the texts that were found.
+        Probabilities and label mass are means over the orders. With a grammar, the
+        options are the texts that the search found.
 
         Args:
-            selections: One for each order, with the choices of `choices`.
-            first_token_fits: Whether the most probable token begins an option, in all.
-            signature: What the answer depends on.
-            usage: The work that it took.
+            selections: One selection for each order, whose choices are `choices`.
+            first_token_fits: Whether the most probable token begins an option in every
+                order.
+            signature: The settings that determine the answer.
+            usage: The work done for the answer.
         """
         first, table = selections[0], selections[0].choices
         options = self.options or tuple(Option(text) for text in table.texts)
-        by_order = [self.sums(one.choices.probability) for one in selections]
+        by_order = [self.option_probabilities(one.choices.probability) for one in selections]
         probabilities = by_order[0] if len(by_order) == 1 else mean_of(by_order)
         winner, margin, is_tie = first.index, first.margin, first.is_tie
-        are_sums = len(selections) > 1 or self.members is not None
+        are_sums = len(selections) > 1 or self.option_of_text is not None
         if are_sums:
             best = max(probabilities)
             winner, margin = probabilities.index(best), margin_of(probabilities)
-            is_tie = sum(p >= best * (1 - _ROUNDED) for p in probabilities) > 1
-        # Texts that a search did not find may be any number.
+            is_tie = sum(p >= best * (1 - _ROUNDING) for p in probabilities) > 1
+        # The number of texts that a search did not find is unknown.
         k = len(options) if first.grammar is None else math.inf
         least, between = probabilities[winner], None
         if are_bounds(selections):
-            low = mean_of([self.sums(one.choices.probability_low) for one in selections])
-            high = mean_of([self.sums(one.choices.probability_high) for one in selections])
+            low = mean_of([self.option_probabilities(one.choices.probability_low) for one in selections])
+            high = mean_of([self.option_probabilities(one.choices.probability_high) for one in selections])
             between = list(zip(low, high, strict=True))
             if any(one.is_bounded for one in selections):
                 least = max(low[winner], 1 / k)  # the largest of k is at least 1/k
                 if are_sums:
                     margin, is_tie = bounded_margin(between, winner)
-        in_order = [(index, options[index].value) for index in self.by_caller or range(len(options))]
-        left_open = [] if self.members else [index for index, _ in in_order if not table.finished[index]]
-        trust = trust_of(selections, confidence_of(least, k), self.params) | {
+        in_order = [(index, options[index].value) for index in self.caller_order or range(len(options))]
+        left_open = [] if self.option_of_text else [index for index, _ in in_order if not table.finished[index]]
+        trust = trust_fields(selections, confidence_of(least, k), self.params) | {
             "first_token_fits": first_token_fits,
             "margin": margin,
             "is_tie": is_tie,
@@ -455,12 +487,12 @@ class Ask:
 
 
 def are_bounds(selections: Sequence[Selection]) -> bool:
-    """Return whether some probability or coverage is known by its bounds only."""
+    """Return whether some probability or coverage is known only by its bounds."""
     return any(one.is_bounded or one.coverage_high is not None for one in selections)
 
 
-def trust_of(selections: Sequence[Selection], confidence: float, params: DecisionParams) -> dict[str, Any]:
-    """Return how far an answer can be trusted by its confidence and its label mass."""
+def trust_fields(selections: Sequence[Selection], confidence: float, params: DecisionParams) -> dict[str, Any]:
+    """Return the answer's fields `confidence`, `label_mass` and `abstained` by name."""
     masses = [one.coverage for one in selections]
     label_mass = masses[0] if len(masses) == 1 else mean_of([[mass] for mass in masses])[0]
     least = params.min_confidence, params.min_label_mass
@@ -469,10 +501,13 @@ def trust_of(selections: Sequence[Selection], confidence: float, params: Decisio
 
 
 def layout_of(question: Question, params: DecisionParams, n_questions: int = 1) -> str:
-    """Return the layout of a question's prompts: that of the options, or for "auto".
+    """Return the layout of a question's prompts, with "auto" resolved.
 
-    "auto" goes by the kind and the number of questions alone, so a state has the prompt
-    that it has in a table.
+    "auto" depends only on the kind of the question and the number of questions. A
+    single state therefore has the same prompt as a row of a table.
+
+    Raises `IncompatibleOptionsError` for examples or a cue with another layout than
+    "questions first".
     """
     if question.examples or question.cue is not None:
         if params.layout not in ("auto", "questions first"):
@@ -485,10 +520,10 @@ def layout_of(question: Question, params: DecisionParams, n_questions: int = 1) 
 
 
 def is_calibrated(question: Question, params: DecisionParams) -> bool:
-    """Return whether a calibration concerns a question.
+    """Return whether a calibration applies to a question.
 
-    Without a stated prior, that of a predicate or score would take all answers for
-    equally frequent.
+    A predicate or score needs a prior: without one, a calibration would assume that all
+    its answers are equally frequent. A grammar cannot be calibrated.
     """
     return question.grammar is None and (params.prior is not None or not question.is_number)
 
@@ -499,31 +534,34 @@ def ask_of(
     n_questions: int = 1,
     *,
     on_page: bool = False,
-    is_compared: bool = False,
+    has_calibration: bool = False,
 ) -> Ask:
-    """Return a question with its options in order, its layout and its rule.
+    """Combine a question with the options of its decision, and check them together.
 
     Args:
         question: The question.
         params: The options of the decision.
-        n_questions: The number of questions that are asked about the same states.
-        on_page: Whether it is asked on the page for models without a chat template.
-        is_compared: Whether a calibration is fitted to its answers or applied to them.
+        n_questions: Number of questions that are asked about the same states.
+        on_page: Whether the prompt is the built-in page for models without a chat
+            template.
+        has_calibration: Whether a calibration is fitted to the answers or applied to
+            them.
 
-    Raises `TextError` for a text that cannot be tokenized, and `OptionError` or
-    `ChoiceError` for options of the decision that this question cannot have.
+    Raises:
+        TextError: For a text that cannot be tokenized.
+        OptionError, ChoiceError: For options that do not fit this question.
     """
     if not isinstance(question, KINDS):
         raise OptionError("question", question, "a Choice, a Predicate or a Score")
     to_bytes(question.instructions, "instructions")
     layout, options = layout_of(question, params, n_questions), question.options
     if question.grammar is not None:
-        _check_grammar(params)
+        _check_grammar_options(params)
         return Ask(question, params, (), ((),), (), None, layout, listed=False, rule=params.rule)
     listed = params.list_options
     if listed is None:
         described = any(one.description for one in options)
-        is_short = question.examples or question.cue or (is_compared and not question.is_number)
+        is_short = question.examples or question.cue or (has_calibration and not question.is_number)
         listed = not on_page or described or params.scoring == "letters" or not is_short
     for index, one in enumerate(options):
         for text in one.spellings:
@@ -540,11 +578,11 @@ def ask_of(
     if params.permutations is not None:
         order.sort(key=lambda index: options[index].scored)
     in_order = tuple(options[index] for index in order)
-    members = None
+    option_of_text = None
     if any(len(one.spellings) > 1 for one in in_order):
-        members = tuple(index for index, one in enumerate(in_order) for _ in one.spellings)
-        _check_spellings(params)
-    weights = _weights(params.prior, options)
+        option_of_text = tuple(index for index, one in enumerate(in_order) for _ in one.spellings)
+        _check_several_texts(params)
+    weights = _match_prior(params.prior, options)
     is_content_free = params.calibration == "content_free" and is_calibrated(question, params)
     rule = "calibrated" if is_content_free else params.rule
     place = {index: at for at, index in enumerate(order)}
@@ -558,12 +596,13 @@ def ask_of(
         layout,
         listed,
         rule,
-        members=members,
+        option_of_text=option_of_text,
     )
 
 
-def _check_spellings(params: DecisionParams) -> None:
-    _refuse_with(
+def _check_several_texts(params: DecisionParams) -> None:
+    """Raise `IncompatibleOptionsError` if an option may not have several texts."""
+    _check_compatible(
         "an option with several texts",
         (OptionRef("scoring", "letters"), params.scoring == "letters", "a letter stands for all of them"),
         (OptionRef("rule", params.rule), params.rule.endswith("_mean"), "what adds up has no length to divide by"),
@@ -571,8 +610,9 @@ def _check_spellings(params: DecisionParams) -> None:
     )
 
 
-def _check_grammar(params: DecisionParams) -> None:
-    _refuse_with(
+def _check_grammar_options(params: DecisionParams) -> None:
+    """Raise `IncompatibleOptionsError` for options that a grammar excludes."""
+    _check_compatible(
         "a grammar",
         (OptionRef("scoring", "letters"), params.scoring == "letters", "its texts cannot be listed"),
         ("permutations", params.permutations is not None, "its texts are not listed, so they have no order"),
@@ -580,17 +620,26 @@ def _check_grammar(params: DecisionParams) -> None:
     )
 
 
-def _refuse_with(other: str, *options: tuple[str | OptionRef, bool, str]) -> None:
-    """Raise for the first option that is given; each has a name and a remedy."""
+def _check_compatible(other: str, *options: tuple[str | OptionRef, bool, str]) -> None:
+    """Raise `IncompatibleOptionsError` for the first given option of `options`.
+
+    Args:
+        other: The name of what excludes all the options.
+        options: The name of each option, whether it is given, and the remedy.
+    """
     for name, is_given, remedy in options:
         if is_given:
             raise IncompatibleOptionsError(name, other, remedy)
 
 
-def _weights(
+def _match_prior(
     prior: Mapping[Any, float] | Sequence[float] | None, options: tuple[Option[Any], ...]
 ) -> tuple[float, ...] | None:
-    """Return the weight of each option; the engine checks the numbers."""
+    """Return the weight of each option, in the order of `options`.
+
+    The numbers are checked later, by the engine. Raises `ChoiceError` unless every
+    option has a weight and every weight an option.
+    """
     if prior is None:
         return None
     if not isinstance(prior, Mapping):

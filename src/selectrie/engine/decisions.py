@@ -124,7 +124,7 @@ class DecisionMaker:
         ask = partial(ask_of, params=params, n_questions=len(questions), on_page=template == "base")
         for name, question in questions.items():
             with _errors_of(None, name):
-                asks[name] = ask(question, is_compared=fits or calibration is not None)
+                asks[name] = ask(question, has_calibration=fits or calibration is not None)
                 check_shown(question, template)
                 if isinstance(calibration, Calibration) and is_calibrated(question, params):
                     bound = asks[name].bound(digest, model.identity)
@@ -244,7 +244,7 @@ class PromptMaker:
         terminator, following = "text" if page.following else "eog" if page.is_chat else "auto", page.following
         if params.scoring == "letters":
             terminator, following = "none", ""  # the letter alone is read
-        prior, members = self._ask.prior, self._ask.members
+        prior, members = self._ask.prior, self._ask.option_of_text
         if members is not None:
             if terminator == "auto":
                 remedy = "their probabilities add up where an answer ends; write text after the slot"
