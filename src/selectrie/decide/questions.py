@@ -1,9 +1,8 @@
-"""Questions about a state: which option, is it true, how much.
+"""Defines the kinds of questions about a state: `Choice`, `Predicate` and `Score`.
 
-A question is a frozen record that checks itself when it is made. What the model scores
-are texts; what the caller gets back are the values to which they belong. Each class
-knows all that its kind has of its own: how it is asked, which option wins, its answer,
-and the columns of a table that the answer fills.
+A question is a frozen record, whose constructor checks the arguments. The model scores
+the texts of its options; the caller gets their values. All differences between kinds
+are here: wording and layout of the prompt, winner, answer, and columns of a table.
 """
 
 from __future__ import annotations
@@ -48,26 +47,28 @@ T = TypeVar("T")
 A = TypeVar("A", bound=Hashable)
 
 Examples: TypeAlias = Sequence[tuple[State, Any]]
-"""Pairs of a state and the value, or the text, of the option that answers for it."""
+"""Pairs of a state and its answer, given as the value or the text of an option."""
 
-_MEMBERS = PythonOnly(", an Enum member, or an Option with a text")
-_VALUES = MessageText("a text, a truth value or a whole number", _MEMBERS)
+_PYTHON_VALUES = PythonOnly(", an Enum member, or an Option with a text")
+_ALLOWED_VALUES = MessageText("a text, a truth value or a whole number", _PYTHON_VALUES)
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
-def _layout_of_options(n_questions: int) -> str:
+def _resolve_auto_layout(n_questions: int) -> str:
+    """Return the layout that "auto" means for a choice or score."""
     return "questions first" if n_questions == 1 else "options last"
 
 
-def _most_probable(probabilities: Mapping[Any, float], _threshold: float) -> Any:
+def _find_most_probable(probabilities: Mapping[Any, float], _threshold: float) -> Any:
+    """Return the value of the highest probability, the first of several."""
     return max(probabilities, key=probabilities.__getitem__)
 
 
 def text_of(value: object) -> str | None:
-    """Return the text by which a value is scored, or None if it has none of its own.
+    """Return the text by which a value is scored, or None if its type has no text.
 
-    A str is its own text, an Enum member has that of its value, a bool is "true" or
-    "false", and an int is written in digits.
+    A str is returned as it is, a bool gives "true" or "false", an int its digits, and
+    an Enum member the text of its value.
     """
     if isinstance(value, Enum):
         value = value.value
@@ -88,14 +89,15 @@ def text_of(value: object) -> str | None:
 @final
 @dataclass(frozen=True)
 class Option(Generic[T]):
-    """A value that an answer may have.
+    """A possible answer to a question: a value, and the text that the model scores.
 
     Attributes:
-        value: The value, which comes back as it is. It must be hashable.
-        text: The text that is scored. None means the text of the value (`text_of`).
-        description: What the option means, for the prompt; it is not scored.
-        texts: Several texts of the option in place of `text`, whose probabilities add
-            up. The prompt lists the first. They are kept as a tuple, each once.
+        value: The value that answers return unchanged. It must be hashable.
+        text: The text that is scored. None means the text of the value: a str itself,
+            "true" or "false" for a bool, the digits of an int.
+        description: The meaning of the option. The prompt shows it; it is not scored.
+        texts: Several texts in place of `text`, whose probabilities add up. The prompt
+            lists the first. They become a tuple without duplicates.
     """
 
     value: T
@@ -107,9 +109,9 @@ class Option(Generic[T]):
         require_text("text", self.text, optional=True)
         require_text("description", self.description, optional=True)
         if self.texts is not None:
-            object.__setattr__(self, "texts", _texts_of(self.texts, self.text))
+            object.__setattr__(self, "texts", _check_texts(self.texts, self.text))
         elif self.text is None and text_of(self.value) is None:
-            raise OptionError("value", self.value, _VALUES)
+            raise OptionError("value", self.value, _ALLOWED_VALUES)
         try:
             hash(self.value)
         except TypeError:
@@ -117,19 +119,22 @@ class Option(Generic[T]):
 
     @property
     def scored(self) -> str:
-        """Return the text that is scored, the first one if there are several."""
+        """Return the text that is scored, the first if there are several."""
         return self.spellings[0]
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """Return all texts that are scored."""
+        """Return all texts that are scored, at least one."""
         if self.texts is not None:
             return tuple(self.texts)
         return ((text_of(self.value) or "") if self.text is None else self.text,)
 
 
-def _texts_of(texts: object, text: str | None) -> tuple[str, ...]:
-    """Return the texts of an option, each once; raise unless there are some."""
+def _check_texts(texts: object, text: str | None) -> tuple[str, ...]:
+    """Return the texts of an option as a tuple without duplicates.
+
+    Raises unless `texts` is a non-empty sequence of texts and `text` is None.
+    """
     if text is not None:
         raise IncompatibleOptionsError("text", OptionRef("texts"), "the first of the texts is the one that is listed")
     if not isinstance(texts, Sequence) or isinstance(texts, str | bytes) or not texts:
@@ -142,32 +147,33 @@ def _texts_of(texts: object, text: str | None) -> tuple[str, ...]:
 @final
 @dataclass(frozen=True, init=False)
 class Choice(Generic[T]):
-    """A question that one of several options answers.
+    """A question that is answered by one of several options.
 
     Attributes:
         instructions: The question; it may be empty.
-        options: The options, in the order in which they were given; () with a grammar.
+        options: The options, in the caller's order; () with a grammar.
         grammar: The grammar whose texts are the options, or None.
-        cue: What introduces the answer in place of a question, such as "Sentiment:",
-            or None. It goes without instructions.
-        examples: The text of each example's state, and the text of its answer.
+        cue: A text before the answer that replaces a question, such as "Sentiment:", or
+            None. It cannot be combined with instructions.
+        examples: Pairs of the text of a state and the text of its answer.
 
     The argument `options` is a sequence of values or of `Option`s, an Enum class, a
     mapping from texts to their descriptions, or a `Grammar`. Values are str, bool, int
-    or Enum members. One option is legal. The argument `examples` is a sequence of pairs
-    of a state and its answer, the value or the text of an option. The prompt shows them
-    before the state, but for one whose text is the same up to white space at its ends.
+    or Enum members. A single option is allowed. The argument `examples` is a sequence
+    of pairs of a state and its answer, the value or the text of an option. The prompt
+    shows the examples before the state. It omits an example whose text equals the
+    state's, up to white space at the ends.
 
-    Raises `ChoiceError` for no options, options without text, equal texts and equal
-    values, and `OptionError` for anything that is not an option. If an option has
-    several texts, those that two options have are dropped from both, with a warning.
+    Raises `ChoiceError` for no options, an option without text, equal texts and equal
+    values, and `OptionError` for anything that is not an option. If some option has
+    several texts, a text that two options share is dropped from both, with a warning.
     """
 
     kind: ClassVar = "choice"
     is_number: ClassVar = False
     lists_probabilities: ClassVar = True
-    auto_layout = staticmethod(_layout_of_options)
-    winner = staticmethod(_most_probable)
+    auto_layout = staticmethod(_resolve_auto_layout)
+    winner = staticmethod(_find_most_probable)
 
     instructions: str
     options: tuple[Option[T], ...]
@@ -212,37 +218,37 @@ class Choice(Generic[T]):
             name = "examples" if examples else "cue"
             raise IncompatibleOptionsError(name, "a grammar", "they go with options that are listed")
         object.__setattr__(self, "instructions", instructions)
-        object.__setattr__(self, "options", () if is_grammar else checked(options_of(options)))
+        object.__setattr__(self, "options", () if is_grammar else check_distinct(options_of(options)))
         object.__setattr__(self, "grammar", options if is_grammar else None)
-        object.__setattr__(self, "cue", _cue(cue, instructions))
-        object.__setattr__(self, "examples", _examples_of(examples, self.options))
+        object.__setattr__(self, "cue", _check_cue(cue, instructions))
+        object.__setattr__(self, "examples", _read_examples(examples, self.options))
 
     @property
     def wording(self) -> str:
-        """Return the question as prompts have it."""
+        """Return the question in the words of the prompt."""
         return self.instructions or "What fits the text?"
 
-    def answer(self, found: Evidence) -> ChoiceAnswer[T]:
-        """Return the answer that selections give."""
-        evaluated = {value: p for value, p in found.probabilities.items() if value not in found.probability_high}
+    def answer(self, evidence: Evidence) -> ChoiceAnswer[T]:
+        """Return the answer, given the probabilities of the options."""
+        evaluated = {value: p for value, p in evidence.probabilities.items() if value not in evidence.probability_high}
         return ChoiceAnswer(
-            value=found.winner,
-            text=found.texts[found.winner],
-            probability=found.probability,
+            value=evidence.winner,
+            text=evidence.texts[evidence.winner],
+            probability=evidence.probability,
             probabilities=evaluated,
-            probability_high=found.probability_high,
-            **found.trust,
+            probability_high=evidence.probability_high,
+            **evidence.trust,
         )
 
     def columns(self) -> KindColumns:
-        """Return the columns of the value and its probability, and what fills them.
+        """Return the column of the value, and a function to fill it (`KindColumns`).
 
-        The value's is one of texts for a grammar, and else of the kind that all values
-        have; if they have none in common, it has the options' texts.
+        The column is of kind "text" for a grammar; "bool" or "int" if all values are;
+        "label" if all values are texts. For mixed values it has the options' texts.
         """
         if self.grammar is not None:
             return (Column("label", "text"),), lambda answer: [answer.value, answer.probability]
-        values = [_plain(one.value) for one in self.options]
+        values = [_unwrap_enum(one.value) for one in self.options]
         kind = "label" if all(type(value) is str for value in values) else None
         if all(type(value) is bool for value in values):
             kind = "bool"
@@ -252,28 +258,29 @@ class Choice(Generic[T]):
             labels = tuple(one.scored for one in self.options)
             return (Column("label", "label", labels),), lambda answer: [answer.text, answer.probability]
         column = Column("label", kind, tuple(map(str, values)) if kind == "label" else ())
-        return (column,), lambda answer: [_plain(answer.value), answer.probability]
+        return (column,), lambda answer: [_unwrap_enum(answer.value), answer.probability]
 
 
-def _plain(value: Any) -> Any:
+def _unwrap_enum(value: Any) -> Any:
+    """Return the value of an Enum member; return any other value unchanged."""
     return value.value if isinstance(value, Enum) else value
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A statement that is true of the state or not.
+    """A statement that is either true or false of the state.
 
-    At least one of `statement`, `yes_when` and `no_when` is given.
+    At least one of `statement`, `yes_when` and `no_when` is required.
 
     Attributes:
         statement: The statement, such as "The customer is angry.".
-        yes: The text that affirms it.
-        no: The text that denies it.
-        yes_when: When to answer with `yes`, or None.
-        no_when: When to answer with `no`, or None.
-        examples: The text of each example's state, and the text of its answer, as in
-            `Choice`; the argument may have True and False for the answers.
+        yes: The text that affirms the statement.
+        no: The text that denies the statement.
+        yes_when: When to answer `yes`, or None.
+        no_when: When to answer `no`, or None.
+        examples: Pairs of the text of a state and the text of its answer, as in
+            `Choice`. In the argument, True and False may be the answers.
     """
 
     kind: ClassVar = "predicate"
@@ -304,11 +311,11 @@ class Predicate:
             object.__setattr__(self, name, value)
         if not any(given and given.strip() for given in (statement, yes_when, no_when)):
             raise OptionError("statement", statement, words("a statement, or what `yes_when` or `no_when` says"))
-        object.__setattr__(self, "examples", _examples_of(examples, checked(self.options)))
+        object.__setattr__(self, "examples", _read_examples(examples, check_distinct(self.options)))
 
     @property
     def options(self) -> tuple[Option[bool], ...]:
-        """Return the two answers: True with the text `yes`, False with `no`."""
+        """Return the two options: True with the text `yes`, False with `no`."""
         return Option(value=True, text=self.yes, description=self.yes_when), Option(
             value=False, text=self.no, description=self.no_when
         )
@@ -320,31 +327,31 @@ class Predicate:
 
     @property
     def cue(self) -> None:
-        """Return None: a statement is not left out."""
+        """Return None: a predicate has no cue."""
 
     @property
     def wording(self) -> str:
-        """Return the question as prompts have it."""
+        """Return the question in the words of the prompt."""
         return f"Is this true of the text? {self.statement}" if self.statement else "Which answer fits the text?"
 
     @staticmethod
     def auto_layout(_n_questions: int) -> str:
-        """Return the layout that "auto" is."""
+        """Return the layout that "auto" means for a predicate."""
         return "state first"
 
     @staticmethod
     def winner(probabilities: Mapping[Any, float], threshold: float) -> bool:
-        """Return whether the statement holds, by the probability of each answer."""
+        """Return whether the probability of True is above the threshold."""
         return probabilities[True] > threshold
 
     @staticmethod
-    def answer(found: Evidence) -> PredicateAnswer:
-        """Return the answer that selections give."""
-        return PredicateAnswer(probability=found.probabilities[True], threshold=found.threshold, **found.trust)
+    def answer(evidence: Evidence) -> PredicateAnswer:
+        """Return the answer, given the probabilities of the options."""
+        return PredicateAnswer(probability=evidence.probabilities[True], threshold=evidence.threshold, **evidence.trust)
 
     @staticmethod
     def columns() -> KindColumns:
-        """Return the columns of value and probability, and what fills them."""
+        """Return the column of the value, and a function to fill it (`KindColumns`)."""
         return (Column("value", "bool"),), lambda answer: [answer.value, answer.probability]
 
 
@@ -356,27 +363,28 @@ _Levels: TypeAlias = (
 @final
 @dataclass(frozen=True, slots=True, init=False)
 class Score:
-    """A question that a level of a scale answers.
+    """A question that is answered by a level of a scale, so by a number.
 
     Attributes:
         instructions: The question; it may be empty.
-        levels: One `Option` for each level, lowest first as given. Its value is the
-            number that the level is worth.
-        cue: What introduces the answer in place of a question, or None, as in `Choice`.
-        examples: The text of each example's state, and the text of its answer, as in
+        levels: An `Option` for each level, in the caller's order. Its value is the
+            number of the level.
+        cue: A text before the answer that replaces a question, or None, as in `Choice`.
+        examples: Pairs of the text of a state and the text of its answer, as in
             `Choice`.
 
-    The argument `levels` is a sequence of texts, or of `Option`s whose text is that of
-    the level, or a mapping from texts to their descriptions, which are worth 0, 1, 2 …;
-    or a mapping from numbers to texts.
+    The argument `levels` is a sequence of texts or of `Option`s, or a mapping from
+    texts to their descriptions. These levels have the numbers 0, 1, 2 …; only the texts
+    and description of an `Option` are used. It may also be a mapping from numbers to
+    texts.
     """
 
     kind: ClassVar = "score"
     is_number: ClassVar = True
     lists_probabilities: ClassVar = True
     grammar: ClassVar[None] = None
-    auto_layout = staticmethod(_layout_of_options)
-    winner = staticmethod(_most_probable)
+    auto_layout = staticmethod(_resolve_auto_layout)
+    winner = staticmethod(_find_most_probable)
 
     instructions: str
     levels: tuple[Option[float], ...]
@@ -388,9 +396,9 @@ class Score:
     ) -> None:
         require_text("instructions", instructions)
         object.__setattr__(self, "instructions", instructions)
-        object.__setattr__(self, "levels", checked(_levels_of(levels), "levels"))
-        object.__setattr__(self, "cue", _cue(cue, instructions))
-        object.__setattr__(self, "examples", _examples_of(examples, self.levels))
+        object.__setattr__(self, "levels", check_distinct(_read_levels(levels), "levels"))
+        object.__setattr__(self, "cue", _check_cue(cue, instructions))
+        object.__setattr__(self, "examples", _read_examples(examples, self.levels))
 
     @property
     def options(self) -> tuple[Option[float], ...]:
@@ -399,26 +407,26 @@ class Score:
 
     @property
     def wording(self) -> str:
-        """Return the question as prompts have it."""
+        """Return the question in the words of the prompt."""
         return self.instructions or "Which level fits the text?"
 
     @staticmethod
-    def answer(found: Evidence) -> ScoreAnswer:
-        """Return the answer that selections give."""
-        values, bounds = list(found.probabilities), found.trust["bounds"]
+    def answer(evidence: Evidence) -> ScoreAnswer:
+        """Return the answer, given the probabilities of the options."""
+        values, bounds = list(evidence.probabilities), evidence.trust["bounds"]
         if bounds is not None:
             bounds = replace(bounds, score=expected_bounds(values, list(bounds.probabilities.values())))
         return ScoreAnswer(
-            score=expected(values, list(found.probabilities.values())),
-            level=found.texts[found.winner],
-            value=found.winner,
-            probabilities=found.probabilities,
-            legend=found.texts,
-            **{**found.trust, "bounds": bounds},
+            score=expected(values, list(evidence.probabilities.values())),
+            level=evidence.texts[evidence.winner],
+            value=evidence.winner,
+            probabilities=evidence.probabilities,
+            legend=evidence.texts,
+            **{**evidence.trust, "bounds": bounds},
         )
 
     def columns(self) -> KindColumns:
-        """Return the columns of score, level and probability, and what fills them."""
+        """Return the columns of score and level, and a function to fill them."""
         level = Column("level", "label", tuple(one.scored for one in self.levels))
         return (Column("score", "float"), level), lambda answer: [
             answer.score,
@@ -428,23 +436,25 @@ class Score:
 
 
 KINDS = (Choice, Predicate, Score)
-"""The classes of questions. What they have in common, besides their options:
+"""The classes of questions. Besides their options, they have in common:
 
 - `kind`: the name of the kind.
-- `is_number`: whether the answer is a number made of the probabilities of all options,
-  which `top` does not evaluate, and which says little of how frequent they are.
+- `is_number`: whether the answer is a number computed from the probabilities of all
+  options. It then excludes `top`, and a calibration needs a prior.
 - `lists_probabilities`: whether tables may have the probability of every option.
-- `wording`: the question as prompts have it.
-- `auto_layout`: the layout that "auto" is for a number of questions.
-- `winner`: what the answer is, by the probabilities of the options and the threshold.
-- `answer`: the answer, by what selections say about the options.
-- `columns`: the columns that it adds to a table, and what fills them.
+- `wording`: the question in the words of the prompt.
+- `auto_layout`: returns the layout that "auto" means for a number of questions.
+- `winner`: returns the winning value, given the probability of each value and the
+  threshold.
+- `answer`: returns the answer, given the probabilities of the options (`Evidence`).
+- `columns`: returns the columns that only this kind adds to a table (`KindColumns`).
 """
 Question: TypeAlias = Choice[Any] | Predicate | Score
 """A question of any kind, for annotations: `questions: dict[str, Question] = {…}`."""
 
 
-def _cue(cue: str | None, instructions: str) -> str | None:
+def _check_cue(cue: str | None, instructions: str) -> str | None:
+    """Return the cue; raise if it is blank or combined with instructions."""
     require_text("cue", cue, optional=True)
     if cue is not None and instructions:
         raise IncompatibleOptionsError("cue", OptionRef("instructions"), "it stands in place of a question")
@@ -453,13 +463,11 @@ def _cue(cue: str | None, instructions: str) -> str | None:
     return cue
 
 
-def _examples_of(given: object, options: Sequence[Option[Any]]) -> tuple[tuple[str, str], ...]:
-    """Return the text of each example's state, and the text of its answer.
+def _read_examples(given: object, options: Sequence[Option[Any]]) -> tuple[tuple[str, str], ...]:
+    """Return a pair of texts for each example: its state and its answer.
 
-    Options that answer no example are warned about: models lean to answers that they
-    were shown.
-
-    Raises `OptionError` for anything that is not a pair of a state and an option.
+    Warns if an option answers no example, because models prefer answers that examples
+    show. Raises `OptionError` for anything that is not a pair of a state and an option.
     """
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         raise OptionError("examples", given, "a sequence of pairs of a state and its answer")
@@ -469,7 +477,7 @@ def _examples_of(given: object, options: Sequence[Option[Any]]) -> tuple[tuple[s
         if not isinstance(one, Sequence) or isinstance(one, str | bytes) or len(one) != 2:
             raise OptionError(name, one, "a pair of a state and its answer")
         state, answer = one
-        named = [option for option in options if _is_same(answer, option.value)]
+        named = [option for option in options if _is_same_value(answer, option.value)]
         named += [option for option in options if isinstance(answer, str) and answer in option.spellings]
         if not named:
             raise OptionError(f"{name}[1]", answer, "the value or the text of an option")
@@ -485,49 +493,58 @@ def _examples_of(given: object, options: Sequence[Option[Any]]) -> tuple[tuple[s
 
 
 def balanced(examples: Iterable[tuple[str, A]], n_each: int, *, seed: int = 0) -> list[tuple[str, A]]:
-    """Return some examples of each answer, mixed, for `examples=` of a question.
+    """Return up to `n_each` examples of each answer, in mixed order.
 
-    Which ones depends on the texts and the seed alone, not on the order of `examples`.
+    The result can be the argument `examples` of a question. It depends only on the set
+    of examples and the seed, not on the order of `examples`.
 
     Args:
         examples: Pairs of a text and its answer.
         n_each: Maximum number of examples for each answer.
-        seed: Another number draws others.
+        seed: Another seed gives other examples.
     """
     at_least("n_each", n_each, 1, optional=False)
     drawn: dict[A, list[tuple[str, A]]] = {}
 
-    def place(one: tuple[str, A]) -> tuple[bytes, str]:
-        return sha256(to_bytes(f"{seed}\0{one[0]}", "examples")).digest(), repr(one[1])
+    def sort_key(example: tuple[str, A]) -> tuple[bytes, str]:
+        text, answer = example
+        return sha256(to_bytes(f"{seed}\0{text}", "examples")).digest(), repr(answer)
 
-    for text, answer in sorted(set(examples), key=place):
-        if len(of_answer := drawn.setdefault(answer, [])) < n_each:
-            of_answer.append((text, answer))
-    return [ones[at] for at in range(n_each) for ones in drawn.values() if at < len(ones)]
+    for text, answer in sorted(set(examples), key=sort_key):
+        if len(same_answer := drawn.setdefault(answer, [])) < n_each:
+            same_answer.append((text, answer))
+    return [pairs[at] for at in range(n_each) for pairs in drawn.values() if at < len(pairs)]
 
 
-def _is_same(answer: object, value: object) -> bool:
-    """Return whether an answer is a value: equal, and of its type or both numbers."""
+def _is_same_value(answer: object, value: object) -> bool:
+    """Return whether two values are equal, and of one type or both int or float."""
     numbers = (isinstance(one, int | float) and not isinstance(one, bool) for one in (answer, value))
     return (type(answer) is type(value) or all(numbers)) and bool(answer == value)
 
 
 def options_of(given: object) -> tuple[Option[Any], ...]:
-    """Return the options that a caller gave in any of the forms of `Choice`."""
+    """Return the options of the argument `options` of `Choice`, except for a grammar.
+
+    Raises `OptionError` if it has none of the forms that `Choice` allows.
+    """
     if isinstance(given, Mapping):
         if given:
-            _warn_of_mapping()
-        return described(given, "options")
+            _warn_about_mapping()
+        return described_options(given, "options")
     if isinstance(given, EnumMeta):
         return tuple(Option(member) for member in list[Any](given))
     if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
         allowed = "a sequence of options, an Enum class, a mapping from texts to descriptions, or a Grammar"
         raise OptionError("options", given, allowed)
-    return tuple(one if isinstance(one, Option) else _option(index, one) for index, one in enumerate(given))
+    return tuple(one if isinstance(one, Option) else _read_option(index, one) for index, one in enumerate(given))
 
 
-def described(given: Mapping[Any, Any], name: str) -> tuple[Option[Any], ...]:
-    """Return an option for each text of a mapping from texts to descriptions."""
+def described_options(given: Mapping[Any, Any], name: str) -> tuple[Option[Any], ...]:
+    """Return an option for each text of a mapping from texts to descriptions.
+
+    `name` is the name of the argument in errors. Raises `OptionError` for a key or
+    description that is not a text.
+    """
     for text, description in given.items():
         if not isinstance(text, str) or isinstance(text, Enum):
             others = PythonOnly("; for other values, Option(value, text=…)")
@@ -538,8 +555,8 @@ def described(given: Mapping[Any, Any], name: str) -> tuple[Option[Any], ...]:
 
 
 @cache
-def _warn_of_mapping() -> None:
-    """Warn once in a process that mappings have another meaning than in 0.1."""
+def _warn_about_mapping() -> None:
+    """Warn, once in each process, that mappings changed their meaning after 0.1."""
     warn(
         "a mapping given to Choice has descriptions, which are shown and not scored; before, it had the texts to"
         " score: give these as [Option(value, text=…)]",
@@ -547,17 +564,18 @@ def _warn_of_mapping() -> None:
     )
 
 
-def checked(options: tuple[Option[Any], ...], name: str = "options") -> tuple[Option[Any], ...]:
-    """Return the options; raise `ChoiceError` if they cannot be told apart.
+def check_distinct(options: tuple[Option[Any], ...], name: str = "options") -> tuple[Option[Any], ...]:
+    """Return the options without shared texts; raise `ChoiceError` for duplicates.
 
-    `name` is how the caller calls them.
+    Also raises for no options and for an option without text. `name` is what errors
+    call the options.
     """
     if not options:
         raise ChoiceError(f"no {name} given; give at least one")
     for index, one in enumerate(options):
         if not all(text.strip() for text in one.spellings):
             raise ChoiceError("it has no text to score; give it one", index=index, choice=one.scored)
-    options = _without_shared(options)
+    options = _drop_shared_texts(options)
     for seen, what, remedy in (
         (
             [one.scored for one in options],
@@ -574,10 +592,10 @@ def checked(options: tuple[Option[Any], ...], name: str = "options") -> tuple[Op
     return options
 
 
-def _without_shared(options: tuple[Option[Any], ...]) -> tuple[Option[Any], ...]:
-    """Return options without the texts that several have, if one has several texts.
+def _drop_shared_texts(options: tuple[Option[Any], ...]) -> tuple[Option[Any], ...]:
+    """Drop each text that several options share, if some option has several texts.
 
-    Raises `ChoiceError` for an option that has no other.
+    Warns about a dropped text. Raises `ChoiceError` for an option without a text left.
     """
     if all(one.texts is None for one in options):
         return options
@@ -595,22 +613,28 @@ def _without_shared(options: tuple[Option[Any], ...]) -> tuple[Option[Any], ...]
     return tuple(kept)
 
 
-def _option(index: int, value: object) -> Option[Any]:
+def _read_option(index: int, value: object) -> Option[Any]:
+    """Return the option of a value; raise `OptionError` if its type has no text."""
     if text_of(value) is None:
-        raise OptionError(f"options[{index}]", value, _VALUES)
+        raise OptionError(f"options[{index}]", value, _ALLOWED_VALUES)
     return Option(value)
 
 
 def _is_finite(number: float) -> bool:
+    """Return whether a number is finite as a float."""
     try:
         return math.isfinite(number)
     except OverflowError:  # a whole number beyond the largest float
         return False
 
 
-def _levels_of(given: object) -> tuple[Option[float], ...]:
+def _read_levels(given: object) -> tuple[Option[float], ...]:
+    """Return the levels of the argument `levels` of `Score`, with their numbers.
+
+    Raises `OptionError` if it has none of the forms that `Score` allows.
+    """
     if isinstance(given, Mapping) and any(isinstance(key, str) for key in given):
-        given = described(given, "levels")
+        given = described_options(given, "levels")
     if isinstance(given, Mapping):
         for number, text in given.items():
             is_number = isinstance(number, int | float) and not isinstance(number, bool)
@@ -622,9 +646,9 @@ def _levels_of(given: object) -> tuple[Option[float], ...]:
     if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
         raise OptionError("levels", given, "a sequence of texts or Options, or a mapping from texts or numbers")
     levels: list[Option[float]] = []
-    for worth, one in enumerate(given):
-        if not isinstance(one, str | Option):
-            raise OptionError(f"levels[{worth}]", one, "a text, or an Option with a text")
-        own = Option(one) if isinstance(one, str) else one
-        levels.append(Option(worth, own.scored if own.texts is None else None, own.description, own.texts))
+    for number, level in enumerate(given):
+        if not isinstance(level, str | Option):
+            raise OptionError(f"levels[{number}]", level, "a text, or an Option with a text")
+        option = Option(level) if isinstance(level, str) else level
+        levels.append(Option(number, option.scored if option.texts is None else None, option.description, option.texts))
     return tuple(levels)
