@@ -1,4 +1,4 @@
-"""Turns a state, or a row of a table, into the text that a prompt shows."""
+"""Converts a state, or a row of a table, to the text that a prompt shows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from selectrie.options.checks import text as require_text
 @final
 @dataclass(frozen=True, slots=True)
 class Json:
-    """A value of JSON as one state, such as an array of texts.
+    """A JSON value as one state, such as an array of texts.
 
     Attributes:
-        value: What JSON can hold, the keys of objects in their order; not null, nor an
-            empty text, array or object.
+        value: A value that JSON can represent. Objects keep the order of their keys.
+            It may not be null or an empty text, array or object.
     """
 
     value: Any
@@ -34,48 +34,49 @@ class Json:
 State: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | Json
 
 ROLES = ("user", "assistant", "system", "developer", "tool")
-_CALLS = {
+_CALL_INPUTS = {
     "function_call": "arguments",
     "custom_tool_call": "input",
 }
-"""The field of each kind of tool call that holds what the tool is given."""
-_CHAT_CALLS = "tool_calls"
-"""The field of a chat's message with the tools that it calls."""
-_OUTPUTS = {"function_call_output": "function_call", "custom_tool_call_output": "custom_tool_call"}
-CALL_TYPES = (*_CALLS, *_OUTPUTS)
-"""Types of items that call a tool, or are what it returned."""
-_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-"""The field of each kind of part that holds its text."""
+"""The field with the input of the tool, for each type of tool call."""
+_TOOL_CALLS = "tool_calls"
+"""The field with the tool calls of a chat message."""
+_CALL_OF_OUTPUT = {"function_call_output": "function_call", "custom_tool_call_output": "custom_tool_call"}
+CALL_TYPES = (*_CALL_INPUTS, *_CALL_OF_OUTPUT)
+"""Types of items that are a tool call or the output of one."""
+_PART_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+"""The field with the text, for each type of part."""
 
 
 def text_of_state(state: State, name: str = "state") -> str:
-    """Return the text of a state. Errors call it by `name`.
+    """Return the text of a state, which errors call `name`.
 
-    - str: itself.
-    - A list of messages, each with a role and content, or with the type of a message, a
-      tool call or its output: a transcript, one paragraph for each. The shapes are
-      those of OpenAI's `POST /v1/decisions` and `POST /v1/chat/completions`.
-    - Any other mapping or sequence, and `Json`: JSON with its keys in their order, in
-      which characters beyond ASCII stay as they are. Some texts may be meant as several
-      states, so as one they are given as `Json`.
+    - A str is returned unchanged.
+    - A list of messages becomes a transcript with one paragraph for each. A message is
+      an object with a role and content, a tool call or the output of one, in the form
+      of OpenAI's `POST /v1/decisions` and `POST /v1/chat/completions`.
+    - `Json`, and any other mapping or sequence, is written as JSON. Keys keep their
+      order, and non-ASCII characters are not escaped. A list of texts is rejected,
+      because it may be meant as several states; `Json` makes it one.
 
     Raises:
-        OptionError: If it is none of these, or is blank or empty, or JSON cannot hold
-            it, such as an object with keys 1 and "1", or if it is a list of texts.
-        PromptError: For a malformed message or an unknown role, with its index.
+        OptionError: For a list of texts, for a blank or empty state, and for anything
+            else that JSON cannot represent, such as an object with keys 1 and "1".
+        PromptError: For a malformed message or an unknown role, with the index of the
+            message.
         TextError: For a lone surrogate.
     """
     if isinstance(state, str):
         text = state
     elif isinstance(state, list | tuple) and _are_messages(state):
-        text = _transcript(state, name)
+        text = _write_transcript(state, name)
     elif isinstance(state, Json):
         is_empty = state.value is None or (isinstance(state.value, str | Mapping | list | tuple) and not state.value)
-        text = "" if is_empty else _json(state.value, name)
+        text = "" if is_empty else _write_json(state.value, name)
     elif _are_texts(state):
         raise OptionError(name, state, "one text; `decide_many` takes several, and `Json([…])` is one state")
     elif isinstance(state, Mapping | list | tuple):
-        text = _json(state, name) if state else ""
+        text = _write_json(state, name) if state else ""
     else:
         raise OptionError(name, state, "a text, an object or array of JSON, or messages")
     if not text.strip():
@@ -85,9 +86,10 @@ def text_of_state(state: State, name: str = "state") -> str:
     return text
 
 
-def _json(value: object, name: str) -> str:
+def _write_json(value: object, name: str) -> str:
+    """Return a value as JSON; raise `OptionError` if JSON cannot represent it."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_mapping)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_as_dict_or_list)
         json.loads(text, object_pairs_hook=_check_keys)
     except (TypeError, ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -96,7 +98,7 @@ def _json(value: object, name: str) -> str:
 
 
 def _check_keys(pairs: list[tuple[str, object]]) -> None:
-    """Raise `ValueError` if an object has two equal keys, as written: 1 and "1" are."""
+    """Raise `ValueError` if two keys of an object are equal in JSON, as 1 and "1"."""
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
@@ -104,8 +106,8 @@ def _check_keys(pairs: list[tuple[str, object]]) -> None:
         seen.add(key)
 
 
-def _mapping(value: object) -> object:
-    """Return a mapping as a dict and a sequence as a list, which `json` can write."""
+def _as_dict_or_list(value: object) -> object:
+    """Return a mapping as a dict and a sequence as a list, for `json.dumps`."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
@@ -114,125 +116,136 @@ def _mapping(value: object) -> object:
 
 
 def _are_messages(items: Sequence[Any]) -> bool:
-    """Return whether every item is a message, a tool call or the output of one."""
+    """Return whether there are items and `is_message` holds for each."""
     return bool(items) and all(map(is_message, items))
 
 
 def _are_texts(value: object) -> bool:
+    """Return whether a value is a non-empty list or tuple of str."""
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, str) for one in value)
 
 
 def of_json(value: Any) -> State:
-    """Return a value that was read from JSON as a state, which it is as a whole."""
+    """Return a parsed JSON value as one state; a list of texts becomes `Json`."""
     return Json(value) if _are_texts(value) else value
 
 
 def is_message(item: object) -> bool:
-    """Return whether this is a message, a tool call or the output of one."""
+    """Return whether an item of a list is a message, a tool call or its output."""
     if not isinstance(item, Mapping):
         return False
     if "type" in item:
         return item["type"] in ("message", *CALL_TYPES)
-    return isinstance(item.get("role"), str) and ("content" in item or _CHAT_CALLS in item)
+    return isinstance(item.get("role"), str) and ("content" in item or _TOOL_CALLS in item)
 
 
-def _transcript(items: Sequence[Mapping[str, Any]], name: str) -> str:
-    """Return the transcript; "" if no message says anything."""
-    names: dict[tuple[str, str], str] = {}  # by kind and id of a call
+_ToolNames: TypeAlias = dict[tuple[str, str], str]
+"""The name of the called tool, by the kind and id of the call."""
+
+
+def _write_transcript(items: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Return the transcript of messages; "" if all of them are blank."""
+    names: _ToolNames = {}
     lines: list[tuple[str, str]] = []
     for index, item in enumerate(items):
         where, kind = f"{name}[{index}]", item.get("type", "message")
-        if kind in _CALLS:
-            lines.append(_called(item, kind, where, names))
-        elif kind in _OUTPUTS:
-            tool = _name_of_call(_OUTPUTS[kind], _text(item, "call_id", where), where, names)
+        if kind in _CALL_INPUTS:
+            lines.append(_transcribe_call(item, kind, where, names))
+        elif kind in _CALL_OF_OUTPUT:
+            tool = _find_tool_name(_CALL_OF_OUTPUT[kind], _check_text(item, "call_id", where), where, names)
             lines.append((f"{tool} returns", text_of_content(item, "output", where)))
         else:
-            lines += _message(item, where, names)
+            lines += _transcribe_message(item, where, names)
     return "\n\n".join(f"{who}: {said}" for who, said in lines) if any(said.strip() for _, said in lines) else ""
 
 
-def _message(item: Mapping[str, Any], where: str, names: dict[tuple[str, str], str]) -> Iterator[tuple[str, str]]:
-    """Yield who says what in a message, and which tools it calls."""
+def _transcribe_message(item: Mapping[str, Any], where: str, names: _ToolNames) -> Iterator[tuple[str, str]]:
+    """Yield a pair of speaker and text for a message and for each of its tool calls."""
     role = item.get("role")
     if role not in ROLES:
         allowed = f"one of {', '.join(ROLES)}; a list that is no conversation can be given as a text of JSON"
         raise PromptError(f"has role {of_value(role)}: expected {allowed}", where=where)
     if role == "tool":
-        name = _name_of_call("function_call", _text(item, "tool_call_id", where), where, names)
+        name = _find_tool_name("function_call", _check_text(item, "tool_call_id", where), where, names)
         yield f"{name} returns", text_of_content(item, "content", where)
         return
-    calls = item.get(_CHAT_CALLS) or ()
+    calls = item.get(_TOOL_CALLS) or ()
     if item.get("content") is not None or not calls:
         yield str(role), text_of_content(item, "content", where)
     if not isinstance(calls, Sequence) or isinstance(calls, str | bytes | bytearray):
-        raise PromptError(f"is {of_value(calls)}: expected a list of calls", where=f"{where}[{_CHAT_CALLS!r}]")
+        raise PromptError(f"is {of_value(calls)}: expected a list of calls", where=f"{where}[{_TOOL_CALLS!r}]")
     for number, call in enumerate(calls):
-        at = f"{where}[{_CHAT_CALLS!r}][{number}]"
+        at = f"{where}[{_TOOL_CALLS!r}][{number}]"
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
             raise PromptError(f"is {of_value(call)}: expected an object with the field 'function'", where=at)
-        yield _called({**function, "call_id": call.get("id")}, "function_call", at, names)
+        yield _transcribe_call({**function, "call_id": call.get("id")}, "function_call", at, names)
 
 
-def _called(item: Mapping[str, Any], kind: str, where: str, names: dict[tuple[str, str], str]) -> tuple[str, str]:
-    """Return which tool is called with what, and keep its name under the call's id."""
-    name = _text(item, "name", where)
-    names[kind, _text(item, "call_id", where)] = name
-    return f"assistant calls {name}", _text(item, _CALLS[kind], where)
+def _transcribe_call(item: Mapping[str, Any], kind: str, where: str, names: _ToolNames) -> tuple[str, str]:
+    """Return the speaker and text of a tool call, and add its tool to `names`."""
+    name = _check_text(item, "name", where)
+    names[kind, _check_text(item, "call_id", where)] = name
+    return f"assistant calls {name}", _check_text(item, _CALL_INPUTS[kind], where)
 
 
-def _name_of_call(kind: str, call_id: str, where: str, names: Mapping[tuple[str, str], str]) -> str:
+def _find_tool_name(kind: str, call_id: str, where: str, names: _ToolNames) -> str:
+    """Return the name of a call's tool; raise `PromptError` for an unknown call."""
     if (kind, call_id) not in names:
         raise PromptError(f"is the output of a call {of_value(call_id)}, which no item before it makes", where=where)
     return names[kind, call_id]
 
 
-def _text(item: Mapping[str, Any], key: str, where: str) -> str:
+def _check_text(item: Mapping[str, Any], key: str, where: str) -> str:
+    """Return the text of a field; raise `PromptError` if it is not a str."""
     if not isinstance(item.get(key), str):
         raise PromptError(f"is {of_value(item.get(key))}: expected text", where=f"{where}[{key!r}]")
     return str(item[key])
 
 
 def text_of_content(item: Mapping[str, Any], key: str, where: str) -> str:
-    """Return the text of content: a text, or parts that are joined by line ends."""
+    """Return the text of the field `key`: a str, or parts joined by line breaks.
+
+    Raises `PromptError` for a field of another form or a part that is not text.
+    """
     content = item.get(key)
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence) or isinstance(content, bytes | bytearray):
         raise PromptError(f"is {of_value(content)}: expected text, or a list of parts", where=f"{where}[{key!r}]")
-    return "\n".join(_part(part, f"{where}[{key!r}][{index}]") for index, part in enumerate(content))
+    return "\n".join(_read_part(part, f"{where}[{key!r}][{index}]") for index, part in enumerate(content))
 
 
-def _part(part: object, where: str) -> str:
+def _read_part(part: object, where: str) -> str:
+    """Return the text of a part of content; raise `PromptError` if it has none."""
     if isinstance(part, Mapping):
         kind = part.get("type")
-        if isinstance(kind, str) and kind in _PARTS:
-            return _text(part, _PARTS[kind], where)
+        if isinstance(kind, str) and kind in _PART_FIELDS:
+            return _check_text(part, _PART_FIELDS[kind], where)
         if kind == "input_json" and "data" in part:
-            return _json(part["data"], f"{where}['data']")
-    allowed = ", ".join([*_PARTS, "input_json"])
+            return _write_json(part["data"], f"{where}['data']")
+    allowed = ", ".join([*_PART_FIELDS, "input_json"])
     raise PromptError(f"is {of_value(part)}: expected a part of a type that is text: {allowed}", where=where)
 
 
 UNIT_ROWS = 64
-"""Number of rows that are decided together, unless the caller says otherwise."""
+"""Default number of rows that are evaluated together."""
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
-"""A doubled brace, a column in braces, a brace alone, or text."""
+"""Matches a doubled brace, a column in braces, a single brace, or text."""
 _MAX_SHOWN = 20
-"""Maximum number of columns that an error names."""
-_MISSING = ("NAType", "NaTType")
-"""Types of pandas for a value that is missing; pandas is not imported for them."""
+"""Maximum number of columns that an error lists."""
+_MISSING_TYPES = ("NAType", "NaTType")
+"""Names of pandas's types of missing values. Names avoid an import of pandas."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowStates:
-    """Makes the state of a row from the row's values.
+    """Converts the values of a table's row to the row's state.
 
     Attributes:
-        columns: Names of the columns that are read, each once.
-        _parts: Text, or the index into `columns` of a value. () if the value of the one
-            column is the state.
+        columns: Names of the columns whose values the state needs, without duplicates.
+        _parts: The parts of the pattern: literal text, or an index into `columns`. ()
+            if the state is the value of a single column.
     """
 
     columns: tuple[str, ...]
@@ -241,29 +254,30 @@ class RowStates:
     def of(self, values: Sequence[object]) -> State:
         """Return the state of a row.
 
-        A column alone may hold text, an object or array of JSON, or messages. In a
-        pattern, these are written as text: arrays and objects as JSON, or as a
-        transcript. Numbers, truth values and dates are written as text everywhere.
+        A single column may have text, a JSON object or array, or messages. In a
+        pattern, these are converted to text by `text_of_state`. Numbers, truth values
+        and dates always become text.
 
         Args:
             values: The values of `columns`, in their order.
 
         Raises:
             OptionError: For a value that is missing (None, NaN), blank, or of another
-                type. It names the column.
+                type. The error names the column.
             PromptError: For malformed messages.
         """
-        states = [_value(name, value) for name, value in zip(self.columns, values, strict=True)]
+        states = [_read_value(name, value) for name, value in zip(self.columns, values, strict=True)]
         if not self._parts:
             return states[0]
         texts = [one if isinstance(one, str) else text_of_state(one) for one in states]
         return "".join(part if isinstance(part, str) else texts[part] for part in self._parts)
 
     def of_each(self, rows: Iterable[Sequence[object]]) -> list[State | RequestError]:
-        """Return the state of each row, or why it has none."""
-        return [self._or_error(values) for values in rows]
+        """Return the state of each row, or the error of a row without one."""
+        return [self._state_or_error(values) for values in rows]
 
-    def _or_error(self, values: Sequence[object]) -> State | RequestError:
+    def _state_or_error(self, values: Sequence[object]) -> State | RequestError:
+        """Return the state of a row, or the `RequestError` that `of` raises."""
         try:
             return self.of(values)
         except RequestError as error:
@@ -271,16 +285,16 @@ class RowStates:
 
 
 def row_states(state: str, columns: Sequence[str]) -> RowStates:
-    """Return what makes the states of a table's rows.
+    """Return the converter from rows of a table to states.
 
     Args:
-        state: The name of a column, or a pattern in which `{column}` stands for a value
-            and `{{` and `}}` for braces.
+        state: The name of a column, or a pattern in which `{column}` is replaced by a
+            value and `{{` and `}}` by single braces.
         columns: The names of the table's columns.
 
     Raises:
-        OptionError: For a column that the table does not have, with those it has, and
-            for a pattern without a column or with a single brace.
+        OptionError: For a column that is not in the table, and for a pattern without a
+            column or with an unpaired brace.
     """
     require_text("state", state)
     if state in columns:
@@ -295,30 +309,31 @@ def row_states(state: str, columns: Sequence[str]) -> RowStates:
             parts.append(token[0][:1] if token[0] in ("{{", "}}") else token[0])
             continue
         if name not in columns:
-            raise OptionError("state", name, f"a column of the table; it has {_listed(columns)}")
+            raise OptionError("state", name, f"a column of the table; it has {_list_columns(columns)}")
         if name not in used:
             used.append(name)
         parts.append(used.index(name))
     if not used:
         allowed = "the name of a column, or a pattern with columns in braces; the table has"
-        raise OptionError("state", state, f"{allowed} {_listed(columns)}")
+        raise OptionError("state", state, f"{allowed} {_list_columns(columns)}")
     return RowStates(tuple(used), tuple(parts))
 
 
-def _listed(columns: Sequence[str]) -> str:
+def _list_columns(columns: Sequence[str]) -> str:
+    """Return the names of at most 20 columns, for an error."""
     more = f" and {len(columns) - _MAX_SHOWN} more" if len(columns) > _MAX_SHOWN else ""
     return (", ".join(repr(clip(name, 48)) for name in columns[:_MAX_SHOWN]) or "none") + more
 
 
-def _value(name: str, value: Any) -> State:
-    """Return a value of a row as a state; raise `OptionError` if it cannot be one."""
+def _read_value(name: str, value: Any) -> State:
+    """Return a value of the column `name` as a state; raise if it cannot be one."""
     if isinstance(value, str):
         if not value.strip():
             raise OptionError(name, value, "a value that is not blank in this row")
         return value
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or _is_nan(value) or type(value).__name__ in _MISSING:
+    if value is None or _is_nan(value) or type(value).__name__ in _MISSING_TYPES:
         raise OptionError(name, value, "a value in this row")
     if isinstance(value, bool | int | float):
         return json.dumps(value)
@@ -332,4 +347,5 @@ def _value(name: str, value: Any) -> State:
 
 
 def _is_nan(value: object) -> bool:
+    """Return whether a value is a NaN of float or `Decimal`."""
     return value.is_nan() if isinstance(value, Decimal) else isinstance(value, float) and math.isnan(value)
