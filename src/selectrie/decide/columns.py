@@ -1,4 +1,4 @@
-"""The columns that answers add to a table, and data frames of three libraries."""
+"""Defines the columns that answers add to a table, and wraps data frames."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from selectrie.options.checks import one_of, text
 
 PROBABILITIES = ("none", "json", "wide")
 ERROR = "error"
-"""Name of the column that says why a row has no answers."""
-_TRUST = ("confidence", "label_mass", "margin")
+"""Name of the column with the error of a row that has no answers."""
+_TRUST_COLUMNS = ("confidence", "label_mass", "margin")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,23 +28,24 @@ class _QuestionColumns:
 
     Attributes:
         name: Name of the question.
-        columns: Its columns.
-        own: Returns the first cells of an answer, up to its probability.
-        texts: The scored text of each value, for probabilities as JSON.
-        probabilities: "none", "json" or "wide"; "none" for a predicate.
-        label_mass: Index of the column of the label mass.
+        columns: The columns, in order.
+        first_cells: Returns the cells of an answer up to the column of its probability.
+        texts: The scored text of each value.
+        probabilities: How the probabilities of all options are added: "none", "json" or
+            "wide"; "none" for a predicate.
+        label_mass: Index into `columns` of the label mass.
     """
 
     name: str
     columns: tuple[Column, ...]
-    own: Callable[[Answer], list[Cell]]
+    first_cells: Callable[[Answer], list[Cell]]
     texts: Mapping[Any, str]
     probabilities: str
     label_mass: int
 
     def row(self, answer: Answer) -> list[Cell]:
         """Return the cells of an answer, in the order of the columns."""
-        cells = [*self.own(answer), answer.confidence, answer.label_mass, answer.margin, answer.abstained]
+        cells = [*self.first_cells(answer), answer.confidence, answer.label_mass, answer.margin, answer.abstained]
         if self.probabilities == "none":
             return cells
         if self.probabilities == "wide":
@@ -58,7 +59,7 @@ class AnswerColumns:
     """The columns that answers to some questions add to a table.
 
     Attributes:
-        columns: The columns: those of each question in order, then the error.
+        columns: The columns of each question in order, then the column of errors.
     """
 
     columns: tuple[Column, ...]
@@ -83,7 +84,7 @@ class AnswerColumns:
             start += len(question.columns)
 
     def row(self, decision: Decision) -> tuple[Cell, ...]:
-        """Return the cells of a decision; those of a kept error if it has one."""
+        """Return the cells of a decision; `error_row` if it has an error."""
         if decision.error is not None:
             return self.error_row(decision.error)
         cells: list[Cell] = []
@@ -94,78 +95,79 @@ class AnswerColumns:
     def rows(
         self, decide: Callable[[Sequence[State]], Sequence[Decision]], states: Sequence[State | RequestError]
     ) -> list[tuple[Cell, ...]]:
-        """Return the cells of some rows, decided together.
+        """Evaluate the states of several rows together, and return the cells of each.
 
         Args:
-            decide: Decides about states, and keeps errors of a state in its decision.
-            states: The state of each row, or why it has none.
+            decide: Returns the decision on each state. The decision on a state that
+                cannot be asked has its error.
+            states: The state of each row, or the error of a row without a state.
         """
-        asked = [state for state in states if not isinstance(state, RequestError)]
-        decisions = iter(decide(asked) if asked else ())
+        valid = [state for state in states if not isinstance(state, RequestError)]
+        decisions = iter(decide(valid) if valid else ())
         return [self.error_row(one) if isinstance(one, RequestError) else self.row(next(decisions)) for one in states]
 
     def error_row(self, error: SelectrieError) -> tuple[Cell, ...]:
-        """Return the cells of a row that cannot be asked: the error's text, else None.
+        """Return the cells of a row without answers: None, and the error as the last.
 
-        The text is `code: message`, without the index of the state among those that
-        were asked with it.
+        The text of the error is `code: message`, without the index of the state in its
+        batch.
         """
-        alone = copy(error)
-        alone.request = None
-        return (*(None for _ in self.columns[1:]), f"{error.code}: {alone}")
+        without_index = copy(error)
+        without_index.request = None
+        return (*(None for _ in self.columns[1:]), f"{error.code}: {without_index}")
 
 
 def columns_of(
     questions: Mapping[str, Question], *, probabilities: str = "none", prefix: str = "", bare: bool = False
 ) -> AnswerColumns:
-    """Return the columns that the answers to questions add.
+    """Return the columns that the answers to questions add to a table.
 
     A question `q` adds `q` (the value of a choice, true or false, or the score),
     `q_level` for a score, `q_probability` (of the value, of true, or of the level),
     `q_confidence`, `q_label_mass`, `q_margin` and `q_abstained`.
 
-    The values of a choice are a column of labels if they are texts, and of whole
-    numbers or truth values if all are. Members of an Enum have the cell of their value.
-    Values of several kinds have their scored texts.
+    The values of a choice are a column of labels if all are texts, and of bool or int
+    if all are. An Enum member is represented by its value. If the values are of several
+    types, the column has the options' texts.
 
     Args:
         questions: The questions by name.
         probabilities: "json" adds `q_probabilities`, a JSON object from the text of
             each option to its probability. "wide" adds a column `q_probability_TEXT`
-            for each option. A predicate gets neither: `q_probability` says all.
+            for each option. Neither applies to a predicate.
         prefix: Text before the name of every added column.
-        bare: Whether the columns of the one question have no name before them: `label`
-            (`value` for a predicate, `score` for a score), `probability` and so on.
+        bare: Whether column names omit the name of the only question: `label` (`value`
+            for a predicate, `score` for a score), `probability` and so on.
 
     Raises:
-        OptionError: For two columns of one name, a choice of a grammar with "wide",
-            another value of `probabilities`, or several questions with `bare`.
+        OptionError: For two columns of one name, a choice of a grammar with "wide", an
+            unknown value of `probabilities`, or several questions with `bare`.
     """
     one_of("probabilities", probabilities, PROBABILITIES)
     text("prefix", prefix)
     if bare and len(questions) != 1:
         raise OptionError("bare", bare, "False for several questions, whose columns need names")
-    made = tuple(
-        _of_question(name, question, probabilities, prefix, "" if bare else name)
+    question_columns = tuple(
+        _columns_of_question(name, question, probabilities, prefix, "" if bare else name)
         for name, question in questions.items()
     )
-    columns = (*(column for one in made for column in one.columns), Column(prefix + ERROR, "text"))
+    columns = (*(column for one in question_columns for column in one.columns), Column(prefix + ERROR, "text"))
     name, n = Counter(column.name for column in columns).most_common(1)[0]
     if n > 1:
         raise OptionError("questions", name, "names whose columns differ: two columns would have this name")
-    return AnswerColumns(columns, made)
+    return AnswerColumns(columns, question_columns)
 
 
-def _of_question(name: str, question: Question, probabilities: str, prefix: str, shown: str) -> _QuestionColumns:
-    """Return the columns of a question, whose names begin with `shown`."""
-    stem = f"{prefix}{shown}_" if shown else prefix
-    own, cells = question.columns()
-    columns = [replace(one, name=stem + one.name) for one in own]
-    if shown:
-        columns[0] = replace(own[0], name=prefix + shown)
+def _columns_of_question(name: str, question: Question, probabilities: str, prefix: str, base: str) -> _QuestionColumns:
+    """Return the columns of a question; their names begin with `prefix` and `base`."""
+    stem = f"{prefix}{base}_" if base else prefix
+    kind_columns, first_cells = question.columns()
+    columns = [replace(one, name=stem + one.name) for one in kind_columns]
+    if base:
+        columns[0] = replace(kind_columns[0], name=prefix + base)
     columns.append(Column(f"{stem}probability", "float"))
-    label_mass = len(columns) + _TRUST.index("label_mass")
-    columns += [Column(f"{stem}{part}", "float") for part in _TRUST]
+    label_mass = len(columns) + _TRUST_COLUMNS.index("label_mass")
+    columns += [Column(f"{stem}{part}", "float") for part in _TRUST_COLUMNS]
     columns.append(Column(f"{stem}abstained", "text"))
     texts = {one.value: one.scored for one in question.options}
     if not question.lists_probabilities:
@@ -178,24 +180,24 @@ def _of_question(name: str, question: Question, probabilities: str, prefix: str,
         columns += [Column(f"{stem}probability_{one}", "float") for one in texts.values()]
     elif probabilities == "json":
         columns.append(Column(f"{stem}probabilities", "text"))
-    return _QuestionColumns(name, tuple(columns), cells, texts, probabilities, label_mass)
+    return _QuestionColumns(name, tuple(columns), first_cells, texts, probabilities, label_mass)
 
 
-_ALLOWED = "a data frame of pandas, polars or pyarrow, in memory"
-_PANDAS = {"text": "string", "float": "float64", "int": "Int64", "bool": "boolean"}
-"""Types with missing values: a type does not depend on whether a row has an error."""
+_ALLOWED_FRAMES = "a data frame of pandas, polars or pyarrow, in memory"
+_PANDAS_TYPES = {"text": "string", "float": "float64", "int": "Int64", "bool": "boolean"}
+"""Pandas types that allow missing values, so that errors do not change a type."""
 
 
 class Frame:
-    """A data frame whose rows are decided about.
+    """A data frame with a row for each state, of pandas, polars or pyarrow.
 
     Args:
-        table: A data frame of pandas, polars or pyarrow.
+        table: The data frame.
 
     Raises:
         OptionError: For anything else, such as a lazy frame, and for a frame with two
             columns of one name.
-        MissingExtraError: Without narwhals.
+        MissingExtraError: If narwhals is not installed.
     """
 
     def __init__(self, table: object) -> None:
@@ -211,7 +213,7 @@ class Frame:
             raise OptionError("table", table, "a data frame whose columns have different names") from error
         except TypeError as error:
             lazy = "; collect() a lazy one first" if hasattr(table, "collect") else ""
-            raise OptionError("table", table, _ALLOWED + lazy) from error
+            raise OptionError("table", table, _ALLOWED_FRAMES + lazy) from error
         self._frame: Any = frame
         self.columns = tuple(name for name in names if isinstance(name, str))  # pandas has others too
 
@@ -219,38 +221,39 @@ class Frame:
         return len(self._frame)
 
     def units(self, columns: Sequence[str], n_rows: int) -> Iterator[list[tuple[object, ...]]]:
-        """Yield the values of some columns, row by row, `n_rows` rows at a time."""
+        """Yield lists of `n_rows` rows; a row is a tuple of the values of `columns`."""
         rows = self._frame.select(*columns).iter_rows(buffer_size=n_rows)
         while unit := list(islice(rows, n_rows)):
             yield unit
 
     def with_columns(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Any:
-        """Return a frame of the same library with new columns behind its own.
+        """Return a frame of the same library with new columns after the existing ones.
 
-        An index of pandas stays. Columns of labels are categorical, in the order of
-        `Column.labels`. Missing cells are missing values of the library.
+        A pandas index is kept. Columns of labels are categorical, in the order of
+        `Column.labels`. A cell None becomes the missing value of the library.
 
         Args:
             columns: The new columns.
             rows: The cells of each row, in the order of `columns`.
         """
         cells = list(zip(*rows, strict=True)) or [()] * len(columns)
-        added = [self._series(column, own) for column, own in zip(columns, cells, strict=True)]
+        added = [self._make_series(*pair) for pair in zip(columns, cells, strict=True)]
         return self._frame.with_columns(*added).to_native()
 
-    def _series(self, column: Column, cells: Sequence[Cell]) -> Any:
+    def _make_series(self, column: Column, cells: Sequence[Cell]) -> Any:
+        """Return the narwhals series of a new column, with the library's own type."""
         nw, kind = self._narwhals, self._frame.implementation
         native = kind.to_native_namespace()
         labels = list(dict.fromkeys(column.labels))
         if kind.is_pandas_like():
-            dtype = native.CategoricalDtype(labels) if column.kind == "label" else _PANDAS[column.kind]
+            dtype = native.CategoricalDtype(labels) if column.kind == "label" else _PANDAS_TYPES[column.kind]
             series = native.Series(list(cells), dtype=dtype, index=self._frame.to_native().index)
             return nw.from_native(series, series_only=True).alias(column.name)
         if kind.is_pyarrow() and column.kind == "label":
             at = {label: i for i, label in enumerate(labels)}
             indices = native.array([None if cell is None else at[str(cell)] for cell in cells], native.int32())
-            own = native.DictionaryArray.from_arrays(indices, native.array(labels, native.string()))
-            return nw.from_native(native.chunked_array([own]), series_only=True).alias(column.name)
+            categories = native.DictionaryArray.from_arrays(indices, native.array(labels, native.string()))
+            return nw.from_native(native.chunked_array([categories]), series_only=True).alias(column.name)
         dtypes = {"text": nw.String, "float": nw.Float64, "int": nw.Int64, "bool": nw.Boolean}
         dtype = nw.Enum(labels) if column.kind == "label" else dtypes[column.kind]
         return nw.new_series(column.name, list(cells), dtype, backend=kind)

@@ -1,6 +1,7 @@
 """Writes the prompt of a question, without a model.
 
-The pages that come with the package are written here; a caller's template is rendered.
+The built-in templates "chat" and "base" are functions here. A `Template` of the caller
+is rendered by the template interpreter.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from selectrie.template.syntax.ast import Path as NamePath
 
 @dataclass(frozen=True, slots=True)
 class DecisionPrompt:
-    """One prompt of a question: the arguments of the `select` that answers it.
+    """A prompt of a question, as the arguments of the `select` that answers it.
 
-    `llm.select(p.prompt, p.choices, …)` with the other fields under their names gives
-    the selection behind the answer; with a grammar, its texts are followed by
-    `following` there.
+    `llm.select(p.prompt, p.choices, …)`, with the other fields as keyword arguments,
+    returns the selection from which the answer is computed. With a grammar, append
+    `following` to the grammar instead (`Grammar.followed_by`).
 
     Attributes:
-        prompt: The page, or the messages of a chat.
+        prompt: The text of a page, or the messages of a chat.
         choices: The texts that are scored; None with a grammar.
-        grammar: The grammar that was given in place of options, or None.
+        grammar: The grammar whose texts are the options, or None.
         terminator: The event that ends the answer.
         following: The text after the answer, or "".
         prior: Weights of the choices, or None.
         search: How the choices are evaluated.
         prompting: Options of the chat template.
-        shown: What the model reads, with control tokens by their spelling.
+        shown: The prompt as text, in which control tokens have their names.
         n_tokens: Number of tokens of the prompt.
-        n_choice_tokens: Number of tokens of all choices together; 0 with a grammar.
+        n_choice_tokens: Total number of tokens of the choices; 0 with a grammar.
     """
 
     prompt: str | tuple[Mapping[str, str], ...]
@@ -60,19 +61,19 @@ class DecisionPrompt:
 
 
 SLOT = "answer"
-"""Name of the slot of a template of decisions."""
-_ONE_SLOT = f"a template of decisions has one slot, <<select {SLOT!r} options=answers>>"
+"""Name of the slot in a template for decisions."""
+_ONE_SLOT_RULE = f"a template of decisions has one slot, <<select {SLOT!r} options=answers>>"
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The text before the answer, and what ends the answer.
+    """The text or messages before the answer, and the text after the answer.
 
     Attributes:
-        text: The page of a template without roles; "" for a chat.
-        messages: The turns before the answer; () for a page without roles.
-        assistant_prefix: Text of the assistant's turn before the answer.
-        following: Text after the answer; "" if the turn ends there.
+        text: The text before the answer; "" for a chat.
+        messages: The turns of a chat before the answer's turn; () for plain text.
+        assistant_prefix: Text before the answer within the assistant's turn.
+        following: Text after the answer; "" if the turn ends with the answer.
     """
 
     text: str
@@ -92,38 +93,47 @@ class Page:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Return how the answer begins and ends: options of a request depend on it."""
+        """Return the parts on which options of a selection depend, as a hashable key.
+
+        Pages with equal keys begin and end the answer in the same way.
+        """
         return self.is_chat, self.assistant_prefix, self.following
 
 
 @dataclass(slots=True)
-class _Turns:
-    """The turns of a page while it is written."""
+class _PageWriter:
+    """Collects the text and the turns of a page while a template is rendered.
+
+    Attributes:
+        written: Pieces of text since the last call of `take`.
+        messages: The complete turns.
+        role: Role of the current turn; None outside of a turn.
+    """
 
     written: list[str] = field(default_factory=list)
     messages: list[Mapping[str, str]] = field(default_factory=list)
     role: str | None = None
 
     def take(self) -> str:
-        """Return what was written since the last call."""
+        """Return the text since the last call, and forget it."""
         text = "".join(self.written)
         self.written.clear()
         return text
 
 
-_APART = (",", ";", "\n", "\r")
-"""Characters that would blur where an option of a list in one line ends."""
+_SEPARATORS = (",", ";", "\n", "\r")
+"""Characters that make a list in one line ambiguous if an option has them."""
 _DIGESTS = {"chat": "bcfe9dffae4b7f17", "base": "9334561f1b5df333"}
-"""What signatures and calibrations know the words of our pages by.
+"""Digests that identify the words of the built-in templates in results.
 
-Whoever changes a word gives its page another digest.
+A change of a template's words needs a new digest for that template.
 """
 
 
 def digest_of(template: Template | str) -> str:
-    """Return the digest of what a template writes.
+    """Return the digest of a template, 16 hexadecimal digits.
 
-    That of a caller's is of its text and of the files that it includes.
+    For a `Template`, it covers the template's text and the files that it includes.
     """
     if isinstance(template, str):
         return _DIGESTS[template]
@@ -134,10 +144,12 @@ def digest_of(template: Template | str) -> str:
 
 
 def values_of(ask: Ask, order: Order) -> dict[str, Any]:
-    """Return the values for the prompts of a question, without those of a state.
+    """Return the values that a template needs for a question, with an empty state.
+
+    `docs/decide.md` has a table of the values.
 
     Args:
-        ask: The question.
+        ask: The question with its settings.
         order: The order in which the options are listed.
     """
     question, lettered = ask.question, ask.params.scoring == "letters"
@@ -153,7 +165,7 @@ def values_of(ask: Ask, order: Order) -> dict[str, Any]:
         for at, index in enumerate(order)
     ]
     described = any(one["description"] for one in shown)
-    apart = any(mark in one["text"] for one in shown for mark in _APART)
+    has_separators = any(mark in one["text"] for one in shown for mark in _SEPARATORS)
     return {
         "state": "",
         "with_state": False,
@@ -168,49 +180,49 @@ def values_of(ask: Ask, order: Order) -> dict[str, Any]:
         "listed": ask.listed and bool(shown),
         "lettered": lettered,
         "described": described,
-        "in_one_line": not (described or apart or lettered),
+        "in_one_line": not (described or has_separators or lettered),
         "answers": choices or ["?"],
     }
 
 
 def is_example(question: Question, state: str) -> bool:
-    """Return whether a state is an example, up to white space at the ends."""
+    """Return whether the text of a state equals an example's, ignoring outer spaces."""
     return any(text.strip() == state.strip() for text, _ in question.examples)
 
 
 def page_of(template: Template | str, question: Question, values: Mapping[str, Any], state: str | None) -> Page:
-    """Return the page about a state, or without any.
+    """Return the page of a question about a state.
 
-    An example about the state itself is left out.
+    An example with the text of the state is left out.
 
     Args:
-        template: A caller's template, or the name of one of our pages.
+        template: A template of the caller, or "chat" or "base".
         question: The question.
         values: The values of the question (`values_of`).
-        state: The text of the state, or None.
+        state: The text of the state, or None for a page without a state.
     """
     if state is not None:
         examples = [one for one in values["examples"] if one["state"].strip() != state.strip()]
         values = {**values, "state": state, "with_state": True, "examples": examples}
     if isinstance(template, Template):
         return render(template, values)
-    return _chat(question.wording, values) if template == "chat" else _base(question.wording, values)
+    return _write_chat(question.wording, values) if template == "chat" else _write_base_page(question.wording, values)
 
 
-def _chat(wording: str, values: Mapping[str, Any]) -> Page:
-    """Return what a model with a chat template reads.
+def _write_chat(wording: str, values: Mapping[str, Any]) -> Page:
+    """Return the page of the built-in template "chat".
 
-    Each example is a turn with its answer, and the first one has the question. Parts
-    that prompts share end at a line's end.
+    Each example is a turn of the user and a turn of the assistant. The first message
+    has the question. Parts that several prompts share end at a line break.
     """
     text, cue = f"Text: {values['state']}", values["cue"] and f"\n{values['cue']}"
     listed, letter = "", "the letter of " if values["lettered"] else ""
     if values["listed"]:
-        listed = f"Answer with {letter}one of{_option_list(values)}{'.' if values['in_one_line'] else ''}"
+        listed = f"Answer with {letter}one of{_write_option_list(values)}{'.' if values['in_one_line'] else ''}"
     if values["state_first"]:
         parts = (listed, wording) if values["options_first"] else (wording, listed)
-        asked = "\n".join(filter(None, parts))
-        messages = [f"{text}\n\n{asked}" if values["with_state"] else asked]
+        question_text = "\n".join(filter(None, parts))
+        messages = [f"{text}\n\n{question_text}" if values["with_state"] else question_text]
     else:
         lead = "\n".join(filter(None, (wording if values["asked"] else "", listed)))
         messages = []
@@ -221,19 +233,19 @@ def _chat(wording: str, values: Mapping[str, Any]) -> Page:
     return Page("", tuple({"role": ("user", "assistant")[at % 2], "content": one} for at, one in enumerate(messages)))
 
 
-def _base(wording: str, values: Mapping[str, Any]) -> Page:
-    """Return what a model without a chat template reads.
+def _write_base_page(wording: str, values: Mapping[str, Any]) -> Page:
+    """Return the page of the built-in template "base".
 
-    It is a plain page, on which the answer ends at the line's end. Parts that prompts
-    share end at a line's end.
+    It is plain text, in which a line break ends the answer. Parts that several prompts
+    share end at a line break.
     """
     text, cue = f"Text: {values['state']}\n", values["cue"] or "Answer:"
-    listed = f"Choose from{_option_list(values)}\n" if values["listed"] else ""
-    asked = f"Question: {wording}\n" if values["asked"] else ""
-    page = listed + asked if values["options_first"] else asked + listed
+    listed = f"Choose from{_write_option_list(values)}\n" if values["listed"] else ""
+    question_text = f"Question: {wording}\n" if values["asked"] else ""
+    page = listed + question_text if values["options_first"] else question_text + listed
     if values["with_state"] and values["state_first"]:
         page = f"{text}\n{page}"
-    if values["examples"] and (asked or listed):
+    if values["examples"] and (question_text or listed):
         page += "\n"
     page += "".join(f"Text: {one['state']}\n{cue} {one['answer']}\n\n" for one in values["examples"])
     if values["with_state"] and not values["state_first"]:
@@ -241,8 +253,8 @@ def _base(wording: str, values: Mapping[str, Any]) -> Page:
     return Page(f"{page}{cue} ", following="\n")
 
 
-def _option_list(values: Mapping[str, Any]) -> str:
-    """Return the options: short words in one line, else a line each."""
+def _write_option_list(values: Mapping[str, Any]) -> str:
+    """Return the list of options, in one line if possible, else a line for each."""
     if values["in_one_line"]:
         return ": " + ", ".join(one["text"] for one in values["options"])
     lines = ":"
@@ -253,17 +265,17 @@ def _option_list(values: Mapping[str, Any]) -> str:
 
 
 def check_slots(template: Template) -> None:
-    """Raise `TemplateError` for another slot than the answer, or for one in a loop.
+    """Raise `TemplateError` for a slot that is not the answer, or is in a loop.
 
-    Both branches of an `if` may have the answer.
+    Both branches of an `if` may have the slot of the answer.
     """
     pending = [(segment, template.document, False) for segment in reversed(template.document.body)]
     while pending:
         segment, document, is_repeated = pending.pop()
         if isinstance(segment, GenEach) or (isinstance(segment, Slot) and segment.name != SLOT):
-            raise error_at(document, segment.span, _ONE_SLOT)
+            raise error_at(document, segment.span, _ONE_SLOT_RULE)
         if isinstance(segment, Slot) and is_repeated:
-            raise error_at(document, segment.span, f"{_ONE_SLOT}, outside of every loop")
+            raise error_at(document, segment.span, f"{_ONE_SLOT_RULE}, outside of every loop")
         inner, bodies = document, bodies_of(segment)
         if isinstance(segment, Include):
             inner = template.documents[segment.path]
@@ -273,7 +285,7 @@ def check_slots(template: Template) -> None:
 
 
 def check_shown(question: Question, template: Template | str) -> None:
-    """Raise `OptionError` for examples or a cue that a template does not write."""
+    """Raise `OptionError` for examples or a cue that a template does not mention."""
     if not isinstance(template, Template):
         return
     source = template.source + "".join(document.source for document in template.documents.values())
@@ -283,30 +295,31 @@ def check_shown(question: Question, template: Template | str) -> None:
 
 
 def render(template: Template, values: Mapping[str, object]) -> Page:
-    """Return the page of a template up to its answer.
+    """Render a template of the caller up to the slot of its answer.
 
-    Raises `TemplateError` for a template that needs a value that decisions do not give,
-    has another slot than the answer, or no answer.
+    Raises `TemplateError` for a template that needs an unknown value, has a slot that
+    is not the answer, or has no slot.
     """
     interpreter = Interpreter(template, values)
-    page = _Turns()
+    page = _PageWriter()
     while (step := interpreter.step()) is not None:
         if isinstance(step, Write):
             page.written.append(step.text)
             if page.messages and page.role is None and step.text.strip():
                 raise outside_error(step.document, step.span, is_literal=step.is_literal)
         elif isinstance(step, TurnStep):
-            _turn(page, step)
+            _write_turn(page, step)
         elif isinstance(step, Decide):
-            return _answer(page, step, interpreter)
+            return _finish_page(page, step, interpreter)
         elif not isinstance(step, Hide | Naming):
-            document, span = _where(template)
-            raise error_at(document, span, _ONE_SLOT)
-    document, span = _where(template)
+            document, span = _find_end_of_template(template)
+            raise error_at(document, span, _ONE_SLOT_RULE)
+    document, span = _find_end_of_template(template)
     raise error_at(document, span, f"the page has no <<select {SLOT!r} options=answers>>")
 
 
-def _turn(page: _Turns, step: TurnStep) -> None:
+def _write_turn(page: _PageWriter, step: TurnStep) -> None:
+    """Begin or end a turn; raise `TemplateError` for text outside of all turns."""
     text = page.take()
     if step.begins:
         if not page.messages and text.strip():
@@ -317,11 +330,11 @@ def _turn(page: _Turns, step: TurnStep) -> None:
         page.role = None
 
 
-def _answer(page: _Turns, step: Decide, interpreter: Interpreter) -> Page:
-    """Return the page before the slot; raise unless the slot is the answer."""
+def _finish_page(page: _PageWriter, step: Decide, interpreter: Interpreter) -> Page:
+    """Return the page before the slot; raise `TemplateError` if it is no answer."""
     slot = step.slot
     if slot.kind != "select" or slot.name != SLOT or slot.choices is not None:
-        raise error_at(step.document, slot.span, _ONE_SLOT)
+        raise error_at(step.document, slot.span, _ONE_SLOT_RULE)
     for name, value in slot.arguments:
         if name == "options" and value != NamePath("answers"):
             raise error_at(step.document, slot.span, "the options of the answer are `answers`, those of the question")
@@ -339,7 +352,7 @@ def _answer(page: _Turns, step: Decide, interpreter: Interpreter) -> Page:
     return Page("", tuple(page.messages), text, following.text)
 
 
-def _where(template: Template) -> tuple[Document, Span]:
-    """Return the end of the template, for an error about the whole."""
+def _find_end_of_template(template: Template) -> tuple[Document, Span]:
+    """Return the location of the end of a template, for errors about all of it."""
     document = template.document
     return document, document.body[-1].span if document.body else Span(0, 0)
