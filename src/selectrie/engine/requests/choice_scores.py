@@ -15,7 +15,7 @@ from selectrie.core.numerics import Interval, Numbers
 from selectrie.core.types import Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.frontier import longest_chain
-from selectrie.engine.requests.selection import PreparedSelect, starts_of
+from selectrie.engine.requests.selection import PreparedSelect, group_starts
 from selectrie.engine.requests.session import Session
 from selectrie.errors import InternalError, OptionError
 from selectrie.results import Certificate, ChoiceTable, Selection, Signature, TokenScore
@@ -120,7 +120,7 @@ def grouped(logp: FloatArray, groups: IntArray | None) -> FloatArray:
     """
     if groups is None:
         return logp
-    starts = starts_of(groups)
+    starts = group_starts(groups)
     return np.repeat(np.logaddexp.reduceat(logp, starts), np.diff(starts, append=len(groups)))
 
 

@@ -31,7 +31,7 @@ from selectrie.engine.requests.constrained_prompt import (
     without_following,
 )
 from selectrie.engine.requests.reasons import gap_moves, heal_unknown, left_unread, search_ended, too_close
-from selectrie.engine.requests.selection import SelectRequest, checked_terminator
+from selectrie.engine.requests.selection import SelectRequest, check_terminator
 from selectrie.engine.requests.session import Session
 from selectrie.errors import IncompatibleOptionsError, NothingFoundError, OptionError, ways
 from selectrie.grammar import Grammar
@@ -249,7 +249,7 @@ def prepare_grammar_select(
         raise OptionError("rule", request.rule, f"one of {BOUNDED_RULES} with a grammar whose texts are not listed")
     if request.prior is not None:
         raise IncompatibleOptionsError("prior", "a grammar", "a prior weighs choices that are listed, so leave it out")
-    terminator = checked_terminator(request)
+    terminator = check_terminator(request)
     text = beginning_of(model.vocabulary, request.following)
     if search.method == "exhaustive":
         raise OptionError("method", "exhaustive", "'auto' or 'best_first' with a grammar whose texts are not listed")

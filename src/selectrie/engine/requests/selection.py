@@ -52,7 +52,7 @@ LISTED_NOTE = "there is one choice, and it holds commas; if it is a list, give i
 
 @dataclass(frozen=True, slots=True)
 class SelectRequest:
-    """The options of a request as the caller gave them (`Engine.select`)."""
+    """The options of a selection, as the caller passed them to `Engine.select`."""
 
     rule: str | ScoringRule | CustomRule = "joint"
     terminator: str = "auto"
@@ -78,12 +78,13 @@ class SelectRequest:
 
     @property
     def custom(self) -> CustomRule | None:
+        """Return the rule if it is a callable, else None."""
         return self.rule if callable(self.rule) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedSelect:
-    """A request for a selection, checked and tokenized.
+    """A selection whose options are checked and whose prompt and choices are tokenized.
 
     Attributes:
         texts: The choices as given.
@@ -99,14 +100,14 @@ class PreparedSelect:
         lengths: The lengths that rules divide by.
         search: Options of the search.
         method: "exhaustive" or "best_first".
-        premises: Contexts after which the same paths are evaluated for a baseline.
-        plan: What tasks that score the trie share.
+        premises: Contexts of the baseline. The same paths are evaluated after each.
+        plan: Data that all tasks which score the trie share.
         notes: Notes for the user in the result.
         values: The values of the choices if they were a mapping, else None.
-        time: The time that the chat template was told, or "".
+        time: The time that the chat template was given, or "".
         skips_template: As in `Selection`.
-        groups: int32[C], rising: the probabilities of choices with one number add up,
-            and these sums are compared. None if the choices are.
+        groups: int32[C], ascending group numbers. The probabilities of the choices of a
+            group are added, and the sums are compared. None compares choices.
     """
 
     texts: tuple[str, ...]
@@ -132,38 +133,39 @@ class PreparedSelect:
 
     @property
     def plain_needs(self) -> scoring.RowNeeds:
-        """Return the rows needed for a baseline, without those for healing."""
+        """Return the rows that a baseline needs, which leaves out those for healing."""
         return replace(self.needs, observe=())
 
     @property
     def rows_naive(self) -> int:
-        """Return the rows of evaluating each choice alone in every context."""
+        """Return the rows needed to evaluate each choice alone in each context."""
         n_contexts = 1 + len(self.premises)
         n_tokens = len(self.encoded.context) + sum(map(len, self.premises))
         return n_tokens * len(self.texts) + n_contexts * len(self.encoded.tokens)
 
     def baseline_key(self, premise: IntArray) -> tuple[bytes, ...]:
-        """Return a key of a baseline: requests with equal keys have the same one."""
+        """Return the cache key of a baseline; equal keys mean equal results."""
         encoded = self.encoded
         parts = (premise, encoded.tokens, encoded.offsets, encoded.first_scored)
         return (*(part.tobytes() for part in parts), self.terminator.encode())
 
     @property
     def n_first(self) -> int:
-        """Return the number of choices whose order is asked for."""
+        """Return the number of leading choices whose order must be proven."""
         return len(self.texts) if self.search.stop == "all" else self.search.k
 
     def compared(
         self, scores: Interval[FloatArray], tolerances: FloatArray
     ) -> tuple[Interval[FloatArray], FloatArray, IntArray]:
-        """Return scores and tolerances of what is compared, and the path of each.
+        """Return the scores to compare, their tolerances and the path index of each.
 
-        Choices are compared, float64[…, C], or the sums of groups, each of which counts
-        as a path. A sum moves by no more than the term that moves most.
+        Without `groups`, these are the choices, float64[…, C]. With `groups`, they are
+        the groups: a score is the log of the summed exp(score) of its choices, its
+        tolerance the largest among them, and each group counts as one path.
         """
         if self.groups is None:
             return scores, tolerances, self.trie.path_of
-        starts = starts_of(self.groups)
+        starts = group_starts(self.groups)
         own: IntArray = np.arange(len(starts), dtype=np.int32)
         sums = scores.map(lambda one: np.logaddexp.reduceat(one, starts, axis=-1))
         return sums, np.maximum.reduceat(tolerances, starts, axis=-1), own
@@ -173,7 +175,7 @@ class PreparedSelect:
     ) -> FloatArray:
         """Return the tolerance of each score, float64[C]; see `scoring.tolerance_of`.
 
-        `tolerance` is that of one row.
+        `tolerance` is the tolerance of a single row.
         """
         return scoring.tolerance_of(
             self.rule.name,
@@ -193,7 +195,8 @@ class PreparedSelect:
 
         Args:
             baseline: float64[C], the baseline of each choice, or None.
-            tolerance: Nats by which the layout may change the log-probability of a row.
+            tolerance: Nats by which the batch layout may change the log-probability of
+                a row.
         """
         if self.custom is not None:
             return None
@@ -223,42 +226,44 @@ def prepare_selection(
         prompt: The prompt.
         choices: The texts, or a mapping from values to texts.
         request: The options.
-        premises: Prompts of the baseline of the rule "pmi" or "calibrated", in place of
-            those that the rule has. They are read with the options of `prompt`.
+        premises: Prompts of the baseline for the rules "pmi" and "calibrated", instead
+            of the rule's own. They are tokenized with the options of `prompt`.
 
     Raises `RequestError` for everything that can be found invalid without a model call.
     """
     prompting = at_one_time(model.vocabulary, request.prompting, prompt)
     if prompting is not request.prompting:
         request = replace(request, prompting=prompting)
-    return SelectPlan(model, choices, within_turn(model.vocabulary, request, prompt), premises=premises).after(prompt)
+    request = resolve_turn_terminator(model.vocabulary, request, prompt)
+    return SelectPlan(model, choices, request, premises=premises).after(prompt)
 
 
-def within_turn(vocabulary: Vocabulary, request: SelectRequest, prompt: Prompt) -> SelectRequest:
-    """Return a request with what "auto" means in a chat: the end of the turn.
+def resolve_turn_terminator(vocabulary: Vocabulary, request: SelectRequest, prompt: Prompt) -> SelectRequest:
+    """Return the request, with terminator "auto" replaced by "eog" for a chat turn.
 
-    That is unless another text follows, or the model has no end-of-generation token.
+    That is done for a chat prompt, unless text follows the choice or the model has no
+    end-of-generation token.
     """
     is_open = request.terminator == "auto" and not request.following and len(vocabulary.eog)
     return replace(request, terminator="eog") if is_open and is_chat(prompt, request.prompting) else request
 
 
 class SelectPlan:
-    """Requests that differ in their prompts alone.
+    """Prepares requests that differ in their prompts alone.
 
-    What does not depend on the prompt is made once. Choices are encoded, and their trie
-    is built, once for each end of a prompt: the text after its last control token, if
-    that is short. So many prompts of a chat, whose last turn is the answer's, share
-    both.
+    Work that does not depend on the prompt is done once. Choices are encoded, and their
+    trie is built, once for each distinct end of a prompt. The end is the text after the
+    last control token, and must be short. Chat prompts whose template ends in the same
+    text therefore share both.
 
     Args:
         model: The model.
         choices: The texts, or a mapping from values to texts.
         request: The options.
-        premises: As in `prepare`.
+        premises: As in `prepare_selection`.
         groups: As in `PreparedSelect`.
 
-    Raises `RequestError` for choices and options that no prompt can have.
+    Raises `RequestError` for choices and options that are invalid for every prompt.
     """
 
     def __init__(
@@ -274,15 +279,15 @@ class SelectPlan:
         self._vocabulary, self._limits, self._request = model.vocabulary, model.limits, request
         self._texts, self._rule = check_texts(choices), request.named_rule()
         self._values = tuple(choices) if isinstance(choices, Mapping) else None
-        self._written = _written(self._vocabulary, self._texts, request.prompting.delimiter)
-        self._terminator = _terminator(request, self._written, self._vocabulary)
+        self._written = _encode_texts(self._vocabulary, self._texts, request.prompting.delimiter)
+        self._terminator = _resolve_terminator(request, self._written, self._vocabulary)
         self._premises = premises
         self._prepared: dict[tuple[object, ...], tuple[PreparedSelect, int]] = {}
 
     def after(self, prompt: Prompt, read: PromptText | None = None) -> PreparedSelect:
-        """Return the request after a prompt, checked and tokenized.
+        """Return the request for this prompt, checked and tokenized.
 
-        `read` is the prompt as it was read, if it was.
+        `read` is the result of `read_prompt` for the prompt; None computes it here.
 
         Raises `RequestError` for everything that can be found invalid without a model
         call.
@@ -291,26 +296,27 @@ class SelectPlan:
         if read is None:
             check = None if prompting.truncate == "left" else self._check_length
             read = read_prompt(self._vocabulary, prompt, prompting, check_length=check)
-        key = None if prompting.truncate == "left" else _end_of(read)
+        key = None if prompting.truncate == "left" else _end_key(read)
         if key is None:
-            return self._made(read)
+            return self._prepare(read)
         if key in self._prepared:
-            return _moved(*self._prepared[key], read, self._limits)
-        made = self._made(read)
+            return _replace_prompt(*self._prepared[key], read, self._limits)
+        prepared = self._prepare(read)
         if len(self._prepared) < _ENDS_KEPT:
-            self._prepared[key] = made, len(read.prefix)
-        return made
+            self._prepared[key] = prepared, len(read.prefix)
+        return prepared
 
     def _check_length(self, text: bytes, remedy: str = SHORTEN_PROMPT) -> None:
-        """Raise `PromptTooLongError` if a context with a text certainly does not fit.
+        """Raise `PromptTooLongError` if a context with this text cannot fit.
 
-        A context with a path has at least the tokens of the prompt, and of a choice.
+        The context holds at least the tokens of the prompt and those of a choice.
         """
         n_least = least_tokens(self._vocabulary, text, limit=self._limits.nodes)
         if n_least > self._limits.nodes:
             raise self._limits.too_long(n_least, remedy, is_least=True)
 
-    def _made(self, read: PromptText) -> PreparedSelect:
+    def _prepare(self, read: PromptText) -> PreparedSelect:
+        """Encode the choices after a prompt, build their trie and choose the method."""
         vocabulary, request, rule = self._vocabulary, self._request, self._rule
         longest = max(self._written, key=len, default=b"")
         self._check_length(longest, "shorten the longest choice")
@@ -334,31 +340,32 @@ class SelectPlan:
             lengths=lengths,
             search=request.search,
             method="exhaustive",
-            premises=_premises(vocabulary, rule, request.prompting)
+            premises=_premise_contexts(vocabulary, rule, request.prompting)
             if self._premises is None
             else tuple(_baseline_context(vocabulary, one, self._written, request, encoded) for one in self._premises),
             plan=ScorePlan(trie, needs),
-            notes=_notes(read, encoded, request.prompting.boundary, self._texts),
+            notes=_collect_notes(read, encoded, request.prompting.boundary, self._texts),
             values=self._values,
             time=read.time,
             skips_template=read.skips_template,
             groups=self._groups,
         )
         _check_fits(prepared, self._limits)
-        return replace(prepared, method=_method(prepared, self._limits))
+        return replace(prepared, method=_choose_method(prepared, self._limits))
 
 
 _ENDS_KEPT = 16
-"""Number of ends of prompts whose choices are kept."""
+"""Maximum number of prompt ends for which the prepared request is cached."""
 _END_BYTES = 256
-"""Maximum length of such an end, in bytes."""
+"""Maximum length of a prompt end that is cached, in bytes."""
 
 
-def _end_of(read: PromptText) -> tuple[object, ...] | None:
-    """Return a key of a prompt's end; None if it is too long to come again.
+def _end_key(read: PromptText) -> tuple[object, ...] | None:
+    """Return the cache key of a prompt's end, or None if the end is too long to cache.
 
-    Equal keys have equal tokens after the fixed ones: encoding asks only for the last
-    of these, and whether there is none or one (`encoding.is_at_start`).
+    After prompts with equal keys, the choices have equal tokens. Of the fixed tokens
+    before the end, encoding looks only at the last one and at whether there are none,
+    one or more (`encoding.is_at_start`).
     """
     if len(read.text) > _END_BYTES:
         return None
@@ -366,16 +373,16 @@ def _end_of(read: PromptText) -> tuple[object, ...] | None:
     return read.text, read.continues, *notes, min(len(read.prefix), 2), *read.prefix[-1:].tolist()
 
 
-def _moved(one: PreparedSelect, n_prefix: int, read: PromptText, limits: Limits) -> PreparedSelect:
-    """Return a request after another prompt with the same end.
+def _replace_prompt(one: PreparedSelect, n_prefix: int, read: PromptText, limits: Limits) -> PreparedSelect:
+    """Return a prepared request, changed to another prompt with the same end.
 
-    `n_prefix` is the number of fixed tokens of the prompt that it was made for.
+    `n_prefix` is the number of fixed tokens in the prompt of the prepared request.
     """
     encoded = one.encoded
     context = np.concatenate([read.prefix, encoded.context[n_prefix:]])
     tokens = np.concatenate([read.prefix, encoded.prompt_tokens[n_prefix:]])
-    moved_encoded = _changed(encoded, context=context, prompt_tokens=tokens)
-    moved = _changed(one, encoded=moved_encoded, skips_template=read.skips_template)
+    moved_encoded = _replace_fields(encoded, context=context, prompt_tokens=tokens)
+    moved = _replace_fields(one, encoded=moved_encoded, skips_template=read.skips_template)
     _check_fits(moved, limits)
     return moved
 
@@ -383,15 +390,16 @@ def _moved(one: PreparedSelect, n_prefix: int, read: PromptText, limits: Limits)
 RecordT = TypeVar("RecordT", PreparedSelect, EncodedChoices)
 
 
-def _changed(record: RecordT, **fields: object) -> RecordT:
-    """Return a record with slots and other fields, as `replace` does in twice the time.
+def _replace_fields(record: RecordT, **fields: object) -> RecordT:
+    """Return a copy of a slotted record with some fields changed.
 
-    There is nothing that the records of this module compute or check when made.
+    It takes half the time of `dataclasses.replace`, because `__init__` is not called.
+    The records of this module check and compute nothing in `__init__`.
     """
-    made = object.__new__(type(record))
+    copy = object.__new__(type(record))
     for name in record.__slots__:
-        object.__setattr__(made, name, fields[name] if name in fields else getattr(record, name))
-    return made
+        object.__setattr__(copy, name, fields[name] if name in fields else getattr(record, name))
+    return copy
 
 
 Choices = Sequence[str] | Mapping[Any, str]
@@ -411,8 +419,8 @@ def check_texts(choices: Choices) -> tuple[str, ...]:
     return texts
 
 
-def checked_terminator(request: SelectRequest) -> str:
-    """Return the terminator of a request; raise `OptionError` if it cannot be had."""
+def check_terminator(request: SelectRequest) -> str:
+    """Return the terminator of a request; raise `OptionError` if it is invalid."""
     one_of("terminator", request.terminator, TERMINATORS)
     if request.terminator == "text" and not request.following:
         raise OptionError("following", request.following, "the text after the choice, for terminator 'text'")
@@ -422,8 +430,9 @@ def checked_terminator(request: SelectRequest) -> str:
     return request.terminator
 
 
-def _terminator(request: SelectRequest, written: list[bytes], vocabulary: Vocabulary) -> str:
-    terminator = checked_terminator(request)
+def _resolve_terminator(request: SelectRequest, written: list[bytes], vocabulary: Vocabulary) -> str:
+    """Return the terminator, with "auto" resolved; raise if it is invalid."""
+    terminator = check_terminator(request)
     following = to_bytes(request.following, "following")
     if terminator == "auto":
         terminator = scoring.auto_terminator(written, following)
@@ -433,18 +442,19 @@ def _terminator(request: SelectRequest, written: list[bytes], vocabulary: Vocabu
     return terminator
 
 
-def _notes(read: PromptText, encoded: EncodedChoices, boundary: str, texts: Sequence[str]) -> tuple[str, ...]:
+def _collect_notes(read: PromptText, encoded: EncodedChoices, boundary: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the notes of the result about prompt, boundary and choices."""
     split = (SPLIT_NOTE,) if (boundary, encoded.boundary) == ("heal", "split") else ()
     listed = (LISTED_NOTE,) if len(texts) == 1 and "," in texts[0] else ()
     return (*prompt_notes(read), *split, *listed)
 
 
-def starts_of(groups: IntArray) -> OffsetArray:
+def group_starts(groups: IntArray) -> OffsetArray:
     """Return the index of the first choice of each group (`PreparedSelect.groups`)."""
     return np.flatnonzero(np.diff(groups, prepend=-1))
 
 
-def _written(vocabulary: Vocabulary, texts: Sequence[str], delimiter: str) -> list[bytes]:
+def _encode_texts(vocabulary: Vocabulary, texts: Sequence[str], delimiter: str) -> list[bytes]:
     """Return the UTF-8 bytes that each choice adds to the prompt, delimiter first.
 
     Raises `TextError` for a choice that the tokenizer would change.
@@ -462,7 +472,7 @@ def encode(
 ) -> EncodedChoices:
     """Return the tokens of the prompt and the choices.
 
-    `written` are the bytes of the choices. A prompt that is too long is truncated on
+    `written` holds the bytes of each choice. A prompt that is too long is truncated on
     the left if the options allow it.
     """
     prompting, following = request.prompting, to_bytes(request.following, "following")
@@ -484,6 +494,7 @@ def _excess(encoded: EncodedChoices, limits: Limits) -> int:
 
 
 def _check_fits(prepared: PreparedSelect, limits: Limits) -> None:
+    """Raise `PromptTooLongError` if context and longest path exceed the capacity."""
     longest = prepared.plan.depth
     for context in (prepared.encoded.context, *prepared.premises):
         n_nodes = len(context) + longest
@@ -492,10 +503,10 @@ def _check_fits(prepared: PreparedSelect, limits: Limits) -> None:
             raise limits.too_long(n_nodes, "shorten the longest choice" if is_long_choice else SHORTEN_PROMPT)
 
 
-def _premises(vocabulary: Vocabulary, rule: ScoringRule, prompting: PromptParams) -> tuple[IntArray, ...]:
+def _premise_contexts(vocabulary: Vocabulary, rule: ScoringRule, prompting: PromptParams) -> tuple[IntArray, ...]:
     """Return the contexts of the rule's baseline: the premise, or content-free prompts.
 
-    The system prompt and other chat options of the request are not applied to them.
+    The system prompt and other chat options of the request do not apply to them.
     """
     if rule.name not in ("pmi", "calibrated"):
         return ()
@@ -513,9 +524,10 @@ def _premises(vocabulary: Vocabulary, rule: ScoringRule, prompting: PromptParams
 def _baseline_context(
     vocabulary: Vocabulary, premise: Prompt, written: list[bytes], request: SelectRequest, encoded: EncodedChoices
 ) -> IntArray:
-    """Return the context after which the same paths are a baseline, int32[].
+    """Return the context of a baseline given as a prompt, int32[].
 
-    It ends where that of the prompt ends: healed bytes are part of the paths.
+    Where the paths begin with healed bytes, the context ends before these bytes, as it
+    does for the prompt.
     """
     read = read_prompt(vocabulary, premise, request.prompting)
     following = to_bytes(request.following, "following")
@@ -523,8 +535,8 @@ def _baseline_context(
     return own.context if np.array_equal(own.tokens, encoded.tokens) else own.prompt_tokens
 
 
-def _method(prepared: PreparedSelect, limits: Limits) -> str:
-    """Return the method of evaluation, "exhaustive" or "best_first".
+def _choose_method(prepared: PreparedSelect, limits: Limits) -> str:
+    """Choose the method of evaluation, "exhaustive" or "best_first".
 
     "auto" selects "best_first" if exhaustive scoring takes more than one call or there
     is a budget, and if the rule gives bounds.
@@ -542,10 +554,10 @@ def _method(prepared: PreparedSelect, limits: Limits) -> str:
 
 
 def planned_rows(selects: Iterable[PreparedSelect]) -> int:
-    """Return the rows that exhaustive selections take together, with nothing cached.
+    """Return the number of rows that exhaustive selections take with an empty cache.
 
-    What their contexts begin with in common is counted once, and so are equal
-    baselines. Rows of a second scoring of near ties are not planned.
+    A prefix that several contexts share counts once, and so do equal baselines. Rows of
+    a second scoring of near ties do not count.
     """
     contexts: list[IntArray] = []
     baselines: set[tuple[bytes, ...]] = set()
@@ -559,11 +571,11 @@ def planned_rows(selects: Iterable[PreparedSelect]) -> int:
                 baselines.add(key)
                 contexts.append(premise)
                 n_inner += select.plain_needs.n_rows - 1
-    return _distinct(contexts) + n_inner
+    return _count_tree_nodes(contexts) + n_inner
 
 
-def _distinct(paths: list[IntArray]) -> int:
-    """Return the number of nodes of the tree that the paths make, without its root."""
+def _count_tree_nodes(paths: list[IntArray]) -> int:
+    """Return the number of nodes, without the root, of the prefix tree of the paths."""
     # Big-endian bytes sort as the ids do: each path shares most with the one before it.
     ordered = sorted({path.astype(">i4").tobytes() for path in paths})
     total, before = 0, np.empty(0, dtype=">i4")

@@ -333,7 +333,7 @@ def prepare_select(
     """
     _check_options(options)
     vocabulary = model.vocabulary
-    options = selection.within_turn(vocabulary, options, prompt)
+    options = selection.resolve_turn_terminator(vocabulary, options, prompt)
     options = replace(options, terminator=_terminator(vocabulary, choices, options))
     prepared = selection.prepare_selection(model, prompt, choices, replace(options, search=_exhaustive(options.search)))
     encoded = prepared.encoded
