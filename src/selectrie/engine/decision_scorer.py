@@ -18,7 +18,7 @@ from selectrie.decide.states import State, row_states, text_of_state
 from selectrie.decide.templates import DecisionPrompt
 from selectrie.engine.decisions import DecisionMaker
 from selectrie.engine.requests.canonical_memory import KeptMemories, evaluate_apart, n_common
-from selectrie.engine.requests.select import KeptBaselines
+from selectrie.engine.requests.select import BaselineStore
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.task_group import MemoriesApart, MemoryApart, TaskGroup
@@ -117,7 +117,7 @@ class DecisionMemory(MemoryApart):
 
     def __init__(self, model: Model, kept: KeptMemories) -> None:
         super().__init__(model)
-        self._kept, self._baselines = kept, KeptBaselines(self.clear)
+        self._kept, self._baselines = kept, BaselineStore(self.clear)
 
     def session(self, group: TaskGroup, check: SelfCheck | None) -> Session:
         """Return the session of a unit."""

@@ -62,9 +62,9 @@ class Runtime(ABC):
         `check` is the self-check by which near ties are known, where these are scored.
         """
         from selectrie.engine.decision_scorer import DecisionScorer  # imported on first use, as only tables need it
-        from selectrie.engine.requests.select import KeptBaselines
+        from selectrie.engine.requests.select import BaselineStore
 
-        baselines = KeptBaselines(lambda: None)
+        baselines = BaselineStore(lambda: None)
 
         @contextmanager
         def session() -> Iterator[Session]:

@@ -29,7 +29,7 @@ from selectrie.engine.requests.choice_scores import SearchReport
 from selectrie.engine.requests.constrained_prompt import may_alter
 from selectrie.engine.requests.near_ties import EvaluatedSelect
 from selectrie.engine.requests.reasons import budget_ended
-from selectrie.engine.requests.select import settled
+from selectrie.engine.requests.select import settle_scores
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
 from selectrie.errors import ChoiceError, InternalError, OptionError
@@ -617,7 +617,7 @@ def _score_texts(session: Session, prepared: PreparedSelect, searched: _Searched
     if prepared.terminator in ("none", "text"):
         log_open += float(np.log(longest))  # texts that begin with one another may be equally probable
     report = SearchReport(certificate, replace(search.cost, rows_naive=prepared.rows_naive), log_open)
-    scored, report, decision = settled(session, EvaluatedSelect(prepared, evaluation, None, report), scored)
+    scored, report, decision = settle_scores(session, EvaluatedSelect(prepared, evaluation, None, report), scored)
     if not search.is_apart(k):  # an open text may be as near
         report = replace(report, certificate=replace(report.certificate, rescored=False))
     signature = choice_scores.signature(prepared, session)

@@ -1,4 +1,4 @@
-"""Selects among choices: runs the task, and decides among scores, for many at once."""
+"""Runs selections: evaluates requests together and turns scores into decisions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from selectrie.core.path_model import REMOTE
 from selectrie.core.types import NO_TOKEN, Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
 from selectrie.decoding.scoring import TrieEvaluation
+from selectrie.decoding.scoring.rules import DIFFERENCES
 from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import choice_scores, selection
@@ -32,28 +33,32 @@ from selectrie.results import Certificate, Selection, Signature, TextScore, Toke
 from selectrie.tokenization.prompts import Prompt
 
 _MAX_KEPT = 64
-"""Number of baselines that are kept; a question has one to three."""
+"""Maximum number of cached baselines; a question has one to three."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Baseline:
-    """A baseline that was evaluated, with the cost that it had for this call."""
+    """An evaluated baseline, and the cost that this call paid for it.
+
+    The cost is zero if an earlier call evaluated the baseline.
+    """
 
     evaluation: TrieEvaluation
     cost: Cost
 
     def result(self) -> TrieEvaluation:
-        """Return what was evaluated, as the handle of a task does."""
+        """Return the evaluation, as the handle of a task does."""
         return self.evaluation
 
 
-class KeptBaselines:
-    """Evaluates each baseline once, alone in a memory that is cleared afterwards.
+class BaselineStore:
+    """Evaluates each baseline once, alone in an empty memory, and caches the result.
 
-    So its bits do not depend on what else is asked, or on when it is evaluated.
+    The bits of a baseline therefore do not depend on other requests, or on when it is
+    evaluated.
 
     Args:
-        clear: Drops everything from the memory but what is held. It is called on the
+        clear: Empties the memory, except for nodes that are held. It is called on the
             model's thread.
     """
 
@@ -62,16 +67,17 @@ class KeptBaselines:
         self._kept: dict[tuple[bytes, ...], TrieEvaluation] = {}
 
     def of(self, group: TaskGroup, requests: Sequence[PreparedSelect]) -> dict[tuple[bytes, ...], Baseline]:
-        """Return the baselines of requests by their keys; no other task may run."""
+        """Return the baselines of requests by key; no other task may run meanwhile."""
         found: dict[tuple[bytes, ...], Baseline] = {}
         for one in requests:
             for premise in one.premises:
                 key = one.baseline_key(premise)
                 if key not in found:
-                    found[key] = self._baseline(group, key, ScoreTask(premise, one.trie, one.plain_needs))
+                    found[key] = self._evaluate_once(group, key, ScoreTask(premise, one.trie, one.plain_needs))
         return found
 
-    def _baseline(self, group: TaskGroup, key: tuple[bytes, ...], task: ScoreTask) -> Baseline:
+    def _evaluate_once(self, group: TaskGroup, key: tuple[bytes, ...], task: ScoreTask) -> Baseline:
+        """Return a baseline from the cache, or evaluate it and clear the memory."""
         if key in self._kept:
             return Baseline(self._kept[key], Cost())
         handle = group.begin(task)
@@ -82,14 +88,14 @@ class KeptBaselines:
         return Baseline(evaluation, handle.cost)
 
 
-def settled(
+def settle_scores(
     session: Session, evaluated: EvaluatedSelect, scored: ChoiceScores
 ) -> tuple[ChoiceScores, SearchReport, scoring.Posterior]:
-    """Return final scores, what is proved about them, and the decision.
+    """Return the final scores of a request, the search report and the decision.
 
-    Near ties of a model that runs here are scored again. Then only the probability of
-    the healed bytes may be known within bounds, which matters to means and callable
-    rules.
+    Near ties are scored again if the model runs here. After that, only the probability
+    of the healed bytes may still be an interval. Mean rules and callable rules depend
+    on it.
 
     Args:
         session: The session of the request.
@@ -98,51 +104,55 @@ def settled(
     """
     prepared, report, slack = evaluated.prepared, evaluated.report, scored.rounding
     if session.model.identity.precision == REMOTE or not scored.scores.is_known:
-        tolerances = _tolerances(session, evaluated)
-        reason = _doubt(prepared, scored, tolerances, session.tolerance or 0.0)
-        report = _doubted(replace(report, certificate=replace(report.certificate, rescored=not reason)), reason)
-        return scored, report, _decision(evaluated, scored, np.maximum(tolerances, slack))
+        tolerances = _score_tolerances(session, evaluated)
+        reason = _explain_doubt(prepared, scored, tolerances, session.tolerance or 0.0)
+        report = _mark_unproved(replace(report, certificate=replace(report.certificate, rescored=not reason)), reason)
+        return scored, report, _compute_decision(evaluated, scored, np.maximum(tolerances, slack))
     before = scored.scores.low
     scored, report = rescore_near_ties(session, evaluated, scored)
     reason, slack = "", scored.rounding
     if not scored.compared.is_known:
-        tolerances, path_of = _tolerances(session, evaluated), prepared.trie.path_of
+        tolerances, path_of = _score_tolerances(session, evaluated), prepared.trie.path_of
         near = scoring.finalists(before, tolerances, path_of, prepared.n_first)
-        tolerances = np.where(np.isin(path_of, path_of[near]), 0.0, tolerances)  # `rescored` speaks of these
+        tolerances = np.where(np.isin(path_of, path_of[near]), 0.0, tolerances)  # these were scored again
         slack = np.maximum(tolerances, slack)
         if not scoring.is_certain(scored.compared, path_of, tolerances, prepared.n_first):
             reason = heal_unknown(scored.heal.width)
     elif prepared.custom is not None and scored.heal.width > 0:
         reason = heal_in_callable(scored.heal.width)
-    return scored, _doubted(report, reason if report.certificate.proved else ""), _decision(evaluated, scored, slack)
+    report = _mark_unproved(report, reason if report.certificate.proved else "")
+    return scored, report, _compute_decision(evaluated, scored, slack)
 
 
-def _doubted(report: SearchReport, reason: str) -> SearchReport:
-    """Return a report that proves nothing if there is a reason."""
+def _mark_unproved(report: SearchReport, reason: str) -> SearchReport:
+    """Return the report with `proved=False` and this reason, or as it is for ""."""
     return replace(report, certificate=replace(report.certificate, proved=False, reason=reason)) if reason else report
 
 
-def _tolerances(session: Session, evaluated: EvaluatedSelect) -> FloatArray:
+def _score_tolerances(session: Session, evaluated: EvaluatedSelect) -> FloatArray:
     """Return the tolerance of each score, float64[C]."""
     served = session.is_served
     evaluation = None if served else evaluated.evaluation
     return evaluated.prepared.tolerances(session.tolerance or 0.0, evaluation, adds_up=served)
 
 
-def _decision(evaluated: EvaluatedSelect, scored: ChoiceScores, slack: FloatArray) -> scoring.Posterior:
-    """Return what scores or bounds on them decide."""
+def _compute_decision(evaluated: EvaluatedSelect, scored: ChoiceScores, slack: FloatArray) -> scoring.Posterior:
+    """Return the decision that scores, or bounds on them, allow.
+
+    `slack` is float64[C], nats by which each score may be wrong.
+    """
     prepared, log_open = evaluated.prepared, evaluated.report.log_open
     scores, compared, path_of = scored.scores, scored.compared, prepared.trie.path_of
     if compared.is_known:
         return scoring.posterior(compared, path_of, log_open=log_open, slack=slack)
     left = scoring.best_of_paths(compared.high, path_of)[np.isnan(scoring.best_of_paths(compared.low, path_of))]
-    # The search subtracted another number from all of its log-probabilities alike.
+    # The search subtracted a different constant from all of its log-probabilities.
     heals = prepared.healing.log_heal(evaluated.evaluation.edge_logp, evaluated.evaluation.observed), scored.heal
     searched, subtracted = (one.low if one.low > -np.inf else 0.0 for one in heals)
     log_open += searched - subtracted
-    if len(left):  # else what is open has no path here, as the texts that a joint block did not find
+    if len(left):  # else the open mass belongs to no path of this trie, such as unseen texts of a joint block
         own = numerics.logsumexp(left)
-        # The subtracted number does not move alike what is divided by lengths.
+        # Divided by different lengths, a constant moves scores by different amounts.
         log_open = own if prepared.lengths.divides(prepared.rule.name) else min(log_open, own)
     decision = scoring.posterior(compared, path_of, ranking=scores.low, log_open=log_open, slack=slack)
     if not scores.is_known:
@@ -157,8 +167,8 @@ def _decision(evaluated: EvaluatedSelect, scored: ChoiceScores, slack: FloatArra
     )
 
 
-def _doubt(prepared: PreparedSelect, scored: ChoiceScores, tolerances: FloatArray, tolerance: float) -> str:
-    """Return why the order of the first k is not certain; "" if it is."""
+def _explain_doubt(prepared: PreparedSelect, scored: ChoiceScores, tolerances: FloatArray, tolerance: float) -> str:
+    """Return why the order of the first k choices is uncertain; "" if it is not."""
     k, gap = prepared.n_first, scored.heal.width
     scores, tolerances, path_of = prepared.compared(scored.compared, tolerances)
     if not scoring.is_certain(scores, path_of, np.zeros(len(path_of)), k):
@@ -171,19 +181,17 @@ def _doubt(prepared: PreparedSelect, scored: ChoiceScores, tolerances: FloatArra
 
 
 _MIN_TOGETHER = 2
-"""Number of requests that are alike from which scoring them together is faster."""
+"""Minimum size of a group for which scoring its requests together is faster."""
 _MAX_GROUPS = 64
-"""Number of groups with which a request is compared."""
-_APART = ("pmi", "calibrated", "batch")
-"""Rules whose scores depend on more than the prompt's own evaluation."""
+"""Maximum number of groups that a request is compared with."""
 
 
 class Signatures:
-    """The signatures of requests, each of equal ones made once."""
+    """Creates the signatures of requests; requests with equal settings share one."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._made: dict[tuple[object, ...], Signature] = {}
+        self._by_key: dict[tuple[object, ...], Signature] = {}
 
     def of(self, prepared: PreparedSelect) -> Signature:
         """Return the signature of a request."""
@@ -192,39 +200,40 @@ class Signatures:
             return choice_scores.signature(prepared, self._session)
         premises = tuple(one.tobytes() for one in prepared.premises)
         key = (prepared.rule.name, premises, prepared.terminator, encoded.following_bytes, encoded.boundary)
-        if key not in self._made:
-            self._made[key] = choice_scores.signature(prepared, self._session)
-        return self._made[key]
+        if key not in self._by_key:
+            self._by_key[key] = choice_scores.signature(prepared, self._session)
+        return self._by_key[key]
 
 
-def decided_together(
+def decide_together(
     session: Session, evaluated: Sequence[EvaluatedSelect], signatures: Signatures
 ) -> dict[int, Selection]:
     """Return the selections of requests that differ in their prompts alone, by index.
 
-    Their scores are computed together. Those with a near tie are left out.
+    Their scores are computed together. Requests with a near tie are left out.
     """
     groups: list[list[int]] = []
     for index, one in enumerate(evaluated):
         if one.baseline is not None or one.prepared.method != "exhaustive":
             continue
-        group = next((own for own in groups[-_MAX_GROUPS:] if _alike(evaluated[own[0]], one)), None)
+        recent = groups[-_MAX_GROUPS:]
+        group = next((own for own in recent if is_alike(evaluated[own[0]].prepared, one.prepared)), None)
         if group is None:
             groups.append(group := [])
         group.append(index)
-    made: dict[int, Selection] = {}
+    selections: dict[int, Selection] = {}
     for group in groups:
         if len(group) >= _MIN_TOGETHER:
-            made |= _decided_alike(session, {index: evaluated[index] for index in group}, signatures)
-    return made
+            selections |= _decide_alike(session, {index: evaluated[index] for index in group}, signatures)
+    return selections
 
 
-def _alike(one: EvaluatedSelect, other: EvaluatedSelect) -> bool:
-    return is_alike(one.prepared, other.prepared)
+def _decide_alike(session: Session, group: dict[int, EvaluatedSelect], signatures: Signatures) -> dict[int, Selection]:
+    """Return the selections of one group of `decide_together`, by index.
 
-
-def _decided_alike(session: Session, group: dict[int, EvaluatedSelect], signatures: Signatures) -> dict[int, Selection]:
-    together = _scored_together(list(group.values()))
+    Requests with a near tie are left out.
+    """
+    together = _score_together(list(group.values()))
     if together is None:
         return {}
     scored, evaluation = together
@@ -237,21 +246,21 @@ def _decided_alike(session: Session, group: dict[int, EvaluatedSelect], signatur
         is_clear = scoring.are_clear(scores.low, tolerances, path_of)
         clear = is_clear.tolist() if asks_one else [False] * len(group)
         margins = scoring.near_margins(scores.low, tolerances, path_of)
-    made = {}
+    selections = {}
     for row, (index, one) in enumerate(group.items()):
         if clear[row]:
             report = one.report
             if session.tolerance is not None:
                 certificate = replace(report.certificate, rescored=True, near_margin=float(margins[row]))
                 report = SearchReport(certificate, report.cost, report.log_open)
-            made[index] = choice_scores.selection(
+            selections[index] = choice_scores.selection(
                 one.prepared, one.evaluation, scored[row], report, signatures.of(one.prepared), decision=decisions[row]
             )
-    return made
+    return selections
 
 
 def is_alike(one: PreparedSelect, other: PreparedSelect) -> bool:
-    """Return whether two requests differ in their prompts alone (`SelectPlan`)."""
+    """Return whether two requests of a `SelectPlan` differ in their prompts alone."""
     return (
         one.trie is other.trie
         and one.healing is other.healing
@@ -262,14 +271,14 @@ def is_alike(one: PreparedSelect, other: PreparedSelect) -> bool:
     )
 
 
-def _scored_together(group: Sequence[EvaluatedSelect]) -> tuple[ChoiceScores, scoring.TrieEvaluation] | None:
-    """Return the scores of requests that are alike, and all evaluations as one.
+def _score_together(group: Sequence[EvaluatedSelect]) -> tuple[ChoiceScores, scoring.TrieEvaluation] | None:
+    """Return the scores of requests that are alike, and their evaluations stacked.
 
-    None if their scores cannot be computed together: for a callable rule, a baseline,
-    rows that were not all evaluated, or scores that have bounds.
+    Return None if the scores cannot be computed together: for a callable rule, a
+    baseline, rows that were not all evaluated, or scores that are intervals.
     """
     first = group[0].prepared
-    if first.custom is not None or first.rule.name in _APART or first.encoded.first_scored.any():
+    if first.custom is not None or first.rule.name in DIFFERENCES or first.encoded.first_scored.any():
         return None
     evaluation = scoring.stacked([one.evaluation for one in group])
     if evaluation is None:
@@ -280,22 +289,22 @@ def _scored_together(group: Sequence[EvaluatedSelect]) -> tuple[ChoiceScores, sc
     return (scored, evaluation) if is_known else None
 
 
-Evaluated: TypeAlias = Handle[scoring.TrieEvaluation] | Baseline
-"""A baseline: the handle of its task, or what is known of it."""
+BaselineHandle: TypeAlias = Handle[scoring.TrieEvaluation] | Baseline
+"""A baseline: the handle of its running task, or its known evaluation."""
 Progress = Callable[[int, int], None]
-"""Called with (amount done, total amount)."""
+"""A callback that gets (amount done, total amount)."""
 PLAN_NODES = 200
 """Maximum number of trie nodes that a `TokenPlan` shows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectBatch:
-    """Requests for selections that are evaluated together.
+    """Selections that are evaluated together.
 
     Attributes:
         requests: The requests, checked and tokenized.
         on_evaluated: Called in the caller's thread with (requests evaluated, number of
-            requests); the `SearchParams.on_progress` of each is then not called.
+            requests). If it is given, `SearchParams.on_progress` is not called.
     """
 
     requests: Sequence[PreparedSelect]
@@ -304,18 +313,18 @@ class SelectBatch:
     def run(self, session: Session) -> list[Selection]:
         """Evaluate all requests together, rescore near ties and return the results."""
         evaluated, signatures = self._evaluate(session), Signatures(session)
-        made = decided_together(session, evaluated, signatures)
+        together = decide_together(session, evaluated, signatures)
         selections = []
         for index, one in enumerate(evaluated):
-            if index in made:
-                selections.append(made[index])
+            if index in together:
+                selections.append(together[index])
                 continue
             with self._errors_of(index):
                 selections.append(_decide(session, one, signatures))
         return selections
 
     def _evaluate(self, session: Session) -> list[EvaluatedSelect]:
-        """Evaluate the baselines and exhaustive scoring together, then the searches.
+        """Evaluate baselines and exhaustive requests together, then run the searches.
 
         The searches need the baselines for their bounds.
         """
@@ -339,17 +348,19 @@ class SelectBatch:
         for i, one in enumerate(requests):
             if baselines[i]:
                 with self._errors_of(i):
-                    means[i] = _mean(one, baselines[i])
+                    means[i] = _mean_baseline(one, baselines[i])
         with group.together():
             searches: dict[int, Handle[SearchOutcome]] = {
-                i: group.begin_counted(_best_first(session, one, means[i]), on_progress, one.plan.n_rows)
+                i: group.begin_counted(_best_first_task(session, one, means[i]), on_progress, one.plan.n_rows)
                 for i, one in enumerate(requests)
                 if i not in exhaustive
             }
         evaluated = []
         for i, one in enumerate(requests):
             try:
-                evaluation, report = _exhausted(one, exhaustive[i]) if i in exhaustive else _searched(one, searches[i])
+                evaluation, report = (
+                    _wait_exhaustive(one, exhaustive[i]) if i in exhaustive else _wait_search(one, searches[i])
+                )
             except SelectrieError:
                 with self._errors_of(i):
                     raise
@@ -360,18 +371,22 @@ class SelectBatch:
             evaluated.append(EvaluatedSelect(one, evaluation, means[i], report))
             if self.on_evaluated is not None:
                 self.on_evaluated(len(evaluated), len(requests))
-        return _with_batch_means(evaluated)
+        return _set_batch_baselines(evaluated)
 
     def _begin_baselines(
-        self, group: TaskGroup, known: Mapping[tuple[bytes, ...], Evaluated]
-    ) -> tuple[list[list[Evaluated]], list[list[Evaluated]]]:
-        """Begin the baselines of all requests, each of equal ones once.
+        self, group: TaskGroup, known: Mapping[tuple[bytes, ...], BaselineHandle]
+    ) -> tuple[list[list[BaselineHandle]], list[list[BaselineHandle]]]:
+        """Begin the baselines of all requests, evaluating equal baselines once.
 
-        `known` are baselines that were evaluated before. Returns for each request the
-        handles of its baselines, and of those the ones that were begun for it, whose
-        cost it bears.
+        Args:
+            known: Baselines that were evaluated before, by key.
+
+        Returns:
+            For each request, the handles of all its baselines, and the handles of those
+                that
+            were begun for it. The request bears the cost of the latter.
         """
-        begun: dict[tuple[bytes, ...], Evaluated] = {}
+        begun: dict[tuple[bytes, ...], BaselineHandle] = {}
         baselines, own = [], []
         for one in self.requests:
             keys = [one.baseline_key(premise) for premise in one.premises]
@@ -384,9 +399,9 @@ class SelectBatch:
         return baselines, own
 
     def _errors_of(self, index: int) -> AbstractContextManager[None]:
-        """Return a context manager that names this request in errors.
+        """Return a context manager that adds this request's index to errors.
 
-        It does nothing if there is one request.
+        It does nothing for a single request.
         """
         return of_request(index) if len(self.requests) > 1 else nullcontext()
 
@@ -403,7 +418,7 @@ def prepare_selections(
     first invalid one.
     """
     several = len(requests) > 1
-    with suppress(TypeError, IndexError):  # such requests are refused below
+    with suppress(TypeError, IndexError):  # `_prepare` refuses requests that are no pairs
         prompts = [one[0] for one in requests]
         options = replace(options, prompting=at_one_time(model.vocabulary, options.prompting, *prompts))
     prepared = [_prepare(model, i, one, options, several=several) for i, one in enumerate(requests)]
@@ -418,6 +433,7 @@ def prepare_selections(
 def _prepare(
     model: ModelDescription, index: int, request: tuple[Prompt, Choices], options: SelectRequest, *, several: bool
 ) -> PreparedSelect:
+    """Check and tokenize one request of a batch; errors carry its index."""
     try:
         prompt, choices = request
     except (TypeError, ValueError):
@@ -429,20 +445,23 @@ def _prepare(
         raise
 
 
-def _mean(prepared: PreparedSelect, handles: list[Evaluated]) -> Interval[FloatArray]:
+def _mean_baseline(prepared: PreparedSelect, handles: list[BaselineHandle]) -> Interval[FloatArray]:
+    """Return each choice's mean baseline over the evaluated contexts, float64[C]."""
     joints = [choice_scores.joints(prepared, handle.result()) for handle in handles]
     return choice_scores.mean_baseline([one.map(lambda x: choice_scores.grouped(x, prepared.groups)) for one in joints])
 
 
 def _decide(session: Session, evaluated: EvaluatedSelect, signatures: Signatures) -> Selection:
+    """Score one request, score its near ties again and return its selection."""
     prepared = evaluated.prepared
     scored = choice_scores.score(prepared, evaluated.evaluation, evaluated.baseline)
-    scored, report, decision = settled(session, evaluated, scored)
+    scored, report, decision = settle_scores(session, evaluated, scored)
     signature = signatures.of(prepared)
     return choice_scores.selection(prepared, evaluated.evaluation, scored, report, signature, decision=decision)
 
 
-def _best_first(session: Session, prepared: PreparedSelect, baseline: Interval[FloatArray] | None) -> BestFirst:
+def _best_first_task(session: Session, prepared: PreparedSelect, baseline: Interval[FloatArray] | None) -> BestFirst:
+    """Return the best-first search of a request as a task."""
     objective = prepared.objective(None if baseline is None else baseline.high, session.tolerance or 0.0)
     if objective is None:
         raise OptionError("method", "best_first", "'exhaustive': this request has no bound to search by")
@@ -461,19 +480,23 @@ def _best_first(session: Session, prepared: PreparedSelect, baseline: Interval[F
     )
 
 
-def _exhausted(
+def _wait_exhaustive(
     prepared: PreparedSelect, handle: Handle[scoring.TrieEvaluation]
 ) -> tuple[scoring.TrieEvaluation, SearchReport]:
+    """Wait for an exhaustive evaluation; return it with its report."""
     evaluation = handle.result()
-    certificate = _certificate(evaluation.n_evaluated, prepared.plan.n_rows)
+    certificate = _exhaustive_certificate(evaluation.n_evaluated, prepared.plan.n_rows)
     return evaluation, SearchReport(certificate, handle.cost.with_rows_naive(prepared.rows_naive))
 
 
-_certificate = lru_cache(maxsize=64)(Certificate.exhaustive)
-"""The requests of a batch mostly have equal ones."""
+_exhaustive_certificate = lru_cache(maxsize=64)(Certificate.exhaustive)
+"""Returns the certificate of an exhaustive evaluation, cached, as most are equal."""
 
 
-def _searched(prepared: PreparedSelect, handle: Handle[SearchOutcome]) -> tuple[scoring.TrieEvaluation, SearchReport]:
+def _wait_search(
+    prepared: PreparedSelect, handle: Handle[SearchOutcome]
+) -> tuple[scoring.TrieEvaluation, SearchReport]:
+    """Wait for a best-first search; return its evaluation with its report."""
     outcome = handle.result()
     certificate = Certificate.best_first(
         bound_gap=outcome.bound_gap,
@@ -486,8 +509,8 @@ def _searched(prepared: PreparedSelect, handle: Handle[SearchOutcome]) -> tuple[
     return outcome.evaluation, SearchReport(certificate, cost, outcome.log_open)
 
 
-def _with_batch_means(evaluated: list[EvaluatedSelect]) -> list[EvaluatedSelect]:
-    """Set the baseline of rule "batch", each choice's mean joint over all prompts."""
+def _set_batch_baselines(evaluated: list[EvaluatedSelect]) -> list[EvaluatedSelect]:
+    """Set the baseline of rule "batch": each choice's mean joint over all prompts."""
     batch = [one for one in evaluated if one.prepared.rule.name == "batch"]
     if not batch:
         return evaluated
@@ -498,7 +521,7 @@ def _with_batch_means(evaluated: list[EvaluatedSelect]) -> list[EvaluatedSelect]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedScore:
-    """A text to score, as the only choice of a request."""
+    """A text to score, prepared as a selection with that text as the only choice."""
 
     select: PreparedSelect
 
@@ -528,7 +551,7 @@ class PreparedScore:
 
 
 def _is_greedy(best: IntArray, tokens: IntArray) -> bool | None:
-    """Return whether all tokens are the most probable ones; None if not known."""
+    """Return whether all tokens are the most probable ones; None if unknown."""
     is_known = best != NO_TOKEN
     if (best != tokens)[is_known].any():
         return False
@@ -543,7 +566,7 @@ def prepare_score(model: ModelDescription, prompt: Prompt, text: str, options: S
 
 
 def token_plan(prepared: PreparedSelect) -> TokenPlan:
-    """Return how the request is tokenized and which rows its evaluation takes."""
+    """Return how a request is tokenized and which rows its evaluation takes."""
     encoded, trie, vocabulary = prepared.encoded, prepared.trie, prepared.vocabulary
 
     def spelled(ids: IntArray) -> tuple[tuple[int, str], ...]:

@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 
 class BaselineCache(Protocol):
-    """What requests need of `baselines.KeptBaselines`."""
+    """What requests need of `baselines.BaselineStore`."""
 
     def of(self, group: TaskGroup, requests: Sequence[Any]) -> Mapping[tuple[bytes, ...], Any]: ...
 
