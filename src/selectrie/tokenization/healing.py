@@ -1,4 +1,4 @@
-"""Heals the end of a prompt: the probability of its healed bytes, and drawing them."""
+"""Computes the probability of a prompt's healed bytes, and draws tokens for them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from selectrie.errors import ProtocolError
 class HealPlan:
     """The probabilities to read in order to bound the probability of the healed bytes.
 
-    The healed bytes are the end of the prompt whose tokens were removed. At a trie node
-    n whose bytes are a proper prefix of them, `rest` are the bytes that are left.
+    The healed bytes are the end of the prompt whose tokens were removed. Take a trie
+    node n whose bytes are a proper prefix of them, and let `rest` be the bytes that
+    follow there.
 
     - Covering tokens begin with all of `rest`.
     - Inner children of n spell a proper prefix of `rest`.
@@ -47,14 +48,14 @@ class HealPlan:
     def log_heal(self, edge_logp: FloatArray, observed: Interval[FloatArray]) -> Interval[float]:
         """Return bounds on the log-probability of the healed bytes; 0.0 without any.
 
-        They are log N(root) by the lower bounds on what was read, and log(N(root) +
-        O(root)) by the upper ones.
+        The lower bound is log N(root), computed from the lower bounds of `observed`.
+        The upper bound is log(N(root) + O(root)), computed from the upper bounds.
 
         Args:
             edge_logp: float64[N], log-probability of each trie node's token after its
-                parent; only the planned nodes are read.
-            observed: float64[2H], log of the summed probability of the tokens of each
-                of `observations` (-inf for none).
+                parent; only the entries of `nodes` are read.
+            observed: float64[2H], for each of `observations` the log of the summed
+                probability of its tokens (-inf for no tokens).
         """
         if len(observed.low) != len(self.observations):
             raise ProtocolError(f"got {len(observed.low)} observed values, expected {len(self.observations)}")
@@ -66,12 +67,12 @@ class HealPlan:
         high = float(np.logaddexp(*self._sums(edge_logp, observed.high)))
         return Interval(low, high) if high > low else Interval.point(low)
 
-    def is_told(self, edge_logp: FloatArray, observed: Interval[FloatArray]) -> bool:
-        """Return whether log N(root) is known, the lower bound of `log_heal`."""
+    def is_low_exact(self, edge_logp: FloatArray, observed: Interval[FloatArray]) -> bool:
+        """Return whether the lower bound of `log_heal` is exactly log N(root)."""
         return observed.is_known or len({self._sums(edge_logp, one)[0] for one in (observed.low, observed.high)}) == 1
 
     def _sums(self, edge_logp: FloatArray, observed: FloatArray) -> tuple[float, float]:
-        """Return log N(root) and log O(root)."""
+        """Return log N(root) and log O(root), summed from the deepest nodes upwards."""
         covered, opened = observed[0::2].copy(), observed[1::2].copy()
         for i in range(len(self.nodes) - 1, 0, -1):
             parent, edge = self.parent_index[i], edge_logp[self.nodes[i]]
@@ -81,12 +82,12 @@ class HealPlan:
 
 
 def heal_plan(vocabulary: Vocabulary, trie: TokenTrie, healed: bytes) -> HealPlan:
-    """Return the plan by which scores become conditional on the bytes `healed`.
+    """Return the plan for making scores conditional on the bytes `healed`.
 
-    These are `EncodedChoices.healed`, with which the paths of `trie` begin at its root.
-    If they reach back to the beginning of a text, they include the space that the
+    The paths of `trie` begin at its root with these bytes (`EncodedChoices.healed`). If
+    the bytes reach back to the beginning of a text, they include the space that the
     tokenizer adds there. If every path spells all of them, the nodes of the plan are
-    inner nodes, so their rows are evaluated anyway.
+    inner nodes, and their rows are evaluated anyway.
     """
     nodes: list[int] = []
     parent_index: list[int] = []
@@ -109,10 +110,10 @@ def heal_plan(vocabulary: Vocabulary, trie: TokenTrie, healed: bytes) -> HealPla
 
 
 class HealedBytes:
-    """The healed bytes of a prompt as an automaton; drawn tokens spell them first.
+    """An automaton that lets drawn tokens spell the healed bytes of a prompt first.
 
-    A state is the number of bytes spelled. Once all are (`is_spelt`), any token may
-    come, and the automaton is no longer needed.
+    A state is the number of bytes spelled. Once all are spelled (`is_spelt`), any token
+    may come, and the automaton is no longer needed.
 
     Attributes:
         data: The bytes, at least one.
@@ -126,17 +127,18 @@ class HealedBytes:
         self._kept: dict[int, IntArray] = {}
 
     def start(self) -> int:
+        """Return the state before the first token."""
         return 0
 
     def is_spelt(self, state: int) -> bool:
-        """Return whether the tokens so far spell all the bytes."""
+        """Return whether the tokens so far spell all healed bytes."""
         return state >= len(self.data)
 
     def allowed(self, state: int) -> IntArray:
-        """Return the tokens that agree with the remaining bytes, as int32[] by id.
+        """Return the tokens that agree with the remaining bytes, int32[], ascending.
 
-        A token agrees if one of its bytes and the remaining bytes is a prefix of the
-        other. Tokens that end a generation are excluded.
+        A token agrees if its bytes are a prefix of the remaining bytes, or these are a
+        prefix of its bytes. Tokens that end a generation are excluded.
         """
         tokens = self._kept.get(state)
         if tokens is None:
@@ -150,7 +152,8 @@ class HealedBytes:
     def advance(self, state: int, token: int) -> int:
         """Return the state after one more token.
 
-        Raises `ProtocolError` for a token that spells something else.
+        Raises `ProtocolError` for a token whose bytes do not agree with the remaining
+        ones.
         """
         left, piece = self.data[state:], self._vocabulary.piece(token)
         if not piece or not (left.startswith(piece) or piece.startswith(left)):
@@ -158,4 +161,5 @@ class HealedBytes:
         return min(len(self.data), state + len(piece))
 
     def can_end(self, state: int) -> bool:
+        """Return whether a text may end here: all healed bytes are spelled."""
         return self.is_spelt(state)

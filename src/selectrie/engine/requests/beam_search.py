@@ -19,7 +19,7 @@ from selectrie.decoding.automaton.automaton_task import accepts
 from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonSearch
 from selectrie.decoding.beam.search import BeamOutcome, BeamPath, BeamSpec, BeamTask
 from selectrie.decoding.scoring.tolerance import ROUNDING
-from selectrie.engine.requests.choice_scores import given_healed
+from selectrie.engine.requests.choice_scores import bound_coverage
 from selectrie.engine.requests.constrained_prompt import (
     UNREAD_REMEDY,
     ConstrainedPrompt,
@@ -325,4 +325,4 @@ def _nothing(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> NothingFou
 
 def _coverage(logp: list[float], heal: Interval[float]) -> float:
     """Return a lower bound on the probability of paths, by the healed bytes' bounds."""
-    return float(given_healed(Interval.point(scoring.coverage_of(np.array(logp))), heal.width).low)
+    return float(bound_coverage(Interval.point(scoring.coverage_of(np.array(logp))), heal.width).low)

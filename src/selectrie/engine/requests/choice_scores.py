@@ -1,4 +1,4 @@
-"""Turns the rows that were read for a selection into a `Selection`."""
+"""Computes a `Selection` from the rows that were evaluated for it."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ HEAL_NOTE = (
     "coverage is a lower bound"
 )
 NOTED_GAP = 0.01
-"""Nats to which the healed bytes' log-probability must be known to need no note."""
+"""Nats of uncertainty of the healed bytes above which a note is added."""
 
 _ROUNDED = 1e-11
-"""Share by which bounds on a coverage are widened, for the rounding of sums."""
+"""Relative widening of bounds on a coverage, for the rounding of sums."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChoiceScores:
     """Log-probabilities and scores of C choices.
 
-    A choice is finished if its joint is known, or if only rows that were not read in
-    full keep it from being known. Everything has a leading axis B for B evaluations
-    that were scored together.
+    A choice is finished if its joint is known, or if only rows that the model gave in
+    part keep the joint from being known. All arrays have a leading axis B if B
+    evaluations were scored together.
 
     Attributes:
         logp: float64[C], joint log-probability; NaN where not finished.
@@ -50,16 +50,17 @@ class ChoiceScores:
             NaN where not finished.
         local: float64[C], log-probability under masked step-by-step choice; NaN where
             not evaluated.
-        scores: float64[C], score by the rule; NaN where not finished. They are known if
-            all rows that they depend on were read in full.
-        compared: `scores` for comparisons, without what is added to all of them alike.
-            They are known if `heal` has no part in their differences either.
-        greedy_path: The path that masked greedy decoding picks; NO_PATH if rows that
-            were not read in full leave it open.
-        coverage: Probability of the finished paths together.
-        heal: Log-probability of the healed bytes.
-        lower_by: Nats by which each log-probability may be lower than it is shown,
-            because `heal` may be as much higher than the number that was subtracted.
+        scores: float64[C], score by the rule; NaN where not finished. `is_known` if all
+            rows that the scores depend on were given in full.
+        compared: float64[C], `scores` minus terms that all choices share. `is_known` if
+            the unknown part of `heal` cancels in their differences too.
+        greedy_path: Index of the path that masked greedy decoding picks; NO_PATH if
+            rows that were given in part leave it open.
+        coverage: Total probability of the finished paths.
+        heal: Log-probability of the healed bytes. Its lower bound was subtracted from
+            each joint.
+        lower_by: Nats by which each true log-probability may be below `logp`, because
+            `heal` may be above its lower bound.
         path_logp: float64[P], the joint of each whole path; NaN where not finished.
         rounding: float64[C], nats by which rounding may move each score.
     """
@@ -77,7 +78,7 @@ class ChoiceScores:
     rounding: FloatArray
 
     def __getitem__(self, row: int) -> ChoiceScores:
-        """Return the scores by one of several evaluations."""
+        """Return the scores of one of the evaluations that were scored together."""
         values = [getattr(self, one.name) for one in fields(self)]
         rows: list[Any] = [one.map(itemgetter(row)) if isinstance(one, Interval) else one[row] for one in values]
         return ChoiceScores(*rows)
@@ -89,7 +90,7 @@ class ChoiceScores:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return the notes about what keeps scores from being known."""
+        """Return the notes that say why scores are not known exactly."""
         bounds = () if self.scores.is_known else (BOUNDS_NOTE,)
         return (*bounds, HEAL_NOTE.format(self.lower_by)) if self.lower_by > NOTED_GAP else bounds
 
@@ -106,17 +107,18 @@ def joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, log_hea
 def conditional_joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation) -> Interval[FloatArray]:
     """Return each choice's joint after its prompt, float64[C].
 
-    It is conditional on the text beginning with the healed bytes, as in `ChoiceScore`.
-    What is not known of their log-probability is added to all joints alike, so it is
-    left out.
+    The joint is conditional on the text beginning with the healed bytes, as in
+    `ChoiceScore`. The lower bound of their log-probability is subtracted: an error in
+    it shifts all joints equally.
     """
     return joints(prepared, evaluation, prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed).low)
 
 
-def grouped(logp: FloatArray, groups: IntArray | None) -> FloatArray:
+def sum_groups(logp: FloatArray, groups: IntArray | None) -> FloatArray:
     """Return for each choice the log-probability of its group, float64[C].
 
-    `groups` are numbers that rise (`PreparedSelect.groups`), or None.
+    `groups` holds ascending group numbers (`PreparedSelect.groups`); None for no
+    groups.
     """
     if groups is None:
         return logp
@@ -125,7 +127,7 @@ def grouped(logp: FloatArray, groups: IntArray | None) -> FloatArray:
 
 
 def mean_baseline(joints: Sequence[Interval[FloatArray]]) -> Interval[FloatArray]:
-    """Return the mean of joints after several prompts."""
+    """Return the mean of the joints after several prompts, float64[C]."""
     low = scoring.mean_joint([one.low for one in joints])
     if all(np.array_equal(one.low, one.high) for one in joints):
         return Interval.point(low)
@@ -137,7 +139,7 @@ def score(
 ) -> ChoiceScores:
     """Return the log-probabilities and scores of all choices.
 
-    Raises `OptionError` for a callable rule if rows were not read in full.
+    Raises `OptionError` for a callable rule if the model gave some rows in part.
     """
     healing, edge_logp, observed = prepared.healing, evaluation.edge_logp, evaluation.observed
     return _score(
@@ -145,22 +147,22 @@ def score(
         evaluation,
         baseline,
         heal=healing.log_heal(edge_logp, observed),
-        is_told=healing.is_told(edge_logp, observed),
+        is_low_exact=healing.is_low_exact(edge_logp, observed),
     )
 
 
 def score_together(
     prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, heals: Sequence[Interval[float]]
 ) -> ChoiceScores:
-    """Return the scores by B evaluations as one (`scoring.stacked`).
+    """Return the scores of B requests at once, from their stacked evaluations.
 
     Args:
         prepared: One of the requests, which differ in their prompts alone.
-        evaluation: The evaluations, of rows read in full.
+        evaluation: The evaluations (`scoring.stacked`), with all rows given in full.
         heals: The log-probability of the healed bytes of each prompt.
     """
     heal = Interval(np.array([one.low for one in heals]), np.array([one.high for one in heals]))
-    return _score(prepared, evaluation, None, heal=heal, is_told=True)
+    return _score(prepared, evaluation, None, heal=heal, is_low_exact=True)
 
 
 def _score(
@@ -169,32 +171,33 @@ def _score(
     baseline: Interval[FloatArray] | None,
     *,
     heal: Interval[Any],  # of numbers, or of arrays for several evaluations
-    is_told: bool,
+    is_low_exact: bool,
 ) -> ChoiceScores:
     """Return the scores, given the log-probability of the healed bytes.
 
     Args:
-        heal: It, float64[...].
-        is_told: Whether its lower bound is a value, which is subtracted: what lies
-            above it is then not known, although all rows were read in full.
+        heal: The log-probability of the healed bytes, float64[...].
+        is_low_exact: Whether the lower bound of `heal` is exact (see `HealPlan`). It is
+            then subtracted as a constant. Otherwise the paths give a better lower
+            bound, and each joint becomes an interval.
     """
     trie, path_of = prepared.trie, prepared.trie.path_of
     paths = scoring.path_scores(trie, evaluation, prepared.terminator)
     joint = paths.first_scored(trie, evaluation, prepared.encoded.first_scored)
-    is_known = is_told and joint.is_known and (baseline is None or baseline.is_known)
+    is_known = is_low_exact and joint.is_known and (baseline is None or baseline.is_known)
     if prepared.custom is not None and not is_known:
         expected = "the name of a rule: this model gives bounds on some probabilities, and a callable has none"
         raise OptionError("rule", prepared.custom, expected)
-    if not is_told:
-        heal = _by_paths(prepared, heal, paths.logp.low)
+    if not is_low_exact:
+        heal = _bound_by_paths(prepared, heal, paths.logp.low)
     shown = np.where(np.isneginf(heal.low), 0.0, heal.low)[..., None]
     joint, path_logp = (one.map(lambda logp: logp - shown) for one in (joint, paths.logp))
     logp, given, whole = joint, None, path_logp
-    if not is_told:
+    if not is_low_exact:
         given = Interval(joint.low, joint.high).widened()  # what is left out was added, and rounded, before
-        logp, whole = (_conditional(one, heal) for one in (joint, path_logp))
+        logp, whole = (_bound_conditional(one, heal) for one in (joint, path_logp))
         logp = Interval(logp.low, np.minimum(logp.high, scoring.ROUNDED_SUM))
-    lower_by = heal.width if is_told else 0.0
+    lower_by = heal.width if is_low_exact else 0.0
     scored = ChoiceScores(
         logp=logp,
         terminator=np.take(paths.terminator.low, path_of, axis=-1),
@@ -202,17 +205,17 @@ def _score(
         scores=logp,
         compared=logp,
         greedy_path=paths.greedy_path,
-        coverage=given_healed(_coverage(prepared, whole, is_known=is_known), lower_by),
+        coverage=bound_coverage(_compute_coverage(prepared, whole, is_known=is_known), lower_by),
         heal=heal,
         lower_by=lower_by,
         path_logp=path_logp.low,
-        rounding=_rounding(prepared, joint.low, baseline),
+        rounding=_rounding_errors(prepared, joint.low, baseline),
     )
     return rescore(prepared, evaluation, scored, baseline, given)
 
 
-def _by_paths(prepared: PreparedSelect, heal: Interval[float], path_logp: FloatArray) -> Interval[float]:
-    """Return bounds on the log-probability of healed bytes that no row tells.
+def _bound_by_paths(prepared: PreparedSelect, heal: Interval[float], path_logp: FloatArray) -> Interval[float]:
+    """Return bounds on the log-probability of healed bytes, tightened by the paths.
 
     All paths spell these bytes, so together they are at most as probable.
     """
@@ -220,17 +223,20 @@ def _by_paths(prepared: PreparedSelect, heal: Interval[float], path_logp: FloatA
     return Interval(max(heal.low, at_least), heal.high).widened()
 
 
-def _conditional(joint: Interval[FloatArray], heal: Interval[float]) -> Interval[FloatArray]:
-    """Return bounds by all of `heal` on joints from which `heal.low` was subtracted."""
+def _bound_conditional(joint: Interval[FloatArray], heal: Interval[float]) -> Interval[FloatArray]:
+    """Return the joints as intervals that cover all values of `heal`.
+
+    `joint` has the lower bound of `heal` subtracted already.
+    """
     high = joint.high if heal.low > -np.inf else np.where(np.isneginf(joint.high), -np.inf, 0.0)
     return Interval(joint.low - heal.width, high)
 
 
-def _coverage(prepared: PreparedSelect, path_logp: Interval[FloatArray], *, is_known: bool) -> Interval[Any]:
-    """Return the probability of the finished paths together.
+def _compute_coverage(prepared: PreparedSelect, path_logp: Interval[FloatArray], *, is_known: bool) -> Interval[Any]:
+    """Return the total probability of the finished paths.
 
-    Paths with a terminator exclude one another; without one, paths that begin with one
-    another count the same mass.
+    Paths with a terminator exclude one another. Without a terminator, a path and a
+    prefix of it count the same mass twice.
     """
     if is_known:
         coverage_of = scoring.coverages if path_logp.low.ndim > 1 else scoring.coverage_of
@@ -242,21 +248,19 @@ def _coverage(prepared: PreparedSelect, path_logp: Interval[FloatArray], *, is_k
     return Interval(low, max(low, high))
 
 
-def given_healed(coverage: Interval[Numbers], width: Numbers) -> Interval[Numbers]:
-    """Return bounds on a coverage by the lower bound on the healed bytes' probability.
+def bound_coverage(coverage: Interval[Numbers], width: Numbers) -> Interval[Numbers]:
+    """Return bounds on a coverage that was computed with the lower bound of `heal`.
 
-    `width` is the distance to its upper bound, in nats.
+    `width` is the distance of the bounds on the healed bytes' log-probability, in nats.
     """
     return Interval(coverage.low * np.exp(-width), coverage.high)
 
 
-def _moved_apart(prepared: PreparedSelect, scores: Interval[FloatArray], width: float) -> Interval[FloatArray]:
-    """Return scores for comparisons, with what may be added to their differences.
+def _widen_for_lengths(prepared: PreparedSelect, scores: Interval[FloatArray], width: float) -> Interval[FloatArray]:
+    """Widen scores by the changes of their differences that `heal` leaves open.
 
-    `width` is by how much the log-probability of the healed bytes may be higher.
-
-    It adds nothing if the log-probability that is subtracted from all joints is divided
-    by equal lengths.
+    A shift of all joints cancels in comparisons unless a rule divides them by different
+    lengths. `width` is the width of `heal` in nats.
     """
     share = 1 / prepared.lengths.for_rule(prepared.rule.name)
     share = share - (share.min() + share.max()) / 2  # a change of all scores alike is left out
@@ -269,12 +273,13 @@ def _moved_apart(prepared: PreparedSelect, scores: Interval[FloatArray], width: 
     return Interval(scores.low + np.minimum(moves, 0.0), high).widened()
 
 
-def _by_rule(
+def _score_by_rule(
     prepared: PreparedSelect, logp: Interval[FloatArray], baseline: Interval[FloatArray] | None
 ) -> Interval[FloatArray]:
     """Return the scores of joints, float64[C].
 
-    Every named rule increases with the joint and decreases with the baseline.
+    Every named rule increases with the joint and decreases with the baseline, so bounds
+    are computed from opposite ends.
     """
 
     def scores(logp: FloatArray, subtracted: FloatArray | None) -> FloatArray:
@@ -290,7 +295,7 @@ def _by_rule(
     return Interval(scores(logp.low, baseline.high), high)
 
 
-def _rounding(prepared: PreparedSelect, logp: FloatArray, baseline: Interval[FloatArray] | None) -> FloatArray:
+def _rounding_errors(prepared: PreparedSelect, logp: FloatArray, baseline: Interval[FloatArray] | None) -> FloatArray:
     """Return by how many nats rounding may move each score; 0 for a callable rule."""
     if prepared.custom is not None:
         return np.zeros(len(logp))
@@ -305,26 +310,30 @@ def rescore(
     baseline: Interval[FloatArray] | None,
     given: Interval[FloatArray] | None = None,
 ) -> ChoiceScores:
-    """Return `scored` with scores computed anew from its `logp`.
+    """Return `scored` with its scores recomputed from `logp`.
 
-    `given` are joints without what all of them have in common; None for `logp`.
+    `given` holds the joints without terms that all choices share; None for `logp`.
     """
     if prepared.custom is None:
-        scores = _by_rule(prepared, scored.logp, baseline)
-        compared = scores if given is None else _by_rule(prepared, given, baseline)
-        compared = _moved_apart(prepared, compared, scored.heal.width)
+        scores = _score_by_rule(prepared, scored.logp, baseline)
+        compared = scores if given is None else _score_by_rule(prepared, given, baseline)
+        compared = _widen_for_lengths(prepared, compared, scored.heal.width)
         return replace(scored, scores=scores, compared=compared)
-    table = _table(prepared, evaluation, scored, None)
+    table = _choice_table(prepared, evaluation, scored, None)
     scores = Interval.point(scoring.score_by(prepared.custom, table, prepared.log_prior))
     return replace(scored, scores=scores, compared=scores)
 
 
-def _table(
+def _choice_table(
     prepared: PreparedSelect,
     evaluation: scoring.TrieEvaluation,
     scored: ChoiceScores,
     decision: scoring.Posterior | None,
 ) -> ChoiceTable:
+    """Return the table of choices of a `Selection`.
+
+    Without a decision, its probabilities are NaN.
+    """
     blank = np.full(len(prepared.texts), np.nan)
     return ChoiceTable(
         texts=prepared.texts,
@@ -350,10 +359,10 @@ class SearchReport:
     """The certificate and the cost of an evaluation.
 
     Attributes:
-        certificate: What the evaluation proves.
-        cost: The model work that it took.
-        log_open: Log of a bound on the summed exp(score) of all paths without a score,
-            after `HealPlan.log_heal` as it was read was subtracted.
+        certificate: The proof of the result, as far as there is one.
+        cost: The model work of the evaluation.
+        log_open: Log of an upper bound on the summed exp(score) of all paths without a
+            score, with the search's own value of `HealPlan.log_heal` subtracted.
     """
 
     certificate: Certificate
@@ -370,9 +379,9 @@ def selection(
     *,
     decision: scoring.Posterior,
 ) -> Selection:
-    """Return the `Selection` of a request that was scored.
+    """Return the `Selection` of a request from its scores.
 
-    `decision` is what the scores decide.
+    `decision` is the result of `scoring.posterior` for these scores.
     """
     path_of = prepared.trie.path_of
     on_greedy = int((path_of == scored.greedy_path).argmax())
@@ -387,7 +396,7 @@ def selection(
         coverage_high=None if scored.is_whole else float(scored.coverage.high) + report.certificate.open_mass,
         top_tokens=TokenScore.along(prepared.vocabulary, evaluation.top_ids, evaluation.top_logp),
         greedy_index=on_greedy if has_greedy else None,
-        choices=_table(prepared, evaluation, scored, decision),
+        choices=_choice_table(prepared, evaluation, scored, decision),
         rule=rule_name(prepared),
         terminator=prepared.terminator,
         healed=prepared.encoded.healed,
@@ -424,4 +433,5 @@ def signature(prepared: PreparedSelect, session: Session) -> Signature:
 
 
 def _digest(contexts: Sequence[IntArray]) -> str:
+    """Return a short hash of the contexts of a baseline."""
     return "blake2b:" + blake2b(b"|".join(c.tobytes() for c in contexts), digest_size=8).hexdigest()

@@ -144,7 +144,7 @@ def _rescored(
     prepared, baseline = evaluated.prepared, evaluated.baseline
     if baseline is not None:
         groups = None if prepared.groups is None else prepared.groups[finalists]
-        own = [choice_scores.grouped(value[0], groups) for value in values[1:]]
+        own = [choice_scores.sum_groups(value[0], groups) for value in values[1:]]
         baseline = Interval.point(_replaced(baseline.low, prepared, finalists, np.mean(np.stack(own), axis=0)))
     joints, whole = values[0]
     path_logp = scored.path_logp.copy()
@@ -154,7 +154,7 @@ def _rescored(
         scored,
         logp=Interval(logp, np.where(np.isnan(logp), scored.logp.high, logp), is_known=True),
         path_logp=path_logp,
-        coverage=choice_scores.given_healed(Interval.point(scoring.coverage_of(path_logp)), scored.lower_by),
+        coverage=choice_scores.bound_coverage(Interval.point(scoring.coverage_of(path_logp)), scored.lower_by),
     )
     return choice_scores.rescore(prepared, evaluated.evaluation, scored, baseline)
 

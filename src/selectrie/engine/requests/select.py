@@ -448,7 +448,9 @@ def _prepare(
 def _mean_baseline(prepared: PreparedSelect, handles: list[BaselineHandle]) -> Interval[FloatArray]:
     """Return each choice's mean baseline over the evaluated contexts, float64[C]."""
     joints = [choice_scores.joints(prepared, handle.result()) for handle in handles]
-    return choice_scores.mean_baseline([one.map(lambda x: choice_scores.grouped(x, prepared.groups)) for one in joints])
+    return choice_scores.mean_baseline(
+        [one.map(lambda x: choice_scores.sum_groups(x, prepared.groups)) for one in joints]
+    )
 
 
 def _decide(session: Session, evaluated: EvaluatedSelect, signatures: Signatures) -> Selection:

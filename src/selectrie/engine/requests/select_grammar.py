@@ -19,7 +19,7 @@ from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonS
 from selectrie.decoding.automaton.exact_sampling import ExactOutcome, ExactSampleTask
 from selectrie.decoding.sampling.task import Sampled, SampleSpec, SampleTask
 from selectrie.decoding.scoring.tolerance import ROUNDING
-from selectrie.engine.requests.choice_scores import given_healed
+from selectrie.engine.requests.choice_scores import bound_coverage
 from selectrie.engine.requests.constrained_prompt import (
     ConstrainedPrompt,
     about,
@@ -199,7 +199,7 @@ class PreparedGrammarSelect:
             heal_gap=outcome.heal.width,
         )
         found = Interval.point(scoring.coverage_of(np.array([path.logp for path in texts])))
-        coverage = given_healed(found, outcome.heal.width)
+        coverage = bound_coverage(found, outcome.heal.width)
         return Selection(
             index=decision.winner,
             margin=float(min(decision.margin, scores[decision.winner] - outcome.best_open)),
