@@ -17,7 +17,7 @@ from selectrie.decide.questions import Question
 from selectrie.decide.states import State, row_states, text_of_state
 from selectrie.decide.templates import DecisionPrompt
 from selectrie.engine.decisions import DecisionMaker
-from selectrie.engine.requests.canonical_memory import KeptMemories, evaluate_apart, n_common
+from selectrie.engine.requests.canonical_memory import CanonicalMemories, common_length, evaluate_and_hold
 from selectrie.engine.requests.select import BaselineStore
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.model_thread import ModelThread
@@ -95,12 +95,12 @@ def memories_of(thread: ModelThread, model: Model, maker: DecisionMaker) -> Memo
         solo = model.new_context(limits.nodes + held, limits.sequences)
         try:
             for path in shared:
-                evaluate_apart(solo, path)
+                evaluate_and_hold(solo, path)
             solo.trim(0)
         except BaseException:
             solo.close()
             raise
-        return DecisionMemory(solo, KeptMemories(len(shared) + 1))
+        return DecisionMemory(solo, CanonicalMemories(len(shared) + 1))
 
     return MemoriesApart(thread, opened)
 
@@ -115,7 +115,7 @@ class DecisionMemory(MemoryApart):
         kept: Memories for near ties.
     """
 
-    def __init__(self, model: Model, kept: KeptMemories) -> None:
+    def __init__(self, model: Model, kept: CanonicalMemories) -> None:
         super().__init__(model)
         self._kept, self._baselines = kept, BaselineStore(self.clear)
 
@@ -139,7 +139,7 @@ def _shared_paths(model: Model, maker: DecisionMaker) -> tuple[IntArray, ...]:
     """
     found: dict[bytes, IntArray] = {}
     for one, other in zip(maker.contexts("0"), maker.contexts("A b"), strict=True):
-        path = one[: n_common(one, other)]
+        path = one[: common_length(one, other)]
         if len(path):
             found.setdefault(path.tobytes(), path)
     limits = model.limits

@@ -23,7 +23,7 @@ from selectrie.engine.requests import select as select_requests
 from selectrie.engine.requests import selection
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, GenerationParams
 from selectrie.engine.requests.selection import Choices, CustomRule, SelectRequest
-from selectrie.engine.requests.session import Prepared, Session, at_one_time
+from selectrie.engine.requests.session import Prepared, Session, fix_time
 from selectrie.engine.runtimes import LocalRuntime, Runtime
 from selectrie.engine.scheduler.job import Observer
 from selectrie.engine.scheduler.scheduler import Load
@@ -1144,5 +1144,5 @@ def _flat(windows: Iterator[list[Decision]]) -> Iterator[Decision]:
 
 
 def _encoded(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams) -> IntArray:
-    read = read_prompt(vocabulary, prompt, at_one_time(vocabulary, prompting, prompt))
+    read = read_prompt(vocabulary, prompt, fix_time(vocabulary, prompting, prompt))
     return encode_prompt(vocabulary, read)

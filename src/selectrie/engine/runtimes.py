@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import Precision, SelfCheck
 from selectrie.engine.precision_check import assumed, batch_multiple, measure
-from selectrie.engine.requests.canonical_memory import KeptMemories
+from selectrie.engine.requests.canonical_memory import CanonicalMemories
 from selectrie.engine.requests.session import Prepared, Session
 from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
 from selectrie.engine.scheduler.task_group import MemoriesApart, MemoryApart, TaskGroup, task_group
@@ -120,7 +120,7 @@ class LocalRuntime(Runtime):
                 model.set_batch_multiple(batch_multiple(model.limits))
             if check is None and on_check is not None:
                 work = _measured(model, on_check)
-        self._kept = KeptMemories()
+        self._kept = CanonicalMemories()
         self.thread: ModelThread = ModelThread(
             model, max_waiting=max_waiting, idle_work=work, before_close=self._kept.close
         )

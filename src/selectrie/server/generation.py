@@ -27,7 +27,7 @@ from selectrie.engine.aio import open_in_thread
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.generate import Prompts, Stream
 from selectrie.engine.requests.generation_params import GenerationParams
-from selectrie.engine.requests.session import at_one_time
+from selectrie.engine.requests.session import fix_time
 from selectrie.errors import (
     GrammarError,
     IncompatibleOptionsError,
@@ -505,7 +505,7 @@ async def generate(
     repeated with as many tokens as fit.
     """
     _check_tokens(engine.vocabulary, request)
-    prompting = at_one_time(engine.vocabulary, prompting, prompts)  # for both tries
+    prompting = fix_time(engine.vocabulary, prompting, prompts)  # for both tries
 
     async def generation(one: GenerationRequest) -> Generation:
         return await engine.agenerate(prompts, prompting=prompting, **one.arguments(engine.identity))

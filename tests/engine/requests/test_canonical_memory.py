@@ -17,14 +17,14 @@ from selectrie.core.types import ROOT, Cost, Limits, ModelKind
 from selectrie.engine.requests import selection
 from selectrie.engine.requests.canonical_memory import (
     CHUNK,
+    CanonicalMemories,
     Claim,
-    KeptMemories,
-    SettledJoints,
-    _Kept,
+    JointCache,
+    _HeldContext,
     call_ends,
     evaluate_chunks,
 )
-from selectrie.engine.requests.near_ties import _canonical_joints, _MoreCalls
+from selectrie.engine.requests.near_ties import _canonical_joints, _CallsRemain
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.job import charge_to
@@ -48,7 +48,7 @@ def prepared_of(model, text, terminator="auto"):
 def joints(model, prepared, kept, *, remembers=False):
     """The canonical scores of all choices, and their cost."""
     if kept is not None and not remembers:
-        kept.settled = SettledJoints()
+        kept.cached_joints = JointCache()
     session = Session(SimpleNamespace(observer=None), model, None, kept=kept)
     values, cost = _canonical_joints(session, prepared, prepared.encoded.context, np.arange(3, dtype=np.int32))
     return values.tobytes(), cost
@@ -61,10 +61,10 @@ def joints_in_turns(model, several, kept):
     while len(found) < len(several):
         for at, one in enumerate(several):
             if at not in found:
-                kept.settled = SettledJoints()
+                kept.cached_joints = JointCache()
                 session = Session(SimpleNamespace(observer=None), model, None, kept=kept)
                 choices = np.arange(3, dtype=np.int32)
-                with suppress(_MoreCalls):
+                with suppress(_CallsRemain):
                     found[at] = _canonical_joints(session, one, one.encoded.context, choices, claims[at])[0].tobytes()
                     claims[at] = None
     return [found[at] for at in range(len(several))]
@@ -84,7 +84,7 @@ def test_kept_memories_change_no_bit_on_real_weights(name, n_memories, embedded,
         ]
         common = several[0].encoded.context[: CHUNK + 5]
         assert all(np.array_equal(one.encoded.context[: len(common)], common) for one in several)
-        kept = KeptMemories(n_memories)
+        kept = CanonicalMemories(n_memories)
         found = llm._model_thread.call(lambda: [joints(model, one, kept) for one in [*several, *several[::-1]]])
         alone = llm._model_thread.call(lambda: [joints(model, one, None) for one in several])
         if n_memories == 1:
@@ -117,7 +117,7 @@ def test_requests_that_take_turns_have_the_scores_of_each_alone():
     """A long context is evaluated call by call; others meanwhile take other memories and leave its own."""
     model = HashModel(1, limits=WIDE, vocabulary=fake()._model.vocabulary)
     several = [prepared_of(model, text) for text in TEXTS]
-    kept = KeptMemories()
+    kept = CanonicalMemories()
     assert joints_in_turns(model, several, kept) == [joints(model, one, None)[0] for one in several]
     assert len(kept._kept) == 1
     claim = Claim()
@@ -218,14 +218,14 @@ def test_tokens_that_the_model_had_before_are_all_that_is_evaluated_again(quanti
 def test_a_memory_that_was_emptied_for_another_prompt_holds_nothing_of_the_first(tiny_model):
     """Also if the other prompt's first call was interrupted."""
     first, other = np.arange(3, 203, dtype=np.int32), np.arange(203, 403, dtype=np.int32)
-    kept = _Kept()
+    kept = _HeldContext()
     with open_model(tiny_model("q8_0"), LlamaOptions(n_ctx=512, n_threads=1)) as model:
-        kept.hold_beginning(model, first, 300)
+        kept.hold_prefix(model, first, 300)
         kept.advance(first)
         kept.advance(first)
-        assert kept.n_common(first) == 64
-        kept.hold_beginning(model, other, 300)
-        assert kept.n_common(first) == 0
+        assert kept.reusable_length(first) == 64
+        kept.hold_prefix(model, other, 300)
+        assert kept.reusable_length(first) == 0
         kept.close()
 
 
@@ -255,7 +255,7 @@ def test_a_prompt_that_cannot_be_evaluated_apart_is_evaluated_as_others_are(quan
         raise error
 
     expected = quantised.select(f"{BEGINNING[:300]}once", [" ab", " cd"])
-    monkeypatch.setattr(KeptMemories, "copy_chunks", refused)
+    monkeypatch.setattr(CanonicalMemories, "copy_chunks", refused)
     quantised.trim()
     forget_settled(quantised)
     answer = quantised.select(f"{BEGINNING[:300]}once", [" ab", " cd"])
@@ -300,7 +300,7 @@ def test_an_interrupted_prompt_goes_on_where_it_was():
     """What others interrupt is not evaluated from its beginning again."""
     model = HashModel(1, limits=WIDE, vocabulary=fake()._model.vocabulary)
     context = prepared_of(model, "x").encoded.context
-    kept, claim = KeptMemories(), Claim()
+    kept, claim = CanonicalMemories(), Claim()
     rows = kept.advance(model, context, len(context) + 8, claim).rows
     (memory,) = kept._kept
     memory.model.fail_next(DecodeInterrupted("by others", return_code=2))
@@ -316,7 +316,7 @@ def test_a_failure_frees_the_memory_and_the_next_use_gets_a_new_one():
     """The scores are then those of before."""
     model = HashModel(1, limits=WIDE, vocabulary=fake()._model.vocabulary)
     one = prepared_of(model, "x")
-    kept = KeptMemories()
+    kept = CanonicalMemories()
     expected = joints(model, one, kept)[0]
     (memory,) = kept._kept
     memory.model.fail_next(DecodeError("no"))
@@ -331,7 +331,7 @@ def test_a_failure_frees_the_memory_and_the_next_use_gets_a_new_one():
 def test_what_was_settled_is_not_evaluated_again():
     """The same near ties cost no row, whatever other choices stand beside them; another context and terminator do."""
     model = HashModel(1, limits=WIDE, vocabulary=fake()._model.vocabulary)
-    kept = KeptMemories()
+    kept = CanonicalMemories()
     first, cost = joints(model, prepared_of(model, "x"), kept, remembers=True)
     assert cost.rows > 0
     again, cost = joints(model, prepared_of(model, "x"), kept, remembers=True)
@@ -342,8 +342,8 @@ def test_what_was_settled_is_not_evaluated_again():
 
 def test_the_scores_that_were_used_last_are_remembered(monkeypatch):
     """Beyond the limit, those that were not used for longest go; those of one request always fit."""
-    monkeypatch.setattr("selectrie.engine.requests.canonical_memory._MAX_SETTLED", 2)
-    settled = SettledJoints()
+    monkeypatch.setattr("selectrie.engine.requests.canonical_memory._MAX_JOINTS", 2)
+    settled = JointCache()
     settled.put({b"a": (1.0, 1.0), b"b": (2.0, 2.0)})
     assert settled[b"a"] == (1.0, 1.0)
     settled.put({b"c": (3.0, 3.0)})
@@ -354,8 +354,8 @@ def test_the_scores_that_were_used_last_are_remembered(monkeypatch):
 
 def test_a_request_keeps_what_it_found_when_its_new_scores_need_the_room(monkeypatch):
     """One old score and new ones, with room for one: the answer has all of them."""
-    monkeypatch.setattr("selectrie.engine.requests.canonical_memory._MAX_SETTLED", 1)
-    model, kept = HashModel(1, limits=WIDE, vocabulary=fake()._model.vocabulary), KeptMemories()
+    monkeypatch.setattr("selectrie.engine.requests.canonical_memory._MAX_JOINTS", 1)
+    model, kept = HashModel(1, limits=WIDE, vocabulary=fake()._model.vocabulary), CanonicalMemories()
     one = prepared_of(model, "x")
     session = Session(SimpleNamespace(observer=None), model, None, kept=kept)
     _canonical_joints(session, one, one.encoded.context, np.array([1], dtype=np.int32))

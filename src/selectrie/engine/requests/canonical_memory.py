@@ -1,13 +1,14 @@
 """Memories in which near ties are scored again, and the layout of contexts in them.
 
 A context is evaluated in whole chunks, one in each call, at the first cells of an empty
-memory, then in a call of as many whole multiples of 8 tokens as are left; the rest
-comes with each path. So the beginning of a context has the same bits, whatever follows
-it and whether it was evaluated before.
+memory. A last call takes as many whole multiples of 8 tokens as are left. The remaining
+tokens are evaluated with each path. A prefix of a context therefore has the same bits
+whatever follows it, and whether or not it was evaluated before.
 
-Where paths can be copied, the model takes the chunks of a long prompt over from such a
-memory, and the memory takes them back when others had its place. A near tie then
-evaluates no chunk of the prompt again, but those with tokens that the model had before.
+Where paths can be copied, the model copies the chunks of a long prompt from such a
+memory. If the memory is used for another context in between, it copies the chunks back.
+A near tie then evaluates only those chunks of the prompt that the model had evaluated
+itself.
 """
 
 from __future__ import annotations
@@ -30,31 +31,33 @@ from selectrie.errors import CapacityError, DecodeInterrupted, InternalError, Se
 R = TypeVar("R")
 
 CHUNK = 64
-"""Number of tokens in a chunk. The first one is cut in two halves, which short prompts
-have in common.
+"""Number of tokens in a chunk.
+
+The first chunk is evaluated in two halves, so that short prompts can share the first
+half.
 """
 _CALL_ROWS = CHUNK
-"""Maximum number of rows in a call, whatever the size of the memory."""
+"""Maximum number of rows in a call, for memories of any size."""
 _LEAST_COPIED = CHUNK + CHUNK // 2
-"""Number of tokens that the model lacks from which on chunks are copied.
+"""Minimum number of tokens that the model lacks for which chunks are copied.
 
-For fewer, calls apart would cost more than the near ties that they make cheap.
+For fewer tokens, the extra calls cost more than they save for near ties.
 """
 _MULTIPLE = 8
-"""The tokens of the last call of a context are a multiple of this number."""
-_MAX_SETTLED = 10_000
-"""Maximum number of scores that are remembered."""
+"""The number of tokens in the last call of a context is a multiple of this."""
+_MAX_JOINTS = 10_000
+"""Maximum number of cached scores."""
 _ROOM = 512
-"""The nodes of a memory that is kept are rounded up to a multiple."""
+"""The number of nodes of a reused memory is rounded up to a multiple of this."""
 _AT_ONCE = 2
-"""Maximum number of calls of a context that are made without a turn for other work."""
+"""Maximum number of calls of a context between which no other work gets a turn."""
 
 
 class CanonicalMemory(Protocol):
     """A memory in which paths are scored one by one after a context.
 
     Attributes:
-        spent: The cost of the context, which was evaluated in its layout.
+        spent: The cost of evaluating the context.
     """
 
     spent: Cost
@@ -68,22 +71,22 @@ class CanonicalMemory(Protocol):
 
 
 @contextmanager
-def evaluated(
+def evaluate_context(
     solo: Model, context: IntArray, observer: Observer | None, spent: Cost | None = None
 ) -> Iterator[CanonicalMemory]:
-    """Evaluate a context in a memory, and yield this for the paths after it.
+    """Evaluate a context in a memory, and yield the memory for the paths after it.
 
     Args:
-        solo: The memory (`Model.new_context`). It holds a beginning of the context, or
-            nothing.
+        solo: The memory (`Model.new_context`). It is empty or holds a prefix of the
+            context.
         context: int32[T], the context.
-        observer: What watches the tasks, or None.
-        spent: The cost of what the memory holds.
+        observer: Watches the tasks that run; None for no observer.
+        spent: The cost of the prefix that the memory holds.
     """
     held, cost = ROOT, Cost()
     if solo.limits.batch_sizes.is_fixed:
-        cost = evaluate_apart(solo, context)
-    elif in_chunks(solo):
+        cost = evaluate_and_hold(solo, context)
+    elif uses_chunks(solo):
         held, cost = evaluate_chunks(solo, context)
     yield _ModelMemory(solo, observer, cost + (spent or Cost()))
     if held != ROOT:
@@ -91,14 +94,14 @@ def evaluated(
 
 
 class _ModelMemory:
-    """A `CanonicalMemory` that is a model."""
+    """A `CanonicalMemory` on a model context."""
 
     def __init__(self, solo: Model, observer: Observer | None, spent: Cost) -> None:
         self._solo, self._scheduler, self._observer, self.spent = solo, Scheduler(solo), observer, spent
 
     def work(self, task: Task[R]) -> tuple[R, Cost]:
         scheduler, job = self._scheduler, Job(task)
-        job.account = None  # its prompt was evaluated for it, and is no cache hit
+        job.account = None  # the prompt was evaluated for this task, so it is no cache hit
         if self._solo.limits.batch_sizes.is_fixed:
             self._solo.trim(0)
         if self._observer is not None:
@@ -114,26 +117,26 @@ class _ModelMemory:
         return answer, job.cost
 
 
-def n_common(one: IntArray, other: IntArray) -> int:
-    """Return with how many equal tokens two paths begin."""
+def common_length(one: IntArray, other: IntArray) -> int:
+    """Return the length of the longest common prefix of two token paths."""
     n = min(len(one), len(other))
     differs = np.flatnonzero(one[:n] != other[:n])
     return int(differs[0]) if len(differs) else n
 
 
-def in_chunks(model: Model) -> bool:
+def uses_chunks(model: Model) -> bool:
     """Return whether a model evaluates contexts in chunks.
 
-    Programs of fixed sizes have a way of their own (`evaluate_apart`). A
-    recurrent-state model would need a state for every chunk.
+    A model with programs of fixed sizes does not (see `evaluate_and_hold`), nor does a
+    recurrent-state model, which would need a state for each chunk.
     """
     return not (model.limits.batch_sizes.is_fixed or model.limits.kind.is_recurrent)
 
 
 def call_ends(context: IntArray) -> list[int]:
-    """Return the lengths of a context after each call that evaluates it.
+    """Return the numbers of context tokens evaluated after each of its calls.
 
-    The calls end before its last token, whose row is read with the paths.
+    The calls end before the last token, whose row is read with the paths.
     """
     n = len(context) - 1
     chunks = _chunk_ends(n)
@@ -142,24 +145,24 @@ def call_ends(context: IntArray) -> list[int]:
 
 
 def _chunk_ends(n: int) -> list[int]:
-    """Return where the chunks of n tokens end."""
+    """Return the end positions of the chunks of n tokens."""
     return [CHUNK // 2, *range(CHUNK, n + 1, CHUNK)] if n >= CHUNK // 2 else []
 
 
-def _in_calls(context: IntArray) -> IntArray:
-    """Return the beginning of a context that its calls evaluate."""
+def _calls_prefix(context: IntArray) -> IntArray:
+    """Return the prefix of a context that `call_ends` covers."""
     return context[: max(call_ends(context), default=0)]
 
 
 def evaluate_chunks(solo: Model, context: IntArray, max_calls: int | None = None) -> tuple[int, Cost]:
-    """Evaluate what a memory lacks of a context, but for the last tokens.
+    """Evaluate the part of `call_ends` that a memory does not hold yet.
 
-    With `max_calls`, no more calls are made, and more of the context may be missing.
+    With `max_calls`, at most that many calls are made; the rest stays missing.
 
     Returns:
         The last node, with a reference that the caller must release, and the cost.
     """
-    node, depth = solo.match_prefix(_in_calls(context))
+    node, depth = solo.match_prefix(_calls_prefix(context))
     ends = [end for end in call_ends(context) if end > depth][:max_calls]
     cost = Cost()
     for start, end in pairwise([depth, *ends]):
@@ -168,8 +171,8 @@ def evaluate_chunks(solo: Model, context: IntArray, max_calls: int | None = None
     return node, cost
 
 
-def evaluate_apart(solo: Model, context: IntArray) -> Cost:
-    """Evaluate a context in calls of its own, and hold it until the model is closed.
+def evaluate_and_hold(solo: Model, context: IntArray) -> Cost:
+    """Evaluate a context in separate calls, and hold it until the model is closed.
 
     Programs of different sizes round differently, and so do sums over cells in another
     order. If the context is held and everything else is dropped, a path is evaluated by
@@ -182,8 +185,9 @@ def evaluate_apart(solo: Model, context: IntArray) -> Cost:
 def _evaluate_below(solo: Model, node: int, tokens: IntArray, step: int) -> tuple[int, Cost]:
     """Evaluate tokens below a node, `step` of them in each call.
 
-    A reference to the node is given up for one to the last node, which holds the nodes
-    above it. They have none, so a recurrent-state model may drop their states.
+    The caller's reference to the node is replaced by one to the last node, which keeps
+    the nodes above it alive. As these have no references, a recurrent-state model may
+    drop their states.
     """
     cost = Cost()
     for start in range(0, len(tokens), step):
@@ -197,13 +201,14 @@ def _evaluate_below(solo: Model, node: int, tokens: IntArray, step: int) -> tupl
             raise
         solo.release(np.append(extension.nodes[:-1], node).astype(np.int32))
         node = int(extension.nodes[-1])
-        more = _cost(extension)
+        more = _call_cost(extension)
         charge(more)
         cost += more
     return node, cost
 
 
-def _cost(extension: Extension) -> Cost:
+def _call_cost(extension: Extension) -> Cost:
+    """Return the cost of one call."""
     return Cost(
         model_calls=1,
         rows=extension.rows_evaluated,
@@ -214,18 +219,18 @@ def _cost(extension: Extension) -> Cost:
 
 @contextmanager
 def new_memory(model: Model, n_nodes: int) -> Iterator[Model]:
-    """Yield an empty memory with room for some nodes, and close it afterwards."""
-    solo = model.new_context(n_nodes, rows=_CALL_ROWS) if in_chunks(model) else model.new_context(n_nodes)
+    """Yield an empty memory with room for `n_nodes` nodes, and close it afterwards."""
+    solo = model.new_context(n_nodes, rows=_CALL_ROWS) if uses_chunks(model) else model.new_context(n_nodes)
     try:
         yield solo
     finally:
         solo.close()
 
 
-class SettledJoints:
-    """Canonical scores of near ties by key, of which the last ones are remembered.
+class JointCache:
+    """A cache of canonical scores by key; the least recently used ones are dropped.
 
-    A value is a pair: the joint from the first token that counts, and the whole joint.
+    A value is a pair: the joint from the first scored token on, and the whole joint.
     """
 
     def __init__(self) -> None:
@@ -239,61 +244,61 @@ class SettledJoints:
         return value
 
     def put(self, values: Mapping[bytes, tuple[float, float]]) -> None:
-        """Add values; those that were used least recently make room for them."""
+        """Add values and drop the least recently used ones beyond the maximum."""
         for key, value in values.items():
             self._values.pop(key, None)
             self._values[key] = value
-        while len(self._values) > max(_MAX_SETTLED, len(values)):
+        while len(self._values) > max(_MAX_JOINTS, len(values)):
             del self._values[next(iter(self._values))]
 
 
 class Claim:
-    """What a request holds as long as it evaluates a context for its near ties."""
+    """Reserves a memory for a request while the request keeps this object alive."""
 
 
-class KeptMemories:
-    """Memories that keep the contexts that were evaluated last, and what was scored.
+class CanonicalMemories:
+    """Memories that keep the most recent contexts, and the scores computed in them.
 
-    The scores in them have the bits that they have in a new memory. All methods are
-    called on the model's thread.
+    The scores have the same bits as in a new memory. All methods are called on the
+    model's thread.
 
     Attributes:
-        settled: The scores.
+        settled: The cache of scores.
 
     Args:
-        n_memories: Maximum number of memories. A context takes the one that holds most
-            of it, a new one, or the one that was used least recently.
+        n_memories: Maximum number of memories. A context takes the memory with the
+            longest common prefix, a new one, or the least recently used one.
     """
 
     def __init__(self, n_memories: int = 1) -> None:
-        self._n_memories, self.settled = n_memories, SettledJoints()
-        self._kept: list[_Kept] = []  # least recently used first
-        self._claim: tuple[weakref.ref[Claim], _Kept] | None = None
+        self._n_memories, self.cached_joints = n_memories, JointCache()
+        self._kept: list[_HeldContext] = []  # least recently used first
+        self._claim: tuple[weakref.ref[Claim], _HeldContext] | None = None
 
     def advance(self, model: Model, context: IntArray, n_nodes: int, claim: Claim) -> Cost | None:
-        """Make the next call of a long context and keep it, so that others get a turn.
+        """Make the next call of a long context, so that others get a turn after it.
 
         Args:
-            model: The model of which the memory is.
+            model: The model whose memory is used.
             context: int32[T], the context.
             n_nodes: Number of nodes for which the memory will have room.
-            claim: Keeps the memory for this context as long as it lives. One context at
-                a time is evaluated in this way.
+            claim: Reserves the memory for this context. Only one context at a time is
+                evaluated in this way.
 
         Returns:
             The cost. None if few calls are left, or another context is being evaluated.
         """
-        if not in_chunks(model) or self._claimed_by_others(claim) is not None:
+        if not uses_chunks(model) or self._claimed_by_others(claim) is not None:
             return None
-        held = max((one.n_common(context) for one in self._kept), default=0)
+        held = max((one.reusable_length(context) for one in self._kept), default=0)
         left = [end for end in call_ends(context) if end > held]
         if len(left) <= _AT_ONCE:
             return None
-        kept = self._taken(context, claim)
+        kept = self._take(context, claim)
         try:
-            cost = kept.hold_beginning(model, context, n_nodes)
+            cost = kept.hold_prefix(model, context, n_nodes)
             cost += kept.advance(context)
-        except DecodeInterrupted:  # by others; the call is made again, and goes on from here
+        except DecodeInterrupted:  # by another request; the repeated call continues from here
             self._kept.append(kept)
             raise
         except BaseException:
@@ -307,9 +312,9 @@ class KeptMemories:
         """Evaluate chunks that the model lacks in a memory, and copy them to the model.
 
         Args:
-            model: The model of which the memory is.
+            model: The model whose memory is used.
             context: int32[T], the prompt.
-            claim: That of the request.
+            claim: The claim of the request.
 
         Returns:
             Whether no further call is needed, and the cost of this one.
@@ -326,7 +331,7 @@ class KeptMemories:
         cost = self.advance(model, context, n_nodes, claim)
         if cost is not None:
             return False, cost
-        with self.opened(model, context, n_nodes, claim) as (solo, spent):
+        with self.open_memory(model, context, n_nodes, claim) as (solo, spent):
             node, cost = evaluate_chunks(solo, context)
             cost += spent
             solo.release(np.array([node], dtype=np.int32))
@@ -334,23 +339,23 @@ class KeptMemories:
                 model.copy_path(cast("CopiesPaths", solo), context[:n])
         return True, cost
 
-    def _claimed_by_others(self, claim: Claim | None) -> _Kept | None:
-        """Return the memory that is kept for another request, or None."""
+    def _claimed_by_others(self, claim: Claim | None) -> _HeldContext | None:
+        """Return the memory that another request has reserved, or None."""
         owner, kept = (None, None) if self._claim is None else (self._claim[0](), self._claim[1])
         return None if owner is None or owner is claim else kept
 
     @contextmanager
-    def opened(
+    def open_memory(
         self, model: Model, context: IntArray, n_nodes: int, claim: Claim | None = None
     ) -> Iterator[tuple[Model, Cost]]:
-        """Yield a memory that holds a beginning of the context alone, and the cost."""
-        if not in_chunks(model):
+        """Yield a memory that holds only a prefix of the context, and its cost."""
+        if not uses_chunks(model):
             with new_memory(model, n_nodes) as solo:
                 yield solo, Cost()
             return
-        kept = self._taken(context, claim)
+        kept = self._take(context, claim)
         try:
-            spent = kept.hold_beginning(model, context, n_nodes)
+            spent = kept.hold_prefix(model, context, n_nodes)
             yield kept.model, spent
             kept.hold(context)
         except BaseException:
@@ -359,16 +364,16 @@ class KeptMemories:
         if len(self._kept) < self._n_memories:
             self._kept.append(kept)
         else:
-            kept.close()  # another request has the last place
+            kept.close()  # another request has filled the cache
 
-    def _taken(self, context: IntArray, claim: Claim | None) -> _Kept:
-        """Return the memory for a context, which is no longer among those kept."""
+    def _take(self, context: IntArray, claim: Claim | None) -> _HeldContext:
+        """Remove the memory to use for a context from the list, or create one."""
         reserved = self._claimed_by_others(claim)
         free = [one for one in self._kept if one is not reserved]
-        n_common = [one.n_common(context) for one in free]
-        if not any(n_common) and (not free or len(self._kept) < self._n_memories):
-            return _Kept()
-        taken = free[int(np.argmax(n_common))]  # the least recently used of those that hold most
+        lengths = [one.reusable_length(context) for one in free]
+        if not any(lengths) and (not free or len(self._kept) < self._n_memories):
+            return _HeldContext()
+        taken = free[int(np.argmax(lengths))]  # the least recently used of those that hold most
         self._kept.remove(taken)
         return taken
 
@@ -378,8 +383,8 @@ class KeptMemories:
             self._kept.pop().close()
 
 
-class _Kept:
-    """A memory with the context that it holds."""
+class _HeldContext:
+    """A memory and the context that it holds."""
 
     def __init__(self) -> None:
         self._solo: Model | None = None
@@ -388,37 +393,38 @@ class _Kept:
 
     @property
     def model(self) -> Model:
-        """Return the model, which `hold_beginning` has opened."""
+        """Return the open memory; `hold_prefix` opens it."""
         if self._solo is None:
             raise InternalError("the memory is closed")
         return self._solo
 
-    def n_common(self, context: IntArray) -> int:
-        """Return how many tokens of a context are held and can stay.
+    def reusable_length(self, context: IntArray) -> int:
+        """Return how many tokens of a context are held and can be reused.
 
-        Of another context only whole chunks can, since its last call was shorter.
+        If the contexts differ, only whole chunks can be reused, since the last call of
+        the held context may have been shorter.
         """
-        n = n_common(context, self._context)
+        n = common_length(context, self._context)
         if n == len(self._context) and n in call_ends(context):
             return n
-        return max(_chunk_ends(min(n, len(_in_calls(context)))), default=0)
+        return max(_chunk_ends(min(n, len(_calls_prefix(context)))), default=0)
 
-    def hold_beginning(self, model: Model, context: IntArray, n_nodes: int) -> Cost:
-        """Drop all but a beginning of the context; make the memory large enough.
+    def hold_prefix(self, model: Model, context: IntArray, n_nodes: int) -> Cost:
+        """Drop all nodes except a prefix of the context; make the memory large enough.
 
-        Chunks that the model has from such a memory are copied. What the model has
-        above them of another path, such as BOS, is evaluated here, in few calls or not
-        at all. Returns the cost.
+        Chunks that the model copied from such a memory are copied back. Chunks above
+        them that the model evaluated itself (with BOS, for example) are evaluated here
+        if that takes few calls. Otherwise nothing is copied. Returns the cost.
         """
         if self._solo is not None and n_nodes > self._n_nodes:
             self.close()
         if self._solo is None:
             room = min(n_nodes + -n_nodes % _ROOM, max(n_nodes, model.limits.nodes))
             self._solo, self._n_nodes = model.new_context(room, rows=_CALL_ROWS), room
-        solo, n = self._solo, self.n_common(context)
+        solo, n = self._solo, self.reusable_length(context)
         node, n = solo.match_prefix(context[:n])
         self._replace(node)
-        self._context = context[:n].copy()  # also if what follows is interrupted
+        self._context = context[:n].copy()  # now, in case the code below is interrupted
         if not model.limits.copies_paths:
             return Cost()
         source = cast("CopiesPaths", model)
@@ -437,25 +443,25 @@ class _Kept:
         return cost
 
     def advance(self, context: IntArray) -> Cost:
-        """Make and hold the next call of a context; return its cost."""
+        """Make the next call of a context, hold its nodes and return its cost."""
         node, cost = evaluate_chunks(self.model, context, max_calls=1)
         self.hold(context)
         self.model.release(np.array([node], dtype=np.int32))
         return cost
 
     def hold(self, context: IntArray) -> None:
-        """Drop all but the calls of a context that was evaluated."""
-        node, depth = self.model.match_prefix(_in_calls(context))
+        """Drop all nodes except those of the context's calls."""
+        node, depth = self.model.match_prefix(_calls_prefix(context))
         self._replace(node)
         self._context = context[:depth].copy()
 
     def _replace(self, node: int) -> None:
-        """Hold a node instead of the one before, and drop all others."""
+        """Hold a node instead of the previous one, and drop all other nodes."""
         self._hold(node)
         self.model.trim(0)
 
     def _hold(self, node: int) -> None:
-        """Hold a node, with the caller's reference to it, instead of the one before."""
+        """Release the held node and take over the caller's reference to a new one."""
         self.model.release(np.array([self._node] if self._node != ROOT else [], dtype=np.int32))
         self._node = node
 

@@ -18,7 +18,7 @@ from selectrie.core.vocabulary import TokenizerKind, Vocabulary, to_bytes
 from selectrie.decoding.automaton.automaton_task import AutomatonOutcome, AutomatonSpec, FinishedPath
 from selectrie.decoding.healed_bytes import MAX_GAP, Healed
 from selectrie.engine.requests.reasons import heal_unknown
-from selectrie.engine.requests.session import Session, at_one_time
+from selectrie.engine.requests.session import Session, fix_time
 from selectrie.errors import (
     LOAD_HERE,
     GrammarError,
@@ -354,7 +354,7 @@ def constrain(
         raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
     record("prompting", prompting, PromptParams)
     vocabulary = model.vocabulary
-    prompting = at_one_time(vocabulary, prompting, prompt)
+    prompting = fix_time(vocabulary, prompting, prompt)
     read = read_prompt(vocabulary, prompt, prompting)
     is_served = model.identity.precision == REMOTE
     if terminator == "auto":

@@ -22,7 +22,7 @@ from selectrie.decoding.sampling.task import Drafter, Sampled, SampleSpec, Sampl
 from selectrie.engine.aio import Outlet, QueueStream
 from selectrie.engine.requests.constrained_prompt import texts_behind
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, GenerationParams
-from selectrie.engine.requests.session import Session, at_one_time
+from selectrie.engine.requests.session import Session, fix_time
 from selectrie.engine.requests.speculative import check_draft
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.errors import CancelledError, IncompatibleOptionsError, OptionError, of_request, words
@@ -133,7 +133,7 @@ def prepare_generate(model: ModelDescription, prompts: Prompts, request: Generat
         check_draft(request.draft, model)
     model.vocabulary.check_tokens([*request.stopping.stop_tokens, *request.sampling.logit_bias, *request.options.named])
     several = _as_many(prompts)
-    request = replace(request, prompting=at_one_time(model.vocabulary, request.prompting, *several))
+    request = replace(request, prompting=fix_time(model.vocabulary, request.prompting, *several))
     specs, notes = [], dict[str, None]()
     for index, prompt in enumerate(several):
         with of_request(index if len(several) > 1 else None):

@@ -1,8 +1,8 @@
 """Scores near ties again, each path by itself in a fixed ("canonical") layout.
 
 Each path is scored in a small empty model, after the prompt alone and at the same
-cells. The scores depend on the prompt and the path alone. The order of the first k
-choices therefore does not depend on the other choices, their order or batches, or on
+memory cells. The scores therefore depend on the prompt and the path alone. The order of
+the first k choices does not depend on the other choices, their order or batches, or on
 the cache.
 """
 
@@ -29,21 +29,22 @@ from selectrie.errors import DecodeInterrupted, MissingRowError, ModelError
 
 logger = logging.getLogger(__name__)
 
-ALWAYS = 16
-"""Number of near ties that are always scored again, whatever that costs."""
+ALWAYS_RESCORED = 16
+"""Maximum number of near ties that are scored again regardless of the cost."""
 
 MAX_ROWS = 2048
-"""Maximum rows below the prompt for one finalist.
+"""Maximum rows below the prompt for scoring one choice again.
 
-An end that half the trie continues would need more; it is not scored again.
+A choice that many other choices continue would need more. Its request keeps the scores
+of the first evaluation.
 """
 _ROOM = 256
-"""With fixed batch sizes, the nodes below a context are rounded up to a multiple."""
+"""Granularity, in nodes, of path memories for models with fixed batch sizes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvaluatedSelect:
-    """A request for a selection whose rows were evaluated.
+    """A selection whose rows were evaluated.
 
     Attributes:
         prepared: The request.
@@ -64,7 +65,7 @@ def rescore_near_ties(
     """Score the near ties among the first k again; return the new scores and report.
 
     Args:
-        session: The session of the request. If it has no tolerance, nothing is changed.
+        session: The session of the request. Without a tolerance, nothing is changed.
         evaluated: The evaluated request.
         scored: The scores of its choices.
     """
@@ -81,12 +82,13 @@ def rescore_near_ties(
     finalists = scoring.finalists(scores.low, widths, path_of, k)
     if prepared.groups is not None:
         finalists = np.flatnonzero(np.isin(prepared.groups, finalists)).astype(np.int32)
-    # Both evaluate every context once, and these rows below each of them.
-    is_cheap = len(finalists) <= ALWAYS or _rows(prepared, finalists) <= report.certificate.nodes_evaluated
+    # Both evaluations need every context once, and these rows below each context.
+    n_free = report.certificate.nodes_evaluated
+    is_cheap = len(finalists) <= ALWAYS_RESCORED or _count_rows(prepared, finalists) <= n_free
     if not len(finalists) or not is_cheap:
         return scored, replace(report, certificate=replace(certificate, rescored=is_cheap))
     try:
-        joints, spent = _in_turns(session, prepared, contexts, finalists)
+        joints, spent = _score_in_turns(session, prepared, contexts, finalists)
     except (DecodeInterrupted, MissingRowError):
         raise
     except ModelError as error:  # e.g. no memory for a second context: the scores stay
@@ -97,15 +99,16 @@ def rescore_near_ties(
     if len(values) < len(contexts):
         return scored, report
     certificate = replace(certificate, rescored=True, n_rescored=len(finalists))
-    return _rescored(evaluated, scored, finalists, values), replace(report, certificate=certificate)
+    return _merge_joints(evaluated, scored, finalists, values), replace(report, certificate=certificate)
 
 
-def _in_turns(
+def _score_in_turns(
     session: Session, prepared: PreparedSelect, contexts: Sequence[IntArray], finalists: IntArray
 ) -> tuple[list[tuple[FloatArray | None, Cost]], Cost]:
-    """Return `_canonical_joints` after each context; the model serves others meanwhile.
+    """Return `_canonical_joints` after each context, and the cost of earlier turns.
 
-    The cost of the turns before the last one comes second.
+    Long contexts are evaluated in several turns, between which the model serves other
+    work.
     """
     claim, spent = Claim(), Cost()
 
@@ -113,7 +116,7 @@ def _in_turns(
         done: list[tuple[FloatArray | None, Cost]] = []
         try:
             done.extend(_canonical_joints(session, prepared, context, finalists, claim) for context in contexts)
-        except _MoreCalls as more:
+        except _CallsRemain as more:
             return sum((cost for _, cost in done), more.cost)
         return done
 
@@ -122,34 +125,34 @@ def _in_turns(
     return joints, spent
 
 
-def _rows(prepared: PreparedSelect, finalists: IntArray) -> int:
-    """Return the number of rows, per context, of scoring the finalists one by one."""
+def _count_rows(prepared: PreparedSelect, finalists: IntArray) -> int:
+    """Return the number of rows, per context, for scoring the finalists one by one."""
     return int(scoring.rows_alone(prepared.trie, prepared.terminator)[prepared.trie.path_of[finalists]].sum())
 
 
-def _rescored(
+def _merge_joints(
     evaluated: EvaluatedSelect, scored: ChoiceScores, finalists: IntArray, values: list[FloatArray]
 ) -> ChoiceScores:
     """Return the scores with the finalists' joints replaced by canonical ones.
+
+    The coverage is summed again.
 
     Args:
         evaluated: The evaluated request.
         scored: The scores before.
         finalists: int32[n], indices of choices.
-        values: What `_canonical_joints` returns for the finalists, float64[2, n], after
-            the context and then after each premise.
-
-    The coverage is summed again.
+        values: The joints from `_canonical_joints`, float64[2, n], after the prompt and
+            then after each premise.
     """
     prepared, baseline = evaluated.prepared, evaluated.baseline
     if baseline is not None:
         groups = None if prepared.groups is None else prepared.groups[finalists]
         own = [choice_scores.sum_groups(value[0], groups) for value in values[1:]]
-        baseline = Interval.point(_replaced(baseline.low, prepared, finalists, np.mean(np.stack(own), axis=0)))
+        baseline = Interval.point(_replace_values(baseline.low, prepared, finalists, np.mean(np.stack(own), axis=0)))
     joints, whole = values[0]
     path_logp = scored.path_logp.copy()
     path_logp[prepared.trie.path_of[finalists]] = whole
-    logp = _replaced(scored.logp.low, prepared, finalists, joints)
+    logp = _replace_values(scored.logp.low, prepared, finalists, joints)
     scored = replace(
         scored,
         logp=Interval(logp, np.where(np.isnan(logp), scored.logp.high, logp), is_known=True),
@@ -159,7 +162,7 @@ def _rescored(
     return choice_scores.rescore(prepared, evaluated.evaluation, scored, baseline)
 
 
-def _replaced(values: FloatArray, prepared: PreparedSelect, choices: IntArray, new: FloatArray) -> FloatArray:
+def _replace_values(values: FloatArray, prepared: PreparedSelect, choices: IntArray, new: FloatArray) -> FloatArray:
     """Return `values`, float64[C], with those of `choices` replaced by `new`.
 
     Choices with the same path that are scored from the same token get the same value.
@@ -174,16 +177,16 @@ def _replaced(values: FloatArray, prepared: PreparedSelect, choices: IntArray, n
 def _can_rescore(prepared: PreparedSelect) -> bool:
     """Return whether the scores depend only on contexts of this request.
 
-    They do not for a callable rule, nor for a baseline over other prompts of a batch.
+    A callable rule, and a baseline over other prompts of a batch, depend on more.
     """
     return prepared.custom is None and prepared.rule.name != "batch"
 
 
-class _MoreCalls(Exception):
-    """A context is so long that it is evaluated in several turns.
+class _CallsRemain(Exception):
+    """Raised when a long context needs another turn before its paths can be scored.
 
     Attributes:
-        cost: That of this turn.
+        cost: The cost of this turn.
     """
 
     def __init__(self, cost: Cost) -> None:
@@ -196,47 +199,50 @@ def _canonical_joints(
 ) -> tuple[FloatArray | None, Cost]:
     """Return the joints of some choices after a context in the canonical layout.
 
-    Raises `_MoreCalls` after a call of a long context. Called again, it goes on.
-
     Args:
         session: The session, with the model whose `new_context` scores them.
         prepared: The request.
         context: int32[T], the context.
         choices: int32[n], indices of the choices.
-        claim: That of the request; None to evaluate each context at once.
+        claim: The claim of the request on its memory. None evaluates a context in one
+            turn.
 
     Returns:
         The joints of the choices and of their whole paths, float64[2, n], with the
         log-probability of the healed bytes subtracted, and the cost. The joints are
-        None if a choice's terminator needs more than `MAX_ROWS` rows. What the session
-        remembers is not evaluated again.
+            None if
+        a choice needs more than `MAX_ROWS` rows. Joints in the session's cache are not
+        evaluated again.
+
+    Raises:
+        _CallsRemain: If a long context needs another turn. The next call continues it.
     """
     owner = scoring.longest_prefix_owner(prepared.trie) if prepared.terminator == "unless-continued" else None
-    subs = [_alone(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
+    subs = [_isolate_path(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MAX_ROWS:
         return None, Cost()
-    keys = [_key(prepared, context, int(choice), *sub) for choice, sub in zip(choices, subs, strict=True)]
-    settled, cost = session.settled, Cost()
-    found = {key: settled[key] for key in keys if key in settled}
+    keys = [_joints_key(prepared, context, int(choice), *sub) for choice, sub in zip(choices, subs, strict=True)]
+    cached, cost = session.cached_joints, Cost()
+    found = {key: cached[key] for key in keys if key in cached}
     new = [i for i, key in enumerate(keys) if key not in found]
     if new:
         paths = [(int(choices[i]), *subs[i]) for i in new]
-        evaluated, cost = _evaluated_joints(session, prepared, context, paths, claim)
+        evaluated, cost = _evaluate_joints(session, prepared, context, paths, claim)
         found |= {keys[i]: one for i, one in zip(new, evaluated, strict=True)}
-        settled.put(found)
+        cached.put(found)
     return np.array([found[key] for key in keys]).T, cost
 
 
-def _evaluated_joints(
+def _evaluate_joints(
     session: Session,
     prepared: PreparedSelect,
     context: IntArray,
     paths: Sequence[tuple[int, TokenTrie, int]],
     claim: Claim | None,
 ) -> tuple[list[tuple[float, float]], Cost]:
-    """Return the two joints of each path (`_canonical_joints`), and the cost.
+    """Return the two joints of each path (see `_canonical_joints`), and the cost.
 
-    `paths` has for each choice its index, and what `_alone` returns for its path.
+    `paths` has for each choice its index and the result of `_isolate_path`.
     """
     limits = session.model.limits
     n_nodes = len(context) + len(prepared.healing.nodes) + np.array([len(sub.token) for _, sub, _ in paths])
@@ -250,18 +256,18 @@ def _evaluated_joints(
         n_nodes[:] = n_nodes.max()
         advanced = session.advance_memory(context, int(n_nodes[0]), claim)
         if advanced is not None:
-            raise _MoreCalls(advanced)
+            raise _CallsRemain(advanced)
     result, cost = np.empty((len(paths), 2)), Cost()
     for n in np.unique(n_nodes):
         picked = np.flatnonzero(n_nodes == n)
         with session.canonical_memory(context, int(n), claim) as memory:
-            result[picked], more = _joints(memory, prepared, context, [paths[i] for i in picked.tolist()])
+            result[picked], more = _score_paths(memory, prepared, context, [paths[i] for i in picked.tolist()])
             cost += more
     return [(joint, whole) for joint, whole in result.tolist()], cost
 
 
-def _key(prepared: PreparedSelect, context: IntArray, choice: int, sub: TokenTrie, end: int) -> bytes:
-    """Return a key of all that the canonical joints of a choice depend on."""
+def _joints_key(prepared: PreparedSelect, context: IntArray, choice: int, sub: TokenTrie, end: int) -> bytes:
+    """Return a cache key of all inputs of the canonical joints of a choice."""
     healing, first = prepared.healing, int(prepared.encoded.first_scored[choice])
     parts = [context, sub.token, sub.parent, np.array([end, first])]
     if context is prepared.encoded.context and len(healing.nodes):
@@ -273,14 +279,14 @@ def _key(prepared: PreparedSelect, context: IntArray, choice: int, sub: TokenTri
     return state.digest()
 
 
-def _joints(
+def _score_paths(
     memory: CanonicalMemory, prepared: PreparedSelect, context: IntArray, paths: Sequence[tuple[int, TokenTrie, int]]
 ) -> tuple[FloatArray, Cost]:
-    """Return the joints of choices and whole paths on an own memory, float64[n, 2].
+    """Score paths in a canonical memory.
 
-    The cost comes second.
+    Returns both joints of each path, float64[n, 2], and the cost.
     """
-    healed, more = _log_heal(memory, prepared, context)
+    healed, more = _evaluate_log_heal(memory, prepared, context)
     cost = memory.spent + more
     result = np.empty((len(paths), 2))
     for i, (choice, sub, end) in enumerate(paths):
@@ -294,12 +300,12 @@ def _joints(
     return result, cost
 
 
-def _alone(prepared: PreparedSelect, path: int, owner: IntArray | None) -> tuple[TokenTrie, int]:
+def _isolate_path(prepared: PreparedSelect, path: int, owner: IntArray | None) -> tuple[TokenTrie, int]:
     """Return the trie of one path, and the path's end node in it.
 
     The trie includes the nodes below the end that the terminator depends on. `owner` is
-    `scoring.longest_prefix_owner` of the whole trie, or None if the terminator does not
-    look below.
+    `scoring.longest_prefix_owner` of the whole trie. None if the terminator does not
+    depend on nodes below the end.
     """
     trie = prepared.trie
     end = int(trie.path_node[path])
@@ -313,7 +319,7 @@ def _alone(prepared: PreparedSelect, path: int, owner: IntArray | None) -> tuple
     return sub, int(np.searchsorted(old, end))
 
 
-def _log_heal(memory: CanonicalMemory, prepared: PreparedSelect, context: IntArray) -> tuple[float, Cost]:
+def _evaluate_log_heal(memory: CanonicalMemory, prepared: PreparedSelect, context: IntArray) -> tuple[float, Cost]:
     """Return the log-probability of the healed bytes after the context, and its cost.
 
     It is 0 if nothing was healed or if `context` is that of a premise.

@@ -20,7 +20,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.scoring import RowNeeds, TrieEvaluation
 from selectrie.decoding.trie.exhaustive import ScoreTask, leading_to, scoring_nodes
 from selectrie.decoding.trie.prompt_rows import PromptReads, PromptValues, RowValues, path_keys
-from selectrie.engine.requests.session import Session, at_one_time
+from selectrie.engine.requests.session import Session, fix_time
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError, OptionRef, of_request, words
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, at_least, record, token_ids
@@ -251,7 +251,7 @@ def prepare_prompt_logprobs(
     at_least("top", request.top, 0, max_value=n_vocabulary, optional=False)
     vocabulary.check_tokens(request.named)
     several = _as_list(prompts)
-    request = replace(request, prompting=at_one_time(vocabulary, request.prompting, *several))
+    request = replace(request, prompting=fix_time(vocabulary, request.prompting, *several))
     tokens, notes = [], []
     for index, prompt in enumerate(several):
         with of_request(index if len(several) > 1 else None):

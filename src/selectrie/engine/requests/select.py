@@ -25,7 +25,7 @@ from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
 from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
 from selectrie.engine.requests.reasons import bounds_touch, heal_in_callable, heal_unknown, search_ended, too_close
 from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest
-from selectrie.engine.requests.session import Session, at_one_time
+from selectrie.engine.requests.session import Session, fix_time
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import OptionError, SelectrieError, of_request
@@ -420,7 +420,7 @@ def prepare_selections(
     several = len(requests) > 1
     with suppress(TypeError, IndexError):  # `_prepare` refuses requests that are no pairs
         prompts = [one[0] for one in requests]
-        options = replace(options, prompting=at_one_time(model.vocabulary, options.prompting, *prompts))
+        options = replace(options, prompting=fix_time(model.vocabulary, options.prompting, *prompts))
     prepared = [_prepare(model, i, one, options, several=several) for i, one in enumerate(requests)]
     for i, one in enumerate(prepared):
         if one.rule.name == "batch" and one.texts != prepared[0].texts:

@@ -15,7 +15,7 @@ from selectrie.core.types import FloatArray, IntArray, Limits, OffsetArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.exhaustive import ScorePlan
-from selectrie.engine.requests.session import at_one_time
+from selectrie.engine.requests.session import fix_time
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options import (
     DEFAULT_PROMPTING,
@@ -231,7 +231,7 @@ def prepare_selection(
 
     Raises `RequestError` for everything that can be found invalid without a model call.
     """
-    prompting = at_one_time(model.vocabulary, request.prompting, prompt)
+    prompting = fix_time(model.vocabulary, request.prompting, prompt)
     if prompting is not request.prompting:
         request = replace(request, prompting=prompting)
     request = resolve_turn_terminator(model.vocabulary, request, prompt)

@@ -1,4 +1,4 @@
-"""`Session` and `Prepared`: the model for a request, and a request that it can run."""
+"""Defines the model as a request sees it (`Session`), and requests (`Prepared`)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from selectrie.decoding.search_state import FILL_ROWS
 from selectrie.decoding.trie.prompt_rows import ReadRows
 from selectrie.engine.requests.canonical_memory import (
     CHUNK,
+    CanonicalMemories,
     CanonicalMemory,
     Claim,
-    KeptMemories,
-    SettledJoints,
-    evaluated,
-    n_common,
+    JointCache,
+    common_length,
+    evaluate_context,
     new_memory,
 )
 from selectrie.engine.scheduler.job import not_reused
@@ -32,10 +32,10 @@ from selectrie.options import PromptParams
 
 
 def time_args(vocabulary: Vocabulary, time: str | None = None) -> dict[str, str]:
-    """Return the argument that fixes the time, {} for a template that reads none.
+    """Return the template argument that fixes the time; {} for a template without one.
 
-    It is `time`, that of the vocabulary's trace, or the present local time, in ISO 8601
-    to the second.
+    The time is `time`, else that of the vocabulary's trace, else the present local time
+    in ISO 8601 to the second.
     """
     if vocabulary.chat_template is None or TIME_ARGUMENT not in vocabulary.chat_source:
         return {}
@@ -46,8 +46,11 @@ def time_args(vocabulary: Vocabulary, time: str | None = None) -> dict[str, str]
     return {TIME_ARGUMENT: time} if time else {}
 
 
-def at_one_time(vocabulary: Vocabulary, prompting: PromptParams, *prompts: object) -> PromptParams:
-    """Return the options with the time, if a prompt is a chat and no time is given."""
+def fix_time(vocabulary: Vocabulary, prompting: PromptParams, *prompts: object) -> PromptParams:
+    """Return the options with a fixed time, if a prompt is a chat and has no time yet.
+
+    All prompts of a request then show the same time.
+    """
     if TIME_ARGUMENT in prompting.template_args or (prompting.system is None and not any(map(_is_chat, prompts))):
         return prompting
     args = time_args(vocabulary)
@@ -55,6 +58,7 @@ def at_one_time(vocabulary: Vocabulary, prompting: PromptParams, *prompts: objec
 
 
 def _is_chat(prompt: object) -> bool:
+    """Return whether a prompt is a sequence of messages."""
     if not isinstance(prompt, Sequence) or isinstance(prompt, str | bytes | bytearray):
         return False
     return len(prompt) > 0 and isinstance(prompt[0], Mapping)
@@ -64,7 +68,7 @@ logger = logging.getLogger(__name__)
 
 
 class BaselineCache(Protocol):
-    """What requests need of `baselines.BaselineStore`."""
+    """The part of `select.BaselineStore` that requests use."""
 
     def of(self, group: TaskGroup, requests: Sequence[Any]) -> Mapping[tuple[bytes, ...], Any]: ...
 
@@ -72,8 +76,8 @@ class BaselineCache(Protocol):
 class MemoryOpener(Protocol):
     """Opens memories in which near ties are scored, in place of the model."""
 
-    def opened(self, context: IntArray) -> AbstractContextManager[CanonicalMemory]:
-        """Return a block with a memory, as of `Session.canonical_memory`."""
+    def open_memory(self, context: IntArray) -> AbstractContextManager[CanonicalMemory]:
+        """Return a context manager for a memory; see `Session.canonical_memory`."""
         ...
 
 
@@ -88,14 +92,14 @@ class Session:
         group: The group in which the tasks of the request are started and cancelled.
         model: The model.
         check: The self-check of the model; None if it was not made.
-        read_rows: Values that were read from rows of the model before.
-        kept: Memories for near ties, and what was scored in them; None for a new memory
-            each time.
-        baselines: Baselines that are kept from one request to the next; None for none.
-        memories: What opens memories for near ties; None for the model itself.
+        read_rows: Cached values of rows that were read before.
+        kept: Memories for near ties, with cached scores; None for a new memory each
+            time.
+        baselines: A cache of baselines across requests; None for no cache.
+        memories: Opens memories for near ties; None to open contexts of the model.
         local: The model that runs here, if `model` only describes it.
-        n_together: Number of rows that searches ask for at once at no further cost;
-            None to take it from the sizes of the model's calls.
+        n_together: Number of rows that searches may ask for at once without further
+            cost; None to take it from the sizes of the model's calls.
         max_named: Maximum number of tokens of a row that may be named, where whole rows
             cannot be read; None where they can.
         max_top: Maximum number of the most probable tokens of a row that can be read;
@@ -106,7 +110,7 @@ class Session:
     model: ModelDescription
     check: SelfCheck | None
     read_rows: ReadRows = field(default_factory=ReadRows)
-    kept: KeptMemories | None = None
+    kept: CanonicalMemories | None = None
     baselines: BaselineCache | None = None
     n_together: int | None = None
     max_named: int | None = None
@@ -116,12 +120,12 @@ class Session:
 
     @property
     def is_served(self) -> bool:
-        """Return whether others serve the model, so that nothing is scored again."""
+        """Return whether a server runs the model; nothing is then scored again."""
         return self.model.identity.precision == REMOTE
 
     @property
     def local_model(self) -> Model:
-        """Return the model, which runs here; near ties are scored on contexts of it.
+        """Return the model in this process, whose contexts near ties are scored in.
 
         Raises `InternalError` for a served model.
         """
@@ -130,15 +134,16 @@ class Session:
         return self.local or cast("Model", self.model)
 
     def copy_prompts(self, contexts: Sequence[IntArray]) -> Cost:
-        """Let the model have what prompts have in common, in the bits of a memory.
+        """Evaluate the common prefix of prompts in a memory and copy it to the model.
 
-        Nothing is done where that is of no use: the tasks then evaluate all of it, and
-        a near tie evaluates the prompt again. Returns the cost.
+        Near ties of these prompts can then reuse it. If this is of no use, nothing is
+        done: the tasks evaluate the prompts, and a near tie evaluates its prompt again.
+        Returns the cost.
         """
         kept = self.kept
-        if kept is None or self._is_watched or not self.model.limits.copies_paths or not contexts:
+        if kept is None or self._is_observed or not self.model.limits.copies_paths or not contexts:
             return Cost()
-        common = contexts[0][: min(n_common(contexts[0], other) for other in contexts)]
+        common = contexts[0][: min(common_length(contexts[0], other) for other in contexts)]
         model, claim, cost = cast("CopiesPaths", self.local_model), Claim(), Cost()
         done = len(common) < 2 * CHUNK
 
@@ -158,11 +163,12 @@ class Session:
         return cost
 
     def advance_memory(self, context: IntArray, n_nodes: int, claim: Claim | None) -> Cost | None:
-        """Make the next call of a long context for near ties (`KeptMemories.advance`).
+        """Make the next call of a long context in which near ties are scored.
 
-        None where that is not done: tasks that are watched are evaluated at once.
+        Returns the cost; None if the context is evaluated at once, as for observed
+        tasks (see `CanonicalMemories.advance`).
         """
-        if self.kept is None or claim is None or self._is_watched:
+        if self.kept is None or claim is None or self._is_observed:
             return None
         return self.kept.advance(self.local_model, context, n_nodes, claim)
 
@@ -177,40 +183,40 @@ class Session:
         Args:
             context: int32[T], the context.
             n_nodes: Number of nodes for which it has room.
-            claim: That of the request.
+            claim: The claim of the request.
         """
         if self.memories is not None:
-            with self.memories.opened(context) as memory:
+            with self.memories.open_memory(context) as memory:
                 yield memory
             return
         model, observer = self.local_model, self.group.observer
         if self.kept is None:
-            with new_memory(model, n_nodes) as solo, evaluated(solo, context, observer) as memory:
+            with new_memory(model, n_nodes) as solo, evaluate_context(solo, context, observer) as memory:
                 yield memory
             return
         with (
-            self.kept.opened(model, context, n_nodes, claim) as (solo, spent),
-            evaluated(solo, context, observer, spent) as memory,
+            self.kept.open_memory(model, context, n_nodes, claim) as (solo, spent),
+            evaluate_context(solo, context, observer, spent) as memory,
         ):
             yield memory
 
     @property
     def known_values(self) -> ReadRows:
-        """Return the values that were read before, or since tasks are watched."""
+        """Return the cache of row values; the observer's own cache if there is one."""
         observer = self.group.observer
         return self.read_rows if observer is None else observer.read_rows
 
     @property
-    def settled(self) -> SettledJoints:
-        """Return the scores of near ties that are remembered.
+    def cached_joints(self) -> JointCache:
+        """Return the cache of near-tie scores.
 
-        There are none where tasks are watched, since every value has to be seen.
+        While tasks are observed it is empty, since the observer must see every value.
         """
-        return SettledJoints() if self.kept is None or self._is_watched else self.kept.settled
+        return JointCache() if self.kept is None or self._is_observed else self.kept.cached_joints
 
     @property
-    def _is_watched(self) -> bool:
-        """Return whether tasks are watched: all that they evaluate has to be seen."""
+    def _is_observed(self) -> bool:
+        """Return whether tasks are observed, so that no cached value may be used."""
         return self.group.observer is not None or self.memories is not None
 
     @property
@@ -222,7 +228,7 @@ class Session:
     def fill_rows(self) -> int:
         """Return the number of rows to a multiple of which searches fill their asks.
 
-        Less would only be padding, or many small programs.
+        The model would otherwise pad its calls, or run many small programs.
         """
         if self.n_together is not None:
             return self.n_together

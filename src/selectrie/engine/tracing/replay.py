@@ -149,7 +149,7 @@ class ReplayRuntime(Runtime):
         del what, instead
 
     @contextmanager
-    def opened(self, context: IntArray) -> Iterator[CanonicalMemory]:
+    def open_memory(self, context: IntArray) -> Iterator[CanonicalMemory]:
         """Yield a memory in which scores too close to call are evaluated again."""
         del context
         yield _ReplayedMemory(self._rows, self.model)
