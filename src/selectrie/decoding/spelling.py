@@ -456,7 +456,7 @@ class OneWinner:
 
     def weights(self, bounds: Bounds) -> FloatArray | None:
         events, prior = np.array(self.choices), np.array(self.log_prior)
-        winner, rivals = self.standing(bounds)
+        winner, rivals = self.find_rivals(bounds)
         result: FloatArray = np.full(len(bounds.safe.high), -np.inf)
         if rivals.any():
             if self.too_close(bounds).any():
@@ -471,7 +471,7 @@ class OneWinner:
         result[self.given] = 0.0
         return result
 
-    def standing(self, bounds: Bounds) -> tuple[int, BoolArray]:
+    def find_rivals(self, bounds: Bounds) -> tuple[int, BoolArray]:
         """Return the choice with the best lower bound, and those that may be better.
 
         Of equal lower bounds the lowest index is taken. bool[C] marks the choices whose
@@ -490,7 +490,7 @@ class OneWinner:
         the tolerance of the rows that were read would be more than their distance.
         """
         events, prior = np.array(self.choices), np.array(self.log_prior)
-        winner, rivals = self.standing(bounds)
+        winner, rivals = self.find_rivals(bounds)
         with np.errstate(invalid="ignore"):  # of probability 0
             below = np.nan_to_num(bounds.as_read.low - bounds.safe.low, nan=0.0)[events]
             above = np.nan_to_num(bounds.safe.high - bounds.as_read.high, nan=0.0)[events]

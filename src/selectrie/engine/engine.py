@@ -288,7 +288,7 @@ class Engine:
             if tokenizations == "all":
                 from selectrie.engine.requests import spellings
 
-                return self._run(lambda model: spellings.prepare_select(model, prompt, choices, options))
+                return self._run(lambda model: spellings.prepare_spelling_select(model, prompt, choices, options))
             return self._select([(prompt, choices)], options)[0]
         if choices is not None:
             raise IncompatibleOptionsError("choices", "a grammar", "give one of the two")
@@ -449,7 +449,7 @@ class Engine:
             return self._run(lambda model: select_requests.prepare_score(model, prompt, text, options))
         from selectrie.engine.requests import spellings  # imported on first use
 
-        return self._run(lambda model: spellings.prepare_text(model, prompt, text, options, params))
+        return self._run(lambda model: spellings.prepare_spelling_score(model, prompt, text, options, params))
 
     @named_arguments
     def prompt_logprobs(

@@ -28,7 +28,7 @@ def test_one_winner_reads_the_winner_and_its_rivals_alone():
     """Priors count: 0 with -2 + 1 leads; 1 may reach it, 2 cannot, and 3 has the winner's text."""
     goal = OneWinner((0, 1, 2, 0), (1.0, 0.0, 0.0, 1.0), None, 1.01)
     bounds = bounds_of([-2.0, -5.0, -9.0], [-1.5, -0.5, -3.0])
-    winner, rivals = goal.standing(bounds)
+    winner, rivals = goal.find_rivals(bounds)
     assert (winner, rivals.tolist()) == (0, [False, True, False, False])
     assert goal.weights(bounds).tolist() == [1.0, 0.0, -np.inf]
     assert goal.weights(bounds_of([-2.0, -5.0, -9.0], [-1.5, -1.5, -3.0])) is None

@@ -20,7 +20,7 @@ from selectrie.core.numerics import logsumexp
 from selectrie.core.types import BatchSizes, CallCost, ModelKind, SelfCheck
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
-from selectrie.engine.requests.loglikelihood import Sequences, SequenceScorer, _Pace
+from selectrie.engine.requests.loglikelihood import Sequences, SequenceScorer, _CallPlan
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.task_group import MemoriesApart, MemoryApart
 from selectrie.errors import CapacityError, ClosedError, OptionError, TokenRangeError
@@ -99,9 +99,9 @@ def test_calls_fill_memory_up_to_a_block(batch_multiple, idle_rows, carried, aft
     """By what stands above the call's first node and the nodes after it."""
     limits = like_llama(batch_multiple, idle_rows)
     depth = np.array([0, carried + 1, *(cells + 1 for cells in after), *[carried + 1] * (400 - len(after))])
-    assert _Pace(limits, depth).max_rows(1) == rows
+    assert _CallPlan(limits, depth).max_rows(1) == rows
     for other in (replace(limits, kind=ModelKind.RECURRENT), replace(limits, call_cost=CallCost())):
-        assert _Pace(other, depth).max_rows(1) == limits.rows_per_call
+        assert _CallPlan(other, depth).max_rows(1) == limits.rows_per_call
 
 
 def like_llama(batch_multiple, idle_rows, rows_per_call=512):
@@ -137,7 +137,7 @@ def test_the_calls_of_llama_are_what_they_were(batch_multiple, idle_rows, n_mult
         depth.append(max(1, depth[-1] + step))
     carried = np.array(depth) - 1
     max_rows = n_multiples * max(64, batch_multiple)
-    pace = _Pace(like_llama(batch_multiple, idle_rows, max_rows), np.array(depth))
+    pace = _CallPlan(like_llama(batch_multiple, idle_rows, max_rows), np.array(depth))
     for at in range(len(depth) + 1):
         expected = former_rows(batch_multiple, idle_rows, max_rows, carried, at)
         assert pace.max_rows(at) == expected

@@ -28,7 +28,7 @@ from selectrie.engine.requests.constrained_prompt import (
     nothing_found,
     shown,
 )
-from selectrie.engine.requests.reasons import beam_ended, gap_moves, left_unread, too_close
+from selectrie.engine.requests.reasons import beam_ended, gap_moves, tokens_unread, too_close
 from selectrie.engine.requests.session import Session
 from selectrie.errors import NothingFoundError, WholeRowsError, ways, words
 from selectrie.grammar import Grammar
@@ -183,7 +183,7 @@ class PreparedBeamSearch:
         reason = self.constrained.reason(outcome.heal.width)
         if not reason and not is_proved:
             is_unread &= beam.groups == 1 and beam.expand is None
-            reason = left_unread() if is_unread else beam_ended(beam, stopped, outcome.n_evaluated)
+            reason = tokens_unread() if is_unread else beam_ended(beam, stopped, outcome.n_evaluated)
         if not reason and session.is_served and session.tolerance:
             is_clear = gap > gap_moves(session.tolerance, outcome.n_steps)
             reason = "" if is_clear else too_close(session.tolerance)

@@ -1,10 +1,9 @@
 """Computes log-likelihoods of many token sequences.
 
-The sequences of one call are a unit. One trie holds all of them, and every distinct
-node is evaluated once, in a separate empty memory. The layout of calls is a function of
-the sequences alone: no bit depends on other work before or at the same time, or on the
-order of the sequences. A run that was killed and resumed therefore gives the same
-numbers.
+The sequences of one call are put into one trie, and every distinct node is evaluated
+once, in a separate empty memory. The layout of calls depends on the sequences alone, so
+no bit depends on other work, or on the order of the sequences. A run that was killed
+and resumed therefore gives the same numbers.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ Tokens = Sequence[int] | IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequences:
-    """C token sequences, each with the first of its tokens that count.
+    """C token sequences, and where the scored part of each begins.
 
     Attributes:
         tokens: int32[], the tokens of all sequences, one after the other.
         offsets: int64[C+1]; sequence c is tokens[offsets[c]:offsets[c+1]].
-        first_scored: int64[C], the position in each sequence of the first token that
-            counts; the length of a sequence in which none counts. It is at least 1
-            (else `OptionError`), since the very first token has no probability.
+        first_scored: int64[C], position in each sequence of its first scored token, or
+            its length if no token is scored. It is at least 1 (else `OptionError`),
+            since the very first token has no probability.
     """
 
     tokens: IntArray
@@ -58,7 +57,7 @@ class Sequences:
 
     @staticmethod
     def of(pairs: Sequence[tuple[Tokens, Tokens]]) -> Sequences:
-        """Make sequences from pairs (context, continuation); the continuations count.
+        """Build sequences from pairs (context, continuation); continuations are scored.
 
         A context has at least one token.
         """
@@ -75,14 +74,14 @@ class Sequences:
 
     @property
     def n_scored(self) -> OffsetArray:
-        """Return the number of tokens that count in each sequence, int64[C]."""
+        """Return the number of scored tokens of each sequence, int64[C]."""
         return np.diff(self.offsets) - self.first_scored
 
     @property
     def rows_naive(self) -> int:
-        """Return the number of rows that evaluating each sequence alone takes.
+        """Return the number of rows for evaluating each sequence alone.
 
-        The last token of a sequence needs no row of its own.
+        The row after the last token of a sequence is not needed.
         """
         return int((np.diff(self.offsets) - 1).sum())
 
@@ -92,12 +91,12 @@ class LogLikelihoods:
     """Log-likelihoods of C sequences.
 
     Attributes:
-        logp: float64[C], natural log, summed over the tokens that count.
-        is_greedy: bool[C], whether each of these tokens was the most probable one
-            (ties: the smaller id).
-        n_scored: int64[C], number of tokens that count.
+        logp: float64[C], natural log, summed over the scored tokens.
+        is_greedy: bool[C], whether each scored token was the most probable one (ties:
+            the smaller id).
+        n_scored: int64[C], number of scored tokens.
         rows_evaluated: Distinct rows that the model computed.
-        rows_naive: Number of rows that evaluating each sequence alone takes.
+        rows_naive: Number of rows for evaluating each sequence alone.
     """
 
     logp: FloatArray
@@ -112,16 +111,14 @@ class LogLikelihoods:
         return LogLikelihoods(np.empty(0), np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64), 0, 0)
 
 
-class _Pace:
-    """Decides how many rows the next call takes.
-
-    The numbers depend on the model's limits and the sequences alone.
+class _CallPlan:
+    """Plans how many rows each call takes, from the model's limits and the sequences.
 
     Attention may read the cells of a memory in whole blocks
     (`CallCost.cells_per_read`). The cost of a row then depends on the number of blocks
-    in use, not on how full the last one is, and one more block costs more than one more
-    call. So a call fills memory up to the end of a block. A call that has to begin a
-    further block ends as soon as the path above the next row no longer reaches into
+    in use, not on how full the last block is, and one more block costs more than one
+    more call. So a call fills memory up to the end of a block. A call that has to begin
+    a further block ends as soon as the path above the next row no longer reaches into
     that block. In llama.cpp, whose blocks have 256 cells, a model of 0.26 M takes 88
     microseconds a row within 256 cells and 158 within 512; one of 0.5 B takes 9.4 ms
     and 10.1 ms. If a model's memory is not read in blocks, a call is as large as the
@@ -155,16 +152,16 @@ class _Pace:
 
 
 class SequenceScorer:
-    """Computes log-likelihoods of sequences. Made by `Engine.loglikelihood_scorer`.
+    """Computes log-likelihoods of sequences. Created by `Engine.loglikelihood_scorer`.
 
-    It is a context manager. Any thread may call `loglikelihoods`. On a model that runs
-    here, each call has an empty memory of its own. Where rows are read by their path,
-    it shares requests with all other tasks.
+    It is a context manager. Any thread may call `loglikelihoods`. On a model in this
+    process, each call uses an empty memory. A model that is read by token paths has no
+    memory to separate, so calls share requests with all other tasks.
 
     Args:
-        model: What describes the model.
-        group: Opens the group of the task of a unit.
-        close: Frees what groups leave behind.
+        model: The description of the model.
+        group: Opens the task group of a call.
+        close: Frees the memories of earlier groups.
         keep: An object kept alive as long as the scorer.
     """
 
@@ -191,8 +188,8 @@ class SequenceScorer:
     def loglikelihoods(self, sequences: Sequences) -> LogLikelihoods:
         """Return the log-likelihoods of sequences.
 
-        A row is evaluated for each distinct prefix that leads to a token that counts.
-        Logits are computed only for rows that score a token. Ctrl-C stops it in the
+        A row is evaluated for each distinct prefix that leads to a scored token. Logits
+        are computed only for rows that score a token. Ctrl-C stops the call in the
         middle of a decode. If the call fails, its memory is freed, and the next call
         gets a new one.
 
@@ -209,10 +206,10 @@ class SequenceScorer:
         trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
         needs = RowNeeds.of_edges(scoring_nodes(trie, sequences.n_scored))
         plan = ScorePlan(trie, needs)
-        pace = _Pace(self._model.limits, plan.order.depth)
+        pace = _CallPlan(self._model.limits, plan.order.depth)
         with self._group() as group:
             handle = group.begin(ScoreTask(sequences.tokens[:0], trie, needs, plan, max_rows=pace.max_rows))
-            logp, is_greedy = _along(trie, handle.result(), sequences.n_scored)
+            logp, is_greedy = _sum_scored(trie, handle.result(), sequences.n_scored)
         n_rows = handle.cost.rows - handle.cost.rows_repeated
         return LogLikelihoods(logp, is_greedy, sequences.n_scored, n_rows, sequences.rows_naive)
 
@@ -222,10 +219,11 @@ class SequenceScorer:
         self._close()
 
 
-def _along(trie: TokenTrie, evaluation: TrieEvaluation, n_scored: OffsetArray) -> tuple[FloatArray, BoolArray]:
-    """Return the sum over each sequence's scored edges and whether all were greedy.
+def _sum_scored(trie: TokenTrie, evaluation: TrieEvaluation, n_scored: OffsetArray) -> tuple[FloatArray, BoolArray]:
+    """Sum the log-probabilities of each sequence's scored tokens.
 
-    The shapes are float64[C] and bool[C]. Edges are added from the last to the first.
+    Returns the sums, float64[C], and whether all scored tokens were the most probable
+    ones, bool[C]. Tokens are added from the last to the first.
     """
     logp, is_greedy = np.zeros(len(n_scored)), np.ones(len(n_scored), dtype=np.bool_)
     going = np.flatnonzero(n_scored > 0)

@@ -1,8 +1,7 @@
 """Reads the log-probability of every token of given prompts.
 
-The prompts of one call are put into tries, one for each first token, so that every
-prefix that they share is evaluated once. Values that were read before, also by calls at
-the same time, are not read again.
+The prompts of one call are put into tries, one for each first token, so that a shared
+prefix is evaluated once. Values that any call has read before come from a cache.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _NO_COST = Cost()
 
 @dataclass(frozen=True, slots=True)
 class PromptLogprobsRequest:
-    """The options of a request as the caller gave them (`Engine.prompt_logprobs`)."""
+    """The options of a request, as passed to `Engine.prompt_logprobs`."""
 
     top: int = 0
     named: Sequence[int] = ()
@@ -61,13 +60,13 @@ class PromptLogprobsRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
-    """Prompts with the same first token, as a trie of whole prompts.
+    """The prompts of a request that begin with the same token, as a trie.
 
     Attributes:
-        members: Indices of the prompts among all of the request.
+        members: Index of each prompt among all prompts of the request.
         trie: The trie of the prompts. The root, the empty context, has one child.
-        wanted: bool[N], the nodes of the trie whose rows are read.
-        keys: Key of the path to each node (`path_keys`).
+        wanted: bool[N], nodes of the trie whose rows must be read.
+        keys: Cache key of each node (`path_keys`).
     """
 
     members: tuple[int, ...]
@@ -77,9 +76,12 @@ class _Group:
 
     @staticmethod
     def of(members: Sequence[int], prompts: Sequence[IntArray], first: int) -> _Group:
-        """Return the group of some of the prompts.
+        """Build the trie of some prompts, each of which has more than `first` tokens.
 
-        Each of them has more than `first` tokens.
+        Args:
+            members: Indices into `prompts`.
+            prompts: The tokens of all prompts of the request, int32[T] each.
+            first: Index of the first token of a prompt whose log-probability is read.
         """
         tokens = [prompts[index] for index in members]
         offsets: OffsetArray = np.cumsum([0, *(len(one) for one in tokens)], dtype=np.int64)
@@ -87,16 +89,16 @@ class _Group:
         n_scored = np.array([len(one) - first for one in tokens], dtype=np.int64)
         return _Group(tuple(members), trie, scoring_nodes(trie, n_scored), path_keys(trie))
 
-    def path(self, member: int) -> list[int]:
-        """Return the node of each token of a prompt."""
+    def nodes_of(self, member: int) -> list[int]:
+        """Return the trie nodes of a prompt's tokens; `member` indexes `members`."""
         nodes, node = [], int(self.trie.path_node[self.trie.path_of[member]])
         while node:
             nodes.append(node)
             node = int(self.trie.parent[node])
         return nodes[::-1]
 
-    def begin(self, session: Session, reads: PromptReads) -> _Reading:
-        """Begin to evaluate the rows whose values are not known, if there are any."""
+    def begin(self, session: Session, reads: PromptReads) -> _GroupRead:
+        """Start a task that reads the wanted rows which are not cached, if any."""
         trie, known, wanted = self.trie, {}, self.wanted.copy()
         for node in np.flatnonzero(wanted).tolist():
             found = reads.known_values(self.keys[node], trie.token[trie.children(node)].tolist())
@@ -104,8 +106,8 @@ class _Group:
                 known[node] = found
                 wanted[node] = False
         if not wanted.any():
-            return _Reading(known, ROOT, wanted)
-        start = _last_shared(trie, wanted)
+            return _GroupRead(known, ROOT, wanted)
+        start = _deepest_common_node(trie, wanted)
         stop = start + int(trie.n_nodes_below[start]) + 1
         context, rests = trie.path(start), [one[trie.depth[start] :] for one in self._paths_below(start)]
         offsets: OffsetArray = np.cumsum([0, *(len(rest) for rest in rests)], dtype=np.int64)
@@ -114,39 +116,40 @@ class _Group:
         values = PromptValues(below, self.keys[start:stop], reads)
         needs = RowNeeds.of_edges(wanted[start:stop])
         task = ScoreTask(context, below, needs, max_rows=values.max_rows, values=values)
-        return _Reading(known, start, wanted, values, session.group.begin(task))
+        return _GroupRead(known, start, wanted, values, session.group.begin(task))
 
     def _paths_below(self, node: int) -> list[IntArray]:
-        """Return the tokens of the paths that go through a node."""
+        """Return the tokens of all prompts whose path goes through a node."""
         trie = self.trie
         first = int(trie.first_path[node])
         return [trie.path(int(end)) for end in trie.path_node[first : first + int(trie.n_paths[node])]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Reading:
-    """The rows of a group that are being read.
+class _GroupRead:
+    """The cached values of a group, and the task that reads its other rows.
 
     Attributes:
-        known: The values of nodes that were known before.
+        known: The cached values, by node.
         start: The node that is row 0 of the task.
         wanted: bool[N], the nodes whose rows the task reads.
-        read: What the task reads, by its own nodes; None if all values were known.
-        handle: The task's handle, or None likewise.
+        collector: Collects the values that the task reads, by the task's own node
+            numbers. None if all values were cached.
+        handle: The handle of the task; None if there is no task.
     """
 
     known: dict[int, RowValues]
     start: int
     wanted: BoolArray
-    read: PromptValues | None = None
+    collector: PromptValues | None = None
     handle: Handle[TrieEvaluation] | None = None
 
     def values(self) -> dict[int, RowValues]:
-        """Return the values of every wanted node; wait for the task to end."""
-        if self.handle is None or self.read is None:
+        """Wait for the task, and return the values of every wanted node."""
+        if self.handle is None or self.collector is None:
             return self.known
         self.handle.result()
-        return self.known | {self.start + node: values for node, values in self.read.of_node.items()}
+        return self.known | {self.start + node: values for node, values in self.collector.of_node.items()}
 
     @property
     def cost(self) -> Cost:
@@ -154,8 +157,8 @@ class _Reading:
         return _NO_COST if self.handle is None else self.handle.cost
 
 
-def _last_shared(trie: TokenTrie, wanted: BoolArray) -> int:
-    """Return the last node that leads to every wanted node, or is one itself."""
+def _deepest_common_node(trie: TokenTrie, wanted: BoolArray) -> int:
+    """Return the deepest node through which the paths to all wanted nodes go."""
     is_needed = leading_to(trie, wanted)
     node = ROOT
     while node == ROOT or not wanted[node]:
@@ -175,7 +178,7 @@ class PreparedPromptLogprobs:
         vocabulary: The model's vocabulary.
         prompts: The tokens of each prompt, int32[T].
         notes: The notes of each result.
-        groups: The prompts of which a row is read, by their first token.
+        groups: The prompts with at least one token to score, grouped by first token.
     """
 
     request: PromptLogprobsRequest
@@ -187,7 +190,7 @@ class PreparedPromptLogprobs:
     def run(self, session: Session) -> list[PromptLogprobs]:
         """Evaluate all prompts together and return a result for each, in order.
 
-        Raises `OptionError` if `top` is more than the server tells of a row.
+        Raises `OptionError` if `top` is more than the server reports for a row.
         """
         if session.max_top is not None and self.request.top > session.max_top:
             expected = f"at most {session.max_top}, as many as the server tells with certainty"
@@ -208,8 +211,8 @@ class PreparedPromptLogprobs:
         for group, reading in zip(self.groups, readings, strict=True):
             with of_request(group.members[0] if len(group.members) == 1 < len(self.prompts) else None):
                 values = reading.values()
-            paths = [group.path(member) for member in range(len(group.members))]
-            costs = _shares(reading, paths, group.trie)
+            paths = [group.nodes_of(member) for member in range(len(group.members))]
+            costs = _split_cost(reading, paths, group.trie)
             for index, path, cost in zip(group.members, paths, costs, strict=True):
                 rows = [values[node] for node in path[self.request.first - 1 : -1]]
                 results[index] = self._result(index, rows, cost, signature)
@@ -219,7 +222,7 @@ class PreparedPromptLogprobs:
         ]
 
     def _result(self, index: int, rows: Sequence[RowValues], cost: Cost, signature: Signature) -> PromptLogprobs:
-        """Return the result of a prompt whose last tokens are predicted by `rows`."""
+        """Return the result of a prompt; `rows` predict its last len(rows) tokens."""
         tokens, named, n_top = self.prompts[index].tolist(), self.request.named, self.request.top
         before: tuple[None, ...] = (None,) * (len(tokens) - len(rows))
         read = list(zip(tokens[len(before) :], rows, strict=True))
@@ -287,11 +290,11 @@ def _check_fits(n_tokens: int, limits: Limits) -> None:
         raise limits.too_long(n_tokens - 1, words("shorten {}", THE_PROMPT))
 
 
-def _shares(reading: _Reading, paths: Sequence[Sequence[int]], trie: TokenTrie) -> list[Cost]:
-    """Return the share of each prompt in the cost of a group.
+def _split_cost(reading: _GroupRead, paths: Sequence[Sequence[int]], trie: TokenTrie) -> list[Cost]:
+    """Split the cost of a group among its prompts.
 
-    A row counts for the first prompt that needs it, and so does one that leads to it.
-    The shares add up to the whole; `model_calls` counts for each prompt that has a row.
+    A row counts for the first prompt that needs it, or needs a row below it. The rows
+    of all prompts add up to the total. Each prompt with a row counts all `model_calls`.
     """
     is_new = leading_to(trie, reading.wanted)
     counts = []
@@ -300,13 +303,13 @@ def _shares(reading: _Reading, paths: Sequence[Sequence[int]], trie: TokenTrie) 
         is_new[path] = False
     bounds = np.cumsum([0, *counts]).tolist()
     return [
-        replace(_part(reading.cost, start, stop, bounds[-1]), rows_naive=len(path) - 1)
+        replace(_cost_share(reading.cost, start, stop, bounds[-1]), rows_naive=len(path) - 1)
         for path, (start, stop) in zip(paths, pairwise(bounds), strict=True)
     ]
 
 
-def _part(cost: Cost, start: int, stop: int, n: int) -> Cost:
-    """Return the part of a cost that belongs to the rows start..stop of n."""
+def _cost_share(cost: Cost, start: int, stop: int, n: int) -> Cost:
+    """Return the share of a cost that belongs to rows start..stop of n."""
     if stop == start:
         return _NO_COST
 

@@ -1,6 +1,6 @@
-"""Says why a search does not prove that its result is the best.
+"""Words the reasons for which a search does not prove that its result is the best.
 
-The text becomes the `reason` of a certificate that is not `proved`.
+The text becomes the `reason` of a certificate with `proved=False`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from selectrie.options import BeamSearchParams, SearchParams
 
 
-def bounds_touch() -> str:
-    """Return the reason for choices whose order the rows that were read leave open."""
+def bounds_overlap() -> str:
+    """Return the reason for choices whose order the known probabilities leave open."""
     return "the probabilities that were not read may change the order of the first choices"
 
 
@@ -19,7 +19,7 @@ def heal_unknown(width: float) -> str:
 
 
 def heal_in_callable(width: float) -> str:
-    """Return the reason for a callable rule whose logp are known within bounds only."""
+    """Return the reason for a callable rule whose logp are known as intervals."""
     return f"{heal_unknown(width)}, and a callable rule does not say how it uses that"
 
 
@@ -29,17 +29,17 @@ def too_close(tolerance: float) -> str:
 
 
 def gap_moves(tolerance: float, n_steps: int) -> float:
-    """Return by how much a served model may move two scores towards each other.
+    """Return by how many nats two scores of a served model may approach each other.
 
     Args:
-        tolerance: Nats by which it may move a log-probability.
+        tolerance: Nats by which the model may move a log-probability.
         n_steps: Number of tokens of the longer text, without its end.
     """
     return 2 * tolerance * (n_steps + 1)
 
 
 def search_ended(search: SearchParams, n_evaluated: int) -> str:
-    """Return why a best-first search ended although a better text may be left."""
+    """Return why a best-first search ended although a better text may exist."""
     has_budget_left = search.budget_nodes is None or n_evaluated < search.budget_nodes
     if search.stop == "mass" and has_budget_left:
         return f"the search ended when {search.mass:g} of the probability was found (stop='mass')"
@@ -51,8 +51,8 @@ def budget_ended(n_evaluated: int) -> str:
     return f"the budget ended after {n_evaluated} {'node' if n_evaluated == 1 else 'nodes'}"
 
 
-def left_unread() -> str:
-    """Return the reason for a search of rows that told only their best tokens."""
+def tokens_unread() -> str:
+    """Return the reason for a search in which the model reported only likely tokens."""
     return "a text may be better whose tokens are among those that the model does not tell"
 
 

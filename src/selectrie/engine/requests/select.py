@@ -23,7 +23,7 @@ from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import choice_scores, selection
 from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
 from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
-from selectrie.engine.requests.reasons import bounds_touch, heal_in_callable, heal_unknown, search_ended, too_close
+from selectrie.engine.requests.reasons import bounds_overlap, heal_in_callable, heal_unknown, search_ended, too_close
 from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest
 from selectrie.engine.requests.session import Session, fix_time
 from selectrie.engine.scheduler.model_thread import Handle
@@ -172,7 +172,7 @@ def _explain_doubt(prepared: PreparedSelect, scored: ChoiceScores, tolerances: F
     k, gap = prepared.n_first, scored.heal.width
     scores, tolerances, path_of = prepared.compared(scored.compared, tolerances)
     if not scoring.is_certain(scores, path_of, np.zeros(len(path_of)), k):
-        return heal_unknown(gap) if scored.scores.is_known and not scores.is_known else bounds_touch()
+        return heal_unknown(gap) if scored.scores.is_known and not scores.is_known else bounds_overlap()
     if prepared.custom is not None and gap > 0:
         return heal_in_callable(gap)
     if prepared.custom is not None and tolerance:

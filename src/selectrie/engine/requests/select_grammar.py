@@ -30,7 +30,7 @@ from selectrie.engine.requests.constrained_prompt import (
     shown,
     without_following,
 )
-from selectrie.engine.requests.reasons import gap_moves, heal_unknown, left_unread, search_ended, too_close
+from selectrie.engine.requests.reasons import gap_moves, heal_unknown, search_ended, tokens_unread, too_close
 from selectrie.engine.requests.selection import SelectRequest, check_terminator
 from selectrie.engine.requests.session import Session
 from selectrie.errors import IncompatibleOptionsError, NothingFoundError, OptionError, ways
@@ -133,7 +133,7 @@ class PreparedGrammarSelect:
         k, reason = search.k, self.constrained.reason(outcome.heal.width)
         if not reason and not outcome.proved:
             has_unread = outcome.best_unread == outcome.best_open
-            reason = left_unread() if has_unread else search_ended(search, outcome.n_evaluated)
+            reason = tokens_unread() if has_unread else search_ended(search, outcome.n_evaluated)
         scores = np.array([path.score for path in outcome.paths[: k + 1]])
         next_best = max([outcome.best_open, *scores[k:]])
         scores = np.append(scores[:k], [next_best] if next_best > -np.inf else [])

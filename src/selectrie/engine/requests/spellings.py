@@ -36,9 +36,9 @@ from selectrie.tokenization.encoding import EncodedChoices
 from selectrie.tokenization.prompts import Prompt
 
 MAX_RATIO = 1.01
-"""Upper bound divided by the lower one at which the search stops."""
+"""Ratio of upper to lower bound of a probability at which the search stops."""
 PROVED_RATIO = 2.0
-"""Largest such quotient at which the probability counts as proved."""
+"""Largest ratio of the bounds at which a probability counts as proved."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,25 +47,25 @@ class PreparedSpellings:
 
     Attributes:
         scored: The text with its canonical spelling.
-        spec: What is searched for: the event, and then the healed bytes if there are
-            any.
+        spec: The events to bound: the text, and then the healed bytes if there are any.
     """
 
     scored: PreparedScore
     spec: SpellingSpec
 
     def run(self, session: Session) -> TextScore:
-        """Return the score of the canonical spelling, with `spellings`.
+        """Return the score of the canonical spelling, with its `spellings` set.
 
-        The canonical spelling is scored first. Its rows are then cached.
+        The canonical spelling is scored first, so that its rows are cached for the
+        search.
         """
         score = self.scored.run(session)
         handle = session.group.begin(SpellingSearch(self.scored.select.encoded.context, self.spec))
-        spellings = _spellings(self.spec, handle.result())
+        spellings = _spellings_record(self.spec, handle.result())
         return replace(score, spellings=spellings, cost=score.cost + handle.cost)
 
 
-def prepare_text(
+def prepare_spelling_score(
     model: ModelDescription, prompt: Prompt, text: str, options: SelectRequest, params: SpellingParams
 ) -> PreparedSpellings:
     """Check and tokenize a text that is scored over all its spellings.
@@ -84,7 +84,7 @@ def prepare_text(
     scored = prepare_score(model, prompt, text, options)
     encoded = scored.select.encoded
     written = to_bytes(options.prompting.delimiter, "delimiter") + to_bytes(text, "text")
-    events = [ByteEvent(spelled_bytes(vocabulary, encoded, written), event == "ends")]
+    events = [ByteEvent(bytes_to_spell(vocabulary, encoded, written), event == "ends")]
     if encoded.healed:
         events.append(ByteEvent(encoded.healed, ends=False))
     n_canonical = len(encoded.tokens) + (event == "ends")
@@ -101,11 +101,11 @@ def prepare_text(
     )
 
 
-def spelled_bytes(vocabulary: Vocabulary, encoded: EncodedChoices, written: bytes, choice: int = 0) -> bytes:
-    """Return what every spelling of a choice spells after the context.
+def bytes_to_spell(vocabulary: Vocabulary, encoded: EncodedChoices, written: bytes, choice: int = 0) -> bytes:
+    """Return the bytes that every spelling of a choice spells after the context.
 
-    That is the healed bytes, if there are any, and then the text, with the space that
-    the tokenizer adds if the text begins there.
+    They are the healed bytes, if there are any, and then the text. If the text begins
+    there and the tokenizer adds a space, the space is included.
 
     Args:
         vocabulary: The vocabulary.
@@ -114,7 +114,7 @@ def spelled_bytes(vocabulary: Vocabulary, encoded: EncodedChoices, written: byte
         choice: Index of the choice.
 
     Raises:
-        TextError: If its canonical spelling does not spell that.
+        TextError: If the canonical spelling of the choice spells other bytes.
     """
     tokens = encoded.tokens[encoded.offsets[choice] : encoded.offsets[choice + 1]]
     spelled = vocabulary.decode(tokens)
@@ -131,7 +131,8 @@ def spelled_bytes(vocabulary: Vocabulary, encoded: EncodedChoices, written: byte
     return spelled
 
 
-def _spellings(spec: SpellingSpec, outcome: SpellingOutcome) -> Spellings:
+def _spellings_record(spec: SpellingSpec, outcome: SpellingOutcome) -> Spellings:
+    """Return the record of the bounds that a search found for a text."""
     logp = conditional_bounds(outcome, 0, 1 if len(spec.events) > 1 else None)
     has_gap = not logp.width <= math.log(PROVED_RATIO)
     read = outcome.bounds.as_read
@@ -140,17 +141,17 @@ def _spellings(spec: SpellingSpec, outcome: SpellingOutcome) -> Spellings:
         event="ends" if spec.events[0].ends else "begins",
         logp_low=logp.low,
         logp_high=logp.high,
-        canonical_share=_shares(outcome, 1)[0],
+        canonical_share=_canonical_shares(outcome, 1)[0],
         proved=not has_gap,
-        reason=why_open(spec, outcome) if has_gap else "",
+        reason=explain_open_bounds(spec, outcome) if has_gap else "",
         log_heal_low=heal.low,
         log_heal_high=heal.high,
         n_rows=outcome.n_evaluated,
     )
 
 
-def _shares(outcome: SpellingOutcome, n: int) -> list[tuple[float, float]]:
-    """Return bounds on the canonical spelling's share in each of the first n events."""
+def _canonical_shares(outcome: SpellingOutcome, n: int) -> list[tuple[float, float]]:
+    """Return bounds on the canonical spelling's share of each of the first n events."""
     read, canonical = outcome.bounds.as_read, outcome.canonical
     columns = (canonical.low, read.high, canonical.high, read.low)
     rows = zip(*(column[:n].tolist() for column in columns), strict=True)
@@ -158,9 +159,12 @@ def _shares(outcome: SpellingOutcome, n: int) -> list[tuple[float, float]]:
 
 
 def conditional_bounds(outcome: SpellingOutcome, event: int, given: int | None) -> Interval[float]:
-    """Return bounds on the log-probability of an event, given another one if there is.
+    """Return bounds on the log-probability of an event, given another event.
 
-    The event includes the other one.
+    Args:
+        outcome: The result of the search.
+        event: Index of the event.
+        given: Index of an event that contains it; None for no condition.
     """
     own = outcome.bounds.as_read.map(lambda logp: float(logp[event]))
     if given is None:
@@ -172,13 +176,13 @@ def conditional_bounds(outcome: SpellingOutcome, event: int, given: int | None) 
     )
 
 
-def why_open(spec: SpellingSpec, outcome: SpellingOutcome, events: IntArray | None = None) -> str:
-    """Return why a search ended although its bounds are further apart than wanted.
+def explain_open_bounds(spec: SpellingSpec, outcome: SpellingOutcome, events: IntArray | None = None) -> str:
+    """Return why a search ended before the bounds were close enough.
 
     Args:
-        spec: What was searched for.
-        outcome: What was found.
-        events: The events whose bounds matter, by index; None for all.
+        spec: The specification of the search.
+        outcome: The result of the search.
+        events: Indices of the events whose bounds matter; None for all events.
     """
     log_open = outcome.log_open if events is None else outcome.log_open[events]
     if spec.budget_nodes is not None and outcome.n_evaluated >= spec.budget_nodes:
@@ -190,7 +194,7 @@ def why_open(spec: SpellingSpec, outcome: SpellingOutcome, events: IntArray | No
 
 MAX_TOKENS = 16
 """Maximum number of tokens of a choice's canonical encoding after the context."""
-OTHER = OptionRef("tokenizations", "all")
+ALL_SPELLINGS = OptionRef("tokenizations", "all")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,8 +203,8 @@ class PreparedSpellingSelect:
 
     Attributes:
         select: The choices with their canonical spellings.
-        spec: What is searched for: an event for each choice, and then the healed bytes
-            if there are any. Its tolerance is that of the session.
+        spec: The events to bound: one for each choice, and then the healed bytes if
+            there are any. `run` sets its tolerance.
         goal: The goal of the search.
     """
 
@@ -209,9 +213,9 @@ class PreparedSpellingSelect:
     goal: OneWinner
 
     def run(self, session: Session) -> Selection:
-        """Return the selection, with `spellings`.
+        """Return the selection, with its `spellings` set.
 
-        The canonical spellings are scored first. Their rows are then cached.
+        The canonical spellings are scored first, so that their rows are cached.
         """
         prepared, group = self.select, session.group
         context = prepared.encoded.context
@@ -220,19 +224,19 @@ class PreparedSpellingSelect:
         spec = replace(self.spec, tolerance=session.tolerance or 0.0)
         search = group.begin_counted(SpellingSearch(context, spec), prepared.search.on_progress)
         outcome = search.result()
-        bounds = self._bounds(outcome)
-        standing = _Standing.of(self, outcome)
+        bounds = self._choice_bounds(outcome)
+        verdict = _Verdict.of(self, outcome)
         scored = choice_scores.score(prepared, evaluation, None)
         scores = bounds.map(lambda logp: logp + np.array(self.goal.log_prior))
         decision = scoring.posterior(scores, prepared.trie.path_of)
         cost = replace(canonical.cost + search.cost, rows_naive=prepared.rows_naive)
         certificate = replace(
             Certificate.best_first(
-                bound_gap=standing.gap,
+                bound_gap=verdict.gap,
                 open_mass=_open_mass(bounds),
                 nodes_evaluated=outcome.n_evaluated,
-                rescored=not standing.reason and session.tolerance is not None,
-                reason=standing.reason,
+                rescored=not verdict.reason and session.tolerance is not None,
+                reason=verdict.reason,
             ),
             method="spellings",
         )
@@ -243,9 +247,9 @@ class PreparedSpellingSelect:
             scored,
             SearchReport(certificate, cost),
             replace(signature, rule=_rule_name(signature.rule)),
-            decision=replace(decision, winner=standing.winner, is_tie=standing.is_tie, margin=standing.gap),
+            decision=replace(decision, winner=verdict.winner, is_tie=verdict.is_tie, margin=verdict.gap),
         )
-        coverage = bounds.map(lambda logp: scoring.coverage_of(_of_paths(logp, prepared)))
+        coverage = bounds.map(lambda logp: scoring.coverage_of(_first_of_paths(logp, prepared)))
         return replace(
             found,
             rule=_rule_name(found.rule),
@@ -255,18 +259,19 @@ class PreparedSpellingSelect:
             spellings=self._spellings(outcome, bounds),
         )
 
-    def _bounds(self, outcome: SpellingOutcome) -> Interval[FloatArray]:
+    def _choice_bounds(self, outcome: SpellingOutcome) -> Interval[FloatArray]:
         """Return bounds on each choice's conditional log-probability, float64[C]."""
         bounds = [conditional_bounds(outcome, one, self.goal.given) for one in self.goal.choices]
         return Interval(np.array([one.low for one in bounds]), np.array([one.high for one in bounds]))
 
     def _spellings(self, outcome: SpellingOutcome, bounds: Interval[FloatArray]) -> ChoiceSpellings:
+        """Return the record of the bounds that the search found for the choices."""
         given, read = self.goal.given, outcome.bounds.as_read
         return ChoiceSpellings(
             event="ends" if self.spec.events[0].ends else "begins",
             logp_low=tuple(bounds.low.tolist()),
             logp_high=tuple(bounds.high.tolist()),
-            canonical_share=tuple(_shares(outcome, len(self.select.texts))),
+            canonical_share=tuple(_canonical_shares(outcome, len(self.select.texts))),
             log_heal_low=0.0 if given is None else float(read.low[given]),
             log_heal_high=0.0 if given is None else float(read.high[given]),
             n_rows=outcome.n_evaluated,
@@ -274,15 +279,15 @@ class PreparedSpellingSelect:
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
-    """Which choice is the best, and how certain that is.
+class _Verdict:
+    """The best choice, and how certain it is.
 
     Attributes:
         winner: The choice with the best lower bound, the lowest index on ties.
-        gap: Its lower bound minus the best upper bound of another text, with the
-            tolerance of every row; inf if no other text is possible.
-        is_tie: Whether no further row can tell another choice from the winner: their
-            distance is within the rounding and the tolerance of the rows.
+        gap: The winner's lower bound minus the best upper bound of another text, both
+            widened by the tolerance of all rows; inf if no other text is possible.
+        is_tie: Whether no further row can separate another choice from the winner,
+            because rounding and the tolerance of the rows exceed their distance.
         reason: Why the winner is not proved; "" if it is.
     """
 
@@ -292,39 +297,43 @@ class _Standing:
     reason: str
 
     @classmethod
-    def of(cls, prepared: PreparedSpellingSelect, outcome: SpellingOutcome) -> _Standing:
+    def of(cls, prepared: PreparedSpellingSelect, outcome: SpellingOutcome) -> _Verdict:
+        """Return the best choice by the bounds that a search found."""
         goal, bounds = prepared.goal, outcome.bounds
         events, prior = np.array(goal.choices), np.array(goal.log_prior)
-        winner, rivals = goal.standing(bounds)
+        winner, rivals = goal.find_rivals(bounds)
         safe, read = (one.map(lambda logp: logp[events] + prior) for one in (bounds.safe, bounds.as_read))
         others = safe.high[events != events[winner]]
-        gap = difference(float(safe.low[winner]), float(others.max(initial=-np.inf))) if len(others) else np.inf
+        gap = log_difference(float(safe.low[winner]), float(others.max(initial=-np.inf))) if len(others) else np.inf
         if not rivals.any():
             return cls(winner, gap, is_tie=False, reason="")
         is_closed = (outcome.log_open[events] == -np.inf) & outcome.is_told[events]
         overlaps = rivals & is_closed & (read.high >= read.low[winner]) & (read.low <= read.high[winner])
         is_equal = bool(overlaps.any() and is_closed[winner])
         is_close = bool(goal.too_close(bounds).any())
-        return cls(winner, gap, is_equal or is_close, _reason(prepared, outcome, is_equal=is_equal, is_close=is_close))
+        reason = _explain_verdict(prepared, outcome, is_equal=is_equal, is_close=is_close)
+        return cls(winner, gap, is_equal or is_close, reason)
 
 
-def difference(one: float, other: float) -> float:
-    """Return one - other for logarithms, where -inf - -inf is 0."""
+def log_difference(one: float, other: float) -> float:
+    """Return one - other for logarithms, with -inf - -inf defined as 0."""
     return 0.0 if one == other else one - other
 
 
-def _reason(prepared: PreparedSpellingSelect, outcome: SpellingOutcome, *, is_equal: bool, is_close: bool) -> str:
+def _explain_verdict(
+    prepared: PreparedSpellingSelect, outcome: SpellingOutcome, *, is_equal: bool, is_close: bool
+) -> str:
     """Return why the winner is not proved."""
     if is_equal:
         return "another choice has the same probability, as far as rounding can tell"
     if is_close:
         return "two choices are closer than the layout of calls may move them"
-    winner, rivals = prepared.goal.standing(outcome.bounds)
+    winner, rivals = prepared.goal.find_rivals(outcome.bounds)
     events = np.array(prepared.goal.choices)
-    return why_open(prepared.spec, outcome, events[rivals | (np.arange(len(events)) == winner)])
+    return explain_open_bounds(prepared.spec, outcome, events[rivals | (np.arange(len(events)) == winner)])
 
 
-def prepare_select(
+def prepare_spelling_select(
     model: ModelDescription, prompt: Prompt, choices: Choices, options: SelectRequest
 ) -> PreparedSpellingSelect:
     """Check and tokenize choices that are compared over all their spellings.
@@ -334,8 +343,9 @@ def prepare_select(
     _check_options(options)
     vocabulary = model.vocabulary
     options = selection.resolve_turn_terminator(vocabulary, options, prompt)
-    options = replace(options, terminator=_terminator(vocabulary, choices, options))
-    prepared = selection.prepare_selection(model, prompt, choices, replace(options, search=_exhaustive(options.search)))
+    options = replace(options, terminator=_resolve_terminator(vocabulary, choices, options))
+    exhaustive = replace(options, search=_exhaustive_options(options.search))
+    prepared = selection.prepare_selection(model, prompt, choices, exhaustive)
     encoded = prepared.encoded
     lengths = np.diff(encoded.offsets)
     if lengths.max(initial=0) > MAX_TOKENS:
@@ -344,7 +354,7 @@ def prepare_select(
         raise ChoiceError(reason, index=index, choice=prepared.texts[index])
     start, ends = to_bytes(options.prompting.delimiter, "delimiter"), options.terminator == "eog"
     events = [
-        ByteEvent(spelled_bytes(vocabulary, encoded, start + to_bytes(text, f"choice {at}"), at), ends)
+        ByteEvent(bytes_to_spell(vocabulary, encoded, start + to_bytes(text, f"choice {at}"), at), ends)
         for at, text in enumerate(prepared.texts)
     ]
     n = len(events)
@@ -366,24 +376,29 @@ def prepare_select(
 
 
 def _check_options(options: SelectRequest) -> None:
-    """Raise `IncompatibleOptionsError` for what sums over spellings do not have."""
+    """Raise `IncompatibleOptionsError` for options that sums over spellings lack."""
     search, plain = options.search, DEFAULT_SEARCH
     if options.custom is not None or options.named_rule().name != "joint":
-        raise IncompatibleOptionsError("rule", OTHER, "only the joint is summed: leave the rule out")
+        raise IncompatibleOptionsError("rule", ALL_SPELLINGS, "only the joint is summed: leave the rule out")
     if options.following or options.terminator == "text":
-        raise IncompatibleOptionsError("following", OTHER, "put it into the choices")
+        raise IncompatibleOptionsError("following", ALL_SPELLINGS, "put it into the choices")
     if options.terminator == "unless-continued":
-        raise IncompatibleOptionsError(OptionRef("terminator", "unless-continued"), OTHER, "use 'eog' or 'none'")
+        raise IncompatibleOptionsError(
+            OptionRef("terminator", "unless-continued"), ALL_SPELLINGS, "use 'eog' or 'none'"
+        )
     if options.prompting.boundary == "harness":
-        raise IncompatibleOptionsError(OptionRef("boundary", "harness"), OTHER, "use 'heal' or 'split'")
+        raise IncompatibleOptionsError(OptionRef("boundary", "harness"), ALL_SPELLINGS, "use 'heal' or 'split'")
     for name in ("k", "stop", "method"):
         if getattr(search, name) != getattr(plain, name):
             remedy = "only the winner is proved: leave it out"
-            raise IncompatibleOptionsError(f"search.{name}", OTHER, remedy)
+            raise IncompatibleOptionsError(f"search.{name}", ALL_SPELLINGS, remedy)
 
 
-def _terminator(vocabulary: Vocabulary, choices: Choices, options: SelectRequest) -> str:
-    """Return the terminator that "auto" means: "none", or "eog" among prefixes."""
+def _resolve_terminator(vocabulary: Vocabulary, choices: Choices, options: SelectRequest) -> str:
+    """Return the terminator, with "auto" resolved.
+
+    "auto" means "none", or "eog" if one choice continues another.
+    """
     if options.terminator != "auto":
         return options.terminator
     written = [to_bytes(text, f"choice {index}") for index, text in enumerate(check_texts(choices))]
@@ -396,15 +411,17 @@ def _terminator(vocabulary: Vocabulary, choices: Choices, options: SelectRequest
     return "eog"
 
 
-def _exhaustive(search: SearchParams) -> SearchParams:
+def _exhaustive_options(search: SearchParams) -> SearchParams:
+    """Return the search options for scoring the canonical spellings."""
     return replace(search, method="exhaustive", budget_nodes=None)
 
 
 def _rule_name(rule: str) -> str:
+    """Return the name of a rule that is summed over all spellings."""
     return f"{rule}, all spellings"
 
 
-def _of_paths(logp: FloatArray, prepared: PreparedSelect) -> FloatArray:
+def _first_of_paths(logp: FloatArray, prepared: PreparedSelect) -> FloatArray:
     """Return the value of the first choice on each path, float64[P]."""
     _, first = np.unique(prepared.trie.path_of, return_index=True)
     result: FloatArray = logp[first]
@@ -412,5 +429,5 @@ def _of_paths(logp: FloatArray, prepared: PreparedSelect) -> FloatArray:
 
 
 def _open_mass(logp: Interval[FloatArray]) -> float:
-    """Return a bound on the probability that the bounds leave open."""
+    """Return an upper bound on the probability that the bounds leave open."""
     return min(1.0, float(logp.map(numerics.exp).width.sum()))
