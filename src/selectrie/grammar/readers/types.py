@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
-import types
-import typing
 from collections import Counter, abc, deque
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from enum import Enum
 from types import MappingProxyType
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from selectrie.errors import GrammarError, clipped
 from selectrie.grammar.readers.model_schemas import (
@@ -29,6 +25,19 @@ from selectrie.grammar.readers.model_schemas import (
 )
 from selectrie.grammar.readers.regex import read_regex
 from selectrie.grammar.readers.shapes import alternatives, repeat
+from selectrie.grammar.readers.type_parts import (
+    MAX_DEPTH,
+    check_size,
+    fields_of,
+    is_class,
+    is_hashable,
+    is_named_tuple,
+    is_pydantic,
+    members_of,
+    parts_of_union,
+    type_name,
+    type_of_variable,
+)
 from selectrie.grammar.rules.expressions import (
     LAST_CODE_POINT,
     Alternatives,
@@ -38,41 +47,6 @@ from selectrie.grammar.rules.expressions import (
     RuleSet,
     TextList,
 )
-
-MAX_TYPES = 100_000
-"""Maximum number of types inside a type; each occurrence counts."""
-_MAX_DEPTH = 200
-"""Maximum depth that is inspected; readers stop before."""
-
-
-def check_size(kind: Any) -> None:
-    """Raise `GrammarError` for a type that is too large to be written out.
-
-    Call this before the type is compared: even hashing it would not finish.
-    """
-    if _n_types(kind, {}, 0) > MAX_TYPES:
-        raise GrammarError(
-            f"the type contains more than {MAX_TYPES} types, counting each occurrence; make classes "
-            "of those that occur several times"
-        )
-
-
-def _n_types(kind: Any, known: dict[int, tuple[Any, int]], depth: int) -> int:
-    """Return the number of types inside a type, counting every occurrence.
-
-    `known` maps the identity of each type seen to the type and its size. It holds the
-    types, so that identities are not reused.
-    """
-    parts = get_args(kind)
-    if not parts or depth > _MAX_DEPTH:
-        return 1
-    if id(kind) not in known:
-        known[id(kind)] = kind, 1 + sum(_n_types(part, known, depth + 1) for part in parts)
-    return known[id(kind)][1]
-
-
-MAX_DEPTH = 64
-"""Maximum nesting of types; inside a class, the count starts again."""
 
 _SIMPLE: dict[Any, str] = {
     str: "string",
@@ -86,7 +60,6 @@ _ARRAYS = frozenset({list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.
 _SETS = frozenset({set, frozenset, abc.Set, abc.MutableSet})
 _MAPPINGS = frozenset({dict, abc.Mapping, abc.MutableMapping})
 _KNOWN = _ARRAYS | _SETS | _MAPPINGS | {tuple}
-_MARKS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
 
 
 def schema_of_type(kind: Any) -> Mapping[str, Any]:
@@ -119,43 +92,6 @@ def schema_of_type(kind: Any) -> Mapping[str, Any]:
     listed = {name: list_sets(one, definitions) for name, one in definitions.items()}
     root = list_sets(root, definitions)
     return {**root, "$defs": listed} if listed else root
-
-
-def type_name(kind: Any) -> str:
-    """Return the name of a type for messages."""
-    return kind.__qualname__ if isinstance(kind, type) and not get_args(kind) else clipped(str(kind), 80)
-
-
-def parts_of_union(kind: Any) -> list[Any]:
-    """Return the parts of a union, or the type itself if it is not a union.
-
-    Metadata that is only documentation is removed.
-    """
-    parts, waiting = [], deque([(kind, 0)])
-    while waiting:
-        part, depth = waiting.popleft()
-        if depth > MAX_DEPTH:
-            raise GrammarError(f"types are nested more than {MAX_DEPTH} levels deep; make classes of the inner ones")
-        bare = _strip_marks(part)
-        if get_origin(bare) in {Union, types.UnionType}:
-            waiting.extendleft([(one, depth + 1) for one in reversed(get_args(bare))])
-        elif bare is not part:
-            waiting.appendleft((bare, depth + 1))
-        else:
-            parts.append(part)
-    return parts
-
-
-def members_of(kind: Any) -> list[Any] | None:
-    """Return the values of an `Enum` or a `Literal`, or None for another type."""
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        values = [member.value for member in kind]
-        if not values:
-            raise GrammarError(f"{type_name(kind)} has no members; add at least one")
-        return values
-    if get_origin(kind) is Literal:
-        return [value.value if isinstance(value, Enum) else value for value in get_args(kind)]
-    return None
 
 
 def json_text(value: object, kind: Any) -> str:
@@ -206,11 +142,11 @@ class _Builder:
         if get_origin(part) is Annotated:
             return self._annotated_schema(part, depth)
         if isinstance(part, TypeVar):
-            return self.schema(_type_of_variable(part), depth + 1)
+            return self.schema(type_of_variable(part), depth + 1)
         schema = _schema_of_simple(part)
         if schema is not None:
             return schema
-        if is_hashable(part) and _is_class(get_origin(part) or part):
+        if is_hashable(part) and is_class(get_origin(part) or part):
             return self._refer_to(part)
         return self._container_schema(part, depth)
 
@@ -304,47 +240,16 @@ class _Builder:
 
     def _class_schema(self, kind: Any) -> dict[str, Any]:
         """Return the schema of a class with fields, or of a pydantic model."""
-        if _is_pydantic(kind):
+        if is_pydantic(kind):
             return self._model_schema(kind)
-        origin = get_origin(kind) or kind
-        try:
-            hints = typing.get_type_hints(origin, include_extras=True)
-        except (NameError, TypeError, AttributeError) as error:
-            reason = (
-                f"the annotations of {type_name(kind)} cannot be resolved: {error}; define the names at module level"
-            )
-            raise GrammarError(reason) from error
-        for hint in hints.values():
-            check_size(hint)
-        variables = _variables(kind)
-        hints = {name: _substitute(hint, variables) for name, hint in hints.items()}
-        if _is_named_tuple(origin):
-            return self._named_tuple_schema(origin, hints)
-        if dataclasses.is_dataclass(origin):
-            fields = [field for field in dataclasses.fields(origin) if field.init]
-            required = [field.name for field in fields if _is_required(field)]
-            hints = {field.name: hints[field.name] for field in fields}
-        elif hasattr(origin, "__attrs_attrs__"):
-            attributes = [one for one in origin.__attrs_attrs__ if one.init]
-            required = [one.alias for one in attributes if one.default is sys.modules["attr"].NOTHING]
-            hints = {one.alias: hints.get(one.name, Any) for one in attributes}
-        else:
-            required = [
-                name
-                for name, hint in hints.items()
-                if _is_required_key(hint, is_required=name in origin.__required_keys__)
-            ]
-        properties = {name: self.schema(hint, 1) for name, hint in hints.items()}
+        fields = fields_of(kind) or ()
+        required = [one.argument for one in fields if one.is_required]
+        properties = {one.argument: self.schema(one.kind, 1) for one in fields}
+        if is_named_tuple(get_origin(kind) or kind):  # the last fields may be missing, if they have a default
+            items = list(properties.values())
+            bounds = {"minItems": len(required), "maxItems": len(items)}
+            return {"type": "array", "prefixItems": items, "items": False, **bounds}
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-    def _named_tuple_schema(self, kind: Any, hints: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the schema of an array of the fields.
-
-        Fields with a default may be missing, the last ones first.
-        """
-        items = [self.schema(hints.get(name, Any), 1) for name in kind._fields]
-        n_required = len(items) - len(kind._field_defaults)
-        return {"type": "array", "prefixItems": items, "items": False, "minItems": n_required, "maxItems": len(items)}
 
     def _model_schema(self, kind: Any) -> dict[str, Any]:
         """Return the schema of a pydantic model or data class, closed.
@@ -391,105 +296,6 @@ def _schema_of_simple(part: Any) -> dict[str, Any] | None:
 
 def _class_name(kind: Any) -> str:
     return str((get_origin(kind) or kind).__name__)
-
-
-def _variables(kind: Any) -> dict[Any, Any]:
-    """Return the values of the type variables of a generic class and its bases."""
-    origin = get_origin(kind) or kind
-    values = dict(zip(getattr(origin, "__parameters__", ()), get_args(kind), strict=False))
-    for base in getattr(origin, "__orig_bases__", ()):
-        if get_origin(base) not in (None, Generic, Protocol):
-            for variable, value in _variables(base).items():
-                own = _substitute(value, values)
-                if values.setdefault(variable, own) != own:
-                    raise GrammarError(f"{type_name(kind)} uses {variable} for several types; rename that of its base")
-    return values
-
-
-def _substitute(hint: Any, variables: Mapping[Any, Any]) -> Any:
-    """Return a type with its type variables replaced.
-
-    A variable without a value is kept.
-    """
-    if isinstance(hint, TypeVar):
-        return variables.get(hint, hint)
-    parameters = getattr(hint, "__parameters__", ()) if get_origin(hint) is not None else ()
-    return hint[tuple(variables.get(one, one) for one in parameters)] if parameters else hint
-
-
-def _type_of_variable(variable: Any) -> Any:
-    """Return the type of a variable without a value: its constraints, bound or Any."""
-    if variable.__constraints__:
-        return Union[variable.__constraints__]  # noqa: UP007 - the types are a tuple
-    return variable.__bound__ or Any
-
-
-def _strip_marks(kind: Any) -> Any:
-    """Remove metadata that is only documentation, and marks such as `Required`."""
-    origin = get_origin(kind)
-    if origin is Annotated:
-        known = {one: constraints_of(one) for one in kind.__metadata__ if is_hashable(one)}
-        return (
-            kind
-            if any(constraints is None or constraints for constraints in known.values())
-            or len(known) < len(kind.__metadata__)
-            else kind.__origin__
-        )
-    if _last_name(origin) in _MARKS:
-        return get_args(kind)[0]
-    return getattr(kind, "__supertype__", kind)  # the type behind a NewType
-
-
-def _last_name(origin: Any) -> str:
-    return str(origin).rpartition(".")[2]
-
-
-def _is_required_key(hint: Any, *, is_required: bool) -> bool:
-    """Return whether a typed dictionary needs a key.
-
-    A mark `Required` or `NotRequired` decides, even if annotations were strings when
-    the class was made.
-    """
-    while (name := _last_name(get_origin(hint))) in _MARKS:
-        is_required = name == "Required" or (is_required and name != "NotRequired")
-        hint = get_args(hint)[0]
-    return is_required
-
-
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def _is_class(kind: Any) -> bool:
-    """Return whether a type is a class with fields.
-
-    Typed dictionaries are recognised by their attributes, because `typing.is_typeddict`
-    rejects those of typing_extensions.
-    """
-    if not isinstance(kind, type) or isinstance(kind, types.GenericAlias):
-        return False
-    typed_dictionary = issubclass(kind, dict) and hasattr(kind, "__required_keys__")
-    has_fields = dataclasses.is_dataclass(kind) or hasattr(kind, "__attrs_attrs__")
-    return has_fields or typed_dictionary or _is_named_tuple(kind) or hasattr(kind, "model_json_schema")
-
-
-def _is_named_tuple(kind: Any) -> bool:
-    return issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_field_defaults")
-
-
-def _is_pydantic(kind: Any) -> bool:
-    return hasattr(kind, "model_json_schema") or (
-        hasattr(kind, "__pydantic_core_schema__") and "pydantic" in sys.modules
-    )
-
-
-def is_hashable(value: object) -> bool:
-    """Return whether a value can be the key of a dictionary."""
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def _unknown_type_error(kind: Any) -> GrammarError:
