@@ -24,7 +24,7 @@ from selectrie.engine.requests.canonical_memory import (
     call_ends,
     evaluate_chunks,
 )
-from selectrie.engine.requests.near_ties import _canonical_joints, _CallsRemain
+from selectrie.engine.requests.near_ties import _CallsRemain, _canonical_joints
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.job import charge_to

@@ -17,7 +17,6 @@ from selectrie.core.path_model import REMOTE
 from selectrie.core.types import NO_TOKEN, Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
 from selectrie.decoding.scoring import TrieEvaluation
-from selectrie.decoding.scoring.rules import DIFFERENCES
 from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import choice_scores, selection
@@ -29,6 +28,7 @@ from selectrie.engine.requests.session import Session, fix_time
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import OptionError, SelectrieError, of_request
+from selectrie.options import BASELINE_RULES
 from selectrie.results import Certificate, Selection, Signature, TextScore, TokenPlan, TokenScore, view_of
 from selectrie.tokenization.prompts import Prompt
 
@@ -278,7 +278,7 @@ def _score_together(group: Sequence[EvaluatedSelect]) -> tuple[ChoiceScores, sco
     baseline, rows that were not all evaluated, or scores that are intervals.
     """
     first = group[0].prepared
-    if first.custom is not None or first.rule.name in DIFFERENCES or first.encoded.first_scored.any():
+    if first.custom is not None or first.rule.name in BASELINE_RULES or first.encoded.first_scored.any():
         return None
     evaluation = scoring.stacked([one.evaluation for one in group])
     if evaluation is None:
