@@ -598,7 +598,7 @@ def _decide_gen(
     def watch(_prompt_index: int, index: int, task: SampleTask) -> Callable[[], None]:
         return (lambda: None) if index else (lambda: pieces.put(task.new_text()))
 
-    drawings = generate.begin(session, prepared, None if relay is None else watch)
+    drawings = generate.begin_drawing(session, prepared, None if relay is None else watch)
     if relay is not None:
         drawings[0].handle.when_done(lambda: pieces.put(None))
         for piece in iter(pieces.get, None):

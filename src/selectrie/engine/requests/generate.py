@@ -1,4 +1,4 @@
-"""Draws sequences after prompts, at once or in chunks while they are drawn."""
+"""Draws sequences after prompts, and returns them whole or in chunks."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Prompts = Prompt | Sequence[Prompt]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GenerateRequest:
-    """The options of a request as the caller gave them (`Engine.generate`)."""
+    """The options of a request, as the caller passed them to `Engine.generate`."""
 
     n: int = 1
     seed: int | None = None
@@ -110,13 +110,13 @@ class PreparedGenerate:
     def run(self, session: Session) -> Generation:
         """Draw all sequences and return them."""
         completions = []
-        for drawing in begin(session, self):
+        for drawing in begin_drawing(session, self):
             with self.errors_of(drawing):
                 completions.append(completion(session, drawing))
         return generation(session, self, completions)
 
     def errors_of(self, drawing: Drawing) -> AbstractContextManager[None]:
-        """Return a context manager that names the drawing's prompt in errors.
+        """Return a context manager that adds the prompt's index to errors.
 
         It does nothing for a request with one prompt.
         """
@@ -124,7 +124,9 @@ class PreparedGenerate:
 
 
 def prepare_generate(model: ModelDescription, prompts: Prompts, request: GenerateRequest) -> PreparedGenerate:
-    """Check and tokenize a request; sequence i of every prompt has the seed `seed` + i.
+    """Check and tokenize a request to draw sequences.
+
+    Sequence i of every prompt gets the seed `seed` + i.
 
     Raises `RequestError` for everything that can be found invalid without a model call.
     The error's `request` is the index of the prompt.
@@ -132,15 +134,13 @@ def prepare_generate(model: ModelDescription, prompts: Prompts, request: Generat
     if request.draft is not None:
         check_draft(request.draft, model)
     model.vocabulary.check_tokens([*request.stopping.stop_tokens, *request.sampling.logit_bias, *request.options.named])
-    several = _as_many(prompts)
+    several = _prompt_list(prompts)
     request = replace(request, prompting=fix_time(model.vocabulary, request.prompting, *several))
     specs, notes = [], dict[str, None]()
     for index, prompt in enumerate(several):
         with of_request(index if len(several) > 1 else None):
-            read = read_prompt(
-                model.vocabulary, prompt, request.prompting, check_length=_checked_length(model, request)
-            )
-            specs.append(_fitting(model, read, request))
+            read = read_prompt(model.vocabulary, prompt, request.prompting, check_length=_length_check(model, request))
+            specs.append(_fit_prompt(model, read, request))
             notes.update(dict.fromkeys(prompt_notes(read)))
     first = int.from_bytes(os.urandom(4), "little") if request.seed is None else request.seed
     return PreparedGenerate(
@@ -151,7 +151,7 @@ def prepare_generate(model: ModelDescription, prompts: Prompts, request: Generat
     )
 
 
-def _as_many(prompts: Prompts) -> list[Prompt]:
+def _prompt_list(prompts: Prompts) -> list[Prompt]:
     """Return the prompts as a list.
 
     A list of numbers is one prompt of token ids, and a list of mappings is one chat.
@@ -166,27 +166,27 @@ def _as_many(prompts: Prompts) -> list[Prompt]:
     return [prompts] if is_one else list(prompts)  # type: ignore[list-item, arg-type]  # decided by its items
 
 
-def _fitting(model: ModelDescription, read: PromptText, request: GenerateRequest) -> tuple[SampleSpec, int]:
-    """Return the spec of a sequence after the prompt, and the prompt's token count.
+def _fit_prompt(model: ModelDescription, read: PromptText, request: GenerateRequest) -> tuple[SampleSpec, int]:
+    """Return the specification of a sequence, and the prompt's token count.
 
-    The prompt is truncated on the left if needed and allowed.
+    The prompt is truncated on the left if that is needed and allowed.
     """
     vocabulary, n_nodes = model.vocabulary, model.limits.nodes
-    spec, n_prompt = _spec(vocabulary, read, request)
-    available = n_nodes - _n_more(spec)
+    spec, n_prompt = _build_spec(vocabulary, read, request)
+    available = n_nodes - _max_nodes_after(spec)
     if len(spec.prompt) > available >= 1 and request.prompting.truncate == "left":
         n_kept = available + n_prompt - len(spec.prompt)
-        spec, n_prompt = _spec(vocabulary, truncate_left(vocabulary, read, n_kept), request)
+        spec, n_prompt = _build_spec(vocabulary, truncate_left(vocabulary, read, n_kept), request)
     if len(spec.prompt) > available:
         remedy = length_advice(len(spec.prompt), spec.stopping.max_tokens, n_nodes, can_shorten=available >= 1)
-        raise model.limits.too_long(len(spec.prompt) + _n_more(spec), remedy)
+        raise model.limits.too_long(len(spec.prompt) + _max_nodes_after(spec), remedy)
     return spec, n_prompt
 
 
-def _checked_length(model: ModelDescription, request: GenerateRequest) -> CheckLength | None:
-    """Return what refuses a prompt that cannot fit before it is encoded.
+def _length_check(model: ModelDescription, request: GenerateRequest) -> CheckLength | None:
+    """Return a function that refuses a text whose tokens cannot fit, before encoding.
 
-    A prompt that may be truncated always fits.
+    Return None if the prompt may be truncated, since it then always fits.
     """
     if request.prompting.truncate == "left":
         return None
@@ -202,20 +202,19 @@ def _checked_length(model: ModelDescription, request: GenerateRequest) -> CheckL
     return check
 
 
-def _n_more(spec: SampleSpec) -> int:
+def _max_nodes_after(spec: SampleSpec) -> int:
     """Return the maximum number of nodes that a sequence takes after its prompt.
 
-    There is at most one for each healed byte, and none for the last token.
+    Each healed byte takes at most one node. The last token takes none.
     """
     return spec.stopping.max_tokens - 1 + (0 if spec.healed is None else len(spec.healed.data))
 
 
-def _spec(vocabulary: Vocabulary, read: PromptText, request: GenerateRequest) -> tuple[SampleSpec, int]:
-    """Return the spec of a sequence after the prompt, and the prompt's token count.
+def _build_spec(vocabulary: Vocabulary, read: PromptText, request: GenerateRequest) -> tuple[SampleSpec, int]:
+    """Return the specification of a sequence, and the prompt's token count.
 
     With choices, `max_tokens` becomes the number of tokens of the longest choice. A
-    lower `max_tokens` raises `OptionError`, since the beginning of a choice is not a
-    choice.
+    lower `max_tokens` raises `OptionError`, since it would cut a choice short.
     """
     options, stopping = request.options, request.stopping
     start = to_bytes(request.prompting.delimiter, "delimiter")
@@ -263,9 +262,9 @@ class Drawing:
     """A sequence that is being drawn.
 
     Attributes:
-        number: Its number among all sequences of the request.
+        number: Index of the sequence among all sequences of the request.
         prompt_index: Index of its prompt.
-        index: Its number among the sequences of that prompt.
+        index: Index of the sequence among those of its prompt.
         task: The task that draws it.
         handle: The handle of that task.
     """
@@ -281,8 +280,8 @@ Watch = Callable[[int, int, SampleTask], Callable[[], None]]
 """Maps a sequence's prompt index, index and task to a callback for its model calls."""
 
 
-def begin(session: Session, prepared: PreparedGenerate, watch: Watch | None = None) -> list[Drawing]:
-    """Queue all sequences and return them; `watch` makes a callback for each."""
+def begin_drawing(session: Session, prepared: PreparedGenerate, watch: Watch | None = None) -> list[Drawing]:
+    """Queue all sequences; `watch` makes the callback for each one's calls."""
     tasks = [SampleTask(replace(spec, tolerance=session.tolerance or 0.0)) for spec in prepared.specs]
     drawings = []
     with session.group.together():
@@ -321,7 +320,7 @@ def completion(session: Session, drawing: Drawing) -> Completion:
 
 
 def generation(session: Session, prepared: PreparedGenerate, drawn: Sequence[Completion]) -> Generation:
-    """Return all sequences of a request, or the best of each prompt.
+    """Return the record of all sequences, or of the best sequences of each prompt.
 
     Of equally probable sequences, the one with the smaller seed comes first.
     """
@@ -352,10 +351,10 @@ def generation(session: Session, prepared: PreparedGenerate, drawn: Sequence[Com
 class Stream(QueueStream[Chunk]):
     """An iterator over the chunks of all sequences of a request; see `Engine.stream`.
 
-    The sequences are drawn whether or not the stream is read. `close`, leaving a `with`
-    block, an error, and garbage collection of the stream cancel those that have not
-    ended. An error of one sequence is raised to the reader and cancels the others. Only
-    one thread may read at a time.
+    The sequences are drawn whether or not the stream is read. Unfinished sequences are
+    cancelled by `close`, at the end of a `with` block, by an error, and when the stream
+    is garbage-collected. An error of one sequence is raised to the reader and cancels
+    the others. Only one thread may read at a time.
     """
 
     def __init__(
@@ -371,8 +370,8 @@ class Stream(QueueStream[Chunk]):
         self._kept, self._session, self._prepared = keep, session, prepared
         self._n_sent = [0] * len(prepared.specs)
         self._completions: dict[int, Completion] = {}
-        watch = partial(_watch, outlet, self._n_sent, prepared.request.n_drawn)
-        self._drawings = begin(session, prepared, watch)
+        watch = partial(_chunk_sender, outlet, self._n_sent, prepared.request.n_drawn)
+        self._drawings = begin_drawing(session, prepared, watch)
         for drawing in self._drawings:
             drawing.handle.when_done(partial(outlet.put, drawing.number))
 
@@ -390,7 +389,7 @@ class Stream(QueueStream[Chunk]):
         return generation(self._session, self._prepared, completions)
 
     def _end_producer(self, number: int) -> Chunk:
-        """Return a sequence's last chunk: the rest of its text, its `Completion`."""
+        """Return a sequence's last chunk, with the rest of its text."""
         drawing = self._drawings[number]
         with self._prepared.errors_of(drawing):
             whole = completion(self._session, drawing)
@@ -404,7 +403,12 @@ class Stream(QueueStream[Chunk]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedStream:
-    """A request whose sequences are streamed; the stream keeps `keep` alive."""
+    """A prepared request whose sequences are streamed.
+
+    Attributes:
+        generate: The request.
+        keep: An object kept alive as long as the stream.
+    """
 
     generate: PreparedGenerate
     keep: object
@@ -414,14 +418,13 @@ class PreparedStream:
         return Stream(session, self.generate, keep=self.keep)
 
 
-def _watch(  # noqa: PLR0917 - of the stream, then those of `generate.Watch`
+def _chunk_sender(  # noqa: PLR0917 - of the stream, then those of `generate.Watch`
     outlet: Outlet[Chunk], n_sent: list[int], n_drawn: int, prompt_index: int, index: int, task: SampleTask
 ) -> Callable[[], None]:
-    """Return a callback to be called after each model call of a sequence.
+    """Return a callback that sends a chunk after each model call of a sequence.
 
-    It sends the new text and tokens of the sequence as a chunk, and counts the tokens
-    in `n_sent`. The end of a sequence is reported separately, with the rest of its
-    text.
+    The chunk has the new text and tokens; `n_sent` counts the tokens sent. The last
+    chunk of a sequence is sent separately, with the rest of its text.
     """
     number = prompt_index * n_drawn + index
 

@@ -1,4 +1,4 @@
-"""The options of generation that belong to no other record."""
+"""Defines the options of generation other than sampling and stopping."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Has a server draw text: OpenAI's fields that the caller set, and nothing else.
+"""Lets a remote server draw text, with the OpenAI API fields that the caller set.
 
-Prompts are read as for a model that runs here, so that they have the same tokens. An
-option that OpenAI's API does not have is refused before anything is sent, if it was
-set. What was not set is left to the server, and what it does not tell stays unknown.
+Prompts are tokenized as for a model in this process, so that they have the same tokens.
+An option that was set and that the OpenAI API lacks is refused before anything is sent.
+Options that were not set are left to the server. Numbers that the server does not
+report stay unknown.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, SamplingParams
 from selectrie.results import Completion, Generation
 
 _SENT = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias", "stop")
-"""Options that OpenAI's API has, under the same names."""
+"""Options that the OpenAI API has, under the same names."""
 _HERE = frozenset({"max_tokens", "priority", "deadline_s"})
-"""Options that are always sent, or that count before a request is sent."""
+"""Options that are always sent, or that take effect before a request is sent."""
 _KEEP_BEST = {*SamplingParams.FILTERS} - {"typical_p"}
 """Options without effect at temperature 0."""
 _REMEDIES = {
@@ -43,12 +44,13 @@ _NO_ROWS = DenseRows(np.empty((1, 0), dtype=np.float32))
 
 
 class ServedTask:
-    """A text that a server draws. It satisfies `Task`, and starts in place of rows.
+    """A task whose text a remote server draws.
 
-    So it has a priority, a deadline and a place in the queue as other tasks have.
+    It satisfies `Task` but reads no rows: `start` sends the request instead. So
+    priority, deadline and queue work as for other tasks.
 
     Args:
-        model: What draws.
+        model: The model that draws the text.
         prompt: int32[T], the tokens before the text.
         sent: The fields of the request.
     """
@@ -67,7 +69,7 @@ class ServedTask:
         *,
         priority: int = 0,
     ) -> None:
-        """Ask the server for the text (`RowStarter`)."""
+        """Send the request to the server; see `RowStarter`."""
         del paths, reads, priority
 
         def take(text: ServedText | BaseException) -> None:
@@ -80,29 +82,34 @@ class ServedTask:
         self._model.complete(self.prompt, self._sent, take, cancellation)
 
     def capacity(self, floor: Capacity) -> Capacity:
+        """Return the floor: the task needs nothing beyond it."""
         return floor
 
     def ask(self, capacity: Capacity) -> None:
+        """Ask for no rows."""
         del capacity
 
     def reads(self) -> Reads:
+        """Return that nothing of the one row is read."""
         return Reads(1)
 
     def tell(self, rows: Rows) -> None:
+        """Ignore the empty row."""
         del rows
 
     def result(self) -> ServedText:
+        """Return the text that the server drew."""
         return self._text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedServedGenerate:
-    """A request that a server answers, checked and tokenized.
+    """A request that a remote server answers, checked and tokenized.
 
     Attributes:
-        model: What draws.
-        prepared: The request as one that runs here.
-        sent: The fields of every request, but for its seed.
+        model: The model that draws the texts.
+        prepared: The request, prepared as for a model in this process.
+        sent: The fields of every request, without the seed.
     """
 
     model: SupportsCompletion
@@ -132,6 +139,7 @@ class PreparedServedGenerate:
         return replace(made, n_drawn=n_drawn, sampled_by=f"{self.model.sampler_name}, by its own options but {names}")
 
     def _completion(self, prompt_index: int, index: int, drawn: ServedText, seed: int | None, cost: Cost) -> Completion:
+        """Return the record of one text, without the unreported fields."""
         return Completion(
             prompt_index=prompt_index,
             index=index,
@@ -156,25 +164,25 @@ class PreparedServedGenerate:
 def prepare_served(
     model: SupportsCompletion, described: ModelDescription, prompts: Prompts, request: GenerateRequest
 ) -> PreparedServedGenerate:
-    """Check and tokenize a request, without asking the server.
+    """Check and tokenize a request, without a call to the server.
 
     Args:
-        model: What draws.
-        described: The model as requests see it.
-        prompts, request: As `Engine.generate` gets them.
+        model: The model that draws the texts.
+        described: The description of the same model.
+        prompts, request: The arguments of `Engine.generate`.
 
     Raises:
         ServerOptionError: For an option that was set and cannot be sent.
-        RequestError: For whatever else is invalid.
+        RequestError: For any other invalid input.
     """
-    sent = {"max_tokens": request.stopping.max_tokens, **_set_options(model, request)}
+    sent = {"max_tokens": request.stopping.max_tokens, **_collect_fields(model, request)}
     return PreparedServedGenerate(model, generate.prepare_generate(described, prompts, request), sent)
 
 
-def _set_options(model: SupportsCompletion, request: GenerateRequest) -> dict[str, Any]:
-    """Return the options that differ from their defaults, as they are sent.
+def _collect_fields(model: SupportsCompletion, request: GenerateRequest) -> dict[str, Any]:
+    """Return the options that differ from their defaults, in the form that is sent.
 
-    Raises `ServerOptionError` for one that cannot be sent.
+    Raises `ServerOptionError` for an option that cannot be sent.
     """
     found: dict[str, Any] = {} if request.draft is None else {"draft": type(request.draft).__name__}
     for given, default in (
@@ -188,7 +196,7 @@ def _set_options(model: SupportsCompletion, request: GenerateRequest) -> dict[st
     sent = {name: value for name, value in found.items() if name not in unused}
     for name, value in sent.items():
         if name not in _SENT:
-            raise _refused(
+            raise _option_error(
                 model,
                 name,
                 value,
@@ -199,12 +207,13 @@ def _set_options(model: SupportsCompletion, request: GenerateRequest) -> dict[st
     if "logit_bias" in sent:
         biases = sent["logit_bias"] = {str(token): bias for token, bias in sent["logit_bias"].items()}
         if not all(map(math.isfinite, biases.values())):
-            raise _refused(model, "logit_bias", biases, "takes no infinite biases", "give -100 to forbid a token")
+            raise _option_error(model, "logit_bias", biases, "takes no infinite biases", "give -100 to forbid a token")
     return sent
 
 
-def _refused(
+def _option_error(
     model: SupportsCompletion, name: str, value: object, reason: str, remedy: str | None = None
 ) -> ServerOptionError:
+    """Return the error for an option that cannot be sent to the server."""
     remedy = remedy or ways(_REMEDIES.get(name, "leave it out"), operator=LOAD_HERE)
     return ServerOptionError(name, value, server=model.sampler_name, reason=reason, remedy=remedy)

@@ -2,8 +2,8 @@
 
 The idea is that of Leviathan, Kalman and Matias, "Fast inference from transformers via
 speculative decoding" (2023), with trees of guesses as in Miao et al., "SpecInfer"
-(2024). Here a guess is only compared with the tokens that are drawn, so the text is the
-one that would have been drawn without a draft, whatever was guessed.
+(2024). Here a guess is only compared with the tokens that are drawn. The text is
+therefore the same as without a draft, whatever is guessed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOTHING = NOTHING, NOTHING
 
 
 class Drafting(Protocol):
-    """The part of an `Engine` that `EngineDrafter` uses."""
+    """The attributes of an `Engine` that `EngineDrafter` uses."""
 
     @property
     def _model(self) -> ModelDescription: ...
@@ -36,11 +36,11 @@ class Drafting(Protocol):
 class EngineDrafter:
     """Guesses the next tokens with a second, smaller engine.
 
-    It proposes the `branching` most probable continuations at each of `depth` levels.
-    Its calls run on that engine's thread while the thread of the main model waits:
-    `depth` calls for each proposal, after those that evaluate new text. It proposes
-    nothing if the text does not fit its context. Two engines must not draft for each
-    other at the same time: each would wait for the other.
+    It proposes the `branching` most probable continuations at each of `depth` levels. A
+    proposal takes `depth` calls, after those that evaluate new text. They run on the
+    thread of the second engine while the thread of the main model waits. Nothing is
+    proposed if the text does not fit the second engine's context. Two engines must not
+    draft for each other at the same time: each would wait for the other.
     """
 
     def __init__(self, engine: Drafting, depth: int = 4, branching: int = 1) -> None:
@@ -50,16 +50,16 @@ class EngineDrafter:
 
     @property
     def engine(self) -> Drafting:
-        """Return the engine that guesses."""
+        """Return the second engine."""
         return self._engine
 
     @property
     def model(self) -> ModelDescription:
-        """Return the model that guesses."""
+        """Return the model of the second engine."""
         return self._engine._model
 
     def propose(self, tokens: IntArray, max_tokens: int) -> tuple[IntArray, IntArray]:
-        """See `Drafter.propose`. Raises whatever the draft's engine raises."""
+        """Return guesses (see `Drafter.propose`); pass on the engine's errors."""
         task = GuessTask(
             np.array(tokens, dtype=np.int32),
             max_tokens=max_tokens,
@@ -84,8 +84,9 @@ class LookupDrafter:
 
     It finds an earlier occurrence of the last tokens and proposes the tokens that
     followed there. The longest match of at most `n_gram` tokens is used; of matches of
-    one length, the latest. `n_tokens` are proposed in a row. If fewer follow the match,
-    they are repeated. It needs no model and one pass over the text for each length.
+    one length, the latest. `n_tokens` tokens are proposed, in one unbranched sequence.
+    If fewer follow the match, they are repeated. No model is needed, only one pass over
+    the text for each length.
     """
 
     def __init__(self, n_gram: int = 3, n_tokens: int = 8) -> None:
@@ -94,34 +95,32 @@ class LookupDrafter:
         self._n_gram, self._n_tokens = n_gram, n_tokens
 
     def propose(self, tokens: IntArray, max_tokens: int) -> tuple[IntArray, IntArray]:
-        """See `Drafter.propose`."""
+        """Return guesses; see `Drafter.propose`."""
         for n in range(min(self._n_gram, len(tokens) - 1), 0, -1):
             windows = np.lib.stride_tricks.sliding_window_view(tokens[:-1], n)
             matches = np.flatnonzero((windows == tokens[len(tokens) - n :]).all(axis=1))
             if len(matches):
-                return _run(_following(tokens, int(matches[-1]) + n, min(self._n_tokens, max_tokens)))
+                return _as_chain(_repeat_from(tokens, int(matches[-1]) + n, min(self._n_tokens, max_tokens)))
         return _NOTHING
 
 
-def _following(tokens: IntArray, start: int, n: int) -> IntArray:
-    """Return the n tokens from `start` on, int32[n], repeated if there are fewer."""
+def _repeat_from(tokens: IntArray, start: int, n: int) -> IntArray:
+    """Return n tokens from `start` on, int32[n], repeated if the text ends before."""
     return np.resize(tokens[start : start + n], n)
 
 
-def _run(tokens: IntArray) -> tuple[IntArray, IntArray]:
-    """Return an unbranched proposal of these tokens, as parents and tokens."""
+def _as_chain(tokens: IntArray) -> tuple[IntArray, IntArray]:
+    """Return tokens as an unbranched proposal: the parent of each, and the tokens."""
     return np.arange(-1, len(tokens) - 1, dtype=np.int32), tokens.astype(np.int32)
 
 
 def check_draft(drafter: Drafter, model: ModelDescription) -> None:
-    """Raise an error for a draft that cannot work for the model.
-
-    No model call is made.
+    """Raise an error for a draft that cannot work for the model, without a model call.
 
     Raises:
         UnsupportedModelError: If the model keeps a state only at a sequence's tip, so
-            that every guess would be a separate call and state, or if the second engine
-            has other tokens.
+            that every guess would need a separate call and state, or if the second
+            engine has other tokens.
         OptionError: If the draft is the engine itself or has no method `propose`.
     """
     if not callable(getattr(drafter, "propose", None)):
