@@ -147,7 +147,7 @@ class MessageText(str):
     As a str, it is the message for Python: "lower `max_tokens`". `worded` returns it
     for another shell, with the option as that shell writes it: "lower --max-tokens".
     Joining and formatting with the methods of str give a plain str, which is only for
-    Python; `words`, `ways` and `joined` keep the references.
+    Python; `words`, `remedies` and `joined` keep the references.
 
     Attributes:
         parts: Plain texts, `PythonOnly` texts, options (`OptionRef`) and remedies, in
@@ -216,16 +216,16 @@ def words(template: str, *values: object) -> MessageText:
     return MessageText(*parts)
 
 
-def ways(*remedies: str, operator: str = "") -> MessageText:
+def remedies(*texts: str, operator: str = "") -> MessageText:
     """Return a text that lists remedies, any of which is enough (`Remedies`).
 
     Args:
-        remedies: Advice to the caller: templates of `words`, or texts with options. The
+        texts: Advice to the caller: templates of `words`, or texts with options. The
             remedies of a nested list are added one by one; "" is ignored.
         operator: Advice to the operator who loads the model, as a template of `words`.
     """
     own, operators = list[MessageText](), [_as_words(operator)] if operator else []
-    for text in map(_as_words, remedies):
+    for text in map(_as_words, texts):
         inner = text.parts[0] if len(text.parts) == 1 else None
         own += inner.remedies if isinstance(inner, Remedies) else [text] if text else []
         operators += inner.operators if isinstance(inner, Remedies) else ()
@@ -267,7 +267,7 @@ def joined(items: Iterable[str | OptionRef], *, last: str = ", ") -> MessageText
 
 LOAD_HERE = "load the model here"
 """Remedy if a server does not reveal enough about its model."""
-LESS_MEMORY = ways(operator="ask for a smaller `n_ctx`, or free memory")
+LESS_MEMORY = remedies(operator="ask for a smaller `n_ctx`, or free memory")
 """Remedy if there is no memory for a context."""
 
 
@@ -481,7 +481,7 @@ class PromptTooLongError(RequestError):
     ) -> None:
         self.required_tokens, self.available_tokens, self.is_least = required_tokens, available_tokens, is_least
         self.remedy, self.larger_context, self.prefix_tokens = remedy, larger_context, prefix_tokens
-        advice = ways(remedy, larger_context)
+        advice = remedies(remedy, larger_context)
         behind = f" behind its prefix of {prefix_tokens}" if prefix_tokens else ""
         needs = f"needs {'at least ' if is_least else ''}{required_tokens} tokens"
         super().__init__(MessageText(f"{needs}, the context holds {available_tokens}{behind}; ", advice))
@@ -520,7 +520,7 @@ class WholeRowsError(RequestError):
     code = "whole_rows"
 
     def __init__(self, what: str, remedy: str = "use `select`, `rank` or `score`") -> None:
-        self.what, self.remedy = what, ways(remedy, operator=LOAD_HERE)
+        self.what, self.remedy = what, remedies(remedy, operator=LOAD_HERE)
         some = " reads the probability of every token, and this model tells those of some only; "
         super().__init__(MessageText(what, some, self.remedy))
 
@@ -600,7 +600,7 @@ class DeadEndError(RequestError):
             words(
                 "none of the {} tokens allowed here is possible; {}",
                 n_allowed,
-                ways("allow more", "forbid less by `logit_bias`"),
+                remedies("allow more", "forbid less by `logit_bias`"),
             )
         )
 
@@ -673,7 +673,7 @@ class QueueFullError(RequestError):
                 "at most {} tasks may wait, which leaves no room for {}; {}",
                 max_waiting,
                 tasks,
-                ways(remedy, operator="raise max_waiting"),
+                remedies(remedy, operator="raise max_waiting"),
             )
         )
 
@@ -849,8 +849,8 @@ class MemoryBudgetError(CapacityError):
         reason = f"{_mib(available)} are available, the rest is in use by {holders}; release one, or wait for it"
         if not self.held:
             fast = "" if required_fast is None else f"load it with `precision='fast'` ({_mib(required_fast)})"
-            remedies = [ways(operator=one) for one in (fast, "raise the budget") if one]
-            reason = words("that is more than all of it; {}", ways(*remedies, less_memory))
+            faster = [remedies(operator=one) for one in (fast, "raise the budget") if one]
+            reason = words("that is more than all of it; {}", remedies(*faster, less_memory))
         self.args = (MessageText(f"the model {name!r} needs {_mib(required)} of a budget of {_mib(budget)}: ", reason),)
 
 

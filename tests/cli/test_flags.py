@@ -26,7 +26,7 @@ from selectrie.errors import (
     PromptTooLongError,
     PythonOnly,
     SelectrieError,
-    ways,
+    remedies,
     words,
 )
 
@@ -66,8 +66,8 @@ def of_question(error: SelectrieError) -> SelectrieError:
 LONG = PromptTooLongError(
     required_tokens=9,
     available_tokens=8,
-    remedy=ways(words("shorten {}", THE_PROMPT), "lower `max_tokens`", "raise `budget_nodes`", "set `exact=True`"),
-    larger_context=ways(operator="load with a larger `n_ctx`"),
+    remedy=remedies(words("shorten {}", THE_PROMPT), "lower `max_tokens`", "raise `budget_nodes`", "set `exact=True`"),
+    larger_context=remedies(operator="load with a larger `n_ctx`"),
 )
 NEEDS = "needs 9 tokens, the context holds 8"
 

@@ -74,10 +74,10 @@ def test_a_text_knows_its_options():
         assert written == "raise <max_tokens:None> (5), or set <exact:False>, not `n`, {} or n=1; <top:2>"
 
 
-@pytest.mark.parametrize(("ways", "text"), [("a", "a"), ("ab", "a, or b"), ("abc", "a, b, or c")])
-def test_ways_are_joined(ways, text):
+@pytest.mark.parametrize(("remedies", "text"), [("a", "a"), ("ab", "a, or b"), ("abc", "a, b, or c")])
+def test_remedies_are_joined(remedies, text):
     """As a list in words, of which one is enough."""
-    assert joined(ways, last=", or ") == text
+    assert joined(remedies, last=", or ") == text
 
 
 REWRITING = re.compile(r"""str\(error\)\.(?:replace|remove\w+)\(|re\.\w+\([^\n]*str\(error""")

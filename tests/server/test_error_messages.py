@@ -19,7 +19,7 @@ from selectrie.errors import (
     PythonOnly,
     SelectrieError,
     TextError,
-    ways,
+    remedies,
     words,
 )
 from selectrie.server.chat import ChatBody
@@ -34,10 +34,10 @@ from selectrie.server.decisions import (
 from selectrie.server.generation import options_of
 from selectrie.server.http_errors import error_of
 
-REMEDIES = ways(
+REMEDIES = remedies(
     "shorten `state`", words("ask without {} (`list_options=False`)", "the `state`"), "raise `budget_nodes`"
 )
-LARGER = ways(operator="load with a larger `n_ctx` and `precision='fast'`")
+LARGER = remedies(operator="load with a larger `n_ctx` and `precision='fast'`")
 TOO_LONG = PromptTooLongError(required_tokens=9, available_tokens=8, remedy=REMEDIES, larger_context=LARGER)
 MAPPING = OptionError("choices", 3, MessageText("texts as keys", PythonOnly("; else, Option(value, text=…)")))
 
@@ -71,9 +71,9 @@ def test_remedies_are_those_of_the_request():
         "needs 9 tokens, the context holds 8; shorten `input`, ask without the `state` (list_options=false), "
         "or the operator can load with a larger --n-ctx and --precision fast"
     )
-    error = PromptError(words("it is not rendered; {}", ways("give it with `boundary='split'`")))
+    error = PromptError(words("it is not rendered; {}", remedies("give it with `boundary='split'`")))
     assert error_of(error).message == "it is not rendered"
-    error = ModelError(words("it ended; {}", ways(operator="open it here (`untrusted=False`)")))
+    error = ModelError(words("it ended; {}", remedies(operator="open it here (`untrusted=False`)")))
     assert error_of(error).message == "it ended; the operator can open it here (without --untrusted)"
 
 
@@ -136,7 +136,7 @@ def options_named() -> Iterator[tuple[str, str]]:
 
 
 def test_messages_name_what_requests_have():
-    """Fields of an endpoint or of a question; a remedy that needs anything else is one of `ways`."""
+    """Fields of an endpoint or of a question; a remedy that needs anything else is one of `remedies`."""
     fields = {
         name for names in (options_of(ChatBody, {}), FIELDS, DECISIONS_FIELDS, SYSTEMONE_FIELDS) for name in names
     }

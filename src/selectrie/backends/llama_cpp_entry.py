@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from selectrie.backends.entry import Backend, FileTrial, is_instance_of, self_check_key
 from selectrie.core.model import Model
 from selectrie.core.types import Precision
-from selectrie.errors import ModelFileError, ways
+from selectrie.errors import ModelFileError, remedies
 
 if TYPE_CHECKING:
     from selectrie.backends.llama_cpp import LlamaOptions
@@ -107,7 +107,7 @@ LLAMA_CPP = Backend(
     digest=_digest,
     parts=_parts,
     folder_files=lambda _name, _names: [],
-    less_memory=ways(operator="lower `n_ctx` or `n_batch`"),
+    less_memory=remedies(operator="lower `n_ctx` or `n_batch`"),
     trial=FileTrial(
         identify=_identify,
         options=_trial_options,

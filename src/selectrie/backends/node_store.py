@@ -10,7 +10,7 @@ import numpy as np
 
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree, TreeStore
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray, OffsetArray
-from selectrie.errors import InternalError, ModelError, NodeError, ways, words
+from selectrie.errors import InternalError, ModelError, NodeError, remedies, words
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +87,7 @@ class NodeCells(TreeStore):
             # The last row belongs to the root: it sees the prefix and nothing else.
             self._visible = np.zeros((n_cells + 1, n_cells // 8), dtype=np.uint8)
         except MemoryError as error:
-            remedy = ways(operator="ask for a smaller `n_ctx`")
+            remedy = remedies(operator="ask for a smaller `n_ctx`")
             raise ModelError(words("no memory for the bookkeeping of {} cells; {}", n_cells, remedy)) from error
         self._visible[n_cells] = np.packbits(cells < n_prefix, bitorder="little")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from selectrie.backends.entry import Backend, is_instance_of, self_check_key
 from selectrie.core.model import Model
-from selectrie.errors import ways
+from selectrie.errors import remedies
 
 if TYPE_CHECKING:
     from selectrie.backends.transformers.options import TransformersOptions
@@ -84,6 +84,6 @@ TRANSFORMERS = Backend(
     digest=_digest,
     parts=lambda name: [name],
     folder_files=_folder_files,
-    less_memory=ways(operator="lower `n_ctx` or `n_batch`"),
+    less_memory=remedies(operator="lower `n_ctx` or `n_batch`"),
     trial=None,
 )

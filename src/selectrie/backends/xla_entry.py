@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from selectrie.backends.entry import Backend, self_check_key
 from selectrie.core.model import Model
-from selectrie.errors import ways
+from selectrie.errors import remedies
 
 if TYPE_CHECKING:
     from selectrie.backends.xla.options import XlaOptions
@@ -61,5 +61,5 @@ XLA = Backend(
     parts=lambda name: [name],
     folder_files=lambda _name, _names: (),
     trial=None,
-    less_memory=ways(operator="lower `n_ctx`, or name smaller buckets"),
+    less_memory=remedies(operator="lower `n_ctx`, or name smaller buckets"),
 )

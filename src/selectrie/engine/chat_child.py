@@ -25,7 +25,7 @@ from io import BufferedReader
 from selectrie.core.tracked_text import TrackedText, join_texts, spans_of
 from selectrie.core.vocabulary import ChatTemplate
 from selectrie.engine.trial import START_LINE, hold_signals, start_child, write_line
-from selectrie.errors import PromptError, ways, words
+from selectrie.errors import PromptError, remedies, words
 
 START_S = 60.0
 """Seconds in which the child must start."""
@@ -61,7 +61,7 @@ class ChatChild:
                 self._start()
             line = self._request_line(chat, MAX_S)
         if not line:
-            way = ways("render the chat yourself and give it as text with `parse_special`, or as token ids")
+            way = remedies("render the chat yourself and give it as text with `parse_special`, or as token ids")
             reason = f"its process ended, or took more than {MAX_S:.0f} s"
             raise PromptError(words("the model's chat template is not rendered: {}; {}", reason, way))
         answer = json.loads(line)

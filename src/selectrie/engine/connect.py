@@ -23,7 +23,7 @@ from selectrie.engine.runtimes import Runtime
 from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.engine.sources import download_tokenizer, is_hub_source
-from selectrie.errors import MissingExtraError, OptionError, WholeRowsError, ways
+from selectrie.errors import MissingExtraError, OptionError, WholeRowsError, remedies
 from selectrie.options import at_least, number
 from selectrie.results import Generation
 
@@ -70,7 +70,7 @@ class PathRuntime(Runtime):
             rows_per_call=n_together,
             kind=ModelKind.ATTENTION,
             max_idle_rows=None,
-            larger_context=ways(operator="ask a server whose context is longer"),
+            larger_context=remedies(operator="ask a server whose context is longer"),
         )
         self.model = _DescribedPaths(model.vocabulary, described, replace(model.identity, precision=REMOTE))
         self._completer = model if isinstance(model, SupportsCompletion) else None

@@ -53,7 +53,7 @@ from selectrie.errors import (
     TooManyRowsError,
     of_request,
     of_slot,
-    ways,
+    remedies,
     words,
 )
 from selectrie.options import PromptParams, ScoringRule, SearchParams
@@ -196,7 +196,7 @@ class DecisionMaker:
                 return tuple([one.prepared(state) for one in self._prompts[name]])
             except PromptTooLongError as error:
                 unlisted = "score the options without listing them (`list_options=False`)"
-                remedy = ways(_shorten(ask, state), unlisted if _fits_unlisted(self, ask, state) else "")
+                remedy = remedies(_shorten(ask, state), unlisted if _fits_unlisted(self, ask, state) else "")
                 raise error.with_remedy(remedy) from error
 
 

@@ -32,7 +32,7 @@ from selectrie import errors
 from selectrie.backends.entry import Backend
 from selectrie.core.files import read_object, write_object
 from selectrie.core.types import Precision
-from selectrie.errors import MessageText, ModelError, ModelFileError, OptionError, UnsupportedModelError, ways
+from selectrie.errors import MessageText, ModelError, ModelFileError, OptionError, UnsupportedModelError, remedies
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ MIN_S, BYTES_PER_S = 120.0, 20e6
 _MODULE = "selectrie.engine.trial_child"
 _FOLDER = Path(__file__).resolve().parents[2]
 """Folder in which the child starts: `-m` looks for modules there first."""
-_OPEN_HERE = ways(operator="open it without a child process (`untrusted=False`)")
+_OPEN_HERE = remedies(operator="open it without a child process (`untrusted=False`)")
 _MAX_MESSAGE = 300
 """Maximum number of characters of a child's output that an error quotes."""
 _OPENED, _MARK = "|opened in a child process", {"opened": True}
@@ -235,7 +235,7 @@ def report_of(error: errors.SelectrieError) -> dict[str, Any]:
 
 def _timeout_message(timeout_s: float) -> str:
     slow = f"a child process could not open it and decode two rows within {timeout_s:.0f} s"
-    return MessageText(slow, "; ", ways("get the file again", _OPEN_HERE))
+    return MessageText(slow, "; ", remedies("get the file again", _OPEN_HERE))
 
 
 def _crash_message(code: int, stderr: str, what_helps: str) -> str:
@@ -248,4 +248,4 @@ def _crash_message(code: int, stderr: str, what_helps: str) -> str:
     lines = [line for line in lines if line]
     said = next((line for line in lines if "GGML_ASSERT" in line or "what():" in line), lines[-1] if lines else "")
     reason = f"opening it ended a child process ({by}{': ' if said else ''}{said[:_MAX_MESSAGE]})"
-    return MessageText(reason, "; ", ways(*(["free memory", _OPEN_HERE] if by == "SIGKILL" else []), what_helps))
+    return MessageText(reason, "; ", remedies(*(["free memory", _OPEN_HERE] if by == "SIGKILL" else []), what_helps))

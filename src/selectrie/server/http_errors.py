@@ -180,8 +180,8 @@ def _serve_flag(option: OptionRef) -> str:
 def _find_param(error: RequestError, fields: Mapping[str, str]) -> str | None:
     """Return the path to the field of the request that is wrong, if it is known."""
     if isinstance(error, PromptTooLongError) and isinstance(error.remedy, MessageText):  # what can be made shorter
-        ways = error.remedy.parts[0]
-        options = (ways.remedies[0] if isinstance(ways, Remedies) else error.remedy).options
+        listed = error.remedy.parts[0]
+        options = (listed.remedies[0] if isinstance(listed, Remedies) else error.remedy).options
         if options and options[0].name in fields:
             return fields[options[0].name]
     if error.slot is not None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from selectrie.core.types import BoolArray, IntArray, OffsetArray
 from selectrie.core.vocabulary import Tokenize, TokenizerKind, Vocabulary
-from selectrie.errors import OptionError, PromptError, ways, words
+from selectrie.errors import OptionError, PromptError, remedies, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -605,7 +605,7 @@ def _encode_distinct(
             words(
                 "no token of the prompt stays the same before every choice, so there is nothing to predict the first "
                 "one from; {}",
-                ways("begin the prompt with more text or a control token", "use `boundary='split'`"),
+                remedies("begin the prompt with more text or a control token", "use `boundary='split'`"),
             )
         )
     n_own = np.minimum(np.diff(offsets), len(own)) if boundary == "harness" else np.full(len(distinct), n_kept)

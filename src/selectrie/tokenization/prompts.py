@@ -31,13 +31,13 @@ from selectrie.errors import (
     clip,
     clipped,
     of_value,
-    ways,
+    remedies,
     words,
 )
 from selectrie.options import PromptParams
 from selectrie.tokenization.encoding import PromptText, encode_after, encode_prompt
 
-SHORTEN_PROMPT = ways(words("shorten {}", THE_PROMPT), "set `truncate='left'`")
+SHORTEN_PROMPT = remedies(words("shorten {}", THE_PROMPT), "set `truncate='left'`")
 """Advice for a prompt that does not fit."""
 
 
@@ -57,10 +57,10 @@ def length_advice(n_prompt: int, max_tokens: int, n_nodes: int, *, can_shorten: 
     if n_prompt > n_nodes:
         return SHORTEN_PROMPT if can_shorten else words("shorten {} and {}", THE_PROMPT, lower)
     shorten = SHORTEN_PROMPT if can_shorten else ""
-    return ways(lower, shorten) if max_tokens > n_prompt else ways(shorten, lower)
+    return remedies(lower, shorten) if max_tokens > n_prompt else remedies(shorten, lower)
 
 
-_RENDERED = ways("render the chat yourself and give it as text with `parse_special`, or as token ids")
+_RENDERED = remedies("render the chat yourself and give it as text with `parse_special`, or as token ids")
 ROLE = re.compile(r"\w[\w .-]*")
 """Pattern of a role.
 

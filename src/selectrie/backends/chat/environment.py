@@ -25,7 +25,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, derive_origins, join_texts
-from selectrie.errors import PromptError, ways, words
+from selectrie.errors import PromptError, remedies, words
 
 MAX_CHARACTERS = 1 << 26
 """Maximum number of characters of a rendered chat, and of items of a product."""
@@ -97,7 +97,7 @@ def _limit_length(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _template_error(reason: str) -> PromptError:
-    way = ways("render the chat yourself and give it as text with `parse_special`, or as token ids")
+    way = remedies("render the chat yourself and give it as text with `parse_special`, or as token ids")
     return PromptError(words("the model's chat template is not rendered: it {}; {}", reason, way))
 
 

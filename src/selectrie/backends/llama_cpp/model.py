@@ -47,7 +47,7 @@ from selectrie.core.types import (
     Precision,
 )
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import CapacityError, ClosedError, InternalError, ways
+from selectrie.errors import CapacityError, ClosedError, InternalError, remedies
 
 CELLS_PER_READ = 256
 """Cells that llama.cpp's attention reads at once (`llama_kv_cache::get_n_kv`)."""
@@ -166,7 +166,7 @@ class LlamaModel:
             max_idle_rows=idle_rows,
             batch_sizes=BatchSizes(self._batch_multiple),
             call_cost=call_cost(idle_rows),
-            larger_context=ways(operator="load with a larger `n_ctx`"),
+            larger_context=remedies(operator="load with a larger `n_ctx`"),
             copies_paths=self._copies_paths,
         )
 

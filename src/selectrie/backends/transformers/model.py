@@ -48,7 +48,7 @@ from selectrie.errors import (
     OptionError,
     PythonOnly,
     UnsupportedModelError,
-    ways,
+    remedies,
     words,
 )
 
@@ -192,7 +192,7 @@ def larger_context(nodes: int, max_positions: int | None) -> str:
     """
     if max_positions is not None and nodes >= max_positions:
         return f"use a model of more than {max_positions} positions"
-    return ways(operator="load with a larger `n_ctx`")
+    return remedies(operator="load with a larger `n_ctx`")
 
 
 def _wanted_rows(evaluated: CallLogits, plan: CallPlan, wanted: BoolArray, n_vocabulary: int) -> Rows:
@@ -331,7 +331,7 @@ def _require_room(source: _SharedModule, nodes: int) -> None:
     most = (bound if bound is not None and is_bound else nodes) - MIN_NODES
     if n_prefix > most:
         bounded = f"as {source.prepared.name} has {bound} positions"
-        remedy = bounded if is_bound else MessageText("or ", ways(operator="load with a larger `n_ctx`"))
+        remedy = bounded if is_bound else MessageText("or ", remedies(operator="load with a larger `n_ctx`"))
         allowed = words("at most {}, so that {} fit behind, {}", most, MIN_NODES, remedy)
         raise OptionError("prefix", f"{n_prefix} tokens", allowed)
 

@@ -37,7 +37,7 @@ from selectrie.errors import (
     ModelError,
     SelectrieError,
     UnsupportedModelError,
-    ways,
+    remedies,
     words,
 )
 
@@ -418,7 +418,7 @@ class PreparedModule:
             except SelectrieError:
                 raise
             except torch.OutOfMemoryError as error:
-                remedy = ways(operator="ask for a smaller `n_ctx` or `n_batch`")
+                remedy = remedies(operator="ask for a smaller `n_ctx` or `n_batch`")
                 raise DecodeError(words("{}: out of memory; {}", self.name, remedy)) from error
             except Exception as error:
                 raise DecodeError(f"{self.name}: {type(error).__name__}: {error}") from error

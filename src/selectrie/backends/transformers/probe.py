@@ -27,7 +27,7 @@ from selectrie.backends.transformers.prefix import Prefix
 from selectrie.core.model import Model, chain
 from selectrie.core.rows import Reads
 from selectrie.core.types import ROOT, FloatArray, ModelKind
-from selectrie.errors import DecodeError, MessageText, UnsupportedModelError, ways
+from selectrie.errors import DecodeError, MessageText, UnsupportedModelError, remedies
 
 logger = logging.getLogger(__name__)
 
@@ -214,7 +214,7 @@ def _explain_nan(prepared: PreparedModule) -> str:
     dtype = str(prepared.dtype).removeprefix("torch.")
     if prepared.dtype == torch.float32:
         return "it computes NaN although its weights are finite; get the model's files again, or take others"
-    remedy = ways(operator="load it with `dtype='float32'`")
+    remedy = remedies(operator="load it with `dtype='float32'`")
     return MessageText(
         f"it computes NaN although its weights are finite; numbers may be too large for {dtype}: ", remedy
     )

@@ -34,7 +34,7 @@ from selectrie.errors import (
     SelectrieError,
     UnsupportedModelError,
     clip,
-    ways,
+    remedies,
     words,
 )
 
@@ -287,7 +287,7 @@ def _load(found: Checkpoint, config: Any, options: TransformersOptions, device: 
             output_loading_info=True,
         )
     except (torch.OutOfMemoryError, MemoryError) as error:
-        remedy = ways(operator="free memory, or load it by `precision='fast'`")
+        remedy = remedies(operator="free memory, or load it by `precision='fast'`")
         raise ModelError(words("{}: no memory for the weights; {}", folder, remedy)) from error
     except SelectrieError:
         raise

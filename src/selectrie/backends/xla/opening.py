@@ -41,11 +41,11 @@ from selectrie.core.files import cache_folder, read_object, write_object
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.core.types import BatchSizes, Precision
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import DecodeError, MessageText, OptionError, UnsupportedModelError, ways, words
+from selectrie.errors import DecodeError, MessageText, OptionError, UnsupportedModelError, remedies, words
 
 logger = logging.getLogger(__name__)
 
-_OTHER = ways(operator="use `backend='transformers'`")
+_OTHER = remedies(operator="use `backend='transformers'`")
 
 
 def open_model(source: Any, options: XlaOptions | None = None) -> XlaModel:

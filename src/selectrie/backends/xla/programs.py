@@ -25,7 +25,16 @@ from selectrie.backends.transformers.attention import CellLayer, TreeCall
 from selectrie.backends.transformers.module import PreparedModule
 from selectrie.core.files import cache_folder
 from selectrie.core.types import BoolArray, LogitArray
-from selectrie.errors import LESS_MEMORY, DecodeError, MessageText, ModelError, UnsupportedModelError, clip, ways, words
+from selectrie.errors import (
+    LESS_MEMORY,
+    DecodeError,
+    MessageText,
+    ModelError,
+    UnsupportedModelError,
+    clip,
+    remedies,
+    words,
+)
 
 _OVERLOAD = re.compile(r"\baten\.(\w+)\.(\w+)")
 _MIN_COMPILE_S = 0.1
@@ -315,12 +324,12 @@ class Programs:
                 return jax.jit(pure, donate_argnums=donated).lower(self._state, *arguments).compile()
         except Exception as error:
             if "RESOURCE_EXHAUSTED" in str(error):
-                remedy = ways(operator="ask for a smaller `n_ctx` or smaller buckets")
+                remedy = remedies(operator="ask for a smaller `n_ctx` or smaller buckets")
                 raise ModelError(
                     MessageText(self._prepared.name, ": no memory to compile a program; ", remedy)
                 ) from error
             cause = error.__cause__ if isinstance(error, DecodeError) and error.__cause__ is not None else error
-            remedy = ways(operator="use `backend='transformers'`")
+            remedy = remedies(operator="use `backend='transformers'`")
             reason = words("cannot be compiled by XLA: {}; {}", _describe_error(cause), remedy)
             raise UnsupportedModelError(self._prepared.name, reason) from error
 

@@ -34,7 +34,15 @@ from selectrie.engine.requests import select
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.task_group import CancelScope, ScopedThread
-from selectrie.errors import CancelledError, DeadlineError, OptionError, PromptTooLongError, of_request, of_slot, ways
+from selectrie.errors import (
+    CancelledError,
+    DeadlineError,
+    OptionError,
+    PromptTooLongError,
+    of_request,
+    of_slot,
+    remedies,
+)
 from selectrie.options import RenderParams, named, record
 from selectrie.results import BeamResult, Event, Generation, Page, SlotEvent
 from selectrie.template.analysis.template import Template
@@ -58,7 +66,7 @@ from selectrie.template.values.arguments import values_at
 from selectrie.template.values.scope import text_at
 from selectrie.template.values.values import to_plain
 
-_SHORTEN_PAGE = ways("shorten the page before the slot", "lower its `max_tokens`")
+_SHORTEN_PAGE = remedies("shorten the page before the slot", "lower its `max_tokens`")
 MAX_SLOTS = 10_000
 """Maximum number of slots that one page decides."""
 MAX_THREADS = 64

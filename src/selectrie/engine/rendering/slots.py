@@ -37,7 +37,7 @@ from selectrie.engine.requests.generation_params import GenerationParams
 from selectrie.engine.requests.select_grammar import listed
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
-from selectrie.errors import InternalError, NothingFoundError, TemplateError, ways
+from selectrie.errors import InternalError, NothingFoundError, TemplateError, remedies
 from selectrie.grammar import Grammar
 from selectrie.options import (
     DEFAULT_PROMPTING,
@@ -572,7 +572,7 @@ def _decide_beam(session: Session, slot: BeamSlot, context: SlotContext) -> Slot
     result = ending.strip_beam(prepared.run(session))
     if slot.options is not None and not result.best.complete:
         reason = f"none was finished within {slot.beam.max_tokens} tokens"
-        raise NothingFoundError("the options", reason, ways("give more `max_tokens`", "give shorter options"))
+        raise NothingFoundError("the options", reason, remedies("give more `max_tokens`", "give shorter options"))
     return SlotResult(_value_of(slot.options, result.text), result.text, result)
 
 

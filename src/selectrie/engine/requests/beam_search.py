@@ -30,7 +30,7 @@ from selectrie.engine.requests.constrained_prompt import (
 )
 from selectrie.engine.requests.reasons import beam_ended, gap_moves, tokens_unread, too_close
 from selectrie.engine.requests.session import Session
-from selectrie.errors import NothingFoundError, WholeRowsError, ways, words
+from selectrie.errors import NothingFoundError, WholeRowsError, remedies, words
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams, PromptParams, SearchParams, record
 from selectrie.results import BeamCertificate, BeamResult, Hypothesis, Signature, TokenScore
@@ -312,7 +312,7 @@ def _nothing(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> NothingFou
         remedy = (
             UNREAD_REMEDY
             if outcome.unread == outcome.lost
-            else ways("widen the beam", "allow any tokens (`canonical_only=False`)")
+            else remedies("widen the beam", "allow any tokens (`canonical_only=False`)")
         )
     elif reasons:
         remedy = "widen the beam"

@@ -26,7 +26,7 @@ from selectrie.errors import (
     OptionError,
     TextError,
     WholeRowsError,
-    ways,
+    remedies,
     words,
 )
 from selectrie.grammar import Grammar
@@ -289,32 +289,32 @@ class ConstrainedPrompt:
         return replace(cost, rows_naive=sum(len(self.prompt) + len(one.tokens) for one in texts))
 
 
-UNREAD_REMEDY = ways("use a grammar that allows fewer tokens at a time", operator=LOAD_HERE)
+UNREAD_REMEDY = remedies("use a grammar that allows fewer tokens at a time", operator=LOAD_HERE)
 
 
 def nothing_found(constrained: ConstrainedPrompt, outcome: AutomatonOutcome, max_tokens: int) -> NothingFoundError:
     """Return the error that says why a search found no text and what helps."""
     reasons: list[str] = []
-    remedies: list[str] = []
+    advice: list[str] = []
     if not outcome.proved and outcome.best_unread == outcome.best_open:
         reasons.append("the model does not tell enough tokens of a row")
-        remedies.append(UNREAD_REMEDY)
+        advice.append(UNREAD_REMEDY)
     elif not outcome.proved:
         reasons.append(f"the budget ended after {outcome.n_evaluated} rows")
-        remedies += ["raise `budget_nodes`", "search with a beam", "use a grammar of fewer and shorter texts"]
+        advice += ["raise `budget_nodes`", "search with a beam", "use a grammar of fewer and shorter texts"]
     elif outcome.cut_bound > -np.inf:
         reasons.append(f"none has at most {max_tokens} tokens")
-        remedies += ["raise `max_tokens`", "use a grammar of shorter texts"]
+        advice += ["raise `max_tokens`", "use a grammar of shorter texts"]
     else:
         reasons.append("no path of tokens leads to one")
     if outcome.n_dead_ends:
         reasons.append(f"{outcome.n_dead_ends} paths were dead ends")
     if outcome.n_other:
         reasons.append(f"{outcome.n_other} were in tokens that the tokenizer would not write")
-        remedies.append("allow any tokens (`canonical_only=False`)")
+        advice.append("allow any tokens (`canonical_only=False`)")
     reasons += [constrained.doubt] if constrained.doubt else []
-    remedies = remedies or ["use a grammar whose texts this model has tokens for"]
-    return NothingFoundError(constrained.grammar.name, ", ".join(reasons), ways(*remedies))
+    advice = advice or ["use a grammar whose texts this model has tokens for"]
+    return NothingFoundError(constrained.grammar.name, ", ".join(reasons), remedies(*advice))
 
 
 def about(*, strings: bool) -> str:

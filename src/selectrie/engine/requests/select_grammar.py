@@ -33,7 +33,7 @@ from selectrie.engine.requests.constrained_prompt import (
 from selectrie.engine.requests.reasons import gap_moves, heal_unknown, search_ended, tokens_unread, too_close
 from selectrie.engine.requests.selection import SelectRequest, check_terminator
 from selectrie.engine.requests.session import Session
-from selectrie.errors import IncompatibleOptionsError, NothingFoundError, OptionError, ways
+from selectrie.errors import IncompatibleOptionsError, NothingFoundError, OptionError, remedies
 from selectrie.grammar import Grammar
 from selectrie.options import (
     BEAM_TERMINATORS,
@@ -368,12 +368,12 @@ class PreparedSample:
         name = self.constrained.grammar.name
         if outcome.is_empty:
             reason = f"none of at most {self.search.max_tokens} tokens is possible"
-            return NothingFoundError(name, reason, ways("raise `max_tokens`", "use a grammar of shorter texts"))
+            return NothingFoundError(name, reason, remedies("raise `max_tokens`", "use a grammar of shorter texts"))
         reason = (
             f"the budget ended after {outcome.n_evaluated} rows and {outcome.n_attempts} walks, "
             f"when {n_drawn} of {self.n} texts were drawn, which are not a sample, since short texts come first"
         )
-        remedy = ways("raise `budget_nodes`", "draw fewer or shorter texts", "draw step by step (`exact=False`)")
+        remedy = remedies("raise `budget_nodes`", "draw fewer or shorter texts", "draw step by step (`exact=False`)")
         return NothingFoundError(name, reason, remedy)
 
     def _draw_locally(self, session: Session) -> Samples:

@@ -23,7 +23,7 @@ from selectrie.engine.requests import generate
 from selectrie.engine.requests.generate import GenerateRequest, PreparedGenerate, Prompts
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING
 from selectrie.engine.requests.session import Session
-from selectrie.errors import LOAD_HERE, MessageText, OptionRef, ServerOptionError, joined, of_request, ways
+from selectrie.errors import LOAD_HERE, MessageText, OptionRef, ServerOptionError, joined, of_request, remedies
 from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, SamplingParams
 from selectrie.results import Completion, Generation
 
@@ -215,5 +215,5 @@ def _option_error(
     model: SupportsCompletion, name: str, value: object, reason: str, remedy: str | None = None
 ) -> ServerOptionError:
     """Return the error for an option that cannot be sent to the server."""
-    remedy = remedy or ways(_REMEDIES.get(name, "leave it out"), operator=LOAD_HERE)
+    remedy = remedy or remedies(_REMEDIES.get(name, "leave it out"), operator=LOAD_HERE)
     return ServerOptionError(name, value, server=model.sampler_name, reason=reason, remedy=remedy)

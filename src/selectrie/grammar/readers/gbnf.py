@@ -12,7 +12,7 @@ from lark import Token, Transformer, UnexpectedToken
 from lark.common import LexerConf
 from lark.lexer import Lexer
 
-from selectrie.errors import GrammarError, MessageText, Noun, clipped, ways, words
+from selectrie.errors import GrammarError, MessageText, Noun, clipped, remedies, words
 from selectrie.grammar.rules.expressions import (
     EMPTY,
     LAST_CODE_POINT,
@@ -228,7 +228,7 @@ def read_gbnf(text: str, *, root: str = "root") -> RuleSet:
         raise source.error_at(text.index("\0"), r"the grammar has a NUL character; write \x00 in quotes or a class")
     if text.lstrip().startswith("{"):
         other = words("{} reads a JSON Schema (in a file, by the ending .json)", Noun("Grammar.from_json_schema"))
-        raise source.error_at(text.index("{"), MessageText("this looks like JSON; ", ways(other)))
+        raise source.error_at(text.index("{"), MessageText("this looks like JSON; ", remedies(other)))
     definitions: list[tuple[Token, Expression]] = parse_source(
         parser_of("gbnf.lark", GbnfScanner, _Builder), source, _expected_symbols
     )
