@@ -8,7 +8,7 @@ Higher priorities are admitted first and go into a call first. Among equals, cli
 take turns, and the requests of a client, and the jobs of a request (`turns`). While
 several clients are under way, each has a share of a call, and calls are short. The asks
 of tasks go into a call before prompts do, and prompts share what is left
-(`prefill.allocate_prefill`), so a long prompt delays other jobs by no more than a chunk
+(`batch.allocate_prefill`), so a long prompt delays other jobs by no more than a chunk
 of it.
 
 A client that waits for memory, and needs no more than its share, gets it from one that
