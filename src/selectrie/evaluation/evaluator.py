@@ -14,18 +14,11 @@ from selectrie.engine.load import load
 from selectrie.engine.requests.loglikelihood import LogLikelihoods, Sequences, SequenceScorer
 from selectrie.errors import OptionError
 from selectrie.evaluation.items import Item, ItemRecord
-from selectrie.evaluation.metrics import Metric, find_metrics
+from selectrie.evaluation.metrics import METRICS, Metric, find_metrics
 from selectrie.evaluation.results import Evaluation, TaskResult
 from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
 from selectrie.runs.actors import ActorJob, Cluster, work_on
 from selectrie.runs.folder import signature_of
-
-TEXT_METRICS = frozenset(
-    {"log_likelihood", "is_greedy", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"}
-)
-"""Metrics of a single text; all others compare choices."""
-SET_METRICS = frozenset({"mc2", "brier", "batch_calibrated"})
-"""Metrics that need at least two choices: one alone has all the probability."""
 
 _NEEDED_FIELDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -54,10 +47,10 @@ def check(tasks: Iterable[TaskItems]) -> None:
             raise OptionError("task", task.task, "a different name for each task")
         names.add(task.task)
         _check_items(task)
-        for metric in task.metrics:
+        for metric in find_metrics(task.metrics):
             missing = _reason_for_task(metric, task)
             if missing is not None:
-                raise OptionError("metric", metric, f"a metric that {task.task!r} can have: {missing}")
+                raise OptionError("metric", metric.name, f"a metric that {task.task!r} can have: {missing}")
 
 
 def check_view(task: TaskItems, own: Sequence[str]) -> None:
@@ -87,8 +80,8 @@ def check_records(task: str, metrics: Iterable[str], records: Iterable[ItemRecor
             field, _ = _NEEDED_FIELDS[need]
             if any(getattr(choice, field) in (None, ()) for record in good for choice in record.choices):
                 raise _not_measured_error(metric, task, need)
-        reason = _reason_for_texts(metric.name) if not all(record.gold for record in good) else None
-        reason = reason or _reason_for_choices(metric.name, {record.index: record.choices for record in good})
+        reason = _reason_for_texts(metric) if not all(record.gold for record in good) else None
+        reason = reason or _reason_for_choices(metric, {record.index: record.choices for record in good})
         if reason is not None:
             raise OptionError("metric", metric.name, f"a metric that {task!r} can have: {reason}")
 
@@ -100,22 +93,23 @@ def _not_measured_error(metric: Metric, task: str, need: str) -> OptionError:
     return OptionError("metric", metric.name, f"{expected}; begin a run with this metric in a new folder")
 
 
-def _reason_for_texts(metric: str) -> str | None:
+def _reason_for_texts(metric: Metric) -> str | None:
     """Return the reason why a metric cannot be computed for whole texts, or None."""
-    return None if metric in TEXT_METRICS else f"it has whole texts, which have {', '.join(sorted(TEXT_METRICS))}"
+    names = sorted(one.name for one in METRICS.values() if one.over == "texts")
+    return None if metric.name in names else f"it has whole texts, which have {', '.join(names)}"
 
 
-def _reason_for_choices(metric: str, choices: Mapping[int, Sequence[object]]) -> str | None:
+def _reason_for_choices(metric: Metric, choices: Mapping[int, Sequence[object]]) -> str | None:
     """Return the reason why a metric cannot be computed from choices, or None.
 
     Args:
-        metric: Name of the metric.
+        metric: The metric.
         choices: The choices of each item, by its index.
     """
     sizes = sorted({len(one) for one in choices.values()})
-    if metric in SET_METRICS and sizes and sizes[0] < 2:
+    if metric.over in ("sets", "equal sets") and sizes and sizes[0] < 2:
         return f"its item {next(index for index, one in choices.items() if len(one) < 2)} has one choice"
-    if metric == "batch_calibrated" and len(sizes) > 1:
+    if metric.over == "equal sets" and len(sizes) > 1:
         numbers = f"{', '.join(map(str, sizes[:-1]))} and {sizes[-1]}"
         return f"its items have {numbers} choices, and the metric needs the same number in all"
     return None
@@ -148,13 +142,13 @@ def _find_item(task: TaskItems, is_wrong: Callable[[Item], bool]) -> int | None:
     return next((index for index, item in enumerate(task.items) if is_wrong(item)), None)
 
 
-def _reason_for_task(metric: str, task: TaskItems) -> str | None:
+def _reason_for_task(metric: Metric, task: TaskItems) -> str | None:
     """Return the reason why a metric cannot be computed for a task, or None."""
     if task.is_rolling and (reason := _reason_for_texts(metric)) is not None:
         return reason
-    if metric == "pmi_dc" and (index := _find_item(task, lambda item: item.premise is None)) is not None:
+    if "premise" in metric.needs and (index := _find_item(task, lambda item: item.premise is None)) is not None:
         return f"it has no `premise` (item {index})"
-    if metric == "calibrated" and (index := _find_item(task, lambda item: not item.content_free)) is not None:
+    if "content_free" in metric.needs and (index := _find_item(task, lambda item: not item.content_free)) is not None:
         return f"it has no `content_free` contexts (item {index})"
     return _reason_for_choices(metric, dict(enumerate(item.choices for item in task.items)))
 

@@ -165,6 +165,9 @@ class Metric:
         has_chance: Whether the figure of random guessing is defined.
         length: Field of the right choice used as the weight ("n_words" …); "" for a
             weight of 1.
+        over: Which items have the metric: "texts" for all, also for single texts,
+            "choices" for items whose right choices are known, "sets" for those of them
+            with at least two choices, "equal sets" if all have the same number.
     """
 
     name: str
@@ -177,6 +180,7 @@ class Metric:
     needs: frozenset[str] = frozenset()
     has_chance: bool = False
     length: str = ""
+    over: str = "choices"
 
     @property
     def is_mean(self) -> bool:
@@ -405,7 +409,7 @@ def _make_accuracy(name: str, what: str, source: str, score: Score, *needs: str)
 
 
 def _make_loss(name: str, what: str, value: Callable[[FloatArray, FloatArray], float], length: str = "") -> Metric:
-    return Metric(name, what, HARNESS, _gold_logp, value, higher_is_better=False, length=length)
+    return Metric(name, what, HARNESS, _gold_logp, value, higher_is_better=False, length=length, over="texts")
 
 
 def _logp(record: ItemRecord) -> FloatArray:
@@ -451,9 +455,15 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
                 _mean,
                 is_proportion=True,
                 has_chance=True,
+                over="equal sets",
             ),
             Metric(
-                "mc2", "probability of all right choices together, in the set", "Lin et al. 2022", _mass_on_gold, _mean
+                "mc2",
+                "probability of all right choices together, in the set",
+                "Lin et al. 2022",
+                _mass_on_gold,
+                _mean,
+                over="sets",
             ),
             Metric(
                 "brier",
@@ -462,8 +472,11 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
                 _brier_scores,
                 _mean,
                 higher_is_better=False,
+                over="sets",
             ),
-            Metric("log_likelihood", "log-probability of the right choice, nats", HARNESS, _gold_logp, _mean),
+            Metric(
+                "log_likelihood", "log-probability of the right choice, nats", HARNESS, _gold_logp, _mean, over="texts"
+            ),
             Metric(
                 "is_greedy",
                 "the right choice is what greedy decoding gives",
@@ -471,6 +484,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
                 _greedy_hits,
                 _mean,
                 is_proportion=True,
+                over="texts",
             ),
             _make_loss("perplexity", "exponential of the mean loss an item", _exp_of_loss),
             _make_loss("word_perplexity", "… a word, over all texts", _exp_of_loss, "n_words"),
