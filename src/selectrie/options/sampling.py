@@ -21,6 +21,7 @@ from selectrie.options.checks import (
     texts,
     token_ids,
 )
+from selectrie.options.selection import GRAMMAR_TERMINATORS
 
 _ALL = Bounds(0, 1, "a number from 0 to 1 (1 = all tokens)")
 _PENALTY = Bounds(-math.inf, remedy="a finite number (0 = no penalty)")
@@ -151,7 +152,7 @@ class StopParams:
 DEFAULT_SAMPLING = SamplingParams()
 DEFAULT_STOPPING = StopParams()
 
-BEAM_TERMINATORS = ("auto", "none", "eog", "unless-continued")
+BEAM_TERMINATORS = ("auto", *GRAMMAR_TERMINATORS)
 MAX_PENALTY = 16
 """Largest exponent of the length.
 

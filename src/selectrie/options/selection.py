@@ -127,7 +127,16 @@ RULES_OF_ONE_PROMPT = ("joint", "token_mean", "char_mean", "byte_mean", "pmi", "
 RULES = (*RULES_OF_ONE_PROMPT, "batch")
 BASELINE_RULES = ("pmi", "calibrated", "batch")
 """Rules that subtract a baseline, which is a second evaluation."""
-TERMINATORS = ("auto", "none", "eog", "text", "unless-continued")
+TERMINATOR_MEANINGS = {
+    "none": "the choice itself, whatever follows it",
+    "eog": "the end of the turn",
+    "text": "what follows on the page",
+    "unless-continued": "the text does not go on to a longer choice",
+}
+"""The terminators, which are events that end a text, and their meanings on a page."""
+TERMINATORS = ("auto", *TERMINATOR_MEANINGS)
+GRAMMAR_TERMINATORS = tuple(name for name in TERMINATOR_MEANINGS if name != "text")
+"""Terminators for texts of a grammar. A text that follows is a part of the grammar."""
 
 
 @dataclass(frozen=True, slots=True)

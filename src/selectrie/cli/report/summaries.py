@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from selectrie.cli.arguments import long_flag
 from selectrie.core.output import count, interval, probability, quoted, quoted_bytes, thousands
 from selectrie.core.types import Cost
+from selectrie.options.selection import TERMINATOR_MEANINGS
 from selectrie.results import Selection, Spellings, TextScore, TokenPlan
 from selectrie.results.advice import Advice
 from selectrie.results.plain import between
@@ -81,15 +82,7 @@ def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[st
 
 def terminator_words(name: str) -> str:
     """Return a terminator's name and what it means on a page."""
-    return _TERMINATOR_WORDS.get(name, name)
-
-
-_TERMINATOR_WORDS = {
-    "none": "none: the choice itself, whatever follows it",
-    "eog": "eog: the end of the turn",
-    "text": "text: what follows on the page",
-    "unless-continued": "unless-continued: the text does not go on to a longer choice",
-}
+    return f"{name}: {TERMINATOR_MEANINGS[name]}"
 
 
 def text_score_facts(score: TextScore) -> list[tuple[str, str]]:

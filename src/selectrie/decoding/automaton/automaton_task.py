@@ -20,6 +20,7 @@ from selectrie.decoding.search_state import HeldNodes, PathTree
 from selectrie.decoding.task import TaskBase
 from selectrie.errors import OptionError, ProtocolError
 from selectrie.options import DEFAULT_SEARCH, SearchParams, at_least, one_of
+from selectrie.options.selection import GRAMMAR_TERMINATORS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +164,7 @@ class AutomatonSpec:
 
     def __post_init__(self) -> None:
         at_least("max_tokens", self.max_tokens, 1, optional=False)
-        one_of("terminator", self.terminator, ("eog", "none", "unless-continued"))
+        one_of("terminator", self.terminator, GRAMMAR_TERMINATORS)
         one_of("rule", self.rule, ("joint", "token_mean"))
         if not 0 <= self.tolerance < np.inf:
             raise OptionError("tolerance", self.tolerance, "a finite number of nats, at least 0")

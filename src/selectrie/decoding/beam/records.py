@@ -14,6 +14,7 @@ from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.search_state import PathTree
 from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_BEAM, BeamSearchParams, one_of
+from selectrie.options.selection import GRAMMAR_TERMINATORS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +50,7 @@ class BeamSpec:
     reads_best: bool = False
 
     def __post_init__(self) -> None:
-        one_of("terminator", self.terminator, ("none", "eog", "unless-continued"))
+        one_of("terminator", self.terminator, GRAMMAR_TERMINATORS)
         if self.terminator == "eog" and not len(self.vocabulary.eog):
             raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
         if not 0 <= self.tolerance < np.inf:

@@ -15,8 +15,8 @@ from selectrie.decoding.scoring.evaluation import (
     auto_terminator,
     check_choices,
     levels,
-    longest_prefix_owner,
     row_needs,
+    row_owner,
 )
 from selectrie.decoding.scoring.paths import (
     RESOLVED,
@@ -81,7 +81,6 @@ __all__ = [
     "is_certain",
     "levels",
     "log_priors",
-    "longest_prefix_owner",
     "mean_joint",
     "near_margins",
     "not_continued",
@@ -93,6 +92,7 @@ __all__ = [
     "prefix_logp",
     "rounding_of",
     "row_needs",
+    "row_owner",
     "rows_alone",
     "rows_of_paths",
     "score_by",

@@ -50,6 +50,15 @@ def check_choices(choices: Sequence[bytes], terminator: str) -> None:
                 raise ChoiceError(reason, index=index, choice="")
 
 
+def row_owner(trie: TokenTrie, terminator: str) -> IntArray | None:
+    """Return the ends whose terminators depend on each node's row, int32[N].
+
+    None if no terminator depends on rows below its end. Only that of
+    "unless-continued" does.
+    """
+    return longest_prefix_owner(trie) if terminator == "unless-continued" else None
+
+
 def longest_prefix_owner(trie: TokenTrie) -> IntArray:
     """Return the end that owns each node: the nearest one at or above it, int32[N].
 
@@ -193,9 +202,9 @@ def row_needs(
     if terminator == "eog":
         row |= ends
         eog = ends
-    elif terminator == "unless-continued":
+    elif (owner := row_owner(trie, terminator)) is not None:
         eog = rest
-        rest = inner & (longest_prefix_owner(trie) >= 0)
+        rest = inner & (owner != NO_NODE)
     observed = tuple((int(node), np.asarray(ids, dtype=np.int32)) for node, ids in observe)
     for node, _ in observed:
         above = node

@@ -7,7 +7,7 @@ import numpy as np
 from selectrie.core import numerics
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, BoolArray, FloatArray, IntArray
-from selectrie.decoding.scoring.evaluation import TrieEvaluation, levels, longest_prefix_owner
+from selectrie.decoding.scoring.evaluation import TrieEvaluation, levels, row_owner
 from selectrie.decoding.scoring.posterior import best_of_paths
 from selectrie.decoding.scoring.rules import Lengths
 from selectrie.options import BASELINE_RULES
@@ -31,11 +31,10 @@ def rows_of_paths(trie: TokenTrie, terminator: str) -> IntArray:
     rows = trie.depth[trie.path_node].copy()
     if terminator == "eog":
         rows += 1
-    if terminator == "unless-continued":
+    if (owner := row_owner(trie, terminator)) is not None:
         run = trie.inner.astype(np.int32)
-        owned = longest_prefix_owner(trie) != NO_NODE
         for level in reversed(levels(trie)[1:]):
-            passes = level[(trie.end_path[level] == NO_PATH) & owned[level]]
+            passes = level[(trie.end_path[level] == NO_PATH) & (owner[level] != NO_NODE)]
             np.maximum.at(run, trie.parent[passes], run[passes] + 1)
         rows += run[trie.path_node]
     return np.asarray(rows, dtype=np.int32)
@@ -115,8 +114,7 @@ def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
     whether the choice is continued.
     """
     rows = trie.depth[trie.path_node].astype(np.int32)
-    if terminator == "unless-continued":
-        owner = longest_prefix_owner(trie)
+    if (owner := row_owner(trie, terminator)) is not None:
         counted = trie.inner & (owner != NO_NODE)
         rows += np.bincount(owner[counted], minlength=len(trie))[trie.path_node].astype(np.int32)
     return np.asarray(rows, dtype=np.int32)

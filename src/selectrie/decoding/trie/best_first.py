@@ -189,8 +189,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
     ) -> None:
         floor = Capacity(rows=1, nodes=int(trie.depth[needs.row].max()), sequences=1)
         super().__init__(prompt, floor, np.array([ROOT], dtype=np.int32))
-        self._trie, self._needs = trie, needs
-        self._search, self._continues = search, terminator == "unless-continued"
+        self._trie, self._needs, self._search = trie, needs, search
         self._fill_rows = fill_rows
         self._frontier = Frontier(trie, needs, terminator, objective=objective, k=search.k, heal=heal)
         self._reader, self._incumbents = self._frontier.reader, self._frontier.incumbents
@@ -218,7 +217,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         self._open.add(RowChildren(ROOT, 0.0, nodes, bounds, bounds))
 
     def _follow_greedy(self) -> None:
-        stop = self._reader.rest.low if self._continues else self._reader.eog_logp
+        stop = self._reader.rest.low if self._frontier.continues else self._reader.eog_logp
         while self._greedy != NO_NODE and self._reader.evaluated[self._greedy]:
             if not self._trie.n_nodes_below[self._greedy]:
                 self._greedy = NO_NODE
@@ -292,7 +291,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         candidate, the most probable nodes are returned, until the others are too
         improbable to matter, so that one call narrows most of its interval.
         """
-        if not self._frontier.ready or not self._continues:
+        if not self._frontier.ready or not self._frontier.continues:
             return []
         nodes: list[int] = []
         for candidate in self._incumbents.unsettled(threshold, self._frontier.margin):

@@ -13,7 +13,7 @@ from selectrie.core.numerics import Interval
 from selectrie.core.rows import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, FloatArray, IntArray
-from selectrie.decoding.scoring import RESOLVED, Bounds, Objective, RowNeeds, TrieReader, longest_prefix_owner
+from selectrie.decoding.scoring import RESOLVED, Bounds, Objective, RowNeeds, TrieReader, row_owner
 from selectrie.decoding.scoring.tolerance import ROUNDING
 
 
@@ -220,11 +220,6 @@ def _overlaps(candidate: Candidate, spans: list[tuple[float, float]], margin: fl
     return touching > 1
 
 
-def no_owner(n: int) -> IntArray:
-    """Return int32[n] of NO_NODE, for terminators that read no continuation."""
-    return np.full(n, NO_NODE, dtype=np.int32)
-
-
 Heal = Callable[[FloatArray, Interval[FloatArray]], Interval[float]]
 """Maps (edge_logp, observed) of a `TrieEvaluation` to bounds on the log-probability of
 the healed bytes.
@@ -251,6 +246,8 @@ class Frontier:
         incumbents: The best scores and the candidates.
         bounds: Computes the bounds on the scores below a node.
         ready: Whether bounds can be computed yet.
+        continues: Whether terminators depend on rows below their ends. Only then are
+            there candidates.
         margin: Nats by which two scores may move against each other: rounding, and what
             is not known of a baseline, or of healed bytes whose log-probability is
             divided by lengths.
@@ -261,13 +258,14 @@ class Frontier:
     ) -> None:
         self._trie, self._needs, self._terminator = trie, needs, terminator
         self._objective, self._heal = objective, heal
-        self._continues = terminator == "unless-continued"
+        owner = row_owner(trie, terminator)
+        self.continues = owner is not None
         self.reader = TrieReader(trie, needs)
-        self.bounds = Bounds(trie, objective, inclusive=self._continues or terminator == "eog")
+        self.bounds = Bounds(trie, objective, inclusive=self.continues or terminator == "eog")
         self.prefix: FloatArray = np.full(len(trie.token), np.nan)
         self.prefix[ROOT] = 0.0
         self.incumbents = Incumbents(trie, objective, self.reader, k)
-        self._owner = longest_prefix_owner(trie) if self._continues else no_owner(len(trie.token))
+        self._owner = np.full(len(trie.token), NO_NODE, dtype=np.int32) if owner is None else owner
         self._n_owned = np.bincount(self._owner[trie.inner & (self._owner != NO_NODE)], minlength=len(trie.token))
         self._chain = longest_chain(trie) if terminator in ("none", "text") else 1
         self._unhealed: list[IntArray] = []
@@ -347,7 +345,7 @@ class Frontier:
             return
         children, _ = self.reader.children(nodes)
         is_end = trie.end_path[children] != NO_PATH
-        if self._continues:
+        if self.continues:
             is_end &= ~trie.inner[children]
             touched = self._owner[nodes[trie.inner[nodes]]]
             touched = touched[touched != NO_NODE]
@@ -362,7 +360,7 @@ class Frontier:
             incumbents.touch(touched[self._n_owned[touched] > 1])
         ends = children[is_end]
         incumbents.finish(trie.end_path[ends], self.prefix[ends])
-        if ROOT in nodes and trie.end_path[ROOT] != NO_PATH and not (self._continues and trie.inner[ROOT]):
+        if ROOT in nodes and trie.end_path[ROOT] != NO_PATH and not (self.continues and trie.inner[ROOT]):
             incumbents.finish(trie.end_path[:1], np.zeros(1))
 
     def upper(self, nodes: IntArray, *, cautious: bool = False) -> FloatArray:

@@ -217,7 +217,7 @@ def _canonical_joints(
     Raises:
         _CallsRemain: If a long context needs another turn. The next call continues it.
     """
-    owner = scoring.longest_prefix_owner(prepared.trie) if prepared.terminator == "unless-continued" else None
+    owner = scoring.row_owner(prepared.trie, prepared.terminator)
     subs = [_isolate_path(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MAX_ROWS:
         return None, Cost()
@@ -303,9 +303,8 @@ def _score_paths(
 def _isolate_path(prepared: PreparedSelect, path: int, owner: IntArray | None) -> tuple[TokenTrie, int]:
     """Return the trie of one path, and the path's end node in it.
 
-    The trie includes the nodes below the end that the terminator depends on. `owner` is
-    `scoring.longest_prefix_owner` of the whole trie. None if the terminator does not
-    depend on nodes below the end.
+    The trie includes the nodes below the end that the terminator depends on, by
+    `owner`, which is `scoring.row_owner` of the whole trie.
     """
     trie = prepared.trie
     end = int(trie.path_node[path])
