@@ -1,4 +1,4 @@
-"""How many arenas the C library's allocator uses in a process that serves."""
+"""The memory of a process that serves: the arenas of the C library, and what is given back."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ import sys
 import threading
 from contextlib import closing
 from functools import partial
+from inspect import getsource
 
 import pytest
 
 pytest.importorskip("uvicorn", reason="needs the extra 'server'")
 
-from selectrie.server import allocator, app, body, serve
+from selectrie.server import app, body, serve
 
 N_THREADS = 12
 ALLOCATING = f"""
-import ctypes, runpy, sys, threading
-limit_arenas = runpy.run_path({allocator.__file__!r})["limit_arenas"]  # without the server, whose import takes a second
+import ctypes, os, sys, threading
+MAX_ARENAS, _M_ARENA_MAX, _VARIABLES = {serve.MAX_ARENAS}, {serve._M_ARENA_MAX}, {serve._VARIABLES}
+{getsource(serve.limit_arenas)}  # without the server, whose import takes a second
 c = ctypes.CDLL(None)
 c.malloc.restype, c.fopen.restype = ctypes.c_void_p, ctypes.c_void_p
 c.malloc_info.argtypes, c.fclose.argtypes = [ctypes.c_int, ctypes.c_void_p], [ctypes.c_void_p]
@@ -57,8 +59,8 @@ def n_arenas(*arguments: str, **variables: str) -> tuple[bool, int]:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are glibc's")
 def test_threads_of_a_server_share_two_arenas():
     """Without the limit there are more; a variable of the environment decides alone."""
-    assert n_arenas("limited") == (True, allocator.MAX_ARENAS)
-    assert n_arenas()[1] > allocator.MAX_ARENAS
+    assert n_arenas("limited") == (True, serve.MAX_ARENAS)
+    assert n_arenas()[1] > serve.MAX_ARENAS
     assert n_arenas("limited", MALLOC_ARENA_MAX="1") == (False, 1)
 
 
@@ -71,17 +73,17 @@ def test_another_c_library_is_left_alone(monkeypatch, error):
 
     monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    monkeypatch.setattr(allocator.ctypes, "CDLL", missing)
-    assert allocator.limit_arenas() is False
-    assert allocator.release_memory() is False
+    monkeypatch.setattr(serve.ctypes, "CDLL", missing)
+    assert serve.limit_arenas() is False
+    assert body.release_memory() is False
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries decide themselves")
 def test_memory_below_a_block_that_is_used_is_given_back():
     """A process that freed 64 MB below one block is as small as before."""
     code = f"""
-import ctypes, runpy
-give_back = runpy.run_path({allocator.__file__!r})["release_memory"]
+import ctypes, gc
+{getsource(body.release_memory)}
 c = ctypes.CDLL(None)
 c.malloc.restype, c.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 size = lambda: int(open("/proc/self/statm").read().split()[1]) >> 8  # pages of 4 KiB as MiB
@@ -92,7 +94,7 @@ c.malloc(65_536)
 for block in blocks:
     c.free(block)
 before = size()
-print(give_back(), before - size())
+print(release_memory(), before - size())
 """
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert shown[0] == "True"
@@ -118,7 +120,7 @@ def test_the_objects_of_a_model_are_collected_once(monkeypatch):
     """Before the server is ready, when nothing waits: a later collection would hold up every request for their time."""
     happened = []
     for name in ("collect", "freeze"):
-        monkeypatch.setattr(allocator.gc, name, partial(happened.append, name))
+        monkeypatch.setattr(serve.gc, name, partial(happened.append, name))
     monkeypatch.setattr(serve._Run, "_call_on_loop", lambda *_: happened.append("ready") or True)
     with closing(serve._bind(serve.Serving(port=0))) as listening:
         run = serve._Run(app(None), listening, serve.Serving(), lambda: None, None, "")
