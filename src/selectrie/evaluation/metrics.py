@@ -6,6 +6,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -404,12 +405,15 @@ def _bits_of_loss(values: FloatArray, weights: FloatArray) -> float:
     return -float(values.sum()) / total / math.log(2) if total else math.nan
 
 
+_text_metric, _set_metric = partial(Metric, over="texts"), partial(Metric, over="sets")
+
+
 def _make_accuracy(name: str, what: str, source: str, score: Score, *needs: str) -> Metric:
     return Metric(name, what, source, _hits(score), _mean, is_proportion=True, needs=frozenset(needs), has_chance=True)
 
 
 def _make_loss(name: str, what: str, value: Callable[[FloatArray, FloatArray], float], length: str = "") -> Metric:
-    return Metric(name, what, HARNESS, _gold_logp, value, higher_is_better=False, length=length, over="texts")
+    return _text_metric(name, what, HARNESS, _gold_logp, value, higher_is_better=False, length=length)
 
 
 def _logp(record: ItemRecord) -> FloatArray:
@@ -457,34 +461,25 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
                 has_chance=True,
                 over="equal sets",
             ),
-            Metric(
-                "mc2",
-                "probability of all right choices together, in the set",
-                "Lin et al. 2022",
-                _mass_on_gold,
-                _mean,
-                over="sets",
+            _set_metric(
+                "mc2", "probability of all right choices together, in the set", "Lin et al. 2022", _mass_on_gold, _mean
             ),
-            Metric(
+            _set_metric(
                 "brier",
                 "squared distance of the probabilities in the set from the right choice",
                 "Brier 1950",
                 _brier_scores,
                 _mean,
                 higher_is_better=False,
-                over="sets",
             ),
-            Metric(
-                "log_likelihood", "log-probability of the right choice, nats", HARNESS, _gold_logp, _mean, over="texts"
-            ),
-            Metric(
+            _text_metric("log_likelihood", "log-probability of the right choice, nats", HARNESS, _gold_logp, _mean),
+            _text_metric(
                 "is_greedy",
                 "the right choice is what greedy decoding gives",
                 HARNESS,
                 _greedy_hits,
                 _mean,
                 is_proportion=True,
-                over="texts",
             ),
             _make_loss("perplexity", "exponential of the mean loss an item", _exp_of_loss),
             _make_loss("word_perplexity", "… a word, over all texts", _exp_of_loss, "n_words"),
