@@ -1,4 +1,4 @@
-"""Decides about the states of a table, unit by unit, in a memory of its own."""
+"""Answers questions about the rows of a table, one unit of rows at a time."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from selectrie.errors import ClosedError, OptionError, RequestError
 from selectrie.options.checks import at_least
 from selectrie.results.advice import warn
 
-_NODES_HELD, _BRANCHES_HELD = 2, 4
-"""The shared beginnings take at most one in so many nodes, and in so many branches."""
+_NODES_SHARE, _SEQUENCES_SHARE = 2, 4
+"""Shared prefixes use at most 1/2 of the model's nodes, and 1/4 of its sequences."""
 
 
 class DecisionScorer(AbstractContextManager["DecisionScorer"]):
-    """Decides about units of states. Made by `Engine.decision_scorer`.
+    """Answers questions about units of states. `Engine.decision_scorer` returns one.
 
-    It is a context manager. Any thread may call `decisions`. On a model that runs here,
-    calls at the same time have separate memories (`memories_of`).
+    A scorer is a context manager, and `decisions` may be called from any thread. On a
+    local model, concurrent calls have separate key/value caches (`memories_of`).
 
     Args:
         maker: Makes the prompts of the questions.
-        session: Opens the session of a unit.
-        close: Frees what sessions leave behind.
-        keep: An object kept alive as long as the scorer.
+        session: Opens the session in which a unit is evaluated.
+        close: Frees the memory of all sessions.
+        keep: An object that stays alive as long as the scorer.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DecisionScorer(AbstractContextManager["DecisionScorer"]):
         *,
         keep: object = None,
     ) -> None:
-        """Create a scorer; `keep` lives as long as the scorer."""
+        """Create a scorer; the class docstring describes the arguments."""
         self._maker, self._session, self._close, self._kept = maker, session, close, keep
         self._is_closed = False
 
@@ -61,9 +61,9 @@ class DecisionScorer(AbstractContextManager["DecisionScorer"]):
     def decisions(self, states: Sequence[State]) -> list[Decision]:
         """Return the decision on each state of a unit, in order.
 
-        The decision on a state that cannot be asked holds its error. Ctrl-C stops the
+        A state that cannot be asked has a decision with an `error`. Ctrl-C stops the
         call in the middle of a decode. If the call fails, its memory is freed, and the
-        next call gets a new one.
+        next call uses a new one.
 
         Raises:
             ModelError: If the model fails.
@@ -72,47 +72,47 @@ class DecisionScorer(AbstractContextManager["DecisionScorer"]):
         if self._is_closed:
             raise ClosedError("the scorer")
         with self._session() as session:
-            return self._maker.decisions(states, keeps=True, first=0).run(session)
+            return self._maker.prepare_batch(states, keep_errors=True, first_index=0).run(session)
 
     def close(self) -> None:
-        """Free what it holds. May be called twice, and after the engine was closed."""
+        """Free the memory. May be called twice, and after the engine was closed."""
         self._is_closed = True
         self._close()
 
 
 def memories_of(thread: ModelThread, model: Model, maker: DecisionMaker) -> MemoriesApart[DecisionMemory]:
-    """Return memories for units of states.
+    """Return a pool of key/value caches, one for each unit that is evaluated at a time.
 
-    The beginnings that the prompts of all states share are evaluated once for each
-    memory, and held: with questions first, the question and its list of options. A unit
-    begins with all its prompts queued. Afterwards everything but the shared beginnings
-    is dropped.
+    Prefixes that the prompts of all states share are evaluated once for each cache and
+    stay in it. In the layout "questions first", these are the question and its list of
+    options. After a unit, everything except the shared prefixes is dropped.
     """
-    shared, limits = _shared_paths(model, maker), model.limits
+    shared, limits = _find_shared_paths(model, maker), model.limits
 
-    def opened() -> DecisionMemory:
-        held = sum(map(len, shared))  # the rest of the memory is as large as the model's own
-        solo = model.new_context(limits.nodes + held, limits.sequences)
+    def open_memory() -> DecisionMemory:
+        n_shared = sum(map(len, shared))  # nodes in addition to those of the model's own limit
+        model_context = model.new_context(limits.nodes + n_shared, limits.sequences)
         try:
             for path in shared:
-                evaluate_and_hold(solo, path)
-            solo.trim(0)
+                evaluate_and_hold(model_context, path)
+            model_context.trim(0)
         except BaseException:
-            solo.close()
+            model_context.close()
             raise
-        return DecisionMemory(solo, CanonicalMemories(len(shared) + 1))
+        return DecisionMemory(model_context, CanonicalMemories(len(shared) + 1))
 
-    return MemoriesApart(thread, opened)
+    return MemoriesApart(thread, open_memory)
 
 
 class DecisionMemory(MemoryApart):
-    """The memory of a unit, and those of its near ties.
+    """The key/value caches of a unit: its own, and those that settle near ties.
 
-    The baselines of the rule are kept too, so each is evaluated once for all units.
+    It also keeps the baselines of the scoring rule, so each is evaluated only once for
+    all units.
 
     Args:
         model: A model made by `Model.new_context`.
-        kept: Memories for near ties.
+        kept: The caches in which near ties are evaluated again.
     """
 
     def __init__(self, model: Model, kept: CanonicalMemories) -> None:
@@ -120,30 +120,30 @@ class DecisionMemory(MemoryApart):
         self._kept, self._baselines = kept, BaselineStore(self.clear)
 
     def session(self, group: TaskGroup, check: SelfCheck | None) -> Session:
-        """Return the session of a unit."""
+        """Return the session in which a unit is evaluated."""
         return Session(group, self.model, check, kept=self._kept, baselines=self._baselines)
 
     def close(self) -> None:
-        """Free the memories."""
+        """Free the caches."""
         try:
             self._kept.close()
         finally:
             super().close()
 
 
-def _shared_paths(model: Model, maker: DecisionMaker) -> tuple[IntArray, ...]:
-    """Return the token paths with which the prompts of all states begin, longest first.
+def _find_shared_paths(model: Model, maker: DecisionMaker) -> tuple[IntArray, ...]:
+    """Return the token prefixes that the prompts of all states share, longest first.
 
-    There is one for each prompt of each question, as far as the model has room to hold
-    them. They are what the prompts of two states have in common.
+    A prefix is found by comparing the prompts of two different states. Each prompt of a
+    question has one, as long as the model has room for it (`_NODES_SHARE`).
     """
     found: dict[bytes, IntArray] = {}
-    for one, other in zip(maker.contexts("0"), maker.contexts("A b"), strict=True):
+    for one, other in zip(maker.context_tokens("0"), maker.context_tokens("A b"), strict=True):
         path = one[: common_length(one, other)]
         if len(path):
             found.setdefault(path.tobytes(), path)
     limits = model.limits
-    n_nodes, n_paths = limits.nodes // _NODES_HELD, limits.sequences // _BRANCHES_HELD
+    n_nodes, n_paths = limits.nodes // _NODES_SHARE, limits.sequences // _SEQUENCES_SHARE
     held: list[IntArray] = []
     for path in sorted(found.values(), key=len, reverse=True):
         if len(path) <= n_nodes and len(held) < n_paths:
@@ -153,7 +153,7 @@ def _shared_paths(model: Model, maker: DecisionMaker) -> tuple[IntArray, ...]:
 
 
 class CalibrationFitter(Protocol):
-    """What fits a calibration: an engine."""
+    """An engine that can fit a calibration."""
 
     def fit_calibration(
         self, states: Iterable[State], questions: Mapping[str, Question], *, params: DecisionParams | None = None
@@ -161,7 +161,7 @@ class CalibrationFitter(Protocol):
 
 
 class UnitDecider(CalibrationFitter, Protocol):
-    """What is needed of an engine."""
+    """An engine that can answer questions about a table."""
 
     def decision_prompts(
         self, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None
@@ -172,7 +172,7 @@ class UnitDecider(CalibrationFitter, Protocol):
     ) -> DecisionScorer: ...
 
 
-def decided_table(
+def decide_table(
     llm: UnitDecider,
     table: object,
     questions: Mapping[str, Question],
@@ -183,7 +183,7 @@ def decided_table(
     prefix: str,
     unit_rows: int,
 ) -> Any:
-    """Return the data frame with the columns of the answers: `Engine.decide_table`."""
+    """Return the data frame with the columns of the answers (`Engine.decide_table`)."""
     at_least("unit_rows", unit_rows, 1, optional=False)
     frame = Frame(table)
     states = row_states(state, frame.columns)
@@ -191,7 +191,7 @@ def decided_table(
     columns.check(frame.columns)
     all_states = (one for unit in frame.units(states.columns, unit_rows) for one in states.of_each(unit))
     params = with_fitted_calibration(llm, all_states, questions, params)
-    llm.decision_prompts("0", questions, params=params)  # what cannot be asked about any row
+    llm.decision_prompts("0", questions, params=params)  # raises if no row can be asked
     rows = []
     with llm.decision_scorer(questions, params=params) as scorer:
         for unit in frame.units(states.columns, unit_rows):
@@ -205,10 +205,10 @@ def with_fitted_calibration(
     questions: Mapping[str, Question],
     params: DecisionParams,
 ) -> DecisionParams:
-    """Return the options with a calibration fitted to states in place of "batch".
+    """Replace `calibration="batch"` by a calibration fitted to the states.
 
-    From fewer than 16 states none is fitted, with a warning. States that cannot be
-    asked are left out.
+    States that cannot be asked are left out. With fewer than 16 states, the result has
+    no calibration, and a warning is issued. Other options are returned unchanged.
     """
     if params.calibration != "batch":
         return params
@@ -216,18 +216,19 @@ def with_fitted_calibration(
     if not any(is_calibrated(one, params) for one in questions.values()):
         return params
     calibration = Calibration(())
-    if sample := sample_of(_texts(states)):
-        with suppress(OptionError):  # none of them can be asked
+    if sample := sample_of(_state_texts(states)):
+        with suppress(OptionError):  # no state can be asked
             calibration = llm.fit_calibration(sample, questions, params=params)
     n = min((one.n for one in calibration.questions), default=0)
     if n < N_LEAST:
-        said = f"calibration 'batch' needs {N_LEAST} different states of which the question can be asked; there are {n}"
-        warn(f"{said}, so the answers are not calibrated")
+        need = f"calibration 'batch' needs {N_LEAST} different states of which the question can be asked; there are {n}"
+        warn(f"{need}, so the answers are not calibrated")
         return params
     return replace(params, calibration=calibration)
 
 
-def _texts(states: Iterable[State | RequestError]) -> Iterator[str]:
+def _state_texts(states: Iterable[State | RequestError]) -> Iterator[str]:
+    """Yield the texts of the states that have one."""
     for one in states:
         if not isinstance(one, RequestError):
             with suppress(RequestError):

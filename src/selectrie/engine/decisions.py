@@ -1,7 +1,7 @@
-"""Answers questions about states: the prompts of all of them are selected together.
+"""Answers questions about states by one selection for each prompt.
 
-There is no scoring here. Each prompt becomes one prepared selection; all run in one
-task group, and the answers are made of their results (`Ask.answer`).
+The selections of all prompts run in one task group. `Ask.answer` computes the answers
+from their results; nothing is scored here.
 """
 
 from __future__ import annotations
@@ -66,28 +66,35 @@ from selectrie.tokenization.prompt_frames import PromptFrame, chat_frame, page_f
 from selectrie.tokenization.prompts import Prompt, read_prompt
 
 T = TypeVar("T")
-_SHORTEN = words("shorten {}", THE_STATE)
+_SHORTEN_STATE = words("shorten {}", THE_STATE)
 _OPEN_THOUGHT = re.compile(r"<(\w*think\w*)>\s*\Z")
-"""A block of thinking that a chat template opens at the end of the prompt."""
-_MARK = "m4rk"
-"""A text that stands for an answer, to find what a chat template writes before it."""
+"""Matches a thinking block that a chat template opens at the end of the prompt."""
+_PLACEHOLDER = "m4rk"
+"""A text in place of an answer, to find what a chat template writes before it."""
 _SEARCH = SearchParams(method="exhaustive")
-_LETTERS = "letters on a model without a chat template, which may answer one letter for all texts; score the texts"
-_FRAMED_FROM = 2
-"""Number of the state from which a prompt's frame is worth its making."""
+_LETTERS_WARNING = (
+    "letters on a model without a chat template, which may answer one letter for all texts; score the texts"
+)
+_FIRST_FRAMED = 2
+"""The first state, counted from 1, for which a prompt's frame is made and used.
+
+Making a frame for a single state does not pay.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecisionMaker:
-    """Makes the prompts of some questions about any states, on one model.
+    """Makes the prompts of several questions about any state, for one model.
 
     Attributes:
         model: The model.
-        asks: What is asked, by the name of the question.
+        asks: The questions with their settings, by name.
         params: The options of the decision.
-        template: The template of the caller, or the name of one of our pages.
-        digest: Its digest.
-        prompting: Options of the chat template; the text before the answer is added.
+        template: A template of the caller, or "chat" or "base".
+        digest: The digest of the template.
+        prompting: Options of the chat template. The assistant prefix of a page is
+            appended to theirs.
+        _prompts: The prompt makers of each question used so far, one for each order.
     """
 
     model: ModelDescription
@@ -100,14 +107,24 @@ class DecisionMaker:
 
     @classmethod
     def of(
-        cls, model: ModelDescription, questions: Mapping[str, Question], params: DecisionParams, *, fits: bool = False
+        cls,
+        model: ModelDescription,
+        questions: Mapping[str, Question],
+        params: DecisionParams,
+        *,
+        fits_calibration: bool = False,
     ) -> DecisionMaker:
-        """Return the maker for a model.
+        """Check questions and options together, and return their maker for a model.
 
-        With `fits`, a calibration is fitted to the answers.
+        Args:
+            model: The model.
+            questions: The questions by name.
+            params: The options of the decision.
+            fits_calibration: Whether a calibration will be fitted to the answers.
 
-        Raises `RequestError` for questions that cannot be asked with these options, and
-        `PromptError` if the model has no chat template but needs one.
+        Raises:
+            RequestError: For questions that cannot be asked with these options.
+            PromptError: If the template needs a chat template and the model has none.
         """
         asks: dict[str, Ask] = {}
         template, chat = params.template, model.vocabulary.chat_template
@@ -124,41 +141,49 @@ class DecisionMaker:
         ask = partial(ask_of, params=params, n_questions=len(questions), on_page=template == "base")
         for name, question in questions.items():
             with _errors_of(None, name):
-                asks[name] = ask(question, has_calibration=fits or calibration is not None)
+                asks[name] = ask(question, has_calibration=fits_calibration or calibration is not None)
                 check_shown(question, template)
                 if isinstance(calibration, Calibration) and is_calibrated(question, params):
                     bound = asks[name].bound(digest, model.identity)
                     is_plain = calibration.is_default and not calibration.holds_for(bound)
                     asks[name] = ask(question) if is_plain else asks[name].with_calibration(calibration, bound)
         if chat is None and params.scoring == "letters":
-            warn(_LETTERS)
-        prompting = model.vocabulary.derived(_for_answers)
+            warn(_LETTERS_WARNING)
+        prompting = model.vocabulary.derived(_find_answer_params)
         args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
         return cls(model, asks, params, template, digest, replace(prompting, template_args=args))
 
-    def decisions(self, states: Sequence[State], *, keeps: bool, first: int | None) -> PreparedDecisions:
-        """Check and tokenize all questions about some states.
-
-        Raises `RequestError` for whatever can be found invalid without a model call,
-        with the index of the state and the name of the question. With `keeps`, errors
-        that belong to one state are kept instead. `first` is the index of the first
-        state in errors; with None, there is one state and errors have no index.
-        """
-        prompts: dict[_Site, tuple[PreparedPrompt, ...]] = {}
-        errors: dict[int, RequestError] = {}
-        for index, state in enumerate(states):
-            made = _or_error(partial(self.prepared, state, None if first is None else first + index), keeps=keeps)
-            if isinstance(made, RequestError):
-                errors[index] = made
-            else:
-                prompts |= {(index, name): one for name, one in made.items()}
-        return PreparedDecisions(self, len(states), prompts, errors, keeps, first)
-
-    def calibration(self, decisions: Sequence[Decision]) -> Calibration:
-        """Return the calibration of the questions that can have one.
+    def prepare_batch(self, states: Sequence[State], *, keep_errors: bool, first_index: int | None) -> DecisionBatch:
+        """Check and tokenize all questions about several states.
 
         Args:
-            decisions: Decisions of this maker about some states, without a prior.
+            states: The states.
+            keep_errors: Whether the error of a state is kept in its decision. If False,
+                it is raised.
+            first_index: Index of the first state in errors. With None, errors have no
+                index; then there is only one state.
+
+        Raises:
+            RequestError: For an error that can be found without a model call, with the
+                index of the state and the name of the question.
+        """
+        prompts: dict[_QuestionKey, tuple[TokenizedPrompt, ...]] = {}
+        errors: dict[int, RequestError] = {}
+        for index, state in enumerate(states):
+            request = None if first_index is None else first_index + index
+            result = _call_or_error(partial(self.tokenize, state, request), keep_errors=keep_errors)
+            if isinstance(result, RequestError):
+                errors[index] = result
+            else:
+                prompts |= {(index, name): by_order for name, by_order in result.items()}
+        return DecisionBatch(self, len(states), prompts, errors, keep_errors, first_index)
+
+    def calibration(self, decisions: Sequence[Decision]) -> Calibration:
+        """Fit a calibration of all questions, except those with a grammar.
+
+        Args:
+            decisions: The decisions on several states, made from this maker's prompts
+                without a prior.
         """
         return Calibration(
             tuple(
@@ -171,43 +196,46 @@ class DecisionMaker:
             )
         )
 
-    def contexts(self, state: str) -> list[IntArray]:
-        """Return the tokens of the prompts of all questions about a state.
+    def context_tokens(self, state: str) -> list[IntArray]:
+        """Return the token ids of each prompt about a state.
 
-        Questions whose options are the texts of a grammar are left out.
+        The prompts of grammars that cannot be listed are left out.
         """
-        selects = [prompt.select for prompts in self.prepared(state).values() for prompt in prompts]
+        selects = [prompt.select for prompts in self.tokenize(state).values() for prompt in prompts]
         return [select.encoded.context for select in selects if isinstance(select, PreparedSelect)]
 
-    def prepared(self, state: State, request: int | None = None) -> dict[str, tuple[PreparedPrompt, ...]]:
-        """Return the prompts of each question about a state, one for each order.
+    def tokenize(self, state: State, request: int | None = None) -> dict[str, tuple[TokenizedPrompt, ...]]:
+        """Return the prompts of each question about a state, by the question's name.
 
-        `request` is the index of the state in errors.
+        A question has one prompt for each order of its options. `request` is the index
+        of the state in errors.
         """
         with of_request(request):
             text = text_of_state(state)
-            return {name: self._prompts_about(text, name, ask) for name, ask in self.asks.items()}
+            return {name: self._tokenize_question(text, name, ask) for name, ask in self.asks.items()}
 
-    def _prompts_about(self, state: str, name: str, ask: Ask) -> tuple[PreparedPrompt, ...]:
+    def _tokenize_question(self, state: str, name: str, ask: Ask) -> tuple[TokenizedPrompt, ...]:
+        """Return the prompts of one question about a state, one for each order."""
         with _errors_of(None, name):
             if name not in self._prompts:
                 self._prompts[name] = tuple(PromptMaker(self, ask, order) for order in ask.orders)
             try:
-                return tuple([one.prepared(state) for one in self._prompts[name]])
+                return tuple([one.tokenize(state) for one in self._prompts[name]])
             except PromptTooLongError as error:
                 unlisted = "score the options without listing them (`list_options=False`)"
-                remedy = remedies(_shorten(ask, state), unlisted if _fits_unlisted(self, ask, state) else "")
+                unlisted = unlisted if _fits_without_list(self, ask, state) else ""
+                remedy = remedies(_advise_shortening(ask, state), unlisted)
                 raise error.with_remedy(remedy) from error
 
 
 class PromptMaker:
-    """Makes the prompts of a question in one order of its options, about any states.
+    """Makes the prompts of a question with one order of its options, about any state.
 
-    What does not depend on the state is made once.
+    Parts that do not depend on the state are computed once.
 
     Args:
-        maker: What the prompts of all questions have in common.
-        ask: What is asked.
+        maker: The maker of all questions, with the model and the template.
+        ask: The question with its settings.
         order: The order in which the options are listed.
     """
 
@@ -216,29 +244,31 @@ class PromptMaker:
         self._maker, self._ask, self._values = maker, ask, values_of(ask, order)
         self._choices = ask.choices(order) if grammar is None else select_grammar.listed(grammar)
         self._plans: dict[tuple[object, ...], tuple[SelectRequest, SelectPlan | None]] = {}
-        self._n_read = 0
+        self._n_states = 0
         self._frame: PromptFrame | None = None
 
-    def prepared(self, state: str) -> PreparedPrompt:
+    def tokenize(self, state: str) -> TokenizedPrompt:
         """Return the prompt about a state, checked and tokenized."""
         if isinstance(self._maker.template, str):
             self._check_length(state)
-        page = self._page(state)
+        page = self._write_page(state)
         if page.kind not in self._plans:
-            self._plans[page.kind] = self._plan(page)
+            self._plans[page.kind] = self._make_plan(page)
         request, plan = self._plans[page.kind]
         if plan is None:
-            return PreparedPrompt(page.prompt, self._search(page, request), request)
-        return PreparedPrompt(page.prompt, plan.after(page.prompt, self._read(state, request.prompting)), request)
+            return TokenizedPrompt(page.prompt, self._prepare_search(page, request), request)
+        prompt_text = self._read_prompt(state, request.prompting)
+        return TokenizedPrompt(page.prompt, plan.after(page.prompt, prompt_text), request)
 
-    def _page(self, state: str | None) -> Page:
+    def _write_page(self, state: str | None) -> Page:
+        """Return the page about a state, or the page without a state for None."""
         return page_of(self._maker.template, self._ask.question, self._values, state)
 
-    def _plan(self, page: Page) -> tuple[SelectRequest, SelectPlan | None]:
-        """Return the options of a selection after a page, and the plan of its choices.
+    def _make_plan(self, page: Page) -> tuple[SelectRequest, SelectPlan | None]:
+        """Return the options of a page's selection, and the plan of its choices.
 
-        Pages whose answer begins and ends alike share them (`Page.kind`). A grammar
-        whose texts cannot be listed has no plan.
+        Pages of equal `Page.kind` share both. A grammar whose texts cannot be listed
+        has no plan.
         """
         params = self._maker.params
         terminator, following = "text" if page.following else "eog" if page.is_chat else "auto", page.following
@@ -261,64 +291,70 @@ class PromptMaker:
             return request, None
         _check_endings(self._choices, following)
         states = {"pmi": (None,), "calibrated": CONTENT_FREE}.get(rule.name)
-        premises = None if states is None else [self._page(state).prompt for state in states]
+        premises = None if states is None else [self._write_page(state).prompt for state in states]
         return request, SelectPlan(self._maker.model, self._choices, request, premises=premises, groups=members)
 
-    def _read(self, state: str, prompting: PromptParams) -> PromptText | None:
-        """Return the prompt about a state as it is read, if its frame is known.
+    def _read_prompt(self, state: str, prompting: PromptParams) -> PromptText | None:
+        """Return the encoded prompt about a state, or None if there is no frame.
 
-        From the second state on, what is around the state is rendered and encoded once.
+        From the second state on, the text around the state is rendered and encoded only
+        once (the frame). Templates of the caller and states of examples have no frame.
         """
         if isinstance(self._maker.template, Template) or is_example(self._ask.question, state):
             return None
-        self._n_read += 1
-        if self._n_read == _FRAMED_FROM:
-            self._frame = self._new_frame(prompting)
+        self._n_states += 1
+        if self._n_states == _FIRST_FRAMED:
+            self._frame = self._make_frame(prompting)
         return None if self._frame is None else self._frame.read(state)
 
-    def _new_frame(self, prompting: PromptParams) -> PromptFrame | None:
-        """Return what is around a state; None if it cannot be read apart."""
-        vocabulary, page = self._maker.model.vocabulary, self._page("")
+    def _make_frame(self, prompting: PromptParams) -> PromptFrame | None:
+        """Return the frame of the prompt: the encoded text around the state.
+
+        Returns None if the prompt cannot be encoded in separate parts.
+        """
+        vocabulary, page = self._maker.model.vocabulary, self._write_page("")
         empty = repr(page)
-        mark = next(mark for n in count() if (mark := f"[st4te {n}]") not in empty)  # no end is its beginning
+        mark = next(
+            mark for n in count() if (mark := f"[st4te {n}]") not in empty
+        )  # no part of the page can overlap the mark
 
         def read(text: str) -> PromptText:
-            return read_prompt(vocabulary, self._page(text).prompt, prompting)
+            return read_prompt(vocabulary, self._write_page(text).prompt, prompting)
 
         if page.is_chat:
-            return chat_frame(vocabulary, lambda text: self._page(text).messages, prompting, mark, read)
-        before, behind = self._page(mark).text.split(mark)
+            return chat_frame(vocabulary, lambda text: self._write_page(text).messages, prompting, mark, read)
+        before, behind = self._write_page(mark).text.split(mark)
         return page_frame(vocabulary, before, behind, read)
 
     def _check_length(self, state: str) -> None:
-        """Raise `PromptTooLongError` for a text that no prompt can hold."""
+        """Raise `PromptTooLongError` if state or instructions alone are too long."""
         vocabulary, limits = self._maker.model.vocabulary, self._maker.model.limits
         longest = max(state, self._ask.question.instructions, key=len)
         if len(longest) > limits.nodes:
             n_least = least_tokens(vocabulary, longest.encode("utf-8", "replace"), limit=limits.nodes)
             if n_least > limits.nodes:
-                raise limits.too_long(n_least, _shorten(self._ask, state), is_least=True)
+                raise limits.too_long(n_least, _advise_shortening(self._ask, state), is_least=True)
 
-    def _search(self, page: Page, request: SelectRequest) -> PreparedGrammarSelect:
-        """Return the search of a grammar after a page."""
+    def _prepare_search(self, page: Page, request: SelectRequest) -> PreparedGrammarSelect:
+        """Return the search for texts of the question's grammar after a page."""
         model, vocabulary = self._maker.model, self._maker.model.vocabulary
         grammar: Any = self._ask.question.grammar
         ending = ending_of(vocabulary, grammar, None, request.following, ends_turn=page.is_chat)
         read = read_prompt(vocabulary, page.prompt, request.prompting)
         n_left = model.limits.nodes - max_context_tokens(reopen(vocabulary, read))
         search = replace(request.search, method="auto", max_tokens=max(1, min(request.search.max_tokens, n_left)))
-        asked = replace(request, terminator=ending.terminator, following="", search=search)
-        searched = select_grammar.prepare_grammar_select(model, page.prompt, ending.grammar, asked)
-        return replace(searched, grammar=ending.own, following=ending.text)
+        request = replace(request, terminator=ending.terminator, following="", search=search)
+        select = select_grammar.prepare_grammar_select(model, page.prompt, ending.grammar, request)
+        return replace(select, grammar=ending.own, following=ending.text)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PreparedPrompt:
-    """One prompt of a question.
+class TokenizedPrompt:
+    """A prompt of a question, with its tokenized selection.
 
     Attributes:
-        prompt: The page or the messages.
-        select: The selection, checked and tokenized.
+        prompt: The text of a page, or the messages of a chat.
+        select: The selection of the answer, checked and tokenized but not run.
         request: The options of the selection.
     """
 
@@ -327,34 +363,35 @@ class PreparedPrompt:
     request: SelectRequest
 
 
-_Site: TypeAlias = tuple[int, str]
+_QuestionKey: TypeAlias = tuple[int, str]
 """The index of a state, and the name of a question about it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PreparedDecisions:
-    """Questions about several states, checked and tokenized.
+class DecisionBatch:
+    """A batch of questions about several states, checked and tokenized.
 
     Attributes:
-        maker: What made the prompts.
+        maker: The maker of the prompts.
         n_states: Number of states.
         prompts: The prompts of each question about each state, one for each order.
-        errors: The errors of states that were kept, by the states' indices.
-        keeps: Whether errors of a state are kept in its decision.
-        first: Index of the first state in errors; None if there is only one.
+        errors: The errors found while tokenizing, by the index of the state.
+        keep_errors: Whether the error of a state is kept in its decision.
+        first_index: Index of the first state in errors; None if there is only one
+            state.
     """
 
     maker: DecisionMaker
     n_states: int
-    prompts: Mapping[_Site, tuple[PreparedPrompt, ...]]
+    prompts: Mapping[_QuestionKey, tuple[TokenizedPrompt, ...]]
     errors: Mapping[int, RequestError]
-    keeps: bool
-    first: int | None
+    keep_errors: bool
+    first_index: int | None
 
     def check_rows(self, max_rows: int) -> None:
-        """Raise `TooManyRowsError` if the prompts plan more rows than that.
+        """Raise `TooManyRowsError` if the prompts need more than `max_rows` rows.
 
-        Searches of a grammar have limits of their own and are not counted.
+        Searches of a grammar are not counted, because other limits apply to them.
         """
         selects = [prompt.select for prompts in self.prompts.values() for prompt in prompts]
         planned = planned_rows(select for select in selects if isinstance(select, PreparedSelect))
@@ -362,66 +399,70 @@ class PreparedDecisions:
             raise TooManyRowsError(planned, max_rows)
 
     def run(self, session: Session) -> list[Decision]:
-        """Evaluate all prompts together and return the decisions in order."""
-        asked = [index for index in range(self.n_states) if index not in self.errors]
-        made: Sequence[Decision | RequestError]
+        """Evaluate all prompts together and return the decisions in order.
+
+        If this fails and errors are kept, each state is evaluated again by itself.
+        """
+        valid = [index for index in range(self.n_states) if index not in self.errors]
+        results: Sequence[Decision | RequestError]
         try:
-            made = self._run(session, asked)
+            results = self._run(session, valid)
         except RequestError as error:
-            if not self.keeps or isinstance(error, ClosedError | ForkedError):
+            if not self.keep_errors or isinstance(error, ClosedError | ForkedError):
                 raise
-            alone = [_or_error(partial(self._run, session, [index]), keeps=True) for index in asked]
-            made = [one if isinstance(one, RequestError) else one[0] for one in alone]
-        decisions: dict[int, Decision | RequestError] = {**self.errors, **dict(zip(asked, made, strict=True))}
-        found = [decisions[index] for index in range(self.n_states)]
-        return [Decision({}, one) if isinstance(one, RequestError) else one for one in found]
+            single = [_call_or_error(partial(self._run, session, [index]), keep_errors=True) for index in valid]
+            results = [one if isinstance(one, RequestError) else one[0] for one in single]
+        by_index: dict[int, Decision | RequestError] = {**self.errors, **dict(zip(valid, results, strict=True))}
+        ordered = [by_index[index] for index in range(self.n_states)]
+        return [Decision({}, one) if isinstance(one, RequestError) else one for one in ordered]
 
     def _run(self, session: Session, indices: Sequence[int]) -> list[Decision]:
-        """Return the decisions on these states.
+        """Return the decisions on the states of these indices.
 
-        With `permutations="auto"` there are several rounds: answers so far say which
-        questions are asked in more orders.
+        With `permutations="auto"`, there are several rounds. After each, the selections
+        so far decide which questions need more orders (`Ask.n_orders_wanted`).
         """
         asks = self.maker.asks
-        made: dict[_Site, list[Selection]] = {(index, name): [] for index in indices for name in asks}
-        pending = dict.fromkeys(made, 0)
-        while pending := {
-            site: n for site in pending if (n := asks[site[1]].n_orders_wanted(made[site])) > len(made[site])
-        }:
-            new = [(site, one) for site, n in pending.items() for one in self.prompts[site][len(made[site]) : n]]
-            for (site, _), result in zip(new, self._selections(session, new), strict=True):
-                made[site].append(result)
+        done: dict[_QuestionKey, list[Selection]] = {(index, name): [] for index in indices for name in asks}
+        pending = dict.fromkeys(done, 0)
+        while pending := {key: n for key in pending if (n := asks[key[1]].n_orders_wanted(done[key])) > len(done[key])}:
+            new = [(key, prompt) for key, n in pending.items() for prompt in self.prompts[key][len(done[key]) : n]]
+            for (key, _), result in zip(new, self._run_selections(session, new), strict=True):
+                done[key].append(result)
         return [
-            Decision({name: self._answer((index, name), tuple(made[index, name])) for name in asks})
+            Decision({name: self._make_answer((index, name), tuple(done[index, name])) for name in asks})
             for index in indices
         ]
 
-    def _selections(self, session: Session, prompts: Sequence[tuple[_Site, PreparedPrompt]]) -> list[Selection]:
+    def _run_selections(
+        self, session: Session, prompts: Sequence[tuple[_QuestionKey, TokenizedPrompt]]
+    ) -> list[Selection]:
         """Return the selection after each prompt.
 
-        Those with listed choices run together, then each search of a grammar.
+        Prompts with listed choices run together. Then each search of a grammar runs.
         """
-        made: dict[int, Selection] = {}
+        done: dict[int, Selection] = {}
         batch = [(at, one.select) for at, (_, one) in enumerate(prompts) if isinstance(one.select, PreparedSelect)]
         try:
-            results = SelectBatch([one for _, one in batch]).run(session)
-            made |= zip([at for at, _ in batch], results, strict=True)
+            results = SelectBatch([select for _, select in batch]).run(session)
+            done |= zip([at for at, _ in batch], results, strict=True)
         except SelectrieError as error:
             if error.request is None and len(batch) != 1:
                 raise
             at, error.request = batch[error.request or 0][0], None
             with self._errors_of(prompts[at][0]):
                 raise
-        for at, (site, one) in enumerate(prompts):
+        for at, (key, one) in enumerate(prompts):
             if isinstance(one.select, PreparedGrammarSelect):
-                with self._errors_of(site):
-                    made[at] = one.select.run(session)
-        return [made[at] for at in range(len(prompts))]
+                with self._errors_of(key):
+                    done[at] = one.select.run(session)
+        return [done[at] for at in range(len(prompts))]
 
-    def _answer(self, site: _Site, selections: tuple[Selection, ...]) -> Answer:
-        vocabulary, ask = self.maker.model.vocabulary, self.maker.asks[site[1]]
+    def _make_answer(self, key: _QuestionKey, selections: tuple[Selection, ...]) -> Answer:
+        """Return the answer to a question about a state, given its selections."""
+        vocabulary, ask = self.maker.model.vocabulary, self.maker.asks[key[1]]
         fits = [first_token_fits(vocabulary, result) for result in selections]
-        n_tokens = sum(n_prompt_tokens(vocabulary, prompt) for prompt in self.prompts[site][: len(selections)])
+        n_tokens = sum(count_prompt_tokens(vocabulary, prompt) for prompt in self.prompts[key][: len(selections)])
         cost = sum((result.cost for result in selections[1:]), selections[0].cost)
         usage = DecisionUsage(len(selections), n_tokens, cost)
         maker, template = self.maker, self.maker.template
@@ -438,28 +479,29 @@ class PreparedDecisions:
         )
         return ask.answer(selections, first_token_fits=all(fits), signature=signature, usage=usage)
 
-    def _errors_of(self, site: _Site) -> AbstractContextManager[None]:
-        index, name = site
-        return _errors_of(None if self.first is None else self.first + index, name)
+    def _errors_of(self, key: _QuestionKey) -> AbstractContextManager[None]:
+        """Attach the state's index and the question's name to errors in a `with`."""
+        index, name = key
+        return _errors_of(None if self.first_index is None else self.first_index + index, name)
 
 
-def _or_error(call: Callable[[], T], *, keeps: bool) -> T | RequestError:
-    """Return what a call returns, or the error of its request if that is kept."""
+def _call_or_error(call: Callable[[], T], *, keep_errors: bool) -> T | RequestError:
+    """Return the result of a call, or its `RequestError` if `keep_errors` is True."""
     try:
         return call()
     except RequestError as error:
-        if not keeps:
+        if not keep_errors:
             raise
         return error
 
 
-def _shorten(ask: Ask, state: str) -> str:
-    """Return the advice to shorten what takes most of a prompt."""
+def _advise_shortening(ask: Ask, state: str) -> str:
+    """Return the advice to shorten the longest part of a prompt."""
     question = ask.question
     listed = sum(len(one.scored) + len(one.description or "") for one in ask.options) if ask.listed else 0
     longest = max((len(text) for one in ask.options for text in one.spellings), default=0)
     lengths = {
-        _SHORTEN: len(state),
+        _SHORTEN_STATE: len(state),
         "shorten the instructions": len(question.instructions),
         "shorten the cue": len(question.cue or ""),
         "give shorter examples, or fewer of them": sum(len(text) + len(answer) for text, answer in question.examples),
@@ -468,21 +510,21 @@ def _shorten(ask: Ask, state: str) -> str:
     return max(lengths, key=lengths.__getitem__)
 
 
-def _fits_unlisted(maker: DecisionMaker, ask: Ask, state: str) -> bool:
-    """Return whether a question that is too long fits without its list of options."""
+def _fits_without_list(maker: DecisionMaker, ask: Ask, state: str) -> bool:
+    """Return whether the prompt of a question fits if it does not list the options."""
     if not ask.listed or maker.params.scoring != "text":
         return False
     try:
-        PromptMaker(maker, replace(ask, listed=False), ask.orders[0]).prepared(state)
+        PromptMaker(maker, replace(ask, listed=False), ask.orders[0]).tokenize(state)
     except RequestError:
         return False
     return True
 
 
 def _check_endings(choices: Sequence[str], following: str) -> None:
-    """Raise `ChoiceError` for a choice that another one, once ended, would begin.
+    """Raise `ChoiceError` if a choice begins with another choice and an answer's end.
 
-    The shorter one would then hold the probability of the longer one too.
+    Otherwise the probability of the shorter choice would include the longer one's.
     """
     index_of = {text: index for index, text in enumerate(choices)}
     for index, text in enumerate(choices):
@@ -506,18 +548,19 @@ def _errors_of(index: int | None, name: str) -> Iterator[None]:
             yield
 
 
-def prompts_of(
+def write_prompts(
     model: ModelDescription, state: State, questions: Mapping[str, Question], params: DecisionParams
 ) -> dict[str, tuple[DecisionPrompt, ...]]:
-    """Return the prompts of questions about a state; no model call is made."""
+    """Return the prompts of each question about a state, without a model call."""
     maker = DecisionMaker.of(model, questions, params)
     return {
-        name: tuple(_shown(model.vocabulary, maker.asks[name], prompt) for prompt in prompts)
-        for name, prompts in maker.prepared(state).items()
+        name: tuple(_describe_prompt(model.vocabulary, maker.asks[name], prompt) for prompt in prompts)
+        for name, prompts in maker.tokenize(state).items()
     }
 
 
-def _shown(vocabulary: Vocabulary, ask: Ask, one: PreparedPrompt) -> DecisionPrompt:
+def _describe_prompt(vocabulary: Vocabulary, ask: Ask, one: TokenizedPrompt) -> DecisionPrompt:
+    """Return the public record of a tokenized prompt."""
     grammar = ask.question.grammar
     is_listed = isinstance(one.select, PreparedSelect)
     tokens = encode_prompt(vocabulary, read_prompt(vocabulary, one.prompt, one.request.prompting)).tolist()
@@ -530,20 +573,20 @@ def _shown(vocabulary: Vocabulary, ask: Ask, one: PreparedPrompt) -> DecisionPro
         prior=one.request.prior,  # type: ignore[arg-type]  # weights in order
         search=one.request.search,
         prompting=one.request.prompting,
-        shown=_as_read(vocabulary, tokens),
+        shown=_decode_tokens(vocabulary, tokens),
         n_tokens=len(tokens),
         n_choice_tokens=len(one.select.encoded.tokens) if is_listed else 0,  # type: ignore[union-attr]
     )
 
 
-def _as_read(vocabulary: Vocabulary, tokens: Sequence[int]) -> str:
-    """Return the text of tokens, with control tokens by their spelling."""
+def _decode_tokens(vocabulary: Vocabulary, tokens: Sequence[int]) -> str:
+    """Return the text of token ids, in which control tokens have their names."""
     pieces, names = vocabulary.pieces, vocabulary.texts
     return b"".join(pieces[token] or names[token].encode() for token in tokens).decode(errors="replace")
 
 
-def n_prompt_tokens(vocabulary: Vocabulary, one: PreparedPrompt) -> int:
-    """Return the number of tokens of a prompt."""
+def count_prompt_tokens(vocabulary: Vocabulary, one: TokenizedPrompt) -> int:
+    """Return the number of tokens of a prompt, without those of the choices."""
     if isinstance(one.select, PreparedSelect):
         return len(one.select.encoded.prompt_tokens)
     return len(encode_prompt(vocabulary, read_prompt(vocabulary, one.prompt, one.request.prompting)))
@@ -552,8 +595,8 @@ def n_prompt_tokens(vocabulary: Vocabulary, one: PreparedPrompt) -> int:
 def first_token_fits(vocabulary: Vocabulary, result: Selection) -> bool:
     """Return whether the most probable token after the context begins a choice.
 
-    It does if it is the first token of a choice, or if its bytes begin the text of one.
-    It does not if the rows that were read leave open which token it is.
+    That is true if the token is the first of a choice, or if its bytes are a prefix of
+    a choice. It is false if the most probable token is not known.
     """
     if not result.top_tokens:
         return False
@@ -567,15 +610,15 @@ def first_token_fits(vocabulary: Vocabulary, result: Selection) -> bool:
 
 
 _SOME_TIME = "2000-01-01T00:00:00"
-"""Time that a template is told where two chats are compared."""
+"""A fixed time for chat templates, so that two rendered chats can be compared."""
 
 
-def _for_answers(vocabulary: Vocabulary) -> PromptParams:
-    """Return the options under which a chat template asks for an answer at once.
+def _find_answer_params(vocabulary: Vocabulary) -> PromptParams:
+    """Return chat template options with which the model answers without thinking.
 
-    `enable_thinking=False` is what templates of models that can do both look at. If the
-    prompt still ends in an open block of thinking, the block is closed, empty. White
-    space that the template writes before an answer becomes part of the prompt.
+    The argument `enable_thinking=False` turns thinking off in templates that support
+    it. If the prompt still ends in an open thinking block, the assistant prefix closes
+    it. White space that the template writes before an answer also becomes a prefix.
     """
     args, chat = {"enable_thinking": False}, vocabulary.chat_template
     if chat is None:
@@ -588,21 +631,26 @@ def _for_answers(vocabulary: Vocabulary) -> PromptParams:
         return PromptParams(template_args=args)
     opened = _OPEN_THOUGHT.search(written)
     if opened is None:
-        return PromptParams(template_args=args, assistant_prefix=_lead(chat, question, written, args))
+        return PromptParams(template_args=args, assistant_prefix=_find_leading_space(chat, question, written, args))
     gap = "\n" if opened[0].endswith("\n") else "\n\n"
     return PromptParams(template_args=args, assistant_prefix=f"{gap}</{opened[1]}>\n\n")
 
 
-def _lead(chat: ChatTemplate, question: Mapping[str, str], written: str, args: Mapping[str, object]) -> str:
+def _find_leading_space(
+    chat: ChatTemplate, question: Mapping[str, str], prompt: str, args: Mapping[str, object]
+) -> str:
     """Return the white space that a chat template writes before an answer, or "".
 
-    It is what comes between the prompt `written` for a question and the content of an
-    assistant's turn after it. Other text is left out: it belongs to earlier turns only,
-    or is the model's to write.
+    `prompt` is the rendered question. The result is the text between it and the content
+    of the assistant's turn, if that is only white space. Other text is not returned:
+    the template writes it only in earlier turns, or the model writes it.
     """
+    answer = {"role": "assistant", "content": _PLACEHOLDER}
     try:
-        told = chat([question, {"role": "assistant", "content": _MARK}], **args, add_generation_prompt=False)
+        chat_text = chat([question, answer], **args, add_generation_prompt=False)
     except PromptError:
         return ""
-    lead = told[len(written) :].partition(_MARK)[0] if told.startswith(written) and _MARK in told else ""
+    if not chat_text.startswith(prompt) or _PLACEHOLDER not in chat_text:
+        return ""
+    lead = chat_text[len(prompt) :].partition(_PLACEHOLDER)[0]
     return "" if lead.strip() else lead

@@ -63,7 +63,7 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     from selectrie.decide.templates import DecisionPrompt
     from selectrie.decoding.sampling.task import Drafter
     from selectrie.engine.decision_scorer import DecisionScorer
-    from selectrie.engine.decisions import DecisionMaker, PreparedDecisions
+    from selectrie.engine.decisions import DecisionBatch, DecisionMaker
     from selectrie.engine.rendering.renderer import PageRequest, PageStream
     from selectrie.engine.requests.generate import Prompts, Stream
     from selectrie.engine.requests.loglikelihood import SequenceScorer
@@ -854,7 +854,9 @@ class Engine:
             plain, keeps = replace(options, calibration=None), on_error == "keep"
             # Nothing runs if a state is invalid.
             self._prepare_only(
-                lambda model: DecisionMaker.of(model, named, plain).decisions(several, keeps=keeps, first=first)
+                lambda model: DecisionMaker.of(model, named, plain).prepare_batch(
+                    several, keep_errors=keeps, first_index=first
+                )
             )
             options = with_fitted_calibration(self, several, named, options)
         return _decisions(self, several, named, options, on_error, first=first)
@@ -926,10 +928,10 @@ class Engine:
                 `selectrie decide --table` keeps them.
         """
         from selectrie.decide.params import questions_and_params
-        from selectrie.engine.decision_scorer import decided_table
+        from selectrie.engine.decision_scorer import decide_table
 
         named, options = questions_and_params(questions, params)
-        made = decided_table(
+        made = decide_table(
             self,
             table,
             named,
@@ -997,7 +999,7 @@ class Engine:
             remedy = "both compare with a baseline; take another rule"
             raise IncompatibleOptionsError("calibration", OptionRef("rule", options.rule), remedy)
         options = replace(options, calibration=None, prior=None, top=None)
-        maker = self._prepare_only(lambda model: DecisionMaker.of(model, named, options, fits=True))
+        maker = self._prepare_only(lambda model: DecisionMaker.of(model, named, options, fits_calibration=True))
         with self._decision_scorer(maker) as scorer:
             decisions = scorer.decisions(sample_of(text_of_state(one) for one in _iterator(states)))
         answered = [one for one in decisions if one.error is None]
@@ -1017,7 +1019,7 @@ class Engine:
         from selectrie.engine import decisions
 
         named, options = questions_and_params(questions, params)
-        return self._prepare_only(lambda model: decisions.prompts_of(model, state, named, options))
+        return self._prepare_only(lambda model: decisions.write_prompts(model, state, named, options))
 
     async def adecide_iter(
         self,
@@ -1094,13 +1096,13 @@ def _decisions(
     one_of("on_error", on_error, ("raise", "keep"))
     keeps = on_error == "keep"
 
-    def prepared(model: ModelDescription) -> PreparedDecisions:
-        made = DecisionMaker.of(model, questions, params).decisions(states, keeps=keeps, first=first)
+    def prepare(model: ModelDescription) -> DecisionBatch:
+        batch = DecisionMaker.of(model, questions, params).prepare_batch(states, keep_errors=keeps, first_index=first)
         if max_rows is not None:
-            made.check_rows(max_rows)
-        return made
+            batch.check_rows(max_rows)
+        return batch
 
-    return engine._run(prepared)
+    return engine._run(prepare)
 
 
 def _iterator(states: object) -> Iterator[State]:
