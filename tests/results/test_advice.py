@@ -157,7 +157,7 @@ def test_a_decision_says_where_a_label_mass_is_low(llm):
 
 def test_python_is_warned_of_each_code_once(llm, monkeypatch):
     """The first answer warns, the second does not; no advice, no warning."""
-    monkeypatch.setattr(advice, "_told", set())
+    monkeypatch.setattr(advice, "_warned", set())
     with pytest.warns(AdviceWarning, match="the model expects something else") as caught:
         first = llm.select("It is", ["red", "blue"])
     assert {one.code for one in first.warnings} == {"coverage"}
@@ -165,12 +165,12 @@ def test_python_is_warned_of_each_code_once(llm, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         llm.select("It was", ["red", "blue"])
-        advice.tell([armour()] * 2)
+        advice.warn_of_advice([armour()] * 2)
 
 
 def test_collected_warnings_are_not_pythons(llm, monkeypatch):
     """Those of questions are collected, here and in the threads of awaitable calls; results have their advice anyway."""
-    monkeypatch.setattr(advice, "_told", set())
+    monkeypatch.setattr(advice, "_warned", set())
     with warnings.catch_warnings(), advice.collected_warnings() as found:
         warnings.simplefilter("error")
         question = Choice("q", ["a", "b"], examples=[("s", "a")])
@@ -180,7 +180,7 @@ def test_collected_warnings_are_not_pythons(llm, monkeypatch):
     assert {one.code for one in decision.warnings} == {"label_mass"}
     assert found == ["no example has the answer 'b'; give each option some"]
     assert inner == ["no example has the answer 'c'; give each option some"]
-    assert advice._told == set()
+    assert advice._warned == set()
 
 
 def test_one_function_warns():
@@ -196,7 +196,7 @@ def test_one_function_warns():
 
 def test_python_is_warned_of_a_note_once_whatever_its_numbers(monkeypatch):
     """Every request has other numbers, and the same note."""
-    monkeypatch.setattr(advice, "_told", set())
+    monkeypatch.setattr(advice, "_warned", set())
     with pytest.warns(AdviceWarning) as caught:
-        advice.tell([armour(notes=(f"known to {nats} nats only",)) for nats in (1.3, 0.82)])
+        advice.warn_of_advice([armour(notes=(f"known to {nats} nats only",)) for nats in (1.3, 0.82)])
     assert [str(one.message) for one in caught] == ["known to 1.3 nats only"]

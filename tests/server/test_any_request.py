@@ -232,7 +232,7 @@ BODIES = [
 @pytest.mark.parametrize(("path", "body"), BODIES, ids=lambda one: one if isinstance(one, str) else "")
 def test_nothing_is_a_warning_of_python(application, monkeypatch, path, body):
     """One would keep what a client sent, and write it to the log; here it is an error, and so a status of 500."""
-    monkeypatch.setattr(advice, "_told", set())
+    monkeypatch.setattr(advice, "_warned", set())
     assert ask(application, "POST", path, body).status == 200
 
 

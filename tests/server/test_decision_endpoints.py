@@ -252,7 +252,7 @@ def test_unknown_fields_are_warned_of_and_ignored_ones_are_not():
 @pytest.mark.filterwarnings("error")
 def test_what_questions_lack_is_said_in_the_answer(monkeypatch):
     """A warning of Python would keep an option's text for good, and write it to the log, also of a request that is refused."""
-    monkeypatch.setattr(advice, "_told", set())
+    monkeypatch.setattr(advice, "_warned", set())
     long = "x" * 1_000
     shared = [{"value": 1, "texts": ["a", long]}, {"value": 2, "texts": ["b", long]}]
     questions = [

@@ -15,7 +15,7 @@ from selectrie.core.types import Cost
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.results import FORMAT_VERSION, Selection, Signature
 from selectrie.results.advice import LOW_COVERAGE, Advice, expected_tokens
-from selectrie.results.plain import fields_of, jsonable, no_truth, number, plain, quoted
+from selectrie.results.plain import fields_of, jsonable, number, plain, quoted, truth_error
 
 T = TypeVar("T")
 
@@ -177,7 +177,7 @@ class _AnswerBase:
 
     def __bool__(self) -> bool:
         """Raise `TypeError`: only the answer to a `Predicate` is true or false."""
-        raise no_truth(self, "its `.value`")
+        raise truth_error(self, "its `.value`")
 
     def _base_to_dict(self) -> dict[str, object]:
         """Return the shared fields, except selections, as JSON data."""
@@ -338,7 +338,7 @@ class Decision(Mapping[str, Answer]):
 
     def __bool__(self) -> bool:
         """Raise `TypeError`: several answers together have no truth value."""
-        raise no_truth(self, "the `.value` of an answer, as in `decision[name].value`")
+        raise truth_error(self, "the `.value` of an answer, as in `decision[name].value`")
 
     @property
     def choices(self) -> Mapping[str, ChoiceAnswer[Any]]:

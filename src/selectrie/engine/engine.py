@@ -50,7 +50,7 @@ from selectrie.options import (
     one_of,
 )
 from selectrie.options.checks import named_arguments, record
-from selectrie.results.advice import tell
+from selectrie.results.advice import warn_of_advice
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompts import Prompt, read_prompt
 
@@ -213,7 +213,7 @@ class Engine:
             prepared = prepare(self._model)
             note_prepared()
             result = prepared.run(self._session(group))
-        tell(result)
+        warn_of_advice(result)
         return result
 
     def _observe(self, model: ModelDescription, observer: Observer | None) -> None:
@@ -741,7 +741,7 @@ class Engine:
             self._model_thread, priority=how.priority, deadline_s=how.deadline_s, keep_cached=True
         ) as group:
             page = renderer.render_page(self._session(group), request, on_event)
-        tell(page)
+        warn_of_advice(page)
         return page
 
     @overload

@@ -1,10 +1,9 @@
-"""The frozen records that users receive.
+"""Defines the frozen records that users receive as results.
 
-Every logp is a natural logarithm. Probabilities are relative to the given set.
+Every logp is a natural logarithm. Probabilities are relative to the set of choices.
 
-To build a `Selection`, make a `ChoiceTable` from the scores as arrays over the choices
-(its docstring is the contract), and pass the table and the decision to `Selection`, all
-by name. `view_of` builds the `TrieView` of a `TokenPlan`.
+To build a `Selection`, make a `ChoiceTable` of arrays over the choices, and pass it to
+`Selection` with all other fields by name. `view_of` builds a `TrieView`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What to know before a result is relied on: advice, with its remedy as data.
+"""Defines advice on results: a sentence for people, and a remedy as data.
 
-Every shell prints the same advice: a command, a notebook, a server and, once for each
-code in a process, a Python warning.
+The command line, notebooks and the server print all advice on a result. In Python, it
+is also issued as a warning, once for each code in a process.
 """
 
 from __future__ import annotations
@@ -20,12 +20,9 @@ from selectrie.core.output import probability, quoted
 from selectrie.results.plain import jsonable
 
 LOW_COVERAGE = 0.01
-"""Coverage below which something is usually wrong with prompt or choices.
-
-The set then holds very little of the model's belief.
-"""
-MAX_TOLD = 5
-"""Maximum number of results of one call that are read for Python warnings."""
+"""Coverage below which something is usually wrong with the prompt or the choices."""
+MAX_WARNED = 5
+"""Maximum number of results of one call whose advice is issued as warnings."""
 
 
 class _Token(Protocol):
@@ -36,16 +33,16 @@ class _Token(Protocol):
 
 
 class AdviceWarning(UserWarning):
-    """Advice on a result; each code is said once in a process."""
+    """A warning with advice on a result; it is issued once for each code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What to change in the request.
+    """A change of the request that is known to help.
 
     Attributes:
-        option: Name of the option, as in the records of options: "delimiter".
-        value: Value to give it; None if that depends on the case.
+        option: Name of the option to change, such as "delimiter".
+        value: The new value of the option; None if it depends on the case.
     """
 
     option: str
@@ -54,15 +51,16 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing to know about a result.
+    """A warning about a result, such as a tie or a missing proof.
 
     Attributes:
-        code: Stable name of the kind: "coverage" (the model expects something else than
-            the choices), "label_mass" (the same of a decision), "not_proved", "tie",
-            "bounds", "incomplete" and "stopped" (searches), "note".
+        code: Stable name of the kind of advice: "coverage" (the model expects other
+            texts than the choices), "label_mass" (the same for a decision),
+            "not_proved", "tie", "bounds", "incomplete" and "stopped" (for searches) or
+            "note".
         text: A sentence for people.
-        remedy: What to change, if one option is known to help.
-        where: Name of the question or slot that it is about; "" for the whole result.
+        remedy: The option to change, if a change is known to help, else None.
+        where: Name of the question or slot concerned; "" for the whole result.
     """
 
     code: str
@@ -71,7 +69,7 @@ class Advice:
     where: str = ""
 
     def to_dict(self) -> dict[str, object]:
-        """Return a dictionary ready for JSON, without what is empty."""
+        """Return a dictionary ready for JSON, without empty fields."""
         remedy = self.remedy
         return {
             "code": self.code,
@@ -94,59 +92,60 @@ def advice_fields(advice: Sequence[Advice]) -> dict[str, object]:
 
 
 def notes_advice(notes: Iterable[str]) -> tuple[Advice, ...]:
-    """Return each note of a result as advice."""
+    """Return an advice with the code "note" for each note of a result."""
     return tuple(Advice("note", note) for note in notes)
 
 
 def expected_tokens(likeliest: Sequence[_Token]) -> str:
-    """Return a sentence on the likeliest tokens, after a space; "" for none."""
+    """Return a space and a sentence that lists the likeliest tokens; "" for none."""
     tokens = (f"{quoted(one.label)} {probability(math.exp(one.logp))}" for one in likeliest[:5])
     return f" It expects {', '.join(tokens)}." if likeliest else ""
 
 
 _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
-_told: set[str] = set()
+_warned: set[str] = set()
 _NO_DIGITS = dict.fromkeys(map(ord, string.digits))
 
 
 @contextmanager
 def collected_warnings() -> Iterator[list[str]]:
-    """Yield a list that gets the texts of this context's warnings in place of Python.
+    """Collect the texts of warnings in the yielded list; Python issues none.
 
-    Python writes a warning to stderr and keeps its text for good, so what clients send
-    must not be in one. Advice on results is dropped: the results have it.
+    Python writes warnings to stderr and keeps their texts forever, so a warning must
+    not quote the data of clients. Advice on results is not collected, because results
+    contain it.
     """
-    said: list[str] = []
-    token = _collected.set(said)
+    texts: list[str] = []
+    token = _collected.set(texts)
     try:
-        yield said
+        yield texts
     finally:
         _collected.reset(token)
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn the caller of the package, or what collects warnings.
+    """Issue a warning, or append its text to the list of `collected_warnings`.
 
-    Python keeps the text, so it should be short whatever the caller gave.
+    Python keeps the text forever, so it should be short.
     """
-    if (said := _collected.get()) is not None:
-        said.append(text)
+    if (texts := _collected.get()) is not None:
+        texts.append(text)
     else:
         warnings.warn(text, category, stacklevel=caller_level())
 
 
-def tell(result: Any) -> None:
-    """Warn of the advice on a result, or on the first results of a list.
+def warn_of_advice(result: Any) -> None:
+    """Issue the advice on a result, or on the first results of a list, as warnings.
 
-    Each code, and each note whatever its numbers, is said once in a process, as an
-    `AdviceWarning`. Nothing is said where warnings are collected.
+    Each code is issued once in a process. Notes are issued once for each text, ignoring
+    digits. Nothing is issued while `collected_warnings` is active.
     """
     if _collected.get() is not None:
         return
-    for advice in _advice_on(result):
-        said = advice.text.translate(_NO_DIGITS) if advice.code == "note" else advice.code
-        if said not in _told:
-            _told.add(said)
+    for advice in _iter_advice(result):
+        key = advice.text.translate(_NO_DIGITS) if advice.code == "note" else advice.code
+        if key not in _warned:
+            _warned.add(key)
             warn(str(advice), AdviceWarning)
 
 
@@ -158,6 +157,7 @@ def caller_level() -> int:
     return level
 
 
-def _advice_on(result: Any) -> Iterator[Advice]:
-    for one in result[:MAX_TOLD] if isinstance(result, list) else [result]:
+def _iter_advice(result: Any) -> Iterator[Advice]:
+    """Yield the advice on a result, or on the first results of a list."""
+    for one in result[:MAX_WARNED] if isinstance(result, list) else [result]:
         yield from getattr(one, "warnings", ())

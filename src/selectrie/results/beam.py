@@ -1,4 +1,4 @@
-"""The results of a beam search and of sampling from a grammar."""
+"""Defines the results of a beam search and of sampling from a grammar."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.options import BeamSearchParams
 from selectrie.results.advice import Advice, Remedy, notes_advice
-from selectrie.results.plain import captioned, fields_of, listing, plain, text_fields, texts_html
+from selectrie.results.plain import add_warnings, fields_of, listing, plain, text_fields, texts_html
 from selectrie.results.records import Signature, TokenScore, result_fields
 from selectrie.results.trie_view import TrieView, view_of
 
 _REPR_ROWS = 8
-_ENDS = {
+_REASONS = {
     "length": ("the longest allowed path was reached", Remedy("max_tokens")),
     "budget": ("the budget was used up", Remedy("budget_nodes")),
     "deadline": ("time ran out", Remedy("deadline_s")),
@@ -26,23 +26,23 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """One text that a grammar allows, or the beginning of one.
+    """A text of a grammar, or a prefix of one.
 
     Attributes:
-        text: The text; bytes that are not UTF-8 are replaced.
+        text: The text; invalid UTF-8 is replaced.
         data: Bytes of the text, without healed bytes.
-        tokens: Its most probable path, including tokens that spell healed bytes.
-        logp: Joint log-probability of the text, terminator included, conditional on the
-            healed bytes. It covers all `n_paths` token paths if a beam search adds them
-            up, else `tokens` alone (exact search, samples).
+        tokens: The most probable token path, including tokens that spell healed bytes.
+        logp: Joint log-probability of the text, terminator included, given the healed
+            bytes. A beam search adds up all `n_paths` token paths; an exact search and
+            samples count `tokens` alone.
         logp_path: Joint log-probability of `tokens` alone.
         logp_end: The terminator's part of `logp_path`.
         score: logp / n_tokens ** length_penalty.
         n_paths: Number of token paths found that spell the text.
-        complete: Whether it is a text of the grammar; else it is the beginning of one.
-        ended_by: "eog", "grammar" (the grammar allows no more, or the end adds no
-            term), "length" (`max_tokens`), "budget" or "deadline".
-        group: The group of the beam that found it.
+        complete: Whether the text is complete; if not, it is a prefix of a text.
+        ended_by: "eog", "grammar" (the grammar allows no further token, or ending adds
+            nothing to the score), "length" (`max_tokens`), "budget" or "deadline".
+        group: Index of the group of beams that found the text.
     """
 
     text: str
@@ -68,17 +68,18 @@ class BeamCertificate:
     """States whether the texts returned by a beam search are proved to be the best.
 
     Attributes:
-        proved: Whether no other text can score more than the last one returned.
-        about: "strings" if paths are those that the tokenizer makes, so that each text
-            has one. Else "token paths": the proof is about single paths, whatever the
-            sums of several are.
+        proved: Whether no other text can have a higher score than the last one
+            returned.
+        about: "strings" if only the tokenizer's own encoding of each text counts. With
+            "token paths", the proof compares single paths, not sums over the paths of a
+            text.
         bound_gap: Score of the last returned path minus the best score that a dropped
-            or unfinished path could reach. inf if there is no such path; -inf if there
-            is one and fewer texts were found than requested.
+            or unfinished path could reach. inf without such a path; -inf if fewer texts
+            were found than requested.
         nodes_evaluated: Number of rows read.
         method: "beam" or "best_first".
-        reason: Why the result is not proved: a doubt that no longer search could
-            remove, else the event that ended the search. "" if it is proved.
+        reason: Why the result is not proved: the event that ended the search, or a
+            doubt that even a longer search could not remove. "" if it is proved.
     """
 
     proved: bool
@@ -97,32 +98,31 @@ class BeamResult(Sequence[Hypothesis]):
 
     Attributes:
         hypotheses: Complete texts, at most `beam.n`.
-        incomplete: Unfinished paths, if no text was finished or `beam.incomplete` asks
-            for them.
-        greedy: The text of masked greedy decoding, over canonical paths if these alone
-            count; the same for every width. None if it does not end.
-        agrees_with_greedy: Whether greedy decoding writes the winner; None if it was
-            not followed far enough to know.
+        incomplete: Unfinished paths, if no text was finished or `beam.incomplete` is
+            set.
+        greedy: The text of masked greedy decoding; None if it does not end. It uses
+            only canonical paths if only those count. It does not depend on the width.
+        agrees_with_greedy: Whether greedy decoding gives the best text; None if the
+            search did not follow it far enough.
         certificate: Whether these texts are proved to be the best.
         stopped: "done", "length", "budget" or "deadline".
         n_dead_ends: Number of paths that can neither end nor continue.
-        n_merged: Number of paths that spell the text of another one.
+        n_merged: Number of paths that spell the text of another path.
         n_refused: Number of finished paths that are not the tokenizer's encoding of
             their text.
         n_steps: Number of tokens of the longest path.
-        close_steps: Steps at which the layout of calls (`signature.tolerance`), or a
-            token that the model does not tell, could have changed which paths were
-            kept.
-        coverage: Probability of the returned texts, over all of their paths that were
-            found.
+        close_steps: Steps at which other paths could have been kept, because of the
+            layout of calls (`signature.tolerance`) or of a token whose probability a
+            server did not return.
+        coverage: Total probability of the paths that were found of the returned texts.
         healed: Bytes of the prompt that every path spells first.
         log_heal: As in `Selection`; already subtracted from every logp.
         heal_gap: As in `Selection`.
         grammar: Name of the grammar.
         grammar_digest: Digest of the grammar; equal for equal rules.
-        beam: The options.
-        cost: The model work that the search took.
-        signature: Model, software and options that the scores depend on.
+        beam: The options of the search.
+        cost: The model work done for the search.
+        signature: Model, software and options that determine the scores.
         notes: As in `Selection`.
     """
 
@@ -160,22 +160,22 @@ class BeamResult(Sequence[Hypothesis]):
 
     @property
     def best(self) -> Hypothesis:
-        """Return the best text or, if none was finished, the best beginning of one.
+        """Return the best complete text, or the best incomplete one without any.
 
-        `Hypothesis.complete` tells which of the two it is.
+        `Hypothesis.complete` says which of the two it is.
         """
         return (self.hypotheses or self.incomplete)[0]
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        """Return what to know before relying on it."""
+        """Return the advice on this result."""
         ended, code, more = self.stopped, "stopped", "a better text may be longer"
         if not self.best.complete:
             ended, code, more = self.best.ended_by, "incomplete", "it is the beginning of a text"
         notes = notes_advice(self.notes)
-        if ended not in _ENDS:
+        if ended not in _REASONS:
             return notes
-        reason, remedy = _ENDS[ended]
+        reason, remedy = _REASONS[ended]
         return Advice(code, f"{reason}; {more}.", remedy), *notes
 
     @property
@@ -200,10 +200,7 @@ class BeamResult(Sequence[Hypothesis]):
 
     @property
     def shown(self) -> tuple[Hypothesis, ...]:
-        """Return complete and incomplete hypotheses, and the greedy one.
-
-        The greedy one is added only if it is not among the others.
-        """
+        """Return complete and incomplete hypotheses, and the greedy one if missing."""
         listed = (*self.hypotheses, *self.incomplete)
         return listed if self.greedy is None or self._greedy_index is not None else (*listed, self.greedy)
 
@@ -217,9 +214,9 @@ class BeamResult(Sequence[Hypothesis]):
         return next((at for at, one in enumerate(listed) if [token.id for token in one.tokens] == path), None)
 
     def trie(self, limit: int = 60) -> TrieView:
-        """Return the heaviest `limit` nodes of the trie of the paths in `shown`.
+        """Return the `limit` most probable nodes of the trie of the paths in `shown`.
 
-        Choices are numbered as in `shown`.
+        The choices of the view are indices into `shown`.
         """
         paths = [one.tokens for one in self.shown]
         ids = [np.array([token.id for token in path], dtype=np.int32) for path in paths]
@@ -256,7 +253,7 @@ class BeamResult(Sequence[Hypothesis]):
         shown = [(h.text, h.logp, h.complete) for h in (*self.hypotheses, *self.incomplete)[:_REPR_ROWS]]
         proof = "proved" if self.certificate.proved else "not proved"
         caption = f"{self.grammar} · {proof}, of {self.certificate.about}"
-        return texts_html(shown, caption=captioned(caption, self.warnings))
+        return texts_html(shown, caption=add_warnings(caption, self.warnings))
 
     def __repr__(self) -> str:
         shown = [f"  {h.text!r} logp {h.logp:.4f}" for h in self.hypotheses[:_REPR_ROWS]]
@@ -273,33 +270,32 @@ class Samples(Sequence[Hypothesis]):
 
     Attributes:
         texts: The texts.
-        exact: Whether each was drawn by its probability among all texts of the grammar.
-            Else it was drawn token by token among the tokens that may follow, which is
+        exact: Whether texts were drawn by their probability among all texts of the
+            grammar. If not, each token was drawn among the allowed tokens, which gives
             another distribution.
-        about: "strings" if a text counts only with the tokenizer's own encoding, else
+        about: "strings" if only the tokenizer's own encoding of a text counts, else
             "token paths".
         seed: Seed of the first text.
-        max_tokens: Maximum number of tokens of a text; longer texts do not count.
-        mass: Estimate of the probability of all texts of the grammar; None if draws are
-            not exact.
-        mass_low: Exact lower bound of mass; None if draws are not exact.
-        mass_high: Exact upper bound of mass; None if draws are not exact.
-        n_attempts: Number of walks from the prompt that were made, including those that
-            were rejected.
-        close_steps: For each text, the random numbers of its seed, counted from 0,
-            whose outcome the layout of calls could have changed. A text without such
-            numbers depends on its seed alone. None if the tolerance is not measured.
+        max_tokens: Maximum number of tokens of a text; longer texts are excluded.
+        mass: Estimate of the total probability of the grammar's texts; None if draws
+            are not exact.
+        mass_low: Exact lower bound of `mass`; None if draws are not exact.
+        mass_high: Exact upper bound of `mass`; None if draws are not exact.
+        n_attempts: Number of draws that were tried, including rejected ones.
+        close_steps: For each text, the draws (counted from 0) whose outcome the layout
+            of calls could have changed. A text without such draws depends only on its
+            seed. None if the tolerance is not measured.
         healed: As in `Selection`.
-        log_heal: As in `Selection`, and subtracted from every `logp`. Texts drawn token
-            by token keep it in their `logp`, because each spells the healed bytes in
-            its own steps; then it is 0.0.
+        log_heal: As in `Selection`, and subtracted from every `logp`. It is 0.0 if
+            texts were drawn token by token. Their `logp` then includes the healed
+            bytes, which each text spells in its own steps.
         heal_gap: As in `Selection`.
         grammar: Name of the grammar.
         grammar_digest: Digest of the grammar.
-        cost: The model work that the draws took.
-        signature: Model, software and options that the scores depend on.
-        reason: Why draws that should be exact are not, or "". Texts may be missing
-            then.
+        cost: The model work done for the draws.
+        signature: Model, software and options that determine the scores.
+        reason: Why draws that were requested as exact are not, or "". If it is set,
+            texts may be missing.
         notes: As in `Selection`.
     """
 
@@ -335,7 +331,7 @@ class Samples(Sequence[Hypothesis]):
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        """Return what to know before relying on it."""
+        """Return the advice on this result."""
         return notes_advice(self.notes)
 
     def to_dict(self) -> dict[str, object]:
@@ -353,7 +349,7 @@ class Samples(Sequence[Hypothesis]):
         """Return a small table with bars, for notebooks."""
         shown = [(one.text, one.logp, one.complete) for one in self.texts[:_REPR_ROWS]]
         caption = f"{self.grammar} · {len(self)} {'exact' if self.exact else 'local'} draws"
-        return texts_html(shown, caption=captioned(caption, self.warnings))
+        return texts_html(shown, caption=add_warnings(caption, self.warnings))
 
     def __repr__(self) -> str:
         shown = [f"  {one.text!r}  logp={one.logp:.3f}" for one in self.texts[:_REPR_ROWS]]

@@ -1,4 +1,4 @@
-"""Results of generation, and the same as completion objects of OpenAI's API."""
+"""Defines results of generation, and converts them to OpenAI's completion objects."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from selectrie.version import __version__
 _OUT_OF_ROOM = ("length", "deadline")
 
 
-class Drawn(Protocol):
-    """The part of a `Completion` that is read here."""
+class CompletionLike(Protocol):
+    """The attributes of a `Completion` that completion objects need."""
 
     @property
     def text(self) -> str: ...
@@ -35,14 +35,14 @@ class Drawn(Protocol):
 
 
 def finish_reason(finish: str) -> str:
-    """Return "length" if tokens or time ran out, else "stop".
+    """Return the API's `finish_reason` for `Completion.finish`.
 
-    These are the API's values of `finish_reason`.
+    It is "length" if tokens or time ran out, else "stop".
     """
     return "length" if finish in _OUT_OF_ROOM else "stop"
 
 
-def text_completion(completions: Iterable[Drawn]) -> dict[str, object]:
+def text_completion(completions: Iterable[CompletionLike]) -> dict[str, object]:
     """Return the fields `object` and `choices` of a completion object."""
     return {
         "object": "text_completion",
@@ -50,7 +50,7 @@ def text_completion(completions: Iterable[Drawn]) -> dict[str, object]:
             {
                 "text": one.text,
                 "index": index,
-                "logprobs": _logprobs(one),
+                "logprobs": _make_logprobs(one),
                 "finish_reason": finish_reason(one.finish),
             }
             for index, one in enumerate(completions)
@@ -58,10 +58,10 @@ def text_completion(completions: Iterable[Drawn]) -> dict[str, object]:
     }
 
 
-def chat_completion(completions: Iterable[Drawn], *, logprobs: bool = True) -> dict[str, object]:
+def chat_completion(completions: Iterable[CompletionLike], *, logprobs: bool = True) -> dict[str, object]:
     """Return the fields `object` and `choices` of a chat completion object.
 
-    Without `logprobs`, that field is None.
+    Without `logprobs`, the field of this name is None.
     """
     return {
         "object": "chat.completion",
@@ -77,27 +77,28 @@ def chat_completion(completions: Iterable[Drawn], *, logprobs: bool = True) -> d
     }
 
 
-def _logprobs(one: Drawn) -> dict[str, object] | None:
-    """Return the field `logprobs` of a completion object, lists over the tokens.
+def _make_logprobs(one: CompletionLike) -> dict[str, object] | None:
+    """Return the field `logprobs` of a completion object.
 
-    None if a server does not tell the tokens of a text.
+    It has a list over the tokens for each quantity. Returns None if a server did not
+    return the tokens of the text.
     """
     if one.text and not one.tokens:
         return None
-    top = [_top(token, others) for token, others in zip(one.tokens, one.alternatives, strict=False)]
+    top = [_make_top_logprobs(token, others) for token, others in zip(one.tokens, one.alternatives, strict=False)]
     return {
         "tokens": [token.label for token in one.tokens],
         "token_logprobs": [json_logprob(token.logp) for token in one.tokens],
         "top_logprobs": top or None,
-        "text_offset": _offsets(one),
+        "text_offset": _count_offsets(one),
     }
 
 
-def _top(drawn: TokenScore, alternatives: Sequence[TokenScore]) -> dict[str, float | None]:
-    """Return an entry of `top_logprobs`: log-probabilities by spelling, best first.
+def _make_top_logprobs(drawn: TokenScore, alternatives: Sequence[TokenScore]) -> dict[str, float | None]:
+    """Return an entry of `top_logprobs`: log-probabilities by label, best first.
 
-    The drawn token is included, because the API always lists it. If several
-    alternatives have one spelling, the most probable one is listed.
+    The drawn token is included, because the API always lists it. Of several
+    alternatives with the same label, the most probable one is listed.
     """
     top: dict[str, float | None] = {}
     for token in (*alternatives, drawn):
@@ -105,11 +106,11 @@ def _top(drawn: TokenScore, alternatives: Sequence[TokenScore]) -> dict[str, flo
     return top
 
 
-def _offsets(one: Drawn) -> list[int]:
-    """Return the number of characters of the text before each token.
+def _count_offsets(one: CompletionLike) -> list[int]:
+    """Return, for each token, the number of characters of the text before the token.
 
-    Healed bytes are not part of the text. The offsets of a stop string are those of the
-    end of the text.
+    Healed bytes are not part of the text. Tokens of a stop string have the length of
+    the text.
     """
     decoder = getincrementaldecoder("utf-8")("replace")
     left, lengths = len(one.healed), []
@@ -124,18 +125,19 @@ def chat_logprobs(
 ) -> dict[str, list[dict[str, object]] | None]:
     """Return the field `logprobs` of a choice of a chat completion object.
 
-    Each token has its id beside the fields of the API, because several tokens may have
-    one text.
+    In addition to the fields of the API, each token has its id, because several tokens
+    may have the same text.
     """
     others = alternatives or ((),) * len(tokens)
     content = [
-        {**_token(token), "top_logprobs": [_token(other) for other in top]}
+        {**_make_token_dict(token), "top_logprobs": [_make_token_dict(other) for other in top]}
         for token, top in zip(tokens, others, strict=True)
     ]
     return {"content": content, "refusal": None}
 
 
-def _token(token: TokenScore) -> dict[str, object]:
+def _make_token_dict(token: TokenScore) -> dict[str, object]:
+    """Return a token as an object of the API, with its id."""
     return {"id": token.id, "token": token.label, "logprob": json_logprob(token.logp), "bytes": list(token.piece)}
 
 
@@ -150,33 +152,34 @@ class Completion:
     drafting.
 
     Attributes:
-        prompt_index: Index of the prompt among those given.
-        index: Index among the sequences of its prompt; with `best_of` the best has 0.
+        prompt_index: Index of the prompt in the request.
+        index: Index of the sequence among those of the same prompt. With `best_of`, the
+            best sequence has index 0.
         text: The text, without the stop string.
         data: Bytes of the text, including an incomplete character at the end.
-        tokens: All drawn tokens, including those that spell `healed`, those of a stop
-            string, and one that ended the sequence. Each has the log-probability that
-            the model itself gives it, before any step of the sampler chain. NaN stands
-            for one that a server does not tell; without any token, it tells none.
+        tokens: All drawn tokens, including the tokens of `healed`, of a stop string and
+            of the end. Each has the log-probability of the model itself, before any
+            step of the sampler chain; NaN if a server did not return it. Empty if a
+            server returned no tokens.
         alternatives: The most probable tokens at each position, if requested.
-        logp: Joint log-probability of all tokens, conditional on the healed bytes; None
-            if a server does not tell it.
+        logp: Joint log-probability of all tokens, given the healed bytes; None if a
+            server did not return it.
         healed: Bytes of the prompt that the tokens spell before the text.
-        log_heal: Log-probability of the healed bytes, already subtracted from `logp`.
-            Each step that spelled them counts all tokens that agree with the bytes then
-            left.
+        log_heal: Log-probability of the healed bytes, already subtracted from `logp`:
+            the sum over steps of the log-probability of all tokens that agree with the
+            remaining bytes.
         finish: "eog", "stop" (a text or a token), "length", "callback", "automaton"
             (the grammar allows no further token) or "deadline".
-        stop: The stop string found, or None.
-        ended_by: The last token, if it has no text.
-        seed: Seed that reproduces this sequence alone, or that a server was sent; None
-            if a server drew it without one.
+        stop: The stop string at which the sequence ended, or None.
+        ended_by: Id of the last token if the token has no text, else None.
+        seed: Seed that reproduces this sequence alone, or the seed sent to a server;
+            None if a server drew the sequence without a seed.
         close_steps: Steps whose draw the layout of calls could have changed
             (`Generation.tolerance`); None if the tolerance is not measured.
         n_drafted: Number of drafted tokens that were evaluated.
-        n_accepted: Number of these that were drawn.
-        cost: The model work that the sequence took. Of a server, requests and seconds
-            are known, and no rows.
+        n_accepted: Number of drafted tokens that were accepted.
+        cost: The model work done for the sequence. For a server, only requests and
+            seconds are known.
         named: Log-probabilities of the tokens of `GenerationParams.named` at each
             position, if requested.
     """
@@ -214,19 +217,19 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The text and tokens that a sequence of a stream has gained since its last chunk.
+    """The text and tokens added to a sequence of a stream since its last chunk.
 
     Attributes:
         prompt_index: Index of the prompt.
-        index: Index among the sequences of its prompt.
-        text: Whole characters that cannot be part of a stop string. The texts of a
-            sequence's chunks make up its text.
+        index: Index of the sequence among those of the same prompt.
+        text: Complete characters that cannot be part of a stop string. The joined texts
+            of a sequence's chunks are the text of the sequence.
         tokens: Tokens drawn since the last chunk.
         completion: The finished sequence, on its last chunk only.
         alternatives: The most probable tokens at the position of each of `tokens`, if
             requested.
-        named: Log-probabilities of the tokens of `GenerationParams.named` there, if
-            requested.
+        named: Log-probabilities of the tokens of `GenerationParams.named` at the same
+            positions, if requested.
     """
 
     prompt_index: int
@@ -250,19 +253,19 @@ class Generation(Sequence[Completion]):
         n: Number of sequences of each prompt.
         prompt_tokens: Number of tokens of each prompt.
         n_drawn: Number of drawn tokens, including those of sequences that `best_of`
-            left out.
-        sampling: The sampling options, as they were given.
-        stopping: The stopping options, as they were given.
+            discarded.
+        sampling: The sampling options of the request.
+        stopping: The stopping options of the request.
         identity: The model.
         tolerance: Nats per row by which the layout of calls may change a
             log-probability; None if not measured.
-        cost: The model work that all sequences took.
-        id: Name of the result in OpenAI's format.
-        created: Seconds since 1970.
+        cost: The model work done for all sequences.
+        id: Identifier of the result in OpenAI's format.
+        created: Time of the result, in seconds since 1970.
         version: Version of selectrie.
         notes: As in `Selection`.
-        sampled_by: The server that drew the sequences, and the options that it was
-            sent; all others were its own. None if they were drawn here.
+        sampled_by: The server that drew the sequences, and the options sent to it. None
+            if the sequences were drawn locally.
     """
 
     completions: tuple[Completion, ...]
@@ -308,38 +311,38 @@ class Generation(Sequence[Completion]):
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        """Return what to know before relying on it."""
+        """Return the advice on this result."""
         return notes_advice(self.notes)
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "generation"."""
         return {
             **result_fields(self, "generation", "id n prompt_tokens n_drawn"),
-            "sampling": _jsonable(self.sampling, "logit_bias"),
-            "stopping": {**_jsonable(self.stopping, "when"), "when": self.stopping.when is not None},
+            "sampling": _make_options_dict(self.sampling, "logit_bias"),
+            "stopping": {**_make_options_dict(self.stopping, "when"), "when": self.stopping.when is not None},
             **fields_of(self, "model=identity tolerance version cost completions notes? warnings? sampled_by?"),
         }
 
     def to_openai(self, model: str | None = None, *, chat: bool = False) -> dict[str, object]:
         """Return the completion object of OpenAI's API, ready for JSON.
 
-        With `chat`, it is the chat completion object. `choices` are numbered
-        consecutively, prompt by prompt. `finish_reason` is "length" if tokens or time
-        ran out, else "stop". In `usage`, each prompt counts once, and so does every
-        drawn token. Log-probabilities have the API's form, with `top_logprobs` if
-        alternatives were requested. Offsets count characters of the choice's own text.
+        `choices` are numbered consecutively, prompt by prompt. `finish_reason` is
+        "length" if tokens or time ran out, else "stop". In `usage`, each prompt counts
+        once, and every drawn token counts. Log-probabilities have the API's form, with
+        `top_logprobs` if alternatives were requested. Offsets count characters within
+        the text of a choice.
 
         Args:
-            model: The name to state; None means the model's own.
+            model: The value of `model`; None means the name of the model.
             chat: Whether to return a chat completion object.
         """
-        made = chat_completion(self.completions) if chat else text_completion(self.completions)
+        completion = chat_completion(self.completions) if chat else text_completion(self.completions)
         return {
             "id": ("chatcmpl-" if chat else "cmpl-") + self.id,
-            "object": made["object"],
+            "object": completion["object"],
             "created": self.created,
             "model": self.identity.name if model is None else model,
-            "choices": made["choices"],
+            "choices": completion["choices"],
             "usage": {
                 "prompt_tokens": sum(self.prompt_tokens),
                 "completion_tokens": self.n_drawn,
@@ -353,15 +356,15 @@ class Generation(Sequence[Completion]):
         return listing(head, shown, len(self))
 
 
-def _jsonable(record: SamplingParams | StopParams, apart: str) -> dict[str, object]:
+def _make_options_dict(record: SamplingParams | StopParams, excluded: str) -> dict[str, object]:
     """Return the fields of an options record, ready for JSON.
 
-    JSON cannot hold the field named `apart`. It is converted if it is a mapping, else
-    left out.
+    The field `excluded` has no JSON form. It is converted if it is a mapping, else left
+    out.
     """
-    fields = {name: value for name, value in plain(record).items() if name != apart}
+    fields = {name: value for name, value in plain(record).items() if name != excluded}
     fields = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
-    content = getattr(record, apart)
+    content = getattr(record, excluded)
     if isinstance(content, Mapping):  # -inf forbids a token; JSON has no infinity
-        fields[apart] = {str(token): number(bias) for token, bias in content.items()}
+        fields[excluded] = {str(token): number(bias) for token, bias in content.items()}
     return fields

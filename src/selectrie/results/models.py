@@ -1,4 +1,4 @@
-"""The records of models at hand on this machine, and of models in a `ModelPool`."""
+"""Defines records of models on this machine, and of models in a `ModelPool`."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class RegisteredModel:
     Attributes:
         name: Name in the pool.
         source: The source from which it is loaded, as text.
-        memory_bytes: Upper estimate of its memory, computed from its file, 0 for a
-            server; None before it was first requested.
-        is_loaded: Whether it is loaded.
-        n_uses: Number of `use` blocks that hold it now.
-        idle_s: Seconds since the last of these blocks ended, 0 within one; None if it
-            is not loaded.
+        memory_bytes: Upper estimate of the model's memory, computed from its file; 0
+            for a server; None before the first request.
+        is_loaded: Whether the model is loaded.
+        n_uses: Number of active `use` blocks of the model.
+        idle_s: Seconds since the last `use` block ended, 0 if one is active; None if
+            the model is not loaded.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The result of rendering a template: a page with all decisions of the model."""
+"""Defines the result of rendering a template, a page with the results of its slots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from selectrie.core.types import Cost, ModelIdentity
 from selectrie.errors import OptionError, clip
 from selectrie.options.checks import ReadOnlyDict
 from selectrie.results.advice import Advice, notes_advice
-from selectrie.results.plain import bar, cell, fields_of, jsonable, label, listing, no_truth, quoted, row, table
+from selectrie.results.plain import bar, cell, fields_of, jsonable, label, listing, quoted, row, table, truth_error
 from selectrie.results.records import Certificate, Signature, result_fields
 from selectrie.results.selection import Selection
 from selectrie.version import __version__
@@ -29,14 +29,14 @@ class Assignment:
     Attributes:
         texts: Texts of the options, in page order.
         values: Values of the options, in page order.
-        text: The whole block, literals included.
-        logp: Joint log-probability of that text; a lower bound if rows were not read in
-            full.
-        probability: Probability of that text among the texts of the block, or the
-            middle of its bounds if a search left texts open, or if rows were not read
-            in full. Assignments that spell the
-            same text have the same one.
-        logp_upper: Upper bound of logp if it is a lower bound, else None.
+        text: The text of the whole block, literals included.
+        logp: Joint log-probability of `text`; a lower bound if rows are known only in
+            part.
+        probability: Probability of `text` among the texts of the block. It is the
+            midpoint of its bounds if a search left texts open or rows are known only in
+            part. Assignments of the same text have the same probability.
+        logp_upper: Upper bound of the log-probability if `logp` is a lower bound, else
+            None.
     """
 
     texts: tuple[str, ...]
@@ -49,7 +49,7 @@ class Assignment:
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON.
 
-        Values that JSON does not know are converted as by `Page.to_dict`.
+        Values that JSON cannot represent are converted as by `Page.to_dict`.
         """
         values = [jsonable(value) for value in self.values]
         return {"texts": list(self.texts), "values": values, **fields_of(self, "text logp probability logp_upper?")}
@@ -57,35 +57,38 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class JointSelection:
-    """The slots of a joint block, decided together by the text of the whole block.
+    """The result of deciding all slots of a joint block together.
 
-    Equality ignores timing.
+    Assignments are compared by the probability of the block's whole text. Equality
+    ignores timing. A row is partial if only its most probable tokens are known, as from
+    a served model.
 
     Attributes:
         names: Names of the slots, in page order.
         assignments: The best assignments, best first. Equal log-probabilities are
-            ordered by the bytes of the text, then by those of the options' texts. There
-            are at least k, and at least two, if that many exist and were found. The
-            first k are certain if the certificate says so. After the second one, an
-            assignment is listed only if no open one can rank before it.
+            ordered by the bytes of the text, then of the options' texts. There are at
+            least k and at least two, if that many exist and were found. `certificate`
+            says whether the first k are proved. From the third on, an assignment is
+            listed only if no unscored assignment can rank before it.
         n_assignments: Number of assignments of the block.
-        margin: Log-probability of the best minus that of the second assignment: 0 if
-            both spell one text, inf if there is only one, a lower bound if a search
-            left assignments open or rows were not read in full.
-        is_tie: Whether the margin is 0, or as in `Selection`.
-        coverage: Probability mass of all texts of the block (a lower bound if a search
-            left texts open, or rows were not read in full).
-        marginals: For each slot, the probability of each option in the given order,
-            among the texts of the block. A text that several assignments spell counts
-            in equal parts. None if not all texts were scored, or if the probability of
-            one is not known.
+        margin: Log-probability of the best assignment minus that of the second. 0 if
+            both have the same text, inf if there is only one. A lower bound if a search
+            left assignments open or rows are partial.
+        is_tie: Whether the margin is 0. With a served model or partial rows, as in
+            `Selection`.
+        coverage: Total probability of all texts of the block. A lower bound if a search
+            left texts open or rows are partial.
+        marginals: For each slot, the probability of each option in the caller's order,
+            summed over the other slots. The probability of a text is divided equally
+            among its assignments. None if not all texts were scored, or if a
+            probability is not known exactly.
         terminator: The terminator used, never "auto".
         healed: As in `Selection`.
         log_heal: As in `Selection`.
         heal_gap: As in `Selection`.
         certificate: Whether the first k assignments are proved to be the best.
-        cost: The model work that the decision took.
-        signature: Model, software and options that the scores depend on.
+        cost: The model work done for the block.
+        signature: Model, software and options that determine the scores.
         notes: As in `Selection`.
         coverage_high: As in `Selection`.
     """
@@ -109,24 +112,25 @@ class JointSelection:
 
     def __bool__(self) -> bool:
         """Raise `TypeError`: a selection is neither true nor false."""
-        raise no_truth(self, "`.value(name)`")
+        raise truth_error(self, "`.value(name)`")
 
     @property
     def best(self) -> Assignment:
-        """Return the assignment that was chosen."""
+        """Return the best assignment, which is on the page."""
         return self.assignments[0]
 
     @property
     def runner_up(self) -> Assignment | None:
         """Return the second best assignment.
 
-        None if there is none, or if a budget ended the search before it was found.
+        None if the block has only one assignment, or if a budget ended the search
+        before the second was found.
         """
         return self.assignments[1] if len(self.assignments) > 1 else None
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        """Return what to know before relying on it."""
+        """Return the advice on this result."""
         tie = (Advice("tie", "another assignment is exactly as probable"),) if self.is_tie else ()
         open_ = () if self.certificate.proved else (Advice("not_proved", self.certificate.reason),)
         return *tie, *open_, *notes_advice(self.notes)
@@ -147,18 +151,18 @@ class JointSelection:
         return self.best.probability
 
     def top(self, k: int) -> tuple[Assignment, ...]:
-        """Return the first k assignments, or as many as are listed."""
+        """Return the first k assignments, or all if fewer are listed."""
         return self.assignments[: max(k, 0)]
 
     def value(self, name: str) -> object:
-        """Return the value chosen for a slot, of the type in which it was given.
+        """Return the value of the option chosen for a slot, as the caller gave it.
 
         Raises `OptionError` for an unknown name.
         """
         return self.best.values[self._index(name)]
 
     def option(self, name: str) -> str:
-        """Return the text chosen for a slot.
+        """Return the text of the option chosen for a slot.
 
         Raises `OptionError` for an unknown name.
         """
@@ -178,6 +182,7 @@ class JointSelection:
         return dict(self.marginals[index])
 
     def _index(self, name: str) -> int:
+        """Return the index of a slot; raise `OptionError` for an unknown name."""
         if name not in self.names:
             raise OptionError("name", name, f"one of {self.names}")
         return self.names.index(name)
@@ -209,7 +214,10 @@ class JointSelection:
         return listing(head, lines, self.n_assignments)
 
     def _repr_html_(self) -> str:
-        """Return a small table with bars, for notebooks; the best is bold."""
+        """Return a small table with bars, for notebooks.
+
+        The best assignment is bold.
+        """
         shown = self.assignments[:_HTML_ROWS]
         rows = []
         for rank, one in enumerate(shown):
@@ -225,7 +233,7 @@ _REPR_SLOTS = 12
 _CLIP = 60
 
 
-class Record(Protocol):
+class SlotResult(Protocol):
     """The result of deciding a slot.
 
     It is a `Selection`, `SampledChoice`, `JointSelection`, `Generation`, `BeamResult`
@@ -258,17 +266,18 @@ class TextEvent:
 
 @dataclass(frozen=True, slots=True)
 class SlotEvent:
-    """A slot that was decided.
+    """The value, text and result of a slot.
 
     Attributes:
         name: Name of the slot in the template.
         kind: "select", "gen", "beam", "joint" (a select of a joint block) or "geneach"
-            (whether a loop ends here; the value is true if it does).
-        value: The stored value.
-        text: The text that the slot adds to the page; "" if hidden. In a stream,
-            without the part that came before in `TextEvent`s.
-        hidden: Whether its text is left out of the page.
-        record: The result of the decision; the selects of a joint block share one.
+            (a decision whether a loop ends; the value is true if it ends).
+        value: The value of the slot in `Page.values`.
+        text: The text that the slot adds to the page; "" if hidden. In a stream, the
+            text after that of the preceding `TextEvent`s.
+        hidden: Whether the slot's text is left out of the page.
+        record: The result of the selection, generation or search. The selects of a
+            joint block have the same one.
         position: Position of the slot's tag, as file:line:column.
         path: Path to the value within `Page.values`: `armor` or, in loops, `food[1]` or
             `items[0].name`.
@@ -279,13 +288,13 @@ class SlotEvent:
     value: object
     text: str
     hidden: bool
-    record: Record = field(repr=False)
+    record: SlotResult = field(repr=False)
     position: str = ""
     path: str = ""
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        """Return the advice on the record, as that of a slot on a page."""
+        """Return the advice on the slot's result; `Advice.where` is the slot."""
         record = getattr(self.record, "selection", self.record)
         on_page = record.advice(on_page=True) if isinstance(record, Selection) else record.warnings
         return tuple(replace(one, where=self.path or self.name) for one in on_page)
@@ -310,22 +319,21 @@ class Page:
 
     Attributes:
         text: The text of the page.
-        values: The values by name: for a slot the choice or the generated value, for
-            `set` the value, for a named block its text. A slot in a loop has a list
-            with an entry per iteration, None where it was not decided. `page["armor"]`
-            looks here.
-        selections: As `values`, for the slots alone, with the result of the decision in
-            place of each value.
+        values: The values by name: the choice or generated value of a slot, the value
+            of a `set`, the text of a named block. A slot in a loop has a list with an
+            entry for each iteration; it is None in iterations without the slot.
+            `page["armor"]` returns `values["armor"]`.
+        selections: The results of the slots, in the structure of `values`.
         pieces: The page from beginning to end, as `events` returns it.
         template: Name of the template.
         seed: Seed of the page.
         identity: The model.
         tolerance: Nats per row by which the layout of calls may change a
             log-probability; None if not measured.
-        cost: The model work that all slots took.
+        cost: The model work done for all slots.
         version: Version of selectrie.
-        notes: One sentence on each other language whose markup seems to be in the
-            template, where it is text.
+        notes: One sentence on each template language whose markup the template seems to
+            contain as plain text.
     """
 
     text: str
@@ -363,13 +371,13 @@ class Page:
 
     @property
     def slots(self) -> tuple[SlotEvent, ...]:
-        """Return every slot in the order of decision, including hidden ones."""
+        """Return all slots in the order in which they were decided, hidden ones too."""
         return tuple(piece for piece in self.pieces if isinstance(piece, SlotEvent))
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        """Return its notes, and the advice on its slots, which `Advice.where` names."""
-        of_slots = (advice for slot in _first_of_blocks(self.slots) for advice in slot.warnings)
+        """Return the notes of the page, and the advice on each slot."""
+        of_slots = (advice for slot in _first_slot_of_each_block(self.slots) for advice in slot.warnings)
         return *notes_advice(self.notes), *of_slots
 
     def events(self) -> tuple[Event, ...]:
@@ -383,13 +391,13 @@ class Page:
         """Return a dictionary ready for JSON, with `format` and kind "page".
 
         It has the text, values, slots (each with its record), seed, model and cost.
-        Values that JSON does not know are converted: Enum members to their value, other
-        objects to their `repr`.
+        Values that JSON cannot represent are converted: Enum members to their value,
+        other objects to their `repr`.
         """
         return {
             **result_fields(self, "page", "template text"),
             "values": jsonable(self.values),
-            "slots": _slots(self.slots),
+            "slots": _slot_dicts(self.slots),
             **fields_of(self, "seed model=identity tolerance version cost notes? warnings?"),
         }
 
@@ -398,53 +406,55 @@ class Page:
         return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
 
     def __repr__(self) -> str:
-        lines = [f"  {slot.path or slot.name} = {_shown(slot)}" for slot in self.slots[:_REPR_SLOTS]]
+        lines = [f"  {slot.path or slot.name} = {_format_slot(slot)}" for slot in self.slots[:_REPR_SLOTS]]
         head = f"Page({self.template!r}, {len(self.text)} characters, {len(self.slots)} slots, {self.cost.rows} rows)"
         return listing(head, lines, len(self.slots))
 
     def _repr_html_(self) -> str:
-        """Return the page as HTML in which the text of slots is marked.
+        """Return the page as HTML, with the text of slots marked and advice below.
 
-        Tooltips show the slots' names and the probabilities of the choices. Advice is
-        below.
+        Tooltips show the slots' names and the probabilities of the choices.
         """
         advice = "".join(f"<div>! {escape(str(one))}</div>" for one in self.warnings)
-        return f'<div style="white-space:pre-wrap">{"".join(map(_html, self.pieces))}</div>{advice}'
+        return f'<div style="white-space:pre-wrap">{"".join(map(_make_html, self.pieces))}</div>{advice}'
 
 
-def _first_of_blocks(slots: Sequence[SlotEvent]) -> list[SlotEvent]:
-    """Return the slots, and of the selects of one joint block the first."""
+def _first_slot_of_each_block(slots: Sequence[SlotEvent]) -> list[SlotEvent]:
+    """Return the slots, but only the first slot of each joint block."""
     return [next(group) for _, group in groupby(slots, key=lambda slot: id(slot.record))]
 
 
-def _slots(slots: Sequence[SlotEvent]) -> list[dict[str, object]]:
+def _slot_dicts(slots: Sequence[SlotEvent]) -> list[dict[str, object]]:
     """Return each slot as a dictionary.
 
-    Of the selects of one joint block only the first has the record.
+    Only the first slot of a joint block has the `record`; the others have None.
     """
-    made = []
+    dicts = []
     for _, group in groupby(slots, key=lambda slot: id(slot.record)):
         first, *others = group
-        made += [first.to_dict(), *({**slot.to_dict(), "record": None} for slot in others)]
-    return made
+        dicts += [first.to_dict(), *({**slot.to_dict(), "record": None} for slot in others)]
+    return dicts
 
 
-def _probability(slot: SlotEvent) -> float | None:
+def _find_probability(slot: SlotEvent) -> float | None:
+    """Return the probability of a slot's choice; None if its result has none."""
     p = getattr(slot.record, "probability", None)
     return p if isinstance(p, float) else None
 
 
-def _shown(slot: SlotEvent) -> str:
-    p = _probability(slot)
+def _format_slot(slot: SlotEvent) -> str:
+    """Return the value and the probability of a slot, for a `repr`."""
+    p = _find_probability(slot)
     facts = ("" if p is None else f"  p={p:.4f}") + ("  hidden" if slot.hidden else "")
     return clip(repr(slot.value), _CLIP) + facts
 
 
-def _html(piece: Event) -> str:
+def _make_html(piece: Event) -> str:
+    """Return the HTML of a piece of a page; a slot has a tooltip."""
     if isinstance(piece, TextEvent):
         return escape(piece.text)
     if piece.hidden:
         return ""
-    p = _probability(piece)
+    p = _find_probability(piece)
     title = escape(f"{piece.kind} {piece.path or piece.name}" + ("" if p is None else f", p={p:.4f}"), quote=True)
     return f'<span title="{title}" style="background:#4c8bf533;border-radius:2px">{escape(piece.text)}</span>'

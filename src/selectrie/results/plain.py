@@ -1,4 +1,4 @@
-"""Records as plain values for JSON, and as cells and rows of HTML for notebooks."""
+"""Converts records to JSON data, and to HTML tables for notebooks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import numpy as np
 from selectrie.core.types import FloatArray
 from selectrie.errors import clip
 
-_DEEPEST = 64
-"""Maximum nesting of lists and mappings that is converted for JSON."""
+_MAX_DEPTH = 64
+"""Maximum nesting depth of lists and mappings that `jsonable` converts."""
 
 
 def number(x: float | None) -> float | None:
@@ -24,15 +24,15 @@ def number(x: float | None) -> float | None:
     return None if x is None or not math.isfinite(x) else x
 
 
-def between(low: float, high: float | None, digits: int = 3) -> str:
-    """Return a number as text, or both bounds if `high` is another one."""
+def format_bounds(low: float, high: float | None, digits: int = 3) -> str:
+    """Return `low` as text, or both numbers if `high` has another text."""
     first = f"{low:.{digits}f}"
     last = first if high is None else f"{high:.{digits}f}"
     return first if first == last else f"{first} … {last}"
 
 
 def numbers(x: FloatArray) -> list[float | None]:
-    """Return `number` of each element, as a list."""
+    """Return the elements as a list, with None for infinities and NaN."""
     values = x.astype(object)
     values[~np.isfinite(x)] = None
     result: list[float | None] = values.tolist()
@@ -40,10 +40,10 @@ def numbers(x: FloatArray) -> list[float | None]:
 
 
 def bytes_fields(name: str, value: bytes) -> dict[str, object]:
-    """Return `{name: text}`, with bytes that are not UTF-8 replaced.
+    """Return `{name: text}` for bytes of UTF-8.
 
-    In that case the bytes are also listed, under "bytes" for a piece and under
-    `name_bytes` otherwise.
+    Other bytes are replaced in the text, and a second field lists all bytes: "bytes" if
+    the name is "piece", else the name with "_bytes" appended.
     """
     text = value.decode("utf-8", "replace")
     if text.encode() == value:
@@ -52,7 +52,7 @@ def bytes_fields(name: str, value: bytes) -> dict[str, object]:
 
 
 def text_fields(text: str, data: bytes) -> dict[str, object]:
-    """Return `{"text": text}`, with "text_bytes" if bytes were replaced in the text."""
+    """Return `{"text": text}`, with "text_bytes" if `data` is not UTF-8."""
     return {"text": text, **({} if text.encode() == data else {"text_bytes": list(data)})}
 
 
@@ -67,61 +67,62 @@ def plain(record: Any) -> dict[str, object]:
 def fields_of(record: object, names: str) -> dict[str, object]:
     """Return the fields `names` of a record, ready for JSON.
 
-    The names are separated by spaces. `key=name` calls a field `key`, and `name?`
-    leaves it out if it is None, "" or (). Records in these fields are converted by
+    The names are separated by spaces. `key=name` stores the field under `key`; `name?`
+    omits the field if it is None, "" or (). Records in these fields are converted by
     their `to_dict` or field by field. Bytes become text (see `bytes_fields`).
     """
-    made: dict[str, object] = {}
-    for key, name, is_optional in _parsed(names):
+    converted: dict[str, object] = {}
+    for key, name, is_optional in _parse_names(names):
         value = getattr(record, name)
         if isinstance(value, bytes):
-            made.update(bytes_fields(key, value))
+            converted.update(bytes_fields(key, value))
         elif not (is_optional and (value is None or value in ("", ()))):
-            made[key] = _converted(value)
-    return made
+            converted[key] = _to_jsonable(value)
+    return converted
 
 
 @lru_cache(256)
-def _parsed(names: str) -> list[tuple[str, str, bool]]:
-    """Return key, name and whether it is optional for each field."""
+def _parse_names(names: str) -> list[tuple[str, str, bool]]:
+    """Return the key, the name and whether it ends in `?`, for each word of `names`."""
     parts = [(*word.removesuffix("?").rpartition("="), word[-1] == "?") for word in names.split()]
     return [(key or name, name, is_optional) for key, _, name, is_optional in parts]
 
 
-def _converted(value: Any) -> object:
+def _to_jsonable(value: Any) -> object:
+    """Return a value of a record's field, converted recursively for JSON."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
         return number(value)
     if isinstance(value, tuple | list):
-        return [_converted(one) for one in value]
+        return [_to_jsonable(one) for one in value]
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {name: _converted(one) for name, one in value.items()}
-    return {one.name: _converted(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
+        return {name: _to_jsonable(one) for name, one in value.items()}
+    return {one.name: _to_jsonable(getattr(value, one.name)) for one in fields(value)} if is_dataclass(value) else value
 
 
-def no_truth(record: object, what: str) -> TypeError:
-    """Return the error of a record in an `if`; `what` is what to read instead."""
+def truth_error(record: object, what: str) -> TypeError:
+    """Return the error to raise for `bool(record)`; `what` names the alternative."""
     return TypeError(f"a {type(record).__name__} is neither true nor false; read {what}")
 
 
 def quoted(text: str) -> str:
-    """Return the `repr` of a text, which is clipped if it is long."""
+    """Return the `repr` of a text, clipped to 48 characters."""
     return repr(clip(text, 48))
 
 
 def listing(head: str, lines: Sequence[str], n: int) -> str:
-    """Return a `repr` of several lines: `head`, and `lines` below it.
+    """Return a `repr` of several lines: `head`, then `lines`.
 
-    If there are more than these, of `n` in all, a last line says how many.
+    If `n` is larger than the number of lines, a last line says how many are missing.
     """
     more = [f"  … {n - len(lines)} more"] if n > len(lines) else []
     return "\n".join([head, *lines, *more])
 
 
-def jsonable(value: object, depth: int = _DEEPEST) -> object:
+def jsonable(value: object, depth: int = _MAX_DEPTH) -> object:
     """Return `value` converted to types of JSON.
 
     Enum members become their value. Values nested deeper than `depth`, and objects of
@@ -143,13 +144,13 @@ def jsonable(value: object, depth: int = _DEEPEST) -> object:
 _WIDEST_EM = 32
 _BAR_EM = 12
 STRONG, PLAIN = "#4c8bf5", "#9aa5b1"
-"""Colours of bars: for what was chosen, and for the rest."""
+"""Colours of bars: for the chosen row, and for all others."""
 
 
 def table(heads: Sequence[str], rows: Iterable[str], caption: str, *, hidden: int = 0) -> str:
-    """Return an HTML table of `rows`, which `row` returned.
+    """Return an HTML table of rows that the function `row` returned.
 
-    `hidden` is the number of further rows that are not shown.
+    `hidden` is the number of rows that are left out.
     """
     more = f'<tr><td colspan="{len(heads)}">… {hidden} more</td></tr>' if hidden > 0 else ""
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
@@ -158,8 +159,8 @@ def table(heads: Sequence[str], rows: Iterable[str], caption: str, *, hidden: in
     return f"<table{style}>{title}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}{more}</tbody></table>"
 
 
-def captioned(caption: str, warnings: Iterable[object]) -> str:
-    """Return a caption that is followed by the warnings of a result."""
+def add_warnings(caption: str, warnings: Iterable[object]) -> str:
+    """Return a caption with the warnings of a result appended."""
     return " · ".join([caption, *(f"! {one}" for one in warnings)])
 
 
@@ -170,10 +171,14 @@ def row(*cells: str, faint: bool = False) -> str:
 
 
 def label(text: str, *, bold: bool = False, of: int = 1, indent: int = 0, wide: bool = False) -> str:
-    """Return an HTML table cell with a text, cut if it is wider than its share.
+    """Return an HTML table cell with a text, clipped to its share of the table's width.
 
-    `of` is the number of texts that share the width. `wide` doubles the share, for a
-    row without a bar. `indent` counts steps from the left.
+    Args:
+        text: The text; it is escaped.
+        bold: Whether the text is bold.
+        of: Number of texts that share the width.
+        indent: Indentation of the cell, in em.
+        wide: Whether to double the share, for a row without a bar.
     """
     shown = escape(text)
     style = (
@@ -185,7 +190,7 @@ def label(text: str, *, bold: bool = False, of: int = 1, indent: int = 0, wide: 
 
 
 def bar(share: float, *, strong: bool = True) -> str:
-    """Return an HTML table cell with a bar that fills the fraction `share` of it."""
+    """Return an HTML table cell with a bar; `share` is the filled fraction."""
     share = min(1.0, max(0.0, share)) if math.isfinite(share) else 0.0
     colour = STRONG if strong else PLAIN
     inner = f'<div style="width:{100 * share:.1f}%;min-width:1px;height:.8em;background:{colour}"></div>'
@@ -207,9 +212,9 @@ def tokens_table(rows: Iterable[tuple[str, float]], caption: str) -> str:
 
 
 def texts_html(texts: Sequence[tuple[str, float, bool]], *, caption: str) -> str:
-    """Return a table of texts: text, bar and log-probability.
+    """Return an HTML table of (text, logp, is_complete) rows.
 
-    The length of a bar is the probability relative to that of the likeliest text.
+    The length of a bar is the probability divided by that of the likeliest text.
     Incomplete texts are grey.
     """
     best = max((logp for _, logp, _ in texts), default=0.0)

@@ -1,4 +1,4 @@
-"""The result of `Engine.prompt_logprobs`: what the model makes of a given text."""
+"""Defines the result of `Engine.prompt_logprobs`."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ _REPR_ROWS = 12
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PromptLogprobs:
-    """The log-probability of every token of a prompt, given those before it.
+    """The log-probability of every token of a prompt, given the tokens before it.
 
-    The tuples have one entry for each of the T tokens. `None` stands where no row was
-    read: for the first token, which nothing predicts, and for those before the first
-    token asked for. The values of one entry come from one row, so a token's own value
-    equals its entry in `top` and in `named` bit for bit.
+    The tuples have one entry for each of the T tokens. An entry is None if no row was
+    read: for the first token, and for tokens before the first requested one. All values
+    of one position come from the same row. A token's `logp` therefore equals its values
+    in `top` and `named` exactly.
 
-    Equality ignores `cost`, which depends on what is cached.
+    Equality ignores `cost`, which depends on the cache.
 
     Attributes:
-        tokens: Ids of the evaluated tokens: ids as they were given, and those of a text
-            with BOS before them if the model adds one.
-        labels: Text of each token: its bytes, with those that are not UTF-8 replaced,
-            or the name of a control token.
+        tokens: Token ids of the prompt. For a text, they begin with BOS if the model
+            adds it.
+        labels: Text of each token, with invalid UTF-8 replaced, or the name of a
+            control token.
         logp: Natural log of each token's probability; -inf if it is impossible.
         is_greedy: Whether each token is the most probable one (ties: the smaller id).
-        top: The most probable tokens in place of each token, as pairs of id and
+        top: The most probable tokens at each position, as pairs of id and
             log-probability, best first (ties: the smaller id first). Impossible tokens
-            are left out. Empty tuples if none were asked for.
-        named: Log-probability of each of `named_ids` in place of each token.
-        named_ids: Ids for which log-probabilities were asked for by name.
-        cost: This prompt's share of the model work. A row that prompts of one call
-            share counts for the first of them.
-        signature: Model, software and options that the values depend on.
+            are omitted. Empty tuples if not requested.
+        named: Log-probability of each of `named_ids` at each position.
+        named_ids: The token ids whose log-probabilities were requested.
+        cost: This prompt's share of the model work. A row that several prompts of a
+            call share counts for the first of them.
+        signature: Model, software and options that determine the values.
         notes: As in `Selection`.
     """
 
@@ -64,7 +64,7 @@ class PromptLogprobs:
 
     @property
     def tolerance(self) -> float | None:
-        """Return the nats by which the layout of calls may move each log-probability.
+        """Return the nats by which the layout of calls may change a log-probability.
 
         None if it was not measured.
         """
@@ -72,25 +72,25 @@ class PromptLogprobs:
 
     @property
     def total_logp(self) -> float:
-        """Return the sum of the log-probabilities that are known.
+        """Return the sum of all known log-probabilities.
 
-        It may move by `n_rows` times the tolerance.
+        The sum may be off by `n_rows` times the tolerance.
         """
         return self.loglikelihood()[0]
 
     def loglikelihood(self, start: int | None = None, stop: int | None = None) -> tuple[float, bool]:
         """Return the summed log-probability of tokens, and whether all are greedy.
 
-        This is what lm-evaluation-harness calls the log-likelihood of a continuation.
-        The sum has the bits of `Engine.loglikelihood_scorer`: it is added from the last
-        token to the first.
+        lm-evaluation-harness calls this the log-likelihood of a continuation. The sum
+        is added from the last token to the first, as in `Engine.loglikelihood_scorer`,
+        so both give exactly the same number.
 
         Args:
-            start: Index of the first token; None for the first that has a value.
-            stop: Index behind the last token; None for the end of the prompt.
+            start: Index of the first token; None for the first token with a value.
+            stop: Index after the last token; None for the end of the prompt.
 
         Raises:
-            OptionError: If one of the tokens has no value, or there is no such token.
+            OptionError: If a token in the range has no value, or the range is invalid.
         """
         first = len(self) - self.n_rows
         start, stop = first if start is None else start, len(self) if stop is None else stop
@@ -103,13 +103,13 @@ class PromptLogprobs:
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        """Return what to know before relying on it."""
+        """Return the advice on this result."""
         return notes_advice(self.notes)
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "prompt_logprobs".
 
-        -inf becomes None too.
+        -inf becomes None.
         """
         names = "tokens labels logp is_greedy top named named_ids n_rows total_logp cost signature notes? warnings?"
         return result_fields(self, "prompt_logprobs", names)

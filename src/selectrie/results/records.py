@@ -1,4 +1,8 @@
-"""Frozen records of tokens, choices, spellings, signatures and certificates."""
+"""Defines records of tokens, choices, spellings, signatures and certificates.
+
+A row is partial if only some of its probabilities are known, as from a server that
+returns the most probable tokens. Numbers that depend on partial rows have bounds.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,10 @@ from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, Self
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.plain import (
-    between,
+    add_warnings,
     bytes_fields,
-    captioned,
     fields_of,
+    format_bounds,
     listing,
     number,
     plain,
@@ -37,16 +41,15 @@ class Spellings:
     Attributes:
         event: "ends": the tokens spell exactly the text, and an end-of-generation token
             follows. "begins": the bytes of the tokens begin with the text.
-        logp_low, logp_high: Proved bounds on the natural log of the probability,
-            conditional on the healed bytes as `TextScore.logp` is. They hold for the
-            rows as they were read; `Signature.tolerance` says by how much the layout of
-            calls may move each.
-        canonical_share: Bounds (low, high) on the share that the tokenizer's own
-            encoding has of the probability.
-        proved: Whether the upper bound is at most twice the lower one.
-        reason: Why it is not; "" if it is.
+        logp_low, logp_high: Proved bounds on the natural log of the probability, given
+            the healed bytes, as for `TextScore.logp`. They are exact for the evaluated
+            rows, each of which may be off by `Signature.tolerance`.
+        canonical_share: Bounds (low, high) on the fraction of the probability that the
+            tokenizer's own encoding has.
+        proved: Whether the upper bound is at most twice the lower bound.
+        reason: Why `proved` is False; "" if it is True.
         log_heal_low, log_heal_high: Bounds on the log-probability of the healed bytes
-            over all their spellings; 0 if nothing was healed.
+            over all their spellings; 0 if no bytes were healed.
         n_rows: Number of rows that were read for the bounds.
     """
 
@@ -75,8 +78,8 @@ class ChoiceSpellings:
     Attributes:
         event: "ends" or "begins", as in `Spellings`.
         logp_low, logp_high: Bounds on the log-probability of each choice.
-        canonical_share: Bounds (low, high) on the share of each choice's canonical
-            encoding.
+        canonical_share: Bounds (low, high) on the fraction of each choice's probability
+            that its canonical encoding has.
         log_heal_low, log_heal_high: Bounds on the log-probability of the healed bytes.
         n_rows: Number of rows that were read for the bounds.
     """
@@ -97,7 +100,7 @@ class ChoiceSpellings:
 FORMAT_VERSION = 2
 """Format number of `to_dict` and `--json`.
 
-It is raised when the meaning of a field changes or a field is removed.
+The number is raised when the meaning of a field changes or a field is removed.
 Format 1 had the keys `wanted`, `settled` and `n_settled`, now `top_tokens`, `rescored`
 and `n_rescored`, and the kinds "draws" and "drawn_choice".
 """
@@ -117,8 +120,8 @@ class TokenScore:
 
     Attributes:
         id: Id of the token.
-        piece: The token's bytes as text; b"" for a control token.
-        logp: Natural log of the token's probability given everything before it.
+        piece: The bytes of the token; b"" for a control token.
+        logp: Natural log of the token's probability, given all tokens before it.
         spelling: Name of a control token (`<|im_end|>`); "" for others.
     """
 
@@ -144,7 +147,7 @@ class TokenScore:
     def label(self) -> str:
         """Return the piece as text, or the spelling of a control token.
 
-        Bytes that are not UTF-8 are replaced.
+        Invalid UTF-8 is replaced.
         """
         return self.piece.decode("utf-8", "replace") if self.piece or not self.spelling else self.spelling
 
@@ -161,40 +164,38 @@ class TokenScore:
 class ChoiceScore:
     """A choice with its score.
 
-    A choice that a search did not need to finish ("pruned") has bounds instead of
-    values.
+    A choice is pruned if a search skipped it. It then has bounds instead of values.
 
     Attributes:
         index: Index in the given list.
         text: The choice as given.
-        duplicate_of: First index with the same tokens; None for the first itself.
-            Probabilities sum to one over the choices for which this is None.
+        duplicate_of: Lowest index of the choices with the same tokens; None if that is
+            this choice. Probabilities sum to one over the choices with None.
         logp: Raw joint log-probability, with the terminator and without priors; None if
-            pruned. A lower bound if rows were not read in full. Otherwise it may be too
-            high by up to `heal_gap` of the result. Best-first search may be off by up
-            to 5e-5 nats with terminator "unless-continued", where bounds within 1e-4 of
-            each other are enough.
-        logp_upper: Upper bound of logp; equal to it if it is no lower bound.
-        logp_terminator: The terminator's part of logp, a bound as logp is; None if
-            pruned. If a near tie
-            was rescored, the terminator and the tokens add up to logp only within the
-            tolerance.
-        score: Score by the rule, prior included, from `logp`; None if pruned.
+            pruned. A lower bound if rows are partial; otherwise too high by at most
+            `heal_gap` of the result. In a best-first search with terminator
+            "unless-continued", it may be off by up to 5e-5 nats.
+        logp_upper: Upper bound of the log-probability; equal to logp unless rows are
+            partial or the choice is pruned.
+        logp_terminator: The terminator's part of logp; a lower bound if logp is one;
+            None if pruned. If a near tie was rescored, the terminator and the tokens
+            add up to logp only within the tolerance.
+        score: Score by the rule, computed from `logp`, prior included; None if pruned.
         probability: Probability of this choice in the set (softmax of scores); None if
-            pruned. The middle of its bounds where a search left mass open or rows were
-            not read in full.
-        probability_low: Lower bound if a search left mass open, rows were not read in
-            full, or the score is a mean that depends on `heal_gap`, else equal to
-            probability.
-        probability_high: Upper bound likewise.
-        logp_local: Log-probability under masked step-by-step choice (mask, renormalise,
-            multiply); None if not evaluated, or not read in full.
+            pruned. The midpoint of its bounds if they differ.
+        probability_low: Lower bound of the probability. It is below `probability` if a
+            search left choices open, rows are partial, or the score is a mean that
+            depends on `heal_gap`.
+        probability_high: Upper bound of the probability, under the same conditions.
+        logp_local: Log-probability of masked greedy decoding's distribution: at each
+            token, mask and renormalise, then multiply. None if not evaluated or if rows
+            are partial.
         tokens: The path after the shared context; empty if pruned.
         n_chars: Number of characters of the choice as given.
         n_bytes: Number of UTF-8 bytes of the choice as given.
-        boundary_shift: Number of prompt tokens that its encoding changes.
-        logp_lower: Lower bound of the log-probability, with what `heal_gap` leaves
-            open; -inf if pruned.
+        boundary_shift: Number of prompt tokens that the choice's encoding changes.
+        logp_lower: Lower bound of the log-probability, with `heal_gap` subtracted; -inf
+            if pruned.
     """
 
     index: int
@@ -216,43 +217,44 @@ class ChoiceScore:
 
     @property
     def pruned(self) -> bool:
-        """Return whether the choice was not finished, so that only bounds are known."""
+        """Return whether a search skipped the choice, so that only bounds are known."""
         return self.score is None
 
     @property
     def is_known(self) -> bool:
-        """Return whether logp is a value, and not a bound."""
+        """Return whether the log-probability is known exactly."""
         return self.logp_lower == self.logp_upper
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The model, the software and the options that a score depends on.
+    """The model, the software and the options that determine a score.
 
-    Scores with equal signatures are equal but for what the layout of calls moves.
+    Scores with equal signatures are equal up to the tolerance, because the layout of
+    model calls may change the last bits of a row.
 
     Attributes:
         model: Name of the model.
-        model_digest: Digest of its weights.
-        tokenizer_digest: Digest of its vocabulary.
+        model_digest: Digest of the model's weights.
+        tokenizer_digest: Digest of the model's vocabulary.
         backend: Name of the back end.
         build: Back end and version.
         processor: The processor.
         precision: "exact" or "fast".
-        tolerance: Nats for one row. Two texts are a near tie if their scores differ by
-            less than this times the root of the number of rows that both are read from.
-            None in "fast" precision.
-        moved: Root mean square of the moves of a row by the layout of calls, in nats.
+        tolerance: Tolerance of one row in nats. Two texts are a near tie if their
+            scores differ by less than the tolerance times the square root of the number
+            of rows read for both. None in "fast" precision.
+        moved: Root mean square change of a row between layouts of calls, in nats.
         rows_compared: Number of rows on which `moved` was measured; 0 if it is assumed
-            by the type of the weights.
+            from the type of the weights.
         rule: The rule used.
-        premise: Digests of the texts of the rule (pmi, calibrated).
+        premise: Digests of the baseline's prompts (rules "pmi" and "calibrated").
         terminator: The terminator used, never "auto".
-        following_bytes: Bytes of the following text in the paths.
+        following_bytes: Number of bytes of the following text in the paths.
         boundary: The boundary used.
         version: Version of selectrie.
-        time: The local time that the chat template was told, in ISO 8601; "" if the
-            prompt is no chat, or the template reads no time.
+        time: The local time given to the chat template, in ISO 8601; "" if the prompt
+            is not a chat or the template does not use the time.
     """
 
     model: str
@@ -286,9 +288,9 @@ class Signature:
         following_bytes: int = 0,
         time: str = "",
     ) -> Signature:
-        """Return the signature of a model's scores, computed by this version.
+        """Return the signature of a model's scores, with the installed version.
 
-        `check` is the self-check of the model; None if it was not made.
+        `check` is the self-check of the model, or None without one.
         """
         return cls(
             model=identity.name,
@@ -311,7 +313,7 @@ class Signature:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """Return a dictionary ready for JSON; `time` is there if it is not ""."""
+        """Return a dictionary ready for JSON, without `time` if it is ""."""
         return {name: value for name, value in plain(self).items() if name != "time" or value}
 
 
@@ -321,28 +323,27 @@ class Certificate:
 
     Attributes:
         proved: Whether no choice without a score can be among the first k. Exhaustive
-            scoring always proves this, except with a served model or rows that were not
-            read in full. There, the scores' bounds and tolerance must also decide the
-            order of the first k. So must the bounds of means that depend on `heal_gap`;
-            a callable rule that may depend on it proves nothing.
+            scoring always proves this on a local model. With a served model or partial
+            rows, the scores' bounds and tolerance must also decide the order of the
+            first k. The same holds for means that depend on `heal_gap`. A callable rule
+            that may depend on `heal_gap` is never proved.
         bound_gap: Score of the k-th choice minus the best bound on a choice without a
             score; inf if all have one.
-        open_mass: Upper bound on the probability mass, under the model, of the choices
-            without a score.
-        nodes_evaluated: Number of rows that scored edges.
+        open_mass: Upper bound on the total probability of the choices without a score.
+        nodes_evaluated: Number of rows read to score edges.
         nodes_inner: Number of rows that exhaustive scoring needs; None if not known
             (the texts of a grammar).
         rescored: Whether near ties among the first k were decided by scoring them again
             in a fixed layout, or there were none. False if scoring them again would
-            take more rows than the request did, in `fast` precision, or if a served
-            model or rows not read in full leave near ties.
+            take more rows than the request did, in "fast" precision, or if a served
+            model or partial rows leave near ties.
         n_rescored: Number of choices that were scored again.
         near_margin: Margin between the best two choices below which they are scored
-            again: another layout of calls might change their order. None where no
-            choice is scored again, as in `fast` precision.
+            again, because another layout of calls might change their order. None if
+            choices are never scored again, as in "fast" precision.
         method: "exhaustive", "best_first", or "spellings" for sums over all spellings.
-        reason: Why the first k are not proved: a doubt that no longer search could
-            remove, else the event that ended the search. "" if they are proved.
+        reason: Why the first k are not proved: the event that ended the search, or a
+            doubt that even a longer search could not remove. "" if they are proved.
     """
 
     proved: bool
@@ -372,22 +373,22 @@ class Certificate:
         rescored: bool = False,
         reason: str = "",
     ) -> Certificate:
-        """Return the certificate of a search, proved unless there is a reason."""
+        """Return the certificate of a search; it is proved if `reason` is empty."""
         return cls(not reason, bound_gap, open_mass, nodes_evaluated, nodes_inner, rescored, 0, "best_first", reason)
 
 
 @dataclass(frozen=True, slots=True)
 class GrammarFacts:
-    """Facts about a grammar that was searched, because its texts cannot be listed.
+    """Facts about the search for the best texts of a grammar.
 
     Attributes:
         name: Name of the grammar.
         digest: Digest of the grammar.
-        about: The paths among which the winner is the best: "strings" (each text counts
-            only with the tokenizer's own encoding) or "token paths".
-        max_tokens: Maximum number of tokens of a text that was considered.
+        about: The paths that were compared: "strings" (each text only by the
+            tokenizer's own encoding) or "token paths" (every encoding).
+        max_tokens: Maximum number of tokens of the texts that were compared.
         any_length: Whether longer texts are proved to be no better.
-        n_dead_ends: Number of paths that may neither end nor continue.
+        n_dead_ends: Number of paths that can neither end nor continue.
         n_refused: Number of finished paths that are not the tokenizer's own encoding.
     """
 
@@ -402,29 +403,27 @@ class GrammarFacts:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TextScore:
-    """A text scored after a prompt.
+    """The score of a text after a prompt.
 
     Attributes:
         text: The text.
-        logp: Sum of the tokens' log-probabilities, minus log_heal if the boundary was
-            healed. A lower bound if rows were not read in full; otherwise it may be too
-            high by up to heal_gap.
-        tokens: The path after the shared context. The first ones also spell `healed` if
-            it is not empty.
-        is_greedy: Whether every token was the most probable one; None if rows that were
-            not read in full leave that open.
+        logp: Sum of the tokens' log-probabilities, minus `log_heal`. A lower bound if
+            rows are partial; otherwise too high by at most `heal_gap`.
+        tokens: The path after the shared context. If `healed` is not empty, the first
+            tokens also spell those bytes.
+        is_greedy: Whether every token was the most probable one; None if partial rows
+            do not show it.
         healed: As in `Selection`.
         log_heal: As in `Selection`.
         heal_gap: As in `Selection`.
-        cost: The model work that the score took.
-        signature: Model, software and options that the score depends on.
+        cost: The model work done for the score.
+        signature: Model, software and options that determine the score.
         notes: As in `Selection`.
-        spellings: The probability over all spellings, if it was asked for
-            (`tokenizations="all"`). The other fields are those of the tokenizer's own
-            encoding.
-        logp_upper: Upper bound of logp if rows were not read in full, or if heal_gap is
-            not 0, else None.
-        logp_lower: Lower bound of the log-probability; equal to logp if it is known.
+        spellings: The probability over all spellings, with `tokenizations="all"`, else
+            None. All other fields are about the tokenizer's own encoding.
+        logp_upper: Upper bound of the log-probability if rows are partial or `heal_gap`
+            is not 0, else None.
+        logp_lower: Lower bound of the log-probability; equal to logp if that is exact.
     """
 
     text: str
@@ -452,7 +451,7 @@ class TextScore:
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        """Return what to know before relying on it."""
+        """Return the advice on this result."""
         one, notes = self.spellings, notes_advice(self.notes)
         if one is None or one.proved:
             return notes
@@ -461,11 +460,12 @@ class TextScore:
 
     @property
     def _lower(self) -> float:
+        """Return the lower bound of the log-probability."""
         return self.logp if self.logp_lower is None else self.logp_lower
 
     def __repr__(self) -> str:
         shown = [f"  {one.label!r}  logp={one.logp:.3f}" for one in self.tokens[:_REPR_ROWS]]
-        logp = between(self._lower, self.logp_upper, 4)
+        logp = format_bounds(self._lower, self.logp_upper, 4)
         head = f"TextScore({quoted(self.text)}, logp={logp}, {len(self.tokens)} tokens"
         head += f"{', as greedy decoding' if self.is_greedy else ''}"
         if self.spellings is not None:
@@ -477,5 +477,5 @@ class TextScore:
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks."""
         greedy = " · what greedy decoding gives" if self.is_greedy else ""
-        caption = captioned(f"logp {between(self._lower, self.logp_upper, 4)}{greedy}", self.warnings)
+        caption = add_warnings(f"logp {format_bounds(self._lower, self.logp_upper, 4)}{greedy}", self.warnings)
         return tokens_table(((one.label, one.logp) for one in self.tokens), caption)

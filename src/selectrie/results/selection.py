@@ -1,4 +1,4 @@
-"""The result of a selection, a choice drawn from it, and the plan of its tokens."""
+"""Defines the result of a selection, a sampled choice and the plan of its tokens."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from selectrie.core.types import ROOT, Cost
 from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, expected_tokens, notes_advice
 from selectrie.results.plain import (
+    add_warnings,
     bar,
-    between,
-    captioned,
     cell,
     fields_of,
+    format_bounds,
     jsonable,
     label,
     listing,
-    no_truth,
     quoted,
     row,
     table,
+    truth_error,
 )
 from selectrie.results.records import (
     Certificate,
@@ -40,10 +40,10 @@ _REPR_ROWS = 5
 _HTML_ROWS = 20
 _REPR_TOKENS = 12
 _LARGE_SHARE = 0.5
-"""Share of belief in leading spaces above which one seems to be missing."""
-_SPACE = "The choices begin without the space that the model puts there."
-_NO_TEMPLATE = "The prompt is a plain text, and this model was trained on chats."
-_CAUSES = (
+"""Probability of tokens with a leading space above which a space seems missing."""
+_SPACE_CAUSE = "The choices begin without the space that the model puts there."
+_TEMPLATE_CAUSE = "The prompt is a plain text, and this model was trained on chats."
+_OTHER_CAUSES = (
     "Usual causes: choices without the leading space that the prompt calls for; a model that thinks before it answers."
 )
 _PAGE_CAUSE = "Look at the text before the slot and after it: it may not be what the model has seen there."
@@ -51,54 +51,54 @@ _PAGE_CAUSE = "Look at the text before the slot and after it: it may not be what
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Selection:
-    """A decision over a set of choices.
+    """The scores of a set of choices after a prompt, and the best choice.
 
-    Equality ignores timing and `skips_template`.
+    Equality ignores timing and `skips_template`. A row is partial if only its most
+    probable tokens are known, as from a served model.
 
     Attributes:
         index: Index of the winner, the choice with the best score. Exact ties go to the
             lowest index. The properties `text`, `logp`, `score` and `probability` are
             the winner's.
-        margin: Score of the winner minus that of the runner-up on another path. inf
-            with one choice; a lower bound if a search left choices open, rows were not
-            read in full, or means depend on `heal_gap`, and then maybe negative.
-        is_tie: Whether another choice has the winner's score, as far as the rounding of
-            sums can tell (1e-12 of the size of their terms). With a served model, rows
-            not read in full, or means that depend on `heal_gap`: whether another choice
-            is so near that tolerance and bounds leave open which one is better. With
-            `spellings`: whether rounding and tolerance are more than the distance to
-            another choice, so that no further row can tell which one is better.
-        coverage: Probability mass of the whole set under the model (a lower bound if a
-            search left choices open, rows were not read in full, or heal_gap is not 0).
-        top_tokens: The most probable tokens after the shared context, whether or not a
-            choice begins with them, with log-probabilities.
+        margin: Score of the winner minus the best score on another path; inf with one
+            choice. It is a lower bound, maybe negative, if a search left choices open,
+            rows are partial, or means depend on `heal_gap`.
+        is_tie: Whether another choice has the winner's score up to rounding (1e-12 of
+            the size of the summed terms). With a served model, partial rows, or means
+            that depend on `heal_gap`: whether tolerance and bounds do not show which
+            choice is better. With `spellings`: whether the difference to another
+            choice is within rounding and tolerance.
+        coverage: Total probability of the set under the model. It is a lower bound if a
+            search left choices open, rows are partial, or `heal_gap` is not 0.
+        top_tokens: The most probable tokens after the shared context with their
+            log-probabilities, whether or not a choice begins with them.
         greedy_index: Index of the choice that masked greedy decoding picks. None if a
-            grammar was searched and the pick is not among the texts found, or if rows
-            that were not read in full leave it open.
+            grammar was searched and the pick was not found, or if partial rows do not
+            show the pick.
         choices: `Sequence[ChoiceScore]` in the caller's order, made on demand.
         rule: The rule used.
         terminator: The terminator used, never "auto".
         healed: Bytes of the prompt that were encoded again together with the choices.
         log_heal: Log-probability of the healed bytes, already subtracted from every
             logp.
-        heal_gap: Bound on the error of log_heal (0 = exact), which may be too low by as
-            much. Every logp may then be lower by as much (`ChoiceScore.logp_lower`). If
-            rows were not read in full, logp is what remains after subtracting
-            log_heal + heal_gap, and logp_upper after subtracting log_heal.
+        heal_gap: Maximum error of `log_heal` in nats, 0 if exact. The true `log_heal`
+            may be higher by this, and every logp lower (`ChoiceScore.logp_lower`). If
+            rows are partial, logp already subtracts `log_heal + heal_gap`, and
+            logp_upper subtracts `log_heal`.
         certificate: Whether the first k choices are proved to be the best.
-        cost: The model work that the decision took.
-        signature: Model, software and options that the scores depend on.
-        grammar: Facts about a grammar that was searched; the choices are the texts
-            found.
+        cost: The model work done for the selection.
+        signature: Model, software and options that determine the scores.
+        grammar: Facts about the search of a grammar, whose texts are the choices; None
+            for listed choices.
         notes: One sentence for each deviation from the request, with the reason.
-        values: The values of the choices if these were a mapping from values to texts,
-            else None.
-        spellings: The probabilities of the choices over all their spellings, if they
-            were asked for (`tokenizations="all"`). Each score is then the lower bound
-            of the choice, prior included, and each logp that of the canonical encoding.
-        coverage_high: Upper bound on coverage if rows that it depends on were not read
-            in full, or if heal_gap is not 0, else None.
-        skips_template: Whether the prompt is a plain text although the model has a chat
+        values: The values of the choices, if they were given as a mapping from values
+            to texts, else None.
+        spellings: The probabilities over all spellings, with `tokenizations="all"`,
+            else None. Each score is then the lower bound, prior included; each logp is
+            that of the canonical encoding.
+        coverage_high: Upper bound on coverage if rows are partial or `heal_gap` is not
+            0, else None.
+        skips_template: Whether the prompt is plain text although the model has a chat
             template.
     """
 
@@ -126,7 +126,7 @@ class Selection:
 
     def __bool__(self) -> bool:
         """Raise `TypeError`: a selection is neither true nor false."""
-        raise no_truth(self, "its `.value`, or `.text`")
+        raise truth_error(self, "its `.value`, or `.text`")
 
     @property
     def value(self) -> object:
@@ -137,14 +137,14 @@ class Selection:
     def is_bounded(self) -> bool:
         """Return whether scores are compared by bounds.
 
-        They are if rows were not read in full, or if they are means that depend on
+        That is true if rows are partial, or if the scores are means that depend on
         `heal_gap`.
         """
         return self.choices.has_unread or (self.heal_gap > 0 and self.rule in _MEANS)
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        """Return what to know before relying on it."""
+        """Return the advice on this result."""
         return self.advice()
 
     def advice(self, *, on_page: bool = False) -> tuple[Advice, ...]:
@@ -167,24 +167,24 @@ class Selection:
                 ahead = f"; a choice not scored to its end may be ahead{gap}"
             found.append(Advice("not_proved", certificate.reason + ahead))
         found += notes_advice(self.notes)
-        if self._expects_others():
+        if self._has_unexpected_choices():
             behind = " with the text after them" if on_page and self.terminator == "text" else ""
             text = f"the model expects something else than these choices{behind}.{expected_tokens(self.top_tokens)}"
             if on_page:
                 found.append(Advice("coverage", f"{text} {_PAGE_CAUSE}"))
-            elif self._lacks_space():
-                found.append(Advice("coverage", f"{text} {_SPACE}", Remedy("delimiter", " ")))
+            elif self._has_missing_space():
+                found.append(Advice("coverage", f"{text} {_SPACE_CAUSE}", Remedy("delimiter", " ")))
             elif self.skips_template:
-                found.append(Advice("coverage", f"{text} {_NO_TEMPLATE}", Remedy("messages")))
+                found.append(Advice("coverage", f"{text} {_TEMPLATE_CAUSE}", Remedy("messages")))
             else:
-                found.append(Advice("coverage", f"{text} {_CAUSES}"))
+                found.append(Advice("coverage", f"{text} {_OTHER_CAUSES}"))
         return tuple(found)
 
-    def _expects_others(self) -> bool:
+    def _has_unexpected_choices(self) -> bool:
         """Return whether the model expects other texts than the choices.
 
-        A low coverage alone does not say so, because the probability of every long text
-        is low. The model must expect another first token, or another text after the
+        Low coverage alone is no sign, because every long text has a low probability.
+        The model must also expect another first token, or another text after the
         winner.
         """
         highest = self.coverage if self.coverage_high is None else self.coverage_high
@@ -202,8 +202,8 @@ class Selection:
         ends = self.choices.logp_terminator[self.index] + (edge_logp[end] if self.terminator == "text" else 0.0)
         return min(begins, math.exp(ends)) < LOW_COVERAGE
 
-    def _lacks_space(self) -> bool:
-        """Return whether the model expects a space and no choice begins with one."""
+    def _has_missing_space(self) -> bool:
+        """Return whether the model expects a space, but no choice begins with one."""
         trie, pieces = self.choices.trie, self.choices.pieces
         first = trie.token[trie.children(ROOT)].tolist()
         spaced = sum(math.exp(token.logp) for token in self.top_tokens if token.piece.startswith(b" "))
@@ -239,14 +239,14 @@ class Selection:
     def ranked(self) -> tuple[ChoiceScore, ...]:
         """Return every choice, best first.
 
-        Pruned choices come last, ordered by the upper bound on their scores.
+        Pruned choices come last, ordered by the upper bounds on their scores.
         """
         return self.choices.pick(self.choices.order())
 
     def top(self, k: int, *, distinct: bool = False) -> tuple[ChoiceScore, ...]:
         """Return the first k of `ranked` without building the rest.
 
-        With `distinct`, there is one choice per token path, the first of each.
+        With `distinct`, only the first choice of each token path is returned.
         """
         if not distinct or bool(self.choices.distinct.all()):
             return self.choices.pick(self.choices.order(k))
@@ -254,7 +254,7 @@ class Selection:
         return self.choices.pick(order[self.choices.distinct[order]][:k])
 
     def trie(self, limit: int = 60) -> TrieView:
-        """Return the heaviest `limit` nodes of the evaluated trie.
+        """Return the `limit` most probable nodes of the evaluated trie.
 
         All nodes of the winner's path and of the path of masked greedy decoding are
         included.
@@ -291,10 +291,10 @@ class Selection:
 
     def __repr__(self) -> str:
         tie = " (tie)" if self.is_tie else ""
-        head = f"Selection({quoted(self.text)}, p={self._probability()}, margin={self.margin_words()}{tie}, "
+        head = f"Selection({quoted(self.text)}, p={self._format_probability()}, margin={self.margin_words()}{tie}, "
         proved = "" if self.certificate.proved else ", proved=False"
-        head += f"coverage={self._coverage()}, rule={self.rule!r}, terminator={self.terminator!r}{proved})"
-        lines = [f"  {rank}. {_line(choice)}" for rank, choice in enumerate(self.top(_REPR_ROWS), start=1)]
+        head += f"coverage={self._format_mass()}, rule={self.rule!r}, terminator={self.terminator!r}{proved})"
+        lines = [f"  {rank}. {_format_choice(choice)}" for rank, choice in enumerate(self.top(_REPR_ROWS), start=1)]
         return listing(head, lines, len(self.choices))
 
     def _repr_html_(self) -> str:
@@ -303,43 +303,48 @@ class Selection:
         The winner is bold; pruned choices are grey.
         """
         shown = self.top(_HTML_ROWS)
-        caption = captioned(self._caption(), self.warnings)
-        rows = [_row(choice, self.index) for choice in shown]
+        caption = add_warnings(self._make_caption(), self.warnings)
+        rows = [_make_html_row(choice, self.index) for choice in shown]
         return table(("choice", "", "p", "logp", "score"), rows, caption, hidden=len(self.choices) - len(shown))
 
     def margin_words(self, spec: str = ".4g") -> str:
         """Return the margin as text: "0.5 nats", "at least 0.5 nats" or "unknown".
 
-        It is a lower bound if rows were not read in full, or if a choice that is still
-        open may be the runner-up, and unknown if such a bound is not above 0.
+        The margin is a lower bound if rows are partial, or if a pruned choice may be
+        the runner-up. It is unknown if such a bound is not above 0.
         """
         is_bound = self.choices.has_unread or self.margin < self.choices.margin(self.index)
         if is_bound and self.margin <= 0:
             return "unknown"
         return f"{'at least ' if is_bound else ''}{self.margin:{spec}} nats"
 
-    def _probability(self) -> str:
+    def _format_probability(self) -> str:
+        """Return the winner's probability, or its bounds, as text."""
         low, high = self.choices.probability_low[self.index], self.choices.probability_high[self.index]
-        return between(float(low), float(high), 4)
+        return format_bounds(float(low), float(high), 4)
 
-    def _coverage(self) -> str:
+    def _format_mass(self) -> str:
+        """Return the coverage, a probability mass, or its bounds, as text."""
         low, high = f"{self.coverage:.3g}", f"{self.coverage if self.coverage_high is None else self.coverage_high:.3g}"
         return low if low == high else f"{low} … {high}"
 
-    def _caption(self) -> str:
+    def _make_caption(self) -> str:
+        """Return the caption of the table for notebooks."""
         greedy = ""
         if self.greedy_index is not None and not self.agrees_with_greedy:
             greedy = f" · masked greedy picks {quoted(self.choices.texts[self.greedy_index])}"
-        return f"margin {self.margin_words()} · coverage {self._coverage()} · {self.rule} · {self.terminator}{greedy}"
+        numbers = f"margin {self.margin_words()} · coverage {self._format_mass()}"
+        return f"{numbers} · {self.rule} · {self.terminator}{greedy}"
 
 
-def _row(choice: ChoiceScore, winner: int) -> str:
+def _make_html_row(choice: ChoiceScore, winner: int) -> str:
+    """Return the HTML row of a choice; `winner` is the index of the winner."""
     is_winner = choice.index == winner
     text = label(repr(choice.text), bold=is_winner)
     if choice.logp is None or choice.probability is None:
         return row(text, cell(), cell(), cell(f"≤ {choice.logp_upper:.3f}"), cell(), faint=True)
-    logp = between(choice.logp_lower, choice.logp_upper)
-    p = between(choice.probability_low, choice.probability_high, 4)
+    logp = format_bounds(choice.logp_lower, choice.logp_upper)
+    p = format_bounds(choice.probability_low, choice.probability_high, 4)
     numbers = (cell(p), cell(logp), cell(f"{choice.score:.3f}"))
     return row(text, bar(choice.probability, strong=is_winner), *numbers)
 
@@ -348,8 +353,8 @@ def _row(choice: ChoiceScore, winner: int) -> str:
 class TokenPlan:
     """The tokens of a request, and the number of rows that it will evaluate.
 
-    Making a plan takes no model call. Tokens are given as (id, spelling), including
-    control tokens.
+    A plan is made without a model call. Tokens are pairs of id and text; the text of a
+    control token is its name.
 
     Attributes:
         bos: The BOS token with which the prompt begins, or None.
@@ -363,8 +368,8 @@ class TokenPlan:
         n_trie_nodes: Number of nodes of the trie.
         rows_prompt: Rows to evaluate for the context.
         rows_inner: Rows to evaluate for the trie.
-        rows_naive: Rows for evaluating prompt + choice one by one.
-        trie: The paths as a tree, without numbers (`view_of(trie, pieces, limit=...)`).
+        rows_naive: Rows if prompt and choice were evaluated for one choice at a time.
+        trie: The paths as a tree without log-probabilities.
     """
 
     bos: int | None
@@ -384,15 +389,15 @@ class TokenPlan:
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "token_plan".
 
-        The trie is left out, because the paths contain all of it.
+        The trie is omitted, because `choices` has all of its paths.
         """
         return {
             **result_fields(self, "token_plan", "bos"),
-            "prompt": _tokens(self.prompt),
-            "context": _tokens(self.context),
+            "prompt": _token_dicts(self.prompt),
+            "context": _token_dicts(self.context),
             **fields_of(self, "healed boundary terminator"),
             "choices": [
-                {"tokens": _tokens(path), "boundary_shift": shift}
+                {"tokens": _token_dicts(path), "boundary_shift": shift}
                 for path, shift in zip(self.choices, self.boundary_shift, strict=True)
             ],
             **fields_of(self, "n_trie_nodes rows_prompt rows_inner rows_naive"),
@@ -401,15 +406,15 @@ class TokenPlan:
     def __repr__(self) -> str:
         head = f"TokenPlan({len(self.choices)} choices, boundary={self.boundary!r}, terminator={self.terminator!r}, "
         head += f"rows {self.rows_prompt} + {self.rows_inner}, one by one {self.rows_naive})"
-        lines = [f"  context  {self._context()}"]
-        lines += [f"  {rank}. {_spelled(path)}" for rank, path in enumerate(self.choices[:_HTML_ROWS], start=1)]
+        lines = [f"  context  {self._format_context()}"]
+        lines += [f"  {rank}. {_join_texts(path)}" for rank, path in enumerate(self.choices[:_HTML_ROWS], start=1)]
         return listing(head, lines, len(self.choices) + 1)
 
     def _repr_html_(self) -> str:
-        """Return a small table for notebooks: the context's end, then each choice."""
-        paths = [("context", self._context(), len(self.context))]
+        """Return a small table for notebooks: end of the context, then each choice."""
+        paths = [("context", self._format_context(), len(self.context))]
         paths += [
-            (str(rank), _spelled(path), len(path)) for rank, path in enumerate(self.choices[:_HTML_ROWS], start=1)
+            (str(rank), _join_texts(path), len(path)) for rank, path in enumerate(self.choices[:_HTML_ROWS], start=1)
         ]
         rows = [row(cell(name), label(path, wide=True), cell(str(n))) for name, path, n in paths]
         caption = (
@@ -418,25 +423,28 @@ class TokenPlan:
         )
         return table(("", "tokens", "n"), rows, caption, hidden=len(self.choices) - _HTML_ROWS)
 
-    def _context(self) -> str:
+    def _format_context(self) -> str:
         """Return the last tokens of the context as text."""
         before = "… " if len(self.context) > _REPR_TOKENS else ""
-        return before + _spelled(self.context[-_REPR_TOKENS:])
+        return before + _join_texts(self.context[-_REPR_TOKENS:])
 
 
-def _spelled(path: tuple[tuple[int, str], ...]) -> str:
+def _join_texts(path: tuple[tuple[int, str], ...]) -> str:
+    """Return the quoted texts of the tokens of a path, separated by dots."""
     return " · ".join(repr(text) for _, text in path)
 
 
-def _tokens(path: tuple[tuple[int, str], ...]) -> list[dict[str, object]]:
+def _token_dicts(path: tuple[tuple[int, str], ...]) -> list[dict[str, object]]:
+    """Return the tokens of a path as dictionaries ready for JSON."""
     return [{"id": token, "text": text} for token, text in path]
 
 
-def _line(choice: ChoiceScore) -> str:
+def _format_choice(choice: ChoiceScore) -> str:
+    """Return the line of a choice in a `repr`."""
     if choice.logp is None or choice.probability is None:
         return f"{quoted(choice.text)}  pruned, logp ≤ {choice.logp_upper:.3f}"
-    p = between(choice.probability_low, choice.probability_high, 4)
-    return f"{quoted(choice.text)}  p={p}  logp={between(choice.logp_lower, choice.logp_upper)}"
+    p = format_bounds(choice.probability_low, choice.probability_high, 4)
+    return f"{quoted(choice.text)}  p={p}  logp={format_bounds(choice.logp_lower, choice.logp_upper)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -444,11 +452,11 @@ class SampledChoice:
     """A choice drawn from softmax(score / temperature) over a fully scored set.
 
     Attributes:
-        selection: The scored set. Its own `index` is the best choice, which need not be
-            the one drawn.
-        index: Index of the choice drawn.
-        probability: Probability with which it was drawn.
-        temperature: The temperature; 0 draws the best.
+        selection: The scored set. `selection.index` is the best choice, which may
+            differ from the drawn one.
+        index: Index of the drawn choice.
+        probability: Probability with which the choice was drawn.
+        temperature: The temperature; 0 draws the best choice.
         seed: Seed that draws the same choice again.
         close: Whether the layout of calls could have changed which choice is drawn;
             None if the tolerance is not measured.
@@ -463,7 +471,7 @@ class SampledChoice:
 
     def __bool__(self) -> bool:
         """Raise `TypeError`: a selection is neither true nor false."""
-        raise no_truth(self, "its `.text`")
+        raise truth_error(self, "its `.text`")
 
     @property
     def text(self) -> str:
@@ -472,7 +480,7 @@ class SampledChoice:
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        """Return what to know before relying on the selection."""
+        """Return the advice on the selection."""
         return self.selection.warnings
 
     @property
@@ -486,9 +494,9 @@ class SampledChoice:
         return self.selection.cost
 
     def to_dict(self) -> dict[str, object]:
-        """Return the selection's dictionary, ready for JSON, as kind "sampled_choice".
+        """Return the selection's dictionary with kind "sampled_choice", ready for JSON.
 
-        A field "drawn" has the index, text, probability, temperature, seed and `close`.
+        The field `drawn` has index, text, probability, temperature, seed and `close`.
         """
         drawn = fields_of(self, "index text probability temperature seed close")
         return {**self.selection.to_dict(), "kind": "sampled_choice", "drawn": drawn}

@@ -1,4 +1,4 @@
-"""Scores of many choices as arrays; a `ChoiceScore` is made when it is read."""
+"""Stores the scores of many choices as arrays; makes a `ChoiceScore` on access."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from selectrie.errors import InternalError
 from selectrie.results.plain import bytes_fields, numbers
 from selectrie.results.records import ChoiceScore, TokenScore
 
-_PATHS = ("token", "parent", "path_node", "path_of")
+_TRIE_COLUMNS = ("token", "parent", "path_node", "path_of")
 _COLUMNS = (
     "logp",
     "score",
@@ -32,24 +32,23 @@ _COLUMNS = (
 class ChoiceTable(Sequence[ChoiceScore]):
     """C scored choices in the caller's order, as a `Sequence[ChoiceScore]` over arrays.
 
-    No work is done per choice until one is read. All arguments are given by name.
-    Arrays are viewed read-only, not copied. **NaN means "not finished"** (pruned); -inf
-    is probability 0. Choices with equal paths hold equal values in every column: the
-    probability counts once per path and is repeated here.
+    The record of a choice is made when it is accessed. Arrays are not copied; the table
+    has read-only views of them. **NaN means "pruned"** (not scored to the end); -inf
+    means probability 0. Choices with equal paths have equal values in every column.
+    Their probability counts only once in the sum.
 
-    Raises `InternalError` if lengths disagree.
+    Raises `InternalError` if the lengths of the arguments disagree.
 
     Attributes:
         texts: The C choices as given.
         trie: The evaluated paths; `trie.path_of` has length C.
-        edge_logp: float64[N], log-probability of each node's token given its parent.
-            [0] is not read; NaN if not evaluated.
+        edge_logp: float64[N], log-probability of each node's token given its parent;
+            NaN if not evaluated. The value of node 0 is ignored.
         pieces: Bytes of each token id (`Vocabulary.pieces`).
         logp: float64[C], raw joint log-probability, with the terminator, without
-            priors, healed bytes subtracted. Choices of a near tie that was rescored
-            have their new values. NaN if pruned; `score` is NaN for exactly the same
-            choices.
-        logp_upper: float64[C], equal to logp if finished, else an upper bound.
+            priors, minus the log-probability of the healed bytes. A rescored choice has
+            its new value. `logp` and `score` are NaN for exactly the pruned choices.
+        logp_upper: float64[C], as in `ChoiceScore`.
         logp_terminator: float64[C], the terminator's part of logp.
         score: float64[C], the score by the rule, prior included.
         probability: float64[C], as in `ChoiceScore`.
@@ -57,9 +56,9 @@ class ChoiceTable(Sequence[ChoiceScore]):
         probability_high: float64[C], as in `ChoiceScore`.
         logp_local: float64[C], as in `ChoiceScore`; NaN if not evaluated.
         boundary_shift: int32[C], as in `ChoiceScore`.
-        heal_gap: By how much each logp may be too high, because the healed bytes may be
-            more probable than the number that was subtracted.
-        has_unread: Whether rows that scores depend on were not read in full.
+        heal_gap: Maximum error of the healed bytes' log-probability, by which each logp
+            may be too high.
+        has_unread: Whether scores depend on rows that are known only in part.
     """
 
     texts: Sequence[str]
@@ -87,8 +86,8 @@ class ChoiceTable(Sequence[ChoiceScore]):
         if wrong or len(self.edge_logp) != len(self.trie.token):
             raise InternalError(f"{n} choices and {len(self.trie.token)} nodes, but {', '.join(wrong) or 'edge_logp'}")
         for name in (*_COLUMNS, "edge_logp"):
-            object.__setattr__(self, name, _frozen(np.asarray(getattr(self, name), dtype=np.float64)))
-        object.__setattr__(self, "boundary_shift", _frozen(np.asarray(self.boundary_shift, dtype=np.int32)))
+            object.__setattr__(self, name, _as_read_only(np.asarray(getattr(self, name), dtype=np.float64)))
+        object.__setattr__(self, "boundary_shift", _as_read_only(np.asarray(self.boundary_shift, dtype=np.int32)))
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -109,7 +108,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
         position = operator.index(index)
         if not -len(self) <= position < len(self):
             raise IndexError(f"choice {position} of {len(self)}")
-        return self._record(position % len(self))
+        return self._make_record(position % len(self))
 
     def __eq__(self, other: object) -> bool:
         """Return whether texts, paths and all columns are equal, bit by bit."""
@@ -119,7 +118,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
         return (
             tuple(self.texts) == tuple(other.texts)
             and (self.heal_gap, self.has_unread) == (other.heal_gap, other.has_unread)
-            and all(np.array_equal(getattr(mine, name), getattr(theirs, name)) for name in _PATHS)
+            and all(np.array_equal(getattr(mine, name), getattr(theirs, name)) for name in _TRIE_COLUMNS)
             and all(
                 np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True)
                 for name in (*_COLUMNS, "edge_logp", "boundary_shift")
@@ -155,9 +154,9 @@ class ChoiceTable(Sequence[ChoiceScore]):
         return np.asarray(self.first[self.trie.path_of] == np.arange(len(self)))
 
     def order(self, k: int | None = None) -> OffsetArray:
-        """Return indices best first, as int64[min(k, C)].
+        """Return the indices of choices, best first, as int64[min(k, C)].
 
-        Exact ties are ordered by index. Pruned choices come last, by their bound.
+        Exact ties are ordered by index. Pruned choices come last, by their upper bound.
         """
         n = len(self)
         if k is not None and k < n // 4:
@@ -173,7 +172,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
     def margin(self, index: int) -> float:
         """Return the score of choice `index` minus the best score on another path.
 
-        Only finished choices count. The result is inf if there is none on another path.
+        Pruned choices are ignored. The result is inf if no other path has a choice.
         """
         path_of = self.trie.path_of
         others = self.score[self.finished & (path_of != path_of[index])]
@@ -187,9 +186,10 @@ class ChoiceTable(Sequence[ChoiceScore]):
 
     def pick(self, indices: Iterable[int]) -> tuple[ChoiceScore, ...]:
         """Return the records of the choices with these indices."""
-        return tuple(self._record(int(i)) for i in indices)
+        return tuple(self._make_record(int(i)) for i in indices)
 
-    def _record(self, i: int) -> ChoiceScore:
+    def _make_record(self, i: int) -> ChoiceScore:
+        """Return the record of choice `i`."""
         path, gap = int(self.trie.path_of[i]), self.heal_gap
         first, text = int(self.first[path]), self.texts[i]
         value = {name: float(getattr(self, name)[i]) for name in _COLUMNS}
@@ -198,14 +198,14 @@ class ChoiceTable(Sequence[ChoiceScore]):
             index=i,
             text=text,
             duplicate_of=None if first == i else first,
-            logp=_known(value["logp"]),
+            logp=_none_if_nan(value["logp"]),
             logp_upper=value["logp_upper"],
-            logp_terminator=_known(value["logp_terminator"]),
-            score=_known(value["score"]),
-            probability=_known(value["probability"]),
+            logp_terminator=_none_if_nan(value["logp_terminator"]),
+            score=_none_if_nan(value["score"]),
+            probability=_none_if_nan(value["probability"]),
             probability_low=value["probability_low"],
             probability_high=value["probability_high"],
-            logp_local=_known(value["logp_local"]),
+            logp_local=_none_if_nan(value["logp_local"]),
             tokens=() if pruned else self.tokens(path),
             n_chars=len(text),
             n_bytes=len(text.encode("utf-8", "surrogatepass")),
@@ -227,10 +227,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
         )
 
     def to_dicts(self) -> list[dict[str, object]]:
-        """Return dictionaries ready for JSON, in the caller's order.
-
-        Arrays are converted once, not per choice.
-        """
+        """Return a dictionary ready for JSON for each choice, in the caller's order."""
         first = self.first[self.trie.path_of]
         index = np.arange(len(self))
         columns: dict[str, list[Any]] = {name: numbers(getattr(self, name)) for name in _COLUMNS}
@@ -248,24 +245,25 @@ class ChoiceTable(Sequence[ChoiceScore]):
 
     def _token_dicts(self) -> list[list[dict[str, object]]]:
         """Return the tokens of each choice as dictionaries; empty if pruned."""
-        nodes, offsets = _path_nodes(self.trie)
+        nodes, offsets = _list_path_nodes(self.trie)
         shown = self.finished.tolist()
         bounds, path_of = offsets.tolist(), self.trie.path_of.tolist()
         ids, logps = self.trie.token[nodes].tolist(), numbers(self.edge_logp[nodes])
-        spelled = {token: bytes_fields("piece", self.pieces[token]) for token in set(ids)}
+        piece_fields = {token: bytes_fields("piece", self.pieces[token]) for token in set(ids)}
         return [
             [
-                {"id": ids[j], "logp": logps[j], **spelled[ids[j]]}
+                {"id": ids[j], "logp": logps[j], **piece_fields[ids[j]]}
                 for j in range(bounds[p], bounds[p + 1] if seen else 0)
             ]
             for p, seen in zip(path_of, shown, strict=True)
         ]
 
 
-def _path_nodes(trie: TokenTrie) -> tuple[IntArray, OffsetArray]:
-    """Return the nodes of every path from below the root to its end.
+def _list_path_nodes(trie: TokenTrie) -> tuple[IntArray, OffsetArray]:
+    """Return the nodes of all paths, and the offsets of each path among them.
 
-    They are one flat array, with int64[P+1] offsets. This takes one pass per depth.
+    The nodes are a flat int32 array, from below the root to the end of each path. Path
+    p has the nodes from offset p to offset p + 1; offsets are int64[P+1].
     """
     lengths = trie.depth[trie.path_node].astype(np.int64)
     offsets = np.concatenate(([0], np.cumsum(lengths)))
@@ -281,7 +279,8 @@ def _path_nodes(trie: TokenTrie) -> tuple[IntArray, OffsetArray]:
     return nodes, offsets
 
 
-def _frozen(array: Any) -> Any:
+def _as_read_only(array: Any) -> Any:
+    """Return a read-only view of an array, or the array if it is read-only."""
     if not array.flags.writeable:
         return array
     view = array.view()
@@ -289,5 +288,6 @@ def _frozen(array: Any) -> Any:
     return view
 
 
-def _known(x: float) -> float | None:
+def _none_if_nan(x: float) -> float | None:
+    """Return a number, or None for NaN."""
     return None if np.isnan(x) else x

@@ -1,4 +1,4 @@
-"""The part of a trie that is shown in reports."""
+"""Defines the part of a trie that reports show."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class TrieView:
         piece: Bytes of the edge's token, b"" for node 0.
         logp: Log-probability of the edge; None if not evaluated.
         logp_prefix: Log-probability from the shared context (0 at node 0).
-        choice: First index of the choices that end here, or None.
-        n_choices: Number of choices at or below, duplicates counted.
-        n_hidden: How many of these are in children that are not shown.
-        on_winner: Whether the node is on the joint winner's path.
+        choice: Lowest index of the choices that end at the node, or None.
+        n_choices: Number of choices at or below the node, duplicates included.
+        n_hidden: Number of choices below the node in children that are not shown.
+        on_winner: Whether the node is on the winner's path.
         on_greedy: Whether the node is on the path of masked greedy decoding.
-        pruned: Whether no choice at or below was scored to its end.
+        pruned: Whether no choice at or below the node was scored to its end.
     """
 
     parent: tuple[int, ...]
@@ -52,9 +52,9 @@ class TrieView:
 
     def __repr__(self) -> str:
         lines = [
-            f"{'  ' * depth}{_named(self.piece[at])}{_facts(self.logp[at], self.n_choices[at])}"
+            f"{'  ' * depth}{_format_piece(self.piece[at])}{_format_facts(self.logp[at], self.n_choices[at])}"
             f"{' *' if self.on_winner[at] else ''}"
-            for at, depth in self._depths(_REPR_ROWS)
+            for at, depth in self._list_depths(_REPR_ROWS)
         ]
         head = f"TrieView({len(self) - 1} nodes, {self.n_choices[0] if len(self) else 0} choices)"
         return listing(head, lines, len(self) - 1)
@@ -62,18 +62,18 @@ class TrieView:
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks.
 
-        It has a row per node below its parent; the winner's path is bold.
+        It has a row for each node, below its parent's row. The winner's path is bold.
         """
         rows = []
-        for at, depth in self._depths(_HTML_ROWS):
+        for at, depth in self._list_depths(_HTML_ROWS):
             logp, won = self.logp[at], self.on_winner[at]
             numbers = (cell(), cell()) if logp is None else (bar(math.exp(logp), strong=won), cell(f"{logp:.3f}"))
-            name = label(_named(self.piece[at]), bold=won, indent=depth - 1)
+            name = label(_format_piece(self.piece[at]), bold=won, indent=depth - 1)
             rows.append(row(name, *numbers, cell(str(self.n_choices[at])), faint=self.pruned[at]))
         hidden = len(self) - 1 - len(rows)
         return table(("token", "", "logp", "choices"), rows, f"{len(self) - 1} nodes", hidden=hidden)
 
-    def _depths(self, limit: int) -> list[tuple[int, int]]:
+    def _list_depths(self, limit: int) -> list[tuple[int, int]]:
         """Return the first `limit` nodes below node 0 as (node, depth) pairs."""
         depths = [0]
         for parent in self.parent[1 : limit + 1]:
@@ -81,12 +81,13 @@ class TrieView:
         return list(enumerate(depths))[1:]
 
 
-def _named(piece: bytes) -> str:
+def _format_piece(piece: bytes) -> str:
     """Return the quoted bytes of a token, or "control token" if it has none."""
     return repr(piece.decode("utf-8", "replace")) if piece else "control token"
 
 
-def _facts(logp: float | None, n_choices: int) -> str:
+def _format_facts(logp: float | None, n_choices: int) -> str:
+    """Return the log-probability and the number of choices of a node, as text."""
     shown = "" if logp is None else f"  logp={logp:.3f}"
     return shown + (f"  {n_choices} choices" if n_choices > 1 else "")
 
@@ -101,11 +102,11 @@ def view_of(
     winner: int | None = None,
     greedy: int | None = None,
 ) -> TrieView:
-    """Return the `limit` heaviest nodes of a trie with their ancestors.
+    """Return a view of the `limit` heaviest nodes of a trie and their ancestors.
 
     The heaviest nodes have the largest log-probability from the shared context. Nodes
-    that were not evaluated follow, those with more choices first. All nodes of the
-    winner's path and of the path of masked greedy decoding are included.
+    that were not evaluated come last, ordered by falling number of choices. All nodes
+    of the winner's path and of the path of masked greedy decoding are included.
 
     Args:
         trie: The trie.
@@ -122,8 +123,8 @@ def view_of(
     on_path = np.bincount(trie.path_of, minlength=len(trie.path_node))
     counts = np.concatenate(([0], np.cumsum(on_path)))
     n_choices = counts[trie.first_path + trie.n_paths] - counts[trie.first_path]
-    on_winner, on_greedy = _path_mask(trie, winner), _path_mask(trie, greedy)
-    shown = _shown(trie, np.nan_to_num(prefix, nan=-np.inf), n_choices, on_winner | on_greedy, limit)
+    on_winner, on_greedy = _mark_path(trie, winner), _mark_path(trie, greedy)
+    shown = _pick_nodes(trie, np.nan_to_num(prefix, nan=-np.inf), n_choices, on_winner | on_greedy, limit)
     row_of = np.full(len(trie.token), NO_NODE)
     row_of[shown] = np.arange(len(shown))
     first = np.zeros(len(trie.path_node), dtype=np.int64)
@@ -134,18 +135,19 @@ def view_of(
     return TrieView(
         parent=(NO_NODE, *row_of[trie.parent[shown[1:]]].tolist()),
         piece=(b"", *(pieces[token] for token in tokens[1:])),
-        logp=(None, *_known(edge[shown[1:]])),
-        logp_prefix=tuple(_known(prefix[shown])),
+        logp=(None, *_none_if_nan(edge[shown[1:]])),
+        logp_prefix=tuple(_none_if_nan(prefix[shown])),
         choice=tuple(int(first[end]) if end >= 0 else None for end in ends.tolist()),
         n_choices=tuple(n_choices[shown].tolist()),
         n_hidden=tuple(hidden.tolist()),
         on_winner=tuple(on_winner[shown].tolist()),
         on_greedy=tuple(on_greedy[shown].tolist()),
-        pruned=tuple(_pruned(trie, finished)[shown].tolist()),
+        pruned=tuple(_find_pruned(trie, finished)[shown].tolist()),
     )
 
 
-def _path_mask(trie: TokenTrie, choice: int | None) -> BoolArray:
+def _mark_path(trie: TokenTrie, choice: int | None) -> BoolArray:
+    """Return bool[N], True for the nodes of a choice's path; all False for None."""
     mask = np.zeros(len(trie.token), dtype=np.bool_)
     if choice is None:
         return mask
@@ -156,8 +158,11 @@ def _path_mask(trie: TokenTrie, choice: int | None) -> BoolArray:
     return mask
 
 
-def _shown(trie: TokenTrie, weight: FloatArray, n_choices: IntArray, always: BoolArray, limit: int) -> IntArray:
-    """Return the nodes to show, in depth-first order and closed under parents."""
+def _pick_nodes(trie: TokenTrie, weight: FloatArray, n_choices: IntArray, always: BoolArray, limit: int) -> IntArray:
+    """Return the nodes to show, in depth-first order, with all their ancestors.
+
+    They are the nodes of the mask `always`, and the heaviest others up to `limit`.
+    """
     chosen = always.copy()
     chosen[ROOT] = True
     heaviest = np.lexsort((-n_choices, -weight))
@@ -171,7 +176,8 @@ def _shown(trie: TokenTrie, weight: FloatArray, n_choices: IntArray, always: Boo
     return np.flatnonzero(chosen).astype(np.int32)
 
 
-def _pruned(trie: TokenTrie, finished: BoolArray | None) -> BoolArray:
+def _find_pruned(trie: TokenTrie, finished: BoolArray | None) -> BoolArray:
+    """Return bool[N], True for nodes without a finished choice at or below them."""
     if finished is None:
         return np.zeros(len(trie.token), dtype=np.bool_)
     done = np.zeros(len(trie.path_node), dtype=np.int64)
@@ -180,5 +186,6 @@ def _pruned(trie: TokenTrie, finished: BoolArray | None) -> BoolArray:
     return np.asarray(total[trie.first_path + trie.n_paths] == total[trie.first_path])
 
 
-def _known(x: Iterable[float]) -> list[float | None]:
+def _none_if_nan(x: Iterable[float]) -> list[float | None]:
+    """Return the numbers as a list, with None for NaN."""
     return [None if np.isnan(value) else float(value) for value in x]

@@ -41,7 +41,7 @@ from selectrie.results import (
     TextScore,
     TokenPlan,
 )
-from selectrie.results.plain import between
+from selectrie.results.plain import format_bounds
 from selectrie.template.analysis.template import Template
 from selectrie.template.syntax.ast import GenEach, Slot, line_and_column, walk
 
@@ -178,7 +178,7 @@ class Ranking:
         score = [f"{choice.score:.3f}"] if self._scored else []
         behind = self._selection.score - choice.score
         margin = "" if choice.index == self._selection.index else f"{-behind:.3f}" if behind else "tie"
-        return [str(rank), text, p, between(choice.logp, choice.logp_upper), *score, margin]
+        return [str(rank), text, p, format_bounds(choice.logp, choice.logp_upper), *score, margin]
 
 
 def bar(p: float, cells: int) -> str:

@@ -14,7 +14,7 @@ from selectrie.core.types import Cost
 from selectrie.options.selection import TERMINATOR_MEANINGS
 from selectrie.results import Selection, Spellings, TextScore, TokenPlan
 from selectrie.results.advice import Advice
-from selectrie.results.plain import between
+from selectrie.results.plain import format_bounds
 
 
 def advice_facts(warnings: Sequence[Advice]) -> list[tuple[str, str]]:
@@ -88,7 +88,7 @@ def terminator_words(name: str) -> str:
 def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
     """Return log-probability, tokens and cost of a scored text as facts."""
     mean = score.logp / max(1, len(score.tokens))
-    logp = between(score.logp, score.logp_upper, 4)
+    logp = format_bounds(score.logp, score.logp_upper, 4)
     return [
         ("text", quoted(score.text)),
         (
