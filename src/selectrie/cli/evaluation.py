@@ -19,6 +19,7 @@ from selectrie.cli.groups import Json, ModelGroup, RunGroup
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.output import flush, write
 from selectrie.errors import OptionError
+from selectrie.runs.data_files import SHOWN_ITEM_SUFFIXES
 
 if TYPE_CHECKING:
     from selectrie.evaluation.configuration import Loaded
@@ -57,7 +58,7 @@ class DataGroup:
 
     data: Annotated[
         list[str] | None,
-        Argument(metavar="DATA", help="Files (.jsonl .json .csv .tsv .parquet), each FILE or TASK=FILE."),
+        Argument(metavar="DATA", help=f"Files ({SHOWN_ITEM_SUFFIXES}), each FILE or TASK=FILE."),
     ] = None
     task: Annotated[
         str | None,

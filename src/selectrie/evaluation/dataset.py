@@ -19,7 +19,7 @@ from selectrie.evaluation.work_units import TaskItems
 from selectrie.options import at_least
 from selectrie.runs.data_files import (
     DELIMITERS,
-    JSON_SUFFIXES,
+    ITEM_SUFFIXES,
     PARQUET,
     data_file_status,
     decode_text,
@@ -78,7 +78,7 @@ def read_data(path: Path) -> Data:
             `csv.field_size_limit`.
         MissingExtraError: For Parquet without pyarrow.
     """
-    status = data_file_status(path, (*JSON_SUFFIXES, ".json", *DELIMITERS, PARQUET), "data file")
+    status = data_file_status(path, ITEM_SUFFIXES, "data file")
     if path.suffix.lower() in (".json", PARQUET) and status.st_size > MAX_WHOLE_BYTES:
         raise InputFileError(str(path), f"larger than {MAX_WHOLE_BYTES >> 20} MiB; cut it up, or make it .jsonl")
     with reading(path):

@@ -24,8 +24,11 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON_SUFFIXES = (".jsonl", ".ndjson")
 PARQUET = ".parquet"
 TABLE_SUFFIXES = (*DELIMITERS, *JSON_SUFFIXES, PARQUET)
-SHOWN_SUFFIXES = " ".join((*DELIMITERS, JSON_SUFFIXES[0], PARQUET))
-"""Suffixes of tables in help texts; ".ndjson" is another name for ".jsonl"."""
+ITEM_SUFFIXES = (*JSON_SUFFIXES, ".json", *DELIMITERS, PARQUET)
+SHOWN_SUFFIXES, SHOWN_ITEM_SUFFIXES = (
+    " ".join(one for one in suffixes if one != ".ndjson") for suffixes in (TABLE_SUFFIXES, ITEM_SUFFIXES)
+)
+"""Suffixes of files in help texts; ".ndjson" is another name for ".jsonl"."""
 
 
 @contextmanager
