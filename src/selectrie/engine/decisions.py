@@ -242,7 +242,7 @@ class PromptMaker:
     def __init__(self, maker: DecisionMaker, ask: Ask, order: Order) -> None:
         grammar = ask.question.grammar
         self._maker, self._ask, self._values = maker, ask, values_of(ask, order)
-        self._choices = ask.choices(order) if grammar is None else select_grammar.listed(grammar)
+        self._choices = ask.choices(order) if grammar is None else select_grammar.list_texts(grammar)
         self._plans: dict[tuple[object, ...], tuple[SelectRequest, SelectPlan | None]] = {}
         self._n_states = 0
         self._frame: PromptFrame | None = None

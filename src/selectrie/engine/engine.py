@@ -296,7 +296,7 @@ class Engine:
             raise IncompatibleOptionsError(OptionRef("tokenizations", "all"), "a grammar", "give its texts as choices")
         from selectrie.engine.requests import select_grammar
 
-        texts = select_grammar.listed(grammar)
+        texts = select_grammar.list_texts(grammar)
         if texts is not None:
             return self._select([(prompt, texts)], options)[0]
         return self._run(lambda model: select_grammar.prepare_grammar_select(model, prompt, grammar, options))

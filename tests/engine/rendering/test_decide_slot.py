@@ -20,7 +20,7 @@ from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.rendering import slots as slot_module
 from selectrie.engine.rendering.slot_ends import Ending, default_stop, ending_of
 from selectrie.engine.rendering.slots import BeamSlot, GenSlot, SelectSlot, SlotContext, decide_slot
-from selectrie.engine.requests.constrained_prompt import beginning_of
+from selectrie.engine.requests.constrained_prompt import shorten_following
 from selectrie.engine.requests.generate import GenerationParams
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.task_group import task_group
@@ -302,7 +302,7 @@ def test_a_grammar_and_what_follows_are_their_texts_and_what_follows(seed, texts
     grammar = Grammar.from_choices(texts)
     slot = SelectSlot("x", None, grammar, search=SearchParams(k=k), logprobs="lp")
     found = filled(HashModel(seed, sharpness=2.0), slot, place_of("a ", following))
-    ending = beginning_of(TINY, following)
+    ending = shorten_following(TINY, following)
     whole = asked(HashModel(seed, sharpness=2.0), "select", "a ", [text + ending for text in texts], terminator="none")
     expected = dict(zip(texts, whole.choices.logp.tolist(), strict=True))
     best = sorted(expected.values(), reverse=True)
@@ -517,8 +517,8 @@ def test_a_gen_of_a_grammar_may_end_by_what_follows(seed, following, most):
         assert grammar.accepts(found.text)
         context, tokens = found.drawn
         whole = TINY.decode(context) + TINY.decode(tokens)
-        assert whole.decode() == "a:" + found.text + beginning_of(TINY, following)
-        assert one.stop == beginning_of(TINY, following)
+        assert whole.decode() == "a:" + found.text + shorten_following(TINY, following)
+        assert one.stop == shorten_following(TINY, following)
     assert found.record.stopping == StopParams(max_tokens=most)
 
 
@@ -616,7 +616,7 @@ def test_the_stop_text_of_a_gen_that_names_none(before, following, stop):
 )
 def test_what_of_the_following_text_ends_a_text(following, ending):
     """The fewest tokens that hold more than spaces."""
-    assert beginning_of(TINY, following) == ending
+    assert shorten_following(TINY, following) == ending
 
 
 def test_the_tokens_are_those_of_what_follows_as_it_goes_on():
@@ -627,16 +627,16 @@ def test_the_tokens_are_those_of_what_follows_as_it_goes_on():
         return [["", "", "\n", "\n\n", "b"].index(word) for word in words]
 
     vocabulary = replace(make_vocabulary([b"\n", b"\n\n", b"b"]), tokenize=tokenize)
-    assert beginning_of(vocabulary, "\n\nb") == "\n"
-    assert beginning_of(vocabulary, "\n\n") == "\n\n"
+    assert shorten_following(vocabulary, "\n\nb") == "\n"
+    assert shorten_following(vocabulary, "\n\n") == "\n\n"
 
 
 def test_not_more_than_the_first_line_ends_and_some_characters():
     """Whatever the tokens are."""
     whole = make_vocabulary([b"a", b"b", b"\n", b" ", b"b" * 32, b"\n\nb"])
-    assert beginning_of(whole, "b" * 40) == "b" * 32
-    assert beginning_of(whole, " \n\nb") == " \n\n"
-    assert beginning_of(whole, " " * 40) == " " * 32
+    assert shorten_following(whole, "b" * 40) == "b" * 32
+    assert shorten_following(whole, " \n\nb") == " \n\n"
+    assert shorten_following(whole, " " * 40) == " " * 32
 
 
 @pytest.mark.parametrize(

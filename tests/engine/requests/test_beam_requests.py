@@ -325,13 +325,15 @@ def test_what_was_left_aside_is_not_called_impossible():
     """Where the beam dropped beginnings, the error says so and what finds them; only without any is nothing possible."""
     none = {"n_dead_ends": 0, "n_refused": 0, "unread": -np.inf}
     asked, outcome = SimpleNamespace(grammar=PETS, doubt=""), SimpleNamespace(lost=-1.0, **none)
-    dropped = str(beam_search._nothing(asked, outcome))
+    dropped = str(beam_search._nothing_error(asked, outcome))
     asked_in_doubt = SimpleNamespace(grammar=PETS, doubt="the prompt is one word")
-    assert "the prompt is one word, beginnings were left aside" in str(beam_search._nothing(asked_in_doubt, outcome))
+    assert "the prompt is one word, beginnings were left aside" in str(
+        beam_search._nothing_error(asked_in_doubt, outcome)
+    )
     assert "canonical_only=False" in dropped
     assert "no token" not in dropped
     assert "no token that it allows is possible" in str(
-        beam_search._nothing(asked, SimpleNamespace(lost=-np.inf, **none))
+        beam_search._nothing_error(asked, SimpleNamespace(lost=-np.inf, **none))
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.sampling.sequence import n_incomplete
-from selectrie.engine.requests.constrained_prompt import beginning_of, followed, without_following
+from selectrie.engine.requests.constrained_prompt import add_following, remove_following, shorten_following
 from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.results import BeamResult, Completion, Hypothesis, Samples, Selection, Signature
@@ -121,7 +121,7 @@ class Ending:
 
     def strip_selection(self, selection: Selection) -> Selection:
         """Return the selection without `self.text`, under the slot's grammar."""
-        return without_following(selection, self.own, self.text)
+        return remove_following(selection, self.own, self.text)
 
     def strip_draws(self, draws: Samples) -> Samples:
         """Return the samples without `self.text`, under the slot's grammar."""
@@ -166,16 +166,16 @@ class Ending:
         return replace(one, text=text, data=one.data[: len(one.data) - n_cut])
 
     def _signature(self, signature: Signature) -> Signature:
-        return followed(signature, self.text)
+        return add_following(signature, self.text)
 
 
 def ending_of_string(vocabulary: Vocabulary, following: str) -> Ending:
     """Return the ending of a slot that is the contents of a JSON string.
 
     The contents end with the closing quote. If the following text begins with that
-    quote, they end with the beginning of that text (`beginning_of`).
+    quote, they end with the beginning of that text (`shorten_following`).
     """
-    text = beginning_of(vocabulary, following) if following.startswith('"') else '"'
+    text = shorten_following(vocabulary, following) if following.startswith('"') else '"'
     return Ending(string_body().followed_by(text), string_body(), text, "none", is_json=True)
 
 
@@ -203,7 +203,7 @@ def ending_of(
     Raises:
         OptionError: For "text", if no text follows or it cannot be used.
     """
-    text = beginning_of(vocabulary, require_following(following) if terminator == "text" else following)
+    text = shorten_following(vocabulary, require_following(following) if terminator == "text" else following)
     if text and terminator in (None, "text"):
         try:
             return Ending(grammar.followed_by(text), grammar, text, "none")

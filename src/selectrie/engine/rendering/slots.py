@@ -34,7 +34,7 @@ from selectrie.engine.requests import beam_search, generate, select, select_gram
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
 from selectrie.engine.requests.generate import GenerateRequest
 from selectrie.engine.requests.generation_params import GenerationParams
-from selectrie.engine.requests.select_grammar import listed
+from selectrie.engine.requests.select_grammar import list_texts
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.errors import InternalError, NothingFoundError, TemplateError, remedies
@@ -260,7 +260,7 @@ def _make_select(arguments: SlotArguments, _max_tokens: int) -> SelectSlot:
     """Return the select of these arguments; a grammar with few texts is listed."""
     options, grammar = arguments.options_or_grammar()
     if grammar is not None:
-        texts = listed(grammar)
+        texts = list_texts(grammar)
         if texts is not None:
             options, grammar = tuple(SlotOption(one, one) for one in texts), None
     rule, temperature, logprobs = (

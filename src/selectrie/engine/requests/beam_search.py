@@ -39,7 +39,7 @@ from selectrie.tokenization.prompts import Prompt
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedBeamSearch:
-    """A beam search, or the exact search for the same options, checked and tokenized.
+    """A beam search, or the exact search in its place, checked and tokenized.
 
     Attributes:
         constrained: Prompt and grammar as tokens and an automaton.
@@ -53,33 +53,33 @@ class PreparedBeamSearch:
         """Search and return the result.
 
         Raises:
-            NothingFoundError: If not even the beginning of a text was found.
+            NothingFoundError: If not even a prefix of a text was found.
         """
-        return self._search_exactly(session) if self.beam.exact else self._search(session)
+        return self._search_exactly(session) if self.beam.exact else self._search_with_beam(session)
 
-    def _search(self, session: Session) -> BeamResult:
-        """Search with a beam."""
+    def _search_with_beam(self, session: Session) -> BeamResult:
+        """Search with a beam and return the result."""
         constrained, beam = self.constrained, self.beam
-        outcome, cost = self._outcome(session)
+        outcome, cost = self._run_searches(session)
         broken = outcome.broken if beam.incomplete or not outcome.finished else ()
         if not outcome.finished and not broken:
-            raise _nothing(constrained, outcome)
+            raise _nothing_error(constrained, outcome)
         unfinished = "length" if outcome.stopped == "done" else outcome.stopped
-        hypotheses = tuple(_hypothesis(constrained, path) for path in outcome.finished)
-        incomplete = tuple(_hypothesis(constrained, path, unfinished) for path in broken)
+        hypotheses = tuple(_make_hypothesis(constrained, path) for path in outcome.finished)
+        incomplete = tuple(_make_hypothesis(constrained, path, unfinished) for path in broken)
         return BeamResult(
             hypotheses=hypotheses,
             incomplete=incomplete,
-            greedy=None if outcome.greedy is None else _hypothesis(constrained, outcome.greedy),
+            greedy=None if outcome.greedy is None else _make_hypothesis(constrained, outcome.greedy),
             agrees_with_greedy=outcome.agrees_with_greedy,
-            certificate=self._certificate(session, outcome, self._gap(outcome), outcome.stopped),
+            certificate=self._make_certificate(session, outcome, self._compute_gap(outcome), outcome.stopped),
             stopped=outcome.stopped,
             n_dead_ends=outcome.n_dead_ends,
             n_merged=outcome.n_merged,
             n_refused=outcome.n_refused,
             n_steps=outcome.n_steps,
             close_steps=outcome.close_steps,
-            coverage=_coverage([path.logp for path in outcome.finished], outcome.heal),
+            coverage=_bound_coverage([path.logp for path in outcome.finished], outcome.heal),
             healed=constrained.healed,
             log_heal=outcome.heal.low,
             heal_gap=outcome.heal.width,
@@ -91,21 +91,22 @@ class PreparedBeamSearch:
             notes=constrained.notes,
         )
 
-    def _outcome(self, session: Session) -> tuple[BeamOutcome, Cost]:
-        """Return the outcome of the beam search, and its cost.
+    def _run_searches(self, session: Session) -> tuple[BeamOutcome, Cost]:
+        """Run the beam search; return its outcome and cost.
 
-        Behind some prompts the tokenizer writes no text as it stands. If the beam then
+        After some prompts the tokenizer writes no text unchanged. If the beam then
         finishes no canonical path, a second search looks for texts in any tokens, and a
-        third evaluates the canonical paths of these texts. The result has no proof.
-        Greedy decoding is that of the second search, the same for every width.
+        third evaluates the canonical paths of these texts. The result then has no
+        proof. Its greedy text is that of the second search, which is the same for every
+        width.
         """
         constrained, beam = self.constrained, self.beam
-        automaton = constrained.searched(canonical_only=beam.canonical_only)
-        outcome, cost = self._beam(session, beam, automaton)
+        automaton = constrained.search_automaton(canonical_only=beam.canonical_only)
+        outcome, cost = self._run_beam(session, beam, automaton)
         if outcome.finished or not beam.canonical_only or beam.budget_nodes is not None or beam.expand is not None:
             return outcome, cost
         any_tokens = replace(beam, canonical_only=False)
-        second, more = self._beam(session, any_tokens, constrained.automaton)
+        second, more = self._run_beam(session, any_tokens, constrained.automaton)
         cost += more
         found = [path for path in (second.greedy, *second.finished) if path is not None]
         paths = [constrained.canonicity.canonical_path(path.tokens.tolist()) for path in found]
@@ -122,7 +123,7 @@ class PreparedBeamSearch:
         wide = replace(
             any_tokens, width=max(beam.width, len(paths)), n=max(beam.n, len(paths)), groups=1, diversity=0.0
         )
-        third, more = self._beam(session, wide, ChoiceAutomaton(trie))
+        third, more = self._run_beam(session, wide, ChoiceAutomaton(trie))
         decoded = next((path for path in third.finished if path.tokens.tolist() == greedy), None)
         third = replace(
             third,
@@ -136,7 +137,8 @@ class PreparedBeamSearch:
         )
         return third, cost + more
 
-    def _beam(self, session: Session, beam: BeamSearchParams, automaton: Automaton) -> tuple[BeamOutcome, Cost]:
+    def _run_beam(self, session: Session, beam: BeamSearchParams, automaton: Automaton) -> tuple[BeamOutcome, Cost]:
+        """Run one beam search over an automaton; return its outcome and cost."""
         constrained, canonicity = self.constrained, self.constrained.canonicity
         is_checked = beam.canonical_only and automaton is constrained.automaton
         spec = BeamSpec(
@@ -153,7 +155,7 @@ class PreparedBeamSearch:
         handle = session.group.begin(BeamTask(constrained.prompt, automaton, spec))
         return handle.result(), handle.cost
 
-    def _gap(self, outcome: BeamOutcome) -> float:
+    def _compute_gap(self, outcome: BeamOutcome) -> float:
         """Return the lowest score of a returned text minus a bound on dropped paths.
 
         The bound is `BeamOutcome.lost`. The gap is inf if nothing was dropped, and -inf
@@ -167,16 +169,21 @@ class PreparedBeamSearch:
         scores = (path.logp_path / max(1, n_tokens(path.tokens.tolist())) ** penalty for path in outcome.finished)
         return float(min(scores) - outcome.lost)
 
-    def _certificate(
+    def _make_certificate(
         self, session: Session, outcome: BeamOutcome | AutomatonOutcome, gap: float, stopped: str
     ) -> BeamCertificate:
         """Return the certificate of a search.
 
-        `gap` is the lowest returned score minus the bound on other texts, and `stopped`
-        is `BeamResult.stopped`. With several groups or a callback, nothing is proved,
-        and nothing that the tolerance of a served model could change.
+        With several groups or a callback, nothing is proved.
+
+        Args:
+            session: The session, whose tolerance a proof on a served model must
+                withstand.
+            outcome: The outcome of the search.
+            gap: The lowest returned score minus a bound on other texts.
+            stopped: `BeamResult.stopped`.
         """
-        beam, is_unread = self.beam, _is_unread(outcome)
+        beam, is_unread = self.beam, _has_unread_rival(outcome)
         moves = outcome.heal.width if beam.length_penalty else 0.0
         is_bounded = beam.groups == 1 and beam.expand is None and gap > ROUNDING + moves
         is_proved = stopped == "done" and not is_unread if beam.exact else is_bounded
@@ -197,17 +204,18 @@ class PreparedBeamSearch:
         )
 
     def _signature(self, session: Session) -> Signature:
+        """Return the signature of the scores."""
         penalty = self.beam.length_penalty
         return self.constrained.signature(session, f"joint/tokens^{penalty:g}" if penalty else "joint")
 
     def _search_exactly(self, session: Session) -> BeamResult:
-        """Search for the best texts exactly."""
+        """Search for the best texts exactly and return the result."""
         constrained, beam = self.constrained, self.beam
         search = SearchParams(
             k=beam.n, budget_nodes=beam.budget_nodes, max_tokens=beam.max_tokens, canonical_only=beam.canonical_only
         )
         spec = replace(constrained.spec(search), max_children=session.max_named)
-        automaton = constrained.searched(canonical_only=beam.canonical_only)
+        automaton = constrained.search_automaton(canonical_only=beam.canonical_only)
         task = AutomatonSearch(constrained.prompt, automaton, spec, fill_rows=session.fill_rows)
         handle = session.group.begin(task)
         outcome = handle.result()
@@ -218,21 +226,21 @@ class PreparedBeamSearch:
         last = paths[-1].score if len(paths) == beam.n else -math.inf
         gap = min(outcome.bound_gap, math.inf if outcome.cut_bound == -math.inf else last - outcome.cut_bound)
         greedy, agrees = _exact_greedy(constrained, outcome, hypotheses)
-        is_through = outcome.proved or _is_unread(outcome)
+        is_through = outcome.proved or _has_unread_rival(outcome)
         stopped = "budget" if not is_through else "length" if outcome.proved and gap <= 0 else "done"
         return BeamResult(
             hypotheses=hypotheses,
             incomplete=(),
             greedy=greedy,
             agrees_with_greedy=agrees,
-            certificate=self._certificate(session, outcome, gap, stopped),
+            certificate=self._make_certificate(session, outcome, gap, stopped),
             stopped=stopped,
             n_dead_ends=outcome.n_dead_ends,
             n_merged=sum(path.n_paths - 1 for path in outcome.paths),
             n_refused=outcome.n_other,
             n_steps=max(len(path.tokens) for path in outcome.paths),
             close_steps=(),
-            coverage=_coverage([path.logp for path in paths], outcome.heal),
+            coverage=_bound_coverage([path.logp for path in paths], outcome.heal),
             healed=constrained.healed,
             log_heal=outcome.heal.low,
             heal_gap=outcome.heal.width,
@@ -258,8 +266,8 @@ def prepare_beam_search(
     return PreparedBeamSearch(constrained, beam)
 
 
-def _is_unread(outcome: BeamOutcome | AutomatonOutcome) -> bool:
-    """Return whether the best path that may be better has a token that was not read."""
+def _has_unread_rival(outcome: BeamOutcome | AutomatonOutcome) -> bool:
+    """Return whether the best open path has a token whose probability is unknown."""
     if isinstance(outcome, BeamOutcome):
         return -math.inf < outcome.unread == outcome.lost
     return not outcome.proved and outcome.best_unread == outcome.best_open
@@ -268,10 +276,10 @@ def _is_unread(outcome: BeamOutcome | AutomatonOutcome) -> bool:
 def _exact_greedy(
     constrained: ConstrainedPrompt, outcome: AutomatonOutcome, hypotheses: Sequence[Hypothesis]
 ) -> tuple[Hypothesis | None, bool | None]:
-    """Return the text of masked greedy decoding, and whether it is the best one.
+    """Return the text of masked greedy decoding, and whether it is the best text.
 
-    The first value is the one of `hypotheses` with that text, None if it is not among
-    them. The second is None if it is not known.
+    The text is None if it is not among `hypotheses`. The second value is None if it is
+    unknown.
     """
     greedy = constrained.text_of(outcome.greedy)
     best = hypotheses[0].data
@@ -280,10 +288,11 @@ def _exact_greedy(
     return next((one for one in hypotheses if one.data == greedy), None), greedy == best
 
 
-def _hypothesis(constrained: ConstrainedPrompt, path: BeamPath, unfinished: str = "") -> Hypothesis:
+def _make_hypothesis(constrained: ConstrainedPrompt, path: BeamPath, unfinished: str = "") -> Hypothesis:
     """Return the record of a path.
 
-    `unfinished` says what broke the path off; "" for a finished path.
+    `unfinished` is the reason for which an incomplete path ended; "" for a complete
+    one.
     """
     data = constrained.read(path.data[len(constrained.delimiter) :])
     return Hypothesis(
@@ -301,8 +310,8 @@ def _hypothesis(constrained: ConstrainedPrompt, path: BeamPath, unfinished: str 
     )
 
 
-def _nothing(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> NothingFoundError:
-    """Return the error for a search that found not even the beginning of a text."""
+def _nothing_error(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> NothingFoundError:
+    """Return the error for a search that found not even a prefix of a text."""
     reasons = [f"{outcome.n_dead_ends} paths were dead ends"] if outcome.n_dead_ends else []
     reasons += [f"{outcome.n_refused} were not as the tokenizer writes them"] if outcome.n_refused else []
     reasons += [constrained.doubt] if constrained.doubt else []
@@ -323,6 +332,6 @@ def _nothing(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> NothingFou
     )
 
 
-def _coverage(logp: list[float], heal: Interval[float]) -> float:
-    """Return a lower bound on the probability of paths, by the healed bytes' bounds."""
+def _bound_coverage(logp: list[float], heal: Interval[float]) -> float:
+    """Return a lower bound on the total probability of paths, whatever `heal` is."""
     return float(bound_coverage(Interval.point(scoring.coverage_of(np.array(logp))), heal.width).low)

@@ -1,4 +1,4 @@
-"""A prompt and a grammar as tokens and an automaton over the continuation."""
+"""Turns a prompt and a grammar into tokens and an automaton over the continuation."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ from selectrie.tokenization.prompts import (
 )
 
 MAX_ENDING = 32
-"""Maximum characters of following text that end a text of a grammar."""
+"""Maximum number of characters of following text appended to a grammar's texts."""
 _BEGINNING = re.compile(r"[^\n]*\n*")
 
 
-def beginning_of(vocabulary: Vocabulary, following: str) -> str:
+def shorten_following(vocabulary: Vocabulary, following: str) -> str:
     """Return the part of the following text that is appended to a grammar's texts.
 
-    It is as short as possible, because it is evaluated after every text: the fewest
-    tokens that hold more than spaces and tabs. It has at most `MAX_ENDING` characters
-    and does not go beyond the first line ends.
+    It is evaluated after every text, so it is as short as possible: the fewest tokens
+    that hold more than spaces and tabs. It has at most `MAX_ENDING` characters and ends
+    at the latest after the first line and its line ends.
     """
     beginning = _BEGINNING.match(following)
     whole = (beginning[0][:MAX_ENDING] if beginning else "").encode()
-    # Tokens of a text that goes on: "\n\n" is one only at the end of a text.
+    # Encoded as the inside of a text: "\n\n" is one token only at the end of a text.
     data, stop = following[: 2 * MAX_ENDING].encode(), 0
     for token in encode_inside(vocabulary, data):
         stop += int(vocabulary.lengths[token])
@@ -77,10 +77,13 @@ def beginning_of(vocabulary: Vocabulary, following: str) -> str:
     return whole.decode()
 
 
-def without_following(selection: Selection, grammar: Grammar, text: str) -> Selection:
-    """Return a selection without `text` at the end of each text, under `grammar`.
+def remove_following(selection: Selection, grammar: Grammar, text: str) -> Selection:
+    """Return a selection whose texts do not end with `text` any more.
 
-    The selection is among the texts of `grammar.followed_by(text)`.
+    Args:
+        selection: A selection among the texts of `grammar.followed_by(text)`.
+        grammar: The grammar without the ending.
+        text: The ending.
     """
     if not text:
         return selection
@@ -90,19 +93,19 @@ def without_following(selection: Selection, grammar: Grammar, text: str) -> Sele
         selection,
         choices=replace(selection.choices, texts=texts),
         terminator="text",
-        signature=followed(selection.signature, text),
+        signature=add_following(selection.signature, text),
         grammar=None if facts is None else replace(facts, name=grammar.name, digest=grammar.digest),
     )
 
 
-def followed(signature: Signature, text: str) -> Signature:
-    """Return the signature of scores of texts that `text` ends."""
+def add_following(signature: Signature, text: str) -> Signature:
+    """Return the signature of scores that include the following text `text`."""
     return replace(signature, terminator="text", following_bytes=len(text.encode()))
 
 
 _SPACE = b" "
 _MAX_ENCODED = 1_000
-"""Maximum number of texts that are encoded before a search."""
+"""Maximum number of texts of a grammar that are encoded before a search."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,13 +124,13 @@ class ConstrainedPrompt:
             delimiter of the options.
         boundary: The boundary that is used, "heal" or "split".
         terminator: "eog", "none" or "unless-continued".
-        canonicity: Tells which paths after the prompt are canonical.
+        canonicity: Checks which paths after the prompt are canonical.
         doubt: Why texts may be missing (`PromptBoundary.doubt`), or "".
         notes: Notes of the answer.
-        shares_space: Whether the space of `delimiter` is the first one of a text that
-            begins with a space. What paths spell after it is then the rest of such a
+        shares_space: Whether a text that begins with a space uses the space in
+            `delimiter` as its first byte. A path then spells only the rest of such a
             text.
-        time: The time that the chat template was told, in ISO 8601, or "".
+        time: The time that the chat template was given, in ISO 8601, or "".
         skips_template: As in `Selection`.
     """
 
@@ -154,8 +157,8 @@ class ConstrainedPrompt:
     def spec(self, search: SearchParams, *, rule: str = "joint", budget: int = GRAMMAR_NODES) -> AutomatonSpec:
         """Return the specification of a search of the automaton, or of exact sampling.
 
-        Each text comes once, by its best path. `budget` is used as `budget_nodes` if
-        `search` has none.
+        Each text is returned once, with its best path. `budget` is used as
+        `budget_nodes` if `search` has none.
         """
         if search.budget_nodes is None:
             search = replace(search, budget_nodes=budget)
@@ -174,18 +177,18 @@ class ConstrainedPrompt:
             last=int(self.prompt[-1]) if self.healed else None,
         )
 
-    def searched(self, *, canonical_only: bool) -> Automaton:
-        """Return the automaton of a search for canonical paths alone, or for all."""
+    def search_automaton(self, *, canonical_only: bool) -> Automaton:
+        """Return the automaton to search for canonical paths only, or for all paths."""
         return self.canonical_automaton() if canonical_only else self.automaton
 
     def canonical_automaton(self) -> Automaton:
         """Return an automaton that accepts the canonical path of every text.
 
-        Of at most `_MAX_ENCODED` texts it accepts no other paths, and every path that
-        it allows leads to a text. Of more, or of texts that cannot be listed, it is
-        `automaton`, which accepts paths in any tokens.
+        If the grammar has at most `_MAX_ENCODED` texts, no other path is accepted, and
+        every allowed prefix leads to a text. Otherwise, or if the texts cannot be
+        listed, the result is `automaton`, which accepts paths in any tokens.
         """
-        texts = _listed(self.grammar)
+        texts = _list_few(self.grammar)
         if texts is None:
             return self.automaton
         before, vocabulary = self.healed + self.delimiter, self.vocabulary
@@ -207,30 +210,30 @@ class ConstrainedPrompt:
 
     @property
     def may_join(self) -> Callable[[int, int], bool]:
-        """Return a function that tells whether two tokens may be neighbours.
+        """Return a function that tells whether a token may follow another one.
 
-        It is about the canonical paths after the prompt.
+        The tokens belong to a canonical path after the prompt.
         """
         return self.canonicity.may_join_apart if self.doubt else self.canonicity.may_join
 
     @property
     def healing(self) -> Healed:
-        """Return the record that tells which tokens spell only healed bytes."""
+        """Return the rule by which tokens count as healed bytes or as text."""
         return Healed(len(self.healed), self.vocabulary.lengths)
 
     def text_of(self, tokens: IntArray) -> bytes:
-        """Return the bytes of the text that a path spells, without those before it."""
+        """Return the bytes of a path's text, without healed bytes and delimiter."""
         return self.read(self.data_of(tokens))
 
     def data_of(self, tokens: IntArray) -> bytes:
-        """Return the bytes of a path after those that every path spells first."""
+        """Return the bytes of a path after the healed bytes and the delimiter."""
         return self.vocabulary.decode(tokens)[len(self.healed) + len(self.delimiter) :]
 
     def read(self, data: bytes) -> bytes:
-        """Return the text, or its beginning, of a path with this `data_of`.
+        """Return the text, or the prefix of a text, of a path with the bytes `data`.
 
-        Of two texts that differ by a space at their beginning, the one without it is
-        returned.
+        `data` is the result of `data_of`. If two texts differ only by a space at their
+        beginning, the one without the space is returned.
         """
         if not self.shares_space:
             return data
@@ -243,7 +246,10 @@ class ConstrainedPrompt:
         return next(complete, data if states[data] >= 0 else whole)
 
     def reason(self, width: float) -> str:
-        """Return why even a finished search proves nothing; "" if it does prove."""
+        """Return why even a finished search proves nothing; "" if it proves its result.
+
+        `width` is the width of the healed bytes' log-probability interval, in nats.
+        """
         if self.doubt:
             return self.doubt
         if width > MAX_GAP:
@@ -251,7 +257,7 @@ class ConstrainedPrompt:
         return ""
 
     def hypothesis(self, path: FinishedPath) -> Hypothesis:
-        """Return the record of a text that a search finished or exact sampling drew.
+        """Return the record of a text that a search found or exact sampling drew.
 
         Its log-probability is that of its best token path, not the sum over all of its
         paths.
@@ -282,9 +288,9 @@ class ConstrainedPrompt:
         )
 
     def cost(self, cost: Cost, texts: Sequence[Hypothesis] | Sequence[FinishedPath]) -> Cost:
-        """Return `cost` with `rows_naive`, the rows of evaluating each text by itself.
+        """Return `cost` with `rows_naive` set: the rows for evaluating each text alone.
 
-        These include the prompt for every text.
+        The prompt counts once for every text.
         """
         return replace(cost, rows_naive=sum(len(self.prompt) + len(one.tokens) for one in texts))
 
@@ -320,8 +326,8 @@ def nothing_found(constrained: ConstrainedPrompt, outcome: AutomatonOutcome, max
 def about(*, strings: bool) -> str:
     """Return the value of `about` in results: "strings" or "token paths".
 
-    It says what certificates and masses refer to: with `strings` to texts in the
-    tokenizer's encoding, otherwise to any token paths.
+    It says what certificates and masses refer to: texts in the tokenizer's own encoding
+    (with `strings`), or any token paths.
     """
     return "strings" if strings else "token paths"
 
@@ -342,13 +348,15 @@ def constrain(
 ) -> ConstrainedPrompt:
     """Check and tokenize a prompt and a grammar.
 
-    Raises `RequestError` for everything that can be found invalid without a model call.
-    At most `max_tokens` tokens follow the prompt. `terminator` is one of
-    `BEAM_TERMINATORS`.
-
-    With boundary "heal", prompt tokens that the continuation may change are taken back,
-    and the continuation spells their bytes first; "split" keeps them. "harness" applies
+    With boundary "heal", prompt tokens that the continuation may change are removed,
+    and the continuation spells their bytes first. "split" keeps them. "harness" applies
     to choices only and raises an error.
+
+    Args:
+        max_tokens: Maximum number of tokens after the prompt.
+        terminator: One of `BEAM_TERMINATORS`.
+
+    Raises `RequestError` for everything that can be found invalid without a model call.
     """
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
@@ -359,14 +367,14 @@ def constrain(
     is_served = model.identity.precision == REMOTE
     if terminator == "auto":
         ends_turn = is_served or is_chat(prompt, prompting) or _has_control(vocabulary, read)
-        terminator = _terminator(vocabulary, grammar, ends_turn=ends_turn)
+        terminator = _choose_terminator(vocabulary, grammar, ends_turn=ends_turn)
         if terminator == "unless-continued" and is_served:
             terminator = "none"  # it has no end of generation
     if terminator == "unless-continued" and is_served:
         raise WholeRowsError(words("`terminator='unless-continued'`"), "use 'eog' or 'none'")
     before = to_bytes(prompting.delimiter, "delimiter")
-    opened = _fitting(
-        vocabulary, model.limits, read, prompting, max_tokens, listing=lambda: texts_behind(before, grammar)
+    opened = _fit_prompt(
+        vocabulary, model.limits, read, prompting, max_tokens, listing=lambda: list_bytes_after(before, grammar)
     )
     takes_space = bool(opened.space_prefix) and vocabulary.begun(_SPACE) == _SPACE
     shares_space = takes_space and not before
@@ -382,8 +390,8 @@ def constrain(
         terminator=terminator,
         canonicity=opened.paths,
         doubt=opened.doubt
-        or _unwritten(vocabulary, grammar, opened, before)
-        or (_alike(vocabulary, grammar) if shares_space else ""),
+        or _explain_unwritten(vocabulary, grammar, opened, before)
+        or (_explain_alike(vocabulary, grammar) if shares_space else ""),
         notes=prompt_notes(read),
         shares_space=shares_space,
         time=read.time,
@@ -391,12 +399,12 @@ def constrain(
     )
 
 
-def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary, before: bytes) -> str:
+def _explain_unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary, before: bytes) -> str:
     """Return why a text of the grammar may have no canonical path; "" if all have one.
 
     A text has none if the tokenizer does not write it unchanged. If there may be such
-    texts and the grammar has few texts, each of them is encoded to find out.
-    Raises `TextError` for one that it would normalise.
+    texts and the grammar has few texts, each of them is encoded to find out. Raises
+    `TextError` for a text that the tokenizer would normalise.
     """
     start, used = opened.healed + before, _bytes_used(vocabulary, grammar)
     at_prompt = ""
@@ -407,7 +415,7 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary,
     reason = at_prompt or may_alter(vocabulary, start, used)
     if not reason:
         return ""
-    texts = _listed(grammar)
+    texts = _list_few(grammar)
     if texts is not None:
         altered = vocabulary.tokenizing.altered
         all_may = altered is None or bool(at_prompt)
@@ -421,8 +429,8 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary,
     return reason
 
 
-def _listed(grammar: Grammar) -> list[str] | None:
-    """Return the texts of a grammar; None if they are many, or not known."""
+def _list_few(grammar: Grammar) -> list[str] | None:
+    """Return the texts of a grammar; None if they are many or unlistable."""
     try:
         texts = grammar.listed(_MAX_ENCODED)
     except GrammarError:  # llguidance reads it
@@ -430,24 +438,26 @@ def _listed(grammar: Grammar) -> list[str] | None:
     return list(texts) if texts is not None and len(texts) <= _MAX_ENCODED else None
 
 
-def texts_behind(before: bytes, grammar: Grammar) -> list[bytes] | None:
-    """Return the texts of a grammar behind `before`; None if many or not known."""
-    texts = _listed(grammar)
+def list_bytes_after(before: bytes, grammar: Grammar) -> list[bytes] | None:
+    """Return the texts of a grammar as bytes, each after the bytes `before`.
+
+    Return None if there are many texts or they cannot be listed.
+    """
+    texts = _list_few(grammar)
     return None if texts is None else [before + text.encode() for text in texts]
 
 
-def _alike(vocabulary: Vocabulary, grammar: Grammar) -> str:
+def _explain_alike(vocabulary: Vocabulary, grammar: Grammar) -> str:
     """Return why two texts of the grammar may have the same tokens; "" if none have.
 
-    It is about a tokenizer that adds a space before a text unless the text begins with
-    one.
+    This concerns tokenizers that add a space before a text unless it begins with one.
     """
     automaton = grammar.automaton(vocabulary)
     start = automaton.start()
     begins = {byte for byte in range(256) if automaton.walk(start, bytes([byte])) >= 0}
     if not automaton.can_end(start) and (_SPACE[0] not in begins or len(begins) == 1):
         return ""
-    texts = _listed(grammar)
+    texts = _list_few(grammar)
     if texts is None:
         return "the tokenizer writes a text alike with and without a space before it"
     others = frozenset(texts)
@@ -477,19 +487,19 @@ def _bytes_used(vocabulary: Vocabulary, grammar: Grammar) -> frozenset[int]:
 def may_alter(vocabulary: Vocabulary, start: bytes, used: frozenset[int]) -> str:
     """Return why the tokenizer may change a text after `start`; "" if it does not.
 
-    `used` are the bytes of which the text consists.
+    `used` holds all bytes that the text may consist of.
     """
     altered = vocabulary.tokenizing.altered
-    written = "every text" if altered is None else _written(altered, start, used)
+    written = "every text" if altered is None else _quote_altered(altered, start, used)
     return f"the tokenizer does not write {written} unchanged" if written else ""
 
 
-def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> str:
+def _quote_altered(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> str:
     """Return the shortest of the `altered` strings that may occur, quoted; "" for none.
 
-    A string may occur if `start` contains it, or if `start` ends with its beginning and
-    the rest of it consists of bytes in `used`. Of equally short strings, the first one
-    in byte order is returned.
+    A string may occur if `start` contains it. It may also occur if `start` ends with a
+    prefix of it and the rest consists of bytes in `used`. Of equally short strings, the
+    first one in byte order is returned.
     """
 
     def may_occur(one: bytes) -> bool:
@@ -500,7 +510,7 @@ def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> st
     return "" if first is None else repr(shown(first))
 
 
-def _fitting(
+def _fit_prompt(
     vocabulary: Vocabulary,
     limits: Limits,
     read: PromptText,
@@ -509,11 +519,10 @@ def _fitting(
     *,
     listing: Listing,
 ) -> PromptBoundary:
-    """Return the prompt, opened for a continuation and truncated on the left if needed.
+    """Return the prompt, opened for a continuation and truncated if needed.
 
-    Truncation must be allowed by the options.
-
-    Raises `PromptTooLongError` if a longest path does not fit after it.
+    It is truncated on the left if the options allow it. Raises `PromptTooLongError` if
+    a path of maximum length does not fit after it.
     """
     opened = open_prompt(vocabulary, read, prompting.boundary, listing)
     available = limits.nodes - max_tokens
@@ -529,19 +538,18 @@ def _fitting(
 
 
 def max_context_tokens(opened: PromptBoundary | HealedPrompt) -> int:
-    """Return the maximum number of tokens of the context and of a path's healed bytes.
+    """Return the maximum number of tokens of the context and the healed bytes.
 
-    There is at most one token for each healed byte.
+    Each healed byte takes at most one token.
     """
     return len(opened.context) + len(opened.healed)
 
 
-def _terminator(vocabulary: Vocabulary, grammar: Grammar, *, ends_turn: bool) -> str:
+def _choose_terminator(vocabulary: Vocabulary, grammar: Grammar, *, ends_turn: bool) -> str:
     """Return the terminator that "auto" selects.
 
     It is "none" if no text of the grammar continues another one. Otherwise, or if that
-    is unknown, it is "eog" where a turn ends behind the text, and else
-    "unless-continued".
+    is unknown, it is "eog" if a turn ends after the text, and else "unless-continued".
     """
     if is_prefix_free(grammar):
         return "none"

@@ -20,7 +20,7 @@ from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.sampling.task import Drafter, Sampled, SampleSpec, SampleTask
 from selectrie.engine.aio import Outlet, QueueStream
-from selectrie.engine.requests.constrained_prompt import texts_behind
+from selectrie.engine.requests.constrained_prompt import list_bytes_after
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, GenerationParams
 from selectrie.engine.requests.session import Session, fix_time
 from selectrie.engine.requests.speculative import check_draft
@@ -222,7 +222,7 @@ def _build_spec(vocabulary: Vocabulary, read: PromptText, request: GenerateReque
     opened: HealedPrompt | EncodedChoices
     if options.choices is None:
         grammar = options.grammar
-        listing = (lambda: None) if grammar is None else (lambda: texts_behind(start, grammar))
+        listing = (lambda: None) if grammar is None else (lambda: list_bytes_after(start, grammar))
         opened = reopen(vocabulary, read, heal=options.heal, listing=listing)
         if grammar is not None:
             automaton = grammar.automaton(vocabulary, prefix=opened.healed + start)

@@ -23,12 +23,12 @@ from selectrie.engine.requests.choice_scores import bound_coverage
 from selectrie.engine.requests.constrained_prompt import (
     ConstrainedPrompt,
     about,
-    beginning_of,
     constrain,
     is_prefix_free,
     nothing_found,
+    remove_following,
+    shorten_following,
     shown,
-    without_following,
 )
 from selectrie.engine.requests.reasons import gap_moves, heal_unknown, search_ended, tokens_unread, too_close
 from selectrie.engine.requests.selection import SelectRequest, check_terminator
@@ -61,18 +61,19 @@ from selectrie.tokenization.healing import HealedBytes
 from selectrie.tokenization.prompts import Prompt
 
 MAX_LISTED = 100_000
-"""Maximum number of texts of a grammar for which all are choices.
+"""Maximum number of texts of a grammar for which every text becomes a choice.
 
-A grammar with more is searched, unless it is a list of texts.
+A grammar with more texts is searched, unless it is given as a list of texts.
 """
 BOUNDED_RULES = ("joint", "token_mean")
 """Rules for which a prefix gives an upper bound, so that unseen texts can be pruned."""
 
 
-def listed(grammar: Grammar) -> tuple[str, ...] | None:
+def list_texts(grammar: Grammar) -> tuple[str, ...] | None:
     """Return all texts of a grammar, or None if there are too many to list.
 
-    At most `MAX_LISTED` texts are listed, unless the grammar is a list of texts.
+    At most `MAX_LISTED` texts are listed, unless the grammar is given as a list of
+    texts.
     """
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar (Grammar.from_gbnf, from_regex, …)")
@@ -84,11 +85,12 @@ class PreparedGrammarSelect:
     """A request for the best text of a grammar, checked and tokenized.
 
     Attributes:
-        constrained: Prompt and grammar as tokens and an automaton.
+        constrained: Prompt and grammar as tokens and an automaton. If `following` is
+            set, each of its texts ends with it.
         search: Options of the search.
         rule: Name of the rule, one of `BOUNDED_RULES`.
         grammar: The grammar whose texts are selected from.
-        following: Text that ends each text of `constrained`, or "".
+        following: Text that must follow each text, or "".
     """
 
     constrained: ConstrainedPrompt
@@ -114,20 +116,20 @@ class PreparedGrammarSelect:
         outcome = handle.result()
         if not outcome.paths:
             raise nothing_found(constrained, outcome, self.search.max_tokens)
-        made = self._selection(
+        made = self._make_selection(
             outcome,
-            self._certificate(outcome, spec.search, session),
+            self._make_certificate(outcome, spec.search, session),
             constrained.cost(handle.cost, outcome.paths),
             constrained.signature(session, self.rule),
         )
-        return without_following(made, self.grammar, self.following)
+        return remove_following(made, self.grammar, self.following)
 
-    def _certificate(self, outcome: AutomatonOutcome, search: SearchParams, session: Session) -> Certificate:
+    def _make_certificate(self, outcome: AutomatonOutcome, search: SearchParams, session: Session) -> Certificate:
         """Return the certificate of a search with these options, budget included.
 
-        Its `rescored` is true if the layout of calls can neither change the order of
-        the first k texts nor bring an open text among them. Where a served model's
-        tolerance could, nothing is proved.
+        `rescored` is true if the layout of calls can neither change the order of the
+        first k texts nor bring an open text among them. If the tolerance of a served
+        model can, nothing is proved.
         """
         tolerance = session.tolerance
         k, reason = search.k, self.constrained.reason(outcome.heal.width)
@@ -157,9 +159,10 @@ class PreparedGrammarSelect:
             reason=reason,
         )
 
-    def _selection(
+    def _make_selection(
         self, outcome: AutomatonOutcome, certificate: Certificate, cost: Cost, signature: Signature
     ) -> Selection:
+        """Return the selection among the texts that a search found."""
         constrained, texts = self.constrained, outcome.paths
         lengths = np.cumsum([0, *(len(path.tokens) for path in texts)], dtype=np.int64)
         trie = TokenTrie.from_flat(np.concatenate([path.tokens for path in texts]), lengths)
@@ -181,11 +184,11 @@ class PreparedGrammarSelect:
         # Order and proof are about the best path of each text, and so is each
         # log-probability. The coverage counts all paths that were found.
         logp = np.array([path.logp_path for path in texts])
-        p = decision.bounds if outcome.strings else _raised(scores, decision.bounds, outcome.best_open)
+        p = decision.bounds if outcome.strings else _raise_bounds(scores, decision.bounds, outcome.best_open)
         table = ChoiceTable(
             texts=tuple(shown(constrained.read(path.data)) for path in texts),
             trie=trie,
-            edge_logp=_edges(trie, texts),
+            edge_logp=_edge_logp(trie, texts),
             pieces=constrained.vocabulary.pieces,
             logp=logp,
             logp_upper=logp,
@@ -233,7 +236,7 @@ class PreparedGrammarSelect:
     def _greedy_index(self, outcome: AutomatonOutcome) -> int | None:
         """Return the index of the text that masked greedy decoding picks.
 
-        The text may have been found in other tokens. None if it was not found.
+        The text may have been found in other tokens. Return None if it was not found.
         """
         greedy = self.constrained.text_of(outcome.greedy)
         found = (i for i, path in enumerate(outcome.paths) if self.constrained.read(path.data) == greedy)
@@ -250,7 +253,7 @@ def prepare_grammar_select(
     if request.prior is not None:
         raise IncompatibleOptionsError("prior", "a grammar", "a prior weighs choices that are listed, so leave it out")
     terminator = check_terminator(request)
-    text = beginning_of(model.vocabulary, request.following)
+    text = shorten_following(model.vocabulary, request.following)
     if search.method == "exhaustive":
         raise OptionError("method", "exhaustive", "'auto' or 'best_first' with a grammar whose texts are not listed")
     constrained = constrain(
@@ -264,10 +267,10 @@ def prepare_grammar_select(
     return PreparedGrammarSelect(constrained, search, rule, grammar, text)
 
 
-def _raised(scores: FloatArray, bounds: Interval[FloatArray], best_open: float) -> Interval[FloatArray]:
+def _raise_bounds(scores: FloatArray, bounds: Interval[FloatArray], best_open: float) -> Interval[FloatArray]:
     """Return bounds on the probabilities of texts that may have better paths.
 
-    A path that is still open may spell a text that was found, and may score as much as
+    A path that is still open may spell a text that was found, with a score of up to
     `best_open`.
 
     Args:
@@ -289,10 +292,10 @@ def _holds_for_any_length(outcome: AutomatonOutcome, k: int) -> bool:
     return outcome.cut_bound == -np.inf or outcome.cut_bound < kth
 
 
-def _edges(trie: TokenTrie, paths: tuple[FinishedPath, ...]) -> FloatArray:
+def _edge_logp(trie: TokenTrie, paths: tuple[FinishedPath, ...]) -> FloatArray:
     """Return the log-probability of each edge of the trie, float64[N].
 
-    They are taken from the paths, which run over all edges.
+    They are taken from the paths, which together cover all edges.
     """
     edges = np.full(len(trie.token), np.nan)
     for path, end in zip(paths, trie.path_node[trie.path_of].tolist(), strict=True):
@@ -312,7 +315,8 @@ class PreparedSample:
         search: Limits of the search.
         n: Number of texts.
         seed: Seed of the first text.
-        exact: Whether texts are drawn by their probability among all texts.
+        exact: Whether texts are drawn by their probability among all texts. Otherwise
+            each token is drawn by its probability among the allowed tokens.
     """
 
     constrained: ConstrainedPrompt
@@ -336,7 +340,7 @@ class PreparedSample:
         budget = GRAMMAR_NODES + self.n * search.max_tokens
         task = ExactSampleTask(
             constrained.prompt,
-            constrained.searched(canonical_only=search.canonical_only),
+            constrained.search_automaton(canonical_only=search.canonical_only),
             constrained.spec(search, budget=budget),
             n=self.n,
             seed=self.seed,
@@ -346,10 +350,10 @@ class PreparedSample:
         outcome = handle.result()
         paths = [path for path in outcome.texts if path is not None]
         if not outcome.is_complete:
-            raise self._too_few(outcome, len(paths))
+            raise self._shortage_error(outcome, len(paths))
         texts = tuple(constrained.hypothesis(path) for path in paths)
-        doubt = constrained.doubt or _nested(constrained)
-        samples = self._samples(session, texts, outcome.close_steps, handle.cost)
+        doubt = constrained.doubt or _explain_unreachable(constrained)
+        samples = self._make_samples(session, texts, outcome.close_steps, handle.cost)
         return replace(
             samples,
             exact=not doubt,
@@ -363,8 +367,8 @@ class PreparedSample:
             heal_gap=outcome.heal.width,
         )
 
-    def _too_few(self, outcome: ExactOutcome, n_drawn: int) -> NothingFoundError:
-        """Return the error that says why texts could not be drawn and what helps."""
+    def _shortage_error(self, outcome: ExactOutcome, n_drawn: int) -> NothingFoundError:
+        """Return the error for missing texts, with its cause and what helps."""
         name = self.constrained.grammar.name
         if outcome.is_empty:
             reason = f"none of at most {self.search.max_tokens} tokens is possible"
@@ -397,17 +401,17 @@ class PreparedSample:
         with session.group.together():
             handles = [session.group.begin(task) for task in tasks]
         sequences = [handle.result() for handle in handles]
-        return self._samples(
+        return self._make_samples(
             session,
-            tuple(_hypothesis(constrained, one) for one in sequences),
+            tuple(_make_hypothesis(constrained, one) for one in sequences),
             tuple(one.close_steps for one in sequences),
             sum((handle.cost for handle in handles), Cost()),
         )
 
-    def _samples(
+    def _make_samples(
         self, session: Session, texts: tuple[Hypothesis, ...], close_steps: tuple[tuple[int, ...], ...], cost: Cost
     ) -> Samples:
-        """Return the record of drawn texts, as for drawing token by token."""
+        """Return the record of texts that were drawn token by token."""
         constrained = self.constrained
         return Samples(
             texts=texts,
@@ -460,17 +464,18 @@ def prepare_sample(
     return PreparedSample(constrained, search, n, first, exact)
 
 
-def _nested(constrained: ConstrainedPrompt) -> str:
+def _explain_unreachable(constrained: ConstrainedPrompt) -> str:
     """Return why some texts can never be drawn; "" if all can be.
 
-    With terminator "none", those are the texts that continue another one.
+    With terminator "none", a text that continues another text is never drawn.
     """
     if constrained.terminator != "none" or is_prefix_free(constrained.grammar):
         return ""
     return "terminator='none' ends a draw at the first text, so a text that continues another would never be drawn"
 
 
-def _hypothesis(constrained: ConstrainedPrompt, sampled: Sampled) -> Hypothesis:
+def _make_hypothesis(constrained: ConstrainedPrompt, sampled: Sampled) -> Hypothesis:
+    """Return the record of a text that was drawn token by token."""
     n = len(sampled.tokens) - (sampled.ended_by is not None)
     end, joint = float(sampled.logp[n:].sum()), float(sampled.logp.sum())
     data = constrained.data_of(sampled.tokens[:n])
