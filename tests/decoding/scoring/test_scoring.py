@@ -25,8 +25,8 @@ from selectrie.decoding.scoring import (
     posterior,
     row_needs,
     rows_of_paths,
-    score_by,
     score_choices,
+    score_with,
     tolerance_of,
 )
 from selectrie.decoding.trie.exhaustive import ScoreTask
@@ -376,9 +376,9 @@ def test_a_bad_prior_is_refused(prior, message):
 
 def test_a_callable_scores_records():
     """It gets one record a choice; what it returns must be a number below inf."""
-    assert score_by(lambda record: -record, [1.0, 2.0]).tolist() == [-1, -2]
+    assert score_with(lambda record: -record, [1.0, 2.0]).tolist() == [-1, -2]
     with pytest.raises(OptionError, match="choice 1"):
-        score_by(lambda record: record, [0.0, float("nan")])
+        score_with(lambda record: record, [0.0, float("nan")])
 
 
 def test_a_mean_baseline_keeps_probability_zero():

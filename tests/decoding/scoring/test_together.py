@@ -18,7 +18,7 @@ from selectrie.decoding.scoring import (
     posterior,
     posteriors,
     row_needs,
-    stacked,
+    stack_evaluations,
 )
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.testing import HashModel
@@ -43,7 +43,7 @@ def test_paths_have_the_scores_that_they_have_alone(paths, seed, n_prompts, term
     prompts = [np.array([0, i], dtype=np.int32) for i in range(n_prompts)]
     evaluations = [run(ScoreTask(prompt, trie, needs, plan), model) for prompt in prompts]
     heals = np.linspace(-1.5, 0.0, n_prompts)
-    together = stacked(evaluations)
+    together = stack_evaluations(evaluations)
     assert together is not None
     found = path_scores(trie, together, terminator, heals)
     found_coverages = coverages(found.logp.low)
@@ -101,6 +101,6 @@ def test_evaluations_of_other_nodes_are_not_scored_together():
     more = run(
         ScoreTask(np.array([0], dtype=np.int32), trie, row_needs(trie, "eog", eog_ids=model.vocabulary.eog)), model
     )
-    assert stacked([some, more]) is None
+    assert stack_evaluations([some, more]) is None
     with pytest.raises(IndexError):
-        stacked([])
+        stack_evaluations([])

@@ -1,14 +1,14 @@
 """Turns rows into scores.
 
-The modules tell which rows of a trie are needed, and compute terminators, rules,
-priors, probabilities, tolerances and bounds.
+The modules say which rows of a trie are needed, and compute terminators, rules, priors,
+probabilities, tolerances and bounds.
 """
 
 from __future__ import annotations
 
 from selectrie.core.numerics import ROUNDED_SUM
 from selectrie.decoding.scoring.evaluation import (
-    Readings,
+    ReadPlans,
     RowNeeds,
     TrieEvaluation,
     TrieReader,
@@ -23,13 +23,13 @@ from selectrie.decoding.scoring.paths import (
     PathScores,
     Posteriors,
     are_clear,
+    bound_uncontinued,
     coverages,
     greedy_child,
-    not_continued,
     path_scores,
     posteriors,
     prefix_logp,
-    stacked,
+    stack_evaluations,
     stop_logp,
 )
 from selectrie.decoding.scoring.posterior import (
@@ -50,8 +50,8 @@ from selectrie.decoding.scoring.rules import (
     objective_of,
     plain_objective,
     rounding_of,
-    score_by,
     score_choices,
+    score_with,
 )
 from selectrie.decoding.scoring.tolerance import finalists, near_margins, rows_alone, rows_of_paths, tolerance_of
 
@@ -64,13 +64,14 @@ __all__ = [
     "PathScores",
     "Posterior",
     "Posteriors",
-    "Readings",
+    "ReadPlans",
     "RowNeeds",
     "TrieEvaluation",
     "TrieReader",
     "are_clear",
     "auto_terminator",
     "best_of_paths",
+    "bound_uncontinued",
     "check_choices",
     "coverage_of",
     "coverages",
@@ -83,7 +84,6 @@ __all__ = [
     "log_priors",
     "mean_joint",
     "near_margins",
-    "not_continued",
     "objective_of",
     "path_scores",
     "plain_objective",
@@ -95,9 +95,9 @@ __all__ = [
     "row_owner",
     "rows_alone",
     "rows_of_paths",
-    "score_by",
     "score_choices",
-    "stacked",
+    "score_with",
+    "stack_evaluations",
     "stop_logp",
     "tolerance_of",
 ]

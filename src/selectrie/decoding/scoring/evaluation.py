@@ -1,4 +1,4 @@
-"""Flat arrays over the nodes of a trie: what to read from its rows, and the values."""
+"""Says which numbers of a trie's rows scoring needs, and reads them into arrays."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def auto_terminator(choices: Sequence[bytes], following: bytes) -> str:
     if following:
         return "text"
     distinct = sorted(set(choices))
-    # In byte order, every string that starts with a string directly follows it, so it
-    # is enough to compare neighbours.
+    # In byte order, all strings with a common prefix are neighbours of that prefix, so
+    # it is enough to compare neighbours.
     continued = any(later.startswith(earlier) for earlier, later in itertools.pairwise(distinct))
     return "unless-continued" if continued else "none"
 
@@ -60,10 +60,10 @@ def row_owner(trie: TokenTrie, terminator: str) -> IntArray | None:
 
 
 def longest_prefix_owner(trie: TokenTrie) -> IntArray:
-    """Return the end that owns each node: the nearest one at or above it, int32[N].
+    """Return the owner of each node: the nearest path end at or above it, int32[N].
 
-    It is NO_NODE for nodes above all ends. The rows of the inner nodes that an end owns
-    decide how likely its choice is to be continued to a longer one.
+    It is NO_NODE for nodes above all path ends. The rows of the inner nodes that an end
+    owns decide how likely its choice is to be continued to a longer one.
     """
     owner = np.full(len(trie.token), NO_NODE, dtype=np.int32)
     owner[trie.path_node] = trie.path_node
@@ -83,7 +83,7 @@ def levels(trie: TokenTrie) -> list[IntArray]:
 
 
 TOP_TOKENS = 10
-"""Tokens of row 0 that are kept, to show what the model preferred to say."""
+"""Number of tokens of row 0 that are kept, to show what the model would say."""
 
 NO_IDS: IntArray = np.empty(0, dtype=np.int32)
 
@@ -93,17 +93,18 @@ class RowNeeds:
     """The rows of a trie of N nodes, and the numbers in them, that scoring needs.
 
     Attributes:
-        row: bool[N], nodes whose row is needed. The root's row comes with the prompt,
-            needed or not. `row_needs` marks it, and the ancestors of marked nodes.
+        row: bool[N], nodes whose row is needed. The root's row comes with the prompt in
+            any case. `row_needs` marks the root, and the ancestors of marked nodes.
         eog: bool[N], nodes where the mass of `eog_ids` is read.
         rest: bool[N], nodes where the mass of all tokens that are not children is read.
         observe: Pairs (node, distinct ids) in the caller's order. The summed
             probability of the ids after the node is read too, for healing.
         eog_ids: int32[], all end-of-generation ids.
         best: bool[N], nodes where the most probable token is read; None for no node.
-        has_best: Whether the most probable token of every row is read. It must be
-            certain then, unlike that of `best`.
-        top: Number of tokens of row 0 that are read to show what the model preferred.
+            The token may remain unknown.
+        has_best: Whether the most probable token of every row is read. It must be known
+            with certainty.
+        top: Number of tokens of row 0 that are read to show what the model would say.
     """
 
     row: BoolArray
@@ -117,17 +118,17 @@ class RowNeeds:
 
     @staticmethod
     def of_edges(rows: BoolArray) -> RowNeeds:
-        """Return what is needed to know how probable given texts are.
+        """Return the needs for the log-probabilities of given texts.
 
-        The edges below the nodes of `rows`, bool[N], are read, and what was the most
-        probable token in their place. The other nodes only lead to these.
+        Below the nodes of `rows`, bool[N], the edges are read, and the most probable
+        token. The other nodes only lead to these nodes.
         """
         nowhere = np.zeros_like(rows)
         return RowNeeds(rows, nowhere, nowhere, (), NO_IDS, has_best=True, top=0)
 
     @property
     def n_rows(self) -> int:
-        """Return how many rows exhaustive scoring evaluates, the root's included."""
+        """Return how many rows exhaustive scoring evaluates, including the root's."""
         return int(np.count_nonzero(self.row))
 
 
@@ -136,22 +137,23 @@ class TrieEvaluation:
     """The log-probabilities that were read from the rows of a trie of N nodes.
 
     No log-probability is above 0: float32 rounding beyond probability 1 is cut off.
-    `rest` and `observed` are known if all rows were read in full.
+    `rest` and `observed` are exact if all rows were given in full.
 
     Attributes:
         edge_logp: float64[N], log p(token | parent); 0 at the root, NaN where the
             parent's row was not evaluated.
         eog_logp: float64[N], log of the summed probability of the end-of-generation
             tokens; NaN where not read.
-        rest: float64[N], that of all tokens that are not children; NaN where not read.
+        rest: float64[N], log of the summed probability of all tokens that are not
+            children; NaN where not read.
         observed: float64[M], log of the summed probability of the ids of each of
-            `RowNeeds.observe`; -inf for none, NaN where not read.
+            `RowNeeds.observe`; -inf for no ids, NaN where not read.
         evaluated: bool[N], nodes whose row was read.
         n_evaluated: The number of such nodes.
         top_ids, top_logp: The ten most probable tokens after the root, and their
             log-probabilities.
         best_token: int32[N], the most probable token after each node (the smaller id on
-            ties), NO_TOKEN where not read, or where what was read leaves it open.
+            ties); NO_TOKEN where it was not read or is not certain.
     """
 
     edge_logp: FloatArray
@@ -174,12 +176,12 @@ def row_needs(
     """Return the rows of a trie that are needed to score its paths.
 
     Rows of inner nodes are always needed, since they hold the edges below. With
-    terminator "eog", the ends of paths are needed too. With "unless-continued" the
-    inner nodes are enough, because a path that ends at a leaf cannot be continued.
-    Observed nodes and their ancestors are needed.
+    terminator "eog", path ends are needed too. With "unless-continued" the inner nodes
+    suffice, because a path that ends at a leaf cannot be continued. Observed nodes and
+    their ancestors are needed.
 
-    The mass of `eog_ids` is read at every end for "eog". Otherwise it is read where a
-    path ends above another, as the weight of stopping there in step-by-step choice. The
+    The mass of `eog_ids` is read at every end for "eog". Otherwise it is read at inner
+    nodes where a path ends, as the weight of stopping there in step-by-step choice. The
     mass of all tokens that are not children is read only for "unless-continued", at
     inner nodes at or below an end.
 
@@ -215,17 +217,18 @@ def row_needs(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
-    """What is read from the rows of some nodes of a trie.
+class ReadPlan:
+    """The numbers to read from the rows of n nodes of a trie.
 
     Attributes:
         children: int32[m], all children of the nodes.
-        owner: int64[m], the index among the nodes of each child's parent.
+        owner: int64[m], index (in the n nodes) of each child's parent.
         tokens: int64[m], the children's tokens.
         eog: int64[], indices of the nodes where the mass of `RowNeeds.eog_ids` is read.
-        eog_nodes: int32[], these nodes.
-        rests, best: Indices of the nodes where that of other tokens is read, and the
-            most probable token.
+        eog_nodes: int32[], the nodes at these indices.
+        rests: Indices of the nodes where the mass of tokens that are not children is
+            read.
+        best: Indices of the nodes where the most probable token is read.
     """
 
     children: IntArray
@@ -237,14 +240,15 @@ class Reading:
     best: list[int]
 
 
-_MAX_READINGS = 16
-"""Number of readings that are kept for a trie."""
+_MAX_PLANS = 16
+"""Maximum number of cached plans for a trie."""
 
 
-class Readings:
-    """What is read from the rows of a trie; tasks may share it.
+class ReadPlans:
+    """Plans and caches the numbers to read from the rows of a trie.
 
-    Tasks mostly ask for the same nodes: the root, and then all others.
+    Tasks may share it. They mostly ask for the same nodes: the root, and then all
+    others.
     """
 
     def __init__(self, trie: TokenTrie, needs: RowNeeds) -> None:
@@ -253,23 +257,24 @@ class Readings:
         self.reads_rest = bool(needs.rest.any())
         self.unread: FloatArray = np.full(len(trie.token), np.nan)
         """float64[N], all NaN, of which readers take copies."""
-        self._made: dict[bytes, Reading] = {}
+        self._by_nodes: dict[bytes, ReadPlan] = {}
 
-    def of(self, nodes: IntArray) -> Reading:
-        """Return what is read from the rows of `nodes`, int32[n]."""
+    def of(self, nodes: IntArray) -> ReadPlan:
+        """Return the plan for the rows of `nodes`, int32[n]."""
         key = nodes.tobytes()
-        found = self._made.get(key)
+        found = self._by_nodes.get(key)
         if found is None:
-            found = self._reading(nodes)
-            if len(self._made) < _MAX_READINGS:
-                self._made[key] = found
+            found = self._make_plan(nodes)
+            if len(self._by_nodes) < _MAX_PLANS:
+                self._by_nodes[key] = found
         return found
 
-    def _reading(self, nodes: IntArray) -> Reading:
+    def _make_plan(self, nodes: IntArray) -> ReadPlan:
+        """Build the plan for the rows of `nodes`."""
         trie, needs = self.trie, self.needs
         children, owner = children_of(trie, nodes)
         eog = np.flatnonzero(needs.eog[nodes])
-        return Reading(
+        return ReadPlan(
             children=children,
             owner=owner,
             tokens=trie.token[children].astype(np.int64),
@@ -281,9 +286,9 @@ class Readings:
 
 
 def children_of(trie: TokenTrie, nodes: IntArray) -> tuple[IntArray, NDArray[np.int64]]:
-    """Return all children of `nodes`, and the indices in `nodes` of their parents.
+    """Return all children of `nodes`, and the index in `nodes` of each child's parent.
 
-    Both are integer arrays of one length.
+    Both are integer arrays of the same length.
     """
     starts = trie.child_start[nodes].astype(np.int64)
     counts = trie.child_start[nodes + 1] - starts
@@ -295,18 +300,19 @@ def children_of(trie: TokenTrie, nodes: IntArray) -> tuple[IntArray, NDArray[np.
 class TrieReader:
     """Reads the rows of a trie into the arrays of a `TrieEvaluation`.
 
-    It takes a few numpy calls for many nodes. `evaluation` returns the arrays so far.
+    It makes a few numpy calls for many nodes at once.
 
     Args:
         trie: The trie.
-        needs: The rows to read, and what is read from them.
-        readings: What readers of this trie with these needs share; None to make it.
+        needs: The rows to read, and the numbers to read from them.
+        readings: Plans that readers of this trie with these needs share; None to create
+            them.
     """
 
-    def __init__(self, trie: TokenTrie, needs: RowNeeds, readings: Readings | None = None) -> None:
+    def __init__(self, trie: TokenTrie, needs: RowNeeds, readings: ReadPlans | None = None) -> None:
         n = len(trie.token)
         self.trie, self.needs = trie, needs
-        self._readings = Readings(trie, needs) if readings is None else readings
+        self._readings = ReadPlans(trie, needs) if readings is None else readings
         unread = self._readings.unread
         self.edge_logp: FloatArray = unread.copy()
         self.edge_logp[ROOT] = 0.0
@@ -320,7 +326,7 @@ class TrieReader:
         self._top_logp: FloatArray = np.empty(0)
 
     def children(self, nodes: IntArray) -> tuple[IntArray, NDArray[np.int64]]:
-        """Return `children_of` the nodes."""
+        """Return `children_of` for these nodes."""
         return children_of(self.trie, nodes)
 
     def reads(self, nodes: IntArray) -> Reads:
@@ -349,11 +355,11 @@ class TrieReader:
         )
 
     def _reads_top(self, nodes: IntArray) -> bool:
-        """Return whether the first of `nodes` is the root and was not read yet."""
+        """Return whether the first of `nodes` is the root, not read before."""
         return self.needs.top > 0 and len(nodes) > 0 and bool(nodes[0] == ROOT) and not self.evaluated[ROOT]
 
     def read(self, nodes: IntArray, rows: Rows) -> None:
-        """Read the rows of `nodes`, in order, each node once.
+        """Read the rows of `nodes`, in order; each node may be read once.
 
         Raises `NonFiniteLogitsError` for a row that is not finite.
         """
@@ -371,7 +377,7 @@ class TrieReader:
         for index in reading.rests:
             self._read_rest(int(nodes[index]), rows, index)
         if self.needs.observe:
-            self._observe(nodes, rows)
+            self._read_observed(nodes, rows)
         for index in reading.best:
             self.best_token[nodes[index]] = _most_probable(rows, index)
         if self.needs.has_best:
@@ -381,14 +387,16 @@ class TrieReader:
         self.evaluated[nodes] = True
         self.n_evaluated += len(nodes)
 
-    def _observe(self, nodes: IntArray, rows: Rows) -> None:
+    def _read_observed(self, nodes: IntArray, rows: Rows) -> None:
+        """Read the masses of `RowNeeds.observe` at these nodes."""
         for k, (node, ids) in enumerate(self.needs.observe):
             for index in np.flatnonzero(nodes == node).tolist():
-                self.observed = _with(self.observed, k, rows.log_mass_bounds(index, ids))
+                self.observed = _set_bounds(self.observed, k, rows.log_mass_bounds(index, ids))
 
     def _read_rest(self, node: int, rows: Rows, index: int) -> None:
-        told = rows.log_rest_bounds(index, self.trie.token[self.trie.children(node)])
-        self.rest = _with(self.rest, node, told)
+        """Read the mass of the tokens that are not children of a node."""
+        bounds = rows.log_rest_bounds(index, self.trie.token[self.trie.children(node)])
+        self.rest = _set_bounds(self.rest, node, bounds)
 
     def evaluation(self) -> TrieEvaluation:
         """Return the numbers read so far."""
@@ -405,15 +413,15 @@ class TrieReader:
         )
 
 
-def _with(values: Interval[FloatArray], at: int, told: tuple[float, float]) -> Interval[FloatArray]:
-    """Return values with the bounds `told` set at one place of their arrays."""
-    if values.is_known and told[0] != told[1]:
+def _set_bounds(values: Interval[FloatArray], at: int, bounds: tuple[float, float]) -> Interval[FloatArray]:
+    """Return `values` with the bounds of one entry set."""
+    if values.is_known and bounds[0] != bounds[1]:
         values = Interval(values.low, values.low.copy())
-    values.low[at], values.high[at] = min(told[0], 0.0), min(told[1], 0.0)
+    values.low[at], values.high[at] = min(bounds[0], 0.0), min(bounds[1], 0.0)
     return values
 
 
 def _most_probable(rows: Rows, index: int) -> int:
-    """Return the most probable token of a row, NO_TOKEN if another may be it."""
+    """Return the most probable token of a row; NO_TOKEN if it is not certain."""
     ids, _ = rows.top(index, 1)
     return int(ids[0]) if len(ids) else NO_TOKEN

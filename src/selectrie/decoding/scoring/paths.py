@@ -16,10 +16,10 @@ from selectrie.decoding.scoring.posterior import Posterior
 from selectrie.decoding.scoring.tolerance import is_near
 
 RESOLVED = 1e-4
-"""Largest distance of an end's bounds, in nats, at which their middle is its value.
+"""Largest width in nats of a joint's bounds at which their middle counts as its value.
 
-Only partial evaluation leaves such a distance. Rows that were not read in full leave
-bounds of any width; the value is then the lower one.
+Only rows that were not evaluated leave such a width. Rows that the model gave in part
+leave bounds of any width; the lower bound then counts as the value.
 """
 
 
@@ -33,13 +33,13 @@ class PathScores:
 
     Attributes:
         logp: float64[P], the joint, including the terminator; NaN where not resolved.
-            -inf means probability 0 and is a result. It is known if the rows that it
-            depends on were read in full. `high` is an upper bound in any case.
+            -inf means probability 0 and is a result. `is_known` if all rows that the
+            joints depend on were given in full. `high` is an upper bound in any case.
         terminator: float64[P], the terminator's part of `logp`; NaN where not resolved.
         logp_local: float64[P], the local log-probability (masked step-by-step choice);
-            NaN where a row on the path was not evaluated, or not read in full.
-        greedy_path: int32[], the path that masked greedy decoding picks, NO_PATH where
-            a row on its way was not evaluated, or not read in full.
+            NaN where a row on the path was not evaluated, or given in part.
+        greedy_path: int32[], the path that masked greedy decoding picks; NO_PATH where
+            a row on its way was not evaluated, or given in part.
     """
 
     logp: Interval[FloatArray]
@@ -48,15 +48,15 @@ class PathScores:
     greedy_path: IntArray
 
     def first_scored(self, trie: TokenTrie, evaluation: TrieEvaluation, first_scored: IntArray) -> Interval[FloatArray]:
-        """Return `logp` of each **choice**, float64[C].
+        """Return `logp` of each **choice**, float64[C], from its first scored token on.
 
-        Tokens before first_scored[c] do not count. Choices with equal paths may count
-        from different tokens. The sums leave out those tokens instead of subtracting
-        them, so a token of probability 0 among them does no harm. This serves lm-eval's
-        boundary, which heals nothing.
+        Choices with equal paths may have different first scored tokens. Earlier tokens
+        are left out of the sums instead of being subtracted, so that a token of
+        probability 0 among them does no harm. This serves lm-eval's boundary, which
+        heals nothing.
 
         Args:
-            first_scored: int32[C], the index of each choice's first token that counts.
+            first_scored: int32[C], index of each choice's first scored token.
         """
         joints = self.logp.map(lambda logp: np.take(logp, trie.path_of, axis=-1))
         changed = np.flatnonzero(first_scored > 0)
@@ -92,12 +92,12 @@ def path_scores(
 
     Several evaluations of one trie are scored together if their arrays are stacked:
     float64[B, N] for the log-probabilities, and bool[N] for the nodes that all of them
-    evaluated. The results are then stacked as well, with the bits that each would have
-    alone.
+    evaluated. The results are then stacked as well, with the same bits as from each
+    evaluation alone.
 
     Args:
         trie: The trie.
-        evaluation: What was read.
+        evaluation: The numbers read from its rows.
         terminator: The terminator.
         log_heal: Log-probability of the healed bytes, subtracted from every logp (0 if
             nothing was healed); float64[B] for B evaluations. If it is -inf, every path
@@ -107,28 +107,29 @@ def path_scores(
     healed = np.where(np.isneginf(healed), 0.0, healed)
     rest, prefix = evaluation.rest, prefix_logp(trie, evaluation)[..., trie.path_node]
     end = _terminator_bounds(trie, evaluation, terminator)
-    logp, term = _resolved(prefix, end, ~_unknown_above(trie, evaluation)[..., trie.path_node])
+    logp, term = _resolve_joints(prefix, end, ~_has_unknown_above(trie, evaluation)[..., trie.path_node])
     if rest.is_known or terminator != "unless-continued":
-        local, greedy = _step_by_step(trie, evaluation, terminator), greedy_path(trie, evaluation, terminator)
+        local, greedy = _local_logp(trie, evaluation, terminator), greedy_path(trie, evaluation, terminator)
     else:
         most = replace(evaluation, rest=Interval.point(rest.high))
-        logp, term = _bounded(prefix, end, _terminator_bounds(trie, most, terminator).high, logp, term)
+        logp, term = _widen_joints(prefix, end, _terminator_bounds(trie, most, terminator).high, logp, term)
         told = replace(evaluation, rest=Interval.point(np.where(rest.low == rest.high, rest.low, np.nan)))
-        local = _step_by_step(trie, told, terminator)
+        local = _local_logp(trie, told, terminator)
         greedy, stops_early = (greedy_path(trie, one, terminator) for one in (evaluation, most))
         greedy = np.where(greedy == stops_early, greedy, NO_PATH).astype(np.int32)
     return PathScores(logp.map(lambda one: one - healed), term, local, greedy)
 
 
-def _resolved(
+def _resolve_joints(
     prefix: FloatArray, end: Interval[FloatArray], is_read: BoolArray
 ) -> tuple[Interval[FloatArray], Interval[FloatArray]]:
-    """Return the joint of each path and the terminator's part, from rows read in full.
+    """Return the joints and terminators of all paths, from rows given in full.
 
     Args:
-        prefix: float64[..., P], the log-probabilities of the paths' tokens.
-        end: float64[..., P], those of their terminators, by the rows evaluated.
-        is_read: bool[..., P], whether all tokens of a path were evaluated.
+        prefix: float64[..., P], upper bounds on the log-probability of each path's
+            tokens.
+        end: float64[..., P], bounds on the log-probability of its terminator.
+        is_read: bool[..., P], whether the edges of all its tokens were evaluated.
     """
     upper = prefix + end.high
     lower = np.where(np.isfinite(prefix) & is_read, prefix + end.low, -np.inf)
@@ -142,18 +143,20 @@ def _resolved(
     return Interval(joint, upper, is_known=True), Interval.point(np.where(is_resolved, term, np.nan))
 
 
-def _bounded(
+def _widen_joints(
     prefix: FloatArray,
     end: Interval[FloatArray],
     most: FloatArray,
     joint: Interval[FloatArray],
     term: Interval[FloatArray],
 ) -> tuple[Interval[FloatArray], Interval[FloatArray]]:
-    """Return joints and terminators with the bounds of rows that were not read in full.
+    """Widen joints and terminators to the bounds of rows that were given in part.
 
-    `joint` and `term` are what `_resolved` returns for `prefix` and `end`, which are
-    by the lower bounds of these rows. They stay where the upper bounds on the
-    terminators, `most`, are not higher.
+    Args:
+        prefix, end: The arguments of `_resolve_joints`, computed with the lower bounds.
+        most: float64[..., P], upper bounds on the terminators. Values stay as they are
+            where these are not above `end.high`.
+        joint, term: The results of `_resolve_joints`.
     """
     is_bounded = most > end.high
     is_value = is_bounded & ~np.isnan(joint.low)
@@ -164,34 +167,34 @@ def _bounded(
     )
 
 
-def _unknown_above(trie: TokenTrie, evaluation: TrieEvaluation) -> BoolArray:
-    """Return bool[..., N], the nodes with an edge above them that was not evaluated."""
+def _has_unknown_above(trie: TokenTrie, evaluation: TrieEvaluation) -> BoolArray:
+    """Return bool[..., N], whether an edge above each node was not evaluated."""
     return np.asarray(trie.accumulate(np.isnan(evaluation.edge_logp).astype(np.float64)) > 0)
 
 
 def _terminator_bounds(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> Interval[FloatArray]:
     """Return bounds on the log-probability of each path's terminator, float64[..., P].
 
-    Rows that were not read in full count with their lower bounds.
+    Rows that were given in part count with their lower bounds.
     """
     ends = trie.path_node
     if terminator == "eog":
         eog = evaluation.eog_logp[..., ends]
         return Interval(np.where(np.isnan(eog), -np.inf, eog), np.where(np.isnan(eog), 0.0, eog))
     if terminator == "unless-continued":
-        return not_continued(trie, evaluation).map(lambda bound: bound[..., ends])
+        return bound_uncontinued(trie, evaluation).map(lambda bound: bound[..., ends])
     return Interval.point(np.zeros((*evaluation.edge_logp.shape[:-1], len(ends))))
 
 
-def not_continued(trie: TokenTrie, evaluation: TrieEvaluation) -> Interval[FloatArray]:
+def bound_uncontinued(trie: TokenTrie, evaluation: TrieEvaluation) -> Interval[FloatArray]:
     """Return bounds on log q(n) of each node n, float64[..., N].
 
     q(n) is the probability that the text after n reaches none of the ends below n. It
     is the sum of p(t) over tokens t that are not children, plus the sum of p(m) q(m)
     over children m that end no path. All terms are positive, whereas 1 - sum would
-    cancel. A leaf has q = 1; a missing row leaves q in [0, 1]. One that was not read in
-    full counts with its lower bound. Nodes above all ends are NaN, since they are never
-    needed. Levels are computed from the deepest upwards, vectorised.
+    cancel. A leaf has q = 1; a missing row leaves q in [0, 1]. A row that was given in
+    part counts with its lower bound. Nodes above all ends are NaN, since they are never
+    needed.
     """
     inside = longest_prefix_owner(trie) != NO_NODE
     inner = trie.inner
@@ -217,17 +220,17 @@ def not_continued(trie: TokenTrie, evaluation: TrieEvaluation) -> Interval[Float
 def stop_logp(evaluation: TrieEvaluation, terminator: str) -> FloatArray:
     """Return the log-weight of stopping at each node where a path ends, float64[N].
 
-    Step-by-step choice weighs it against the children. NaN where it was not read.
+    Step-by-step choice compares it with the children. NaN where it was not read.
     """
     return evaluation.rest.low if terminator == "unless-continued" else evaluation.eog_logp
 
 
-def _step_by_step(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> FloatArray:
+def _local_logp(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> FloatArray:
     """Return each path's local log-probability, float64[..., P].
 
     The options at a node are its children and, where a path ends, stopping. Their
     probabilities are scaled to sum to one and multiplied along the path. If no option
-    of a node has any probability, all of them keep probability 0.
+    of a node has a positive probability, all of them keep probability 0.
     """
     inner = np.flatnonzero(trie.inner & evaluation.evaluated)
     edge_logp = evaluation.edge_logp
@@ -257,7 +260,7 @@ def _step_by_step(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) 
 def greedy_path(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> IntArray:
     """Return the path that masked greedy decoding picks, as int32[...].
 
-    Ties go to the smaller token, and to going on rather than stopping.
+    Ties go to the smaller token, and to continuing rather than stopping.
     """
     stop = stop_logp(evaluation, terminator)
     if stop.ndim > 1:
@@ -274,9 +277,10 @@ def greedy_path(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) ->
 
 
 def _greedy_paths(trie: TokenTrie, evaluation: TrieEvaluation, stop: FloatArray) -> IntArray:
-    """Return what `greedy_path` does for each of B evaluations, int32[B].
+    """Return `greedy_path` for each of B evaluations, int32[B].
 
-    The step from every inner node is found at once, and then followed level by level.
+    The best step from every inner node is computed first; then all evaluations follow
+    the steps together, level by level.
     """
     n_rows = len(stop)
     step = np.tile(np.arange(len(trie), dtype=np.int32), (n_rows, 1))
@@ -312,11 +316,11 @@ def greedy_child(trie: TokenTrie, edge_logp: FloatArray, stop: FloatArray, node:
     return NO_NODE if trie.end_path[node] != NO_PATH and stop[node] > edge_logp[best] else best
 
 
-def stacked(evaluations: Sequence[TrieEvaluation]) -> TrieEvaluation | None:
-    """Return evaluations of one trie as one whose arrays have a leading axis.
+def stack_evaluations(evaluations: Sequence[TrieEvaluation]) -> TrieEvaluation | None:
+    """Stack evaluations of one trie into one, whose arrays have a leading axis.
 
-    None if they did not evaluate the same nodes, or if one has bounds. The most
-    probable tokens are those of the first one.
+    Return None if they did not evaluate the same nodes, or if one has intervals. The
+    most probable tokens are those of the first evaluation.
     """
     first = evaluations[0]
     if not all(one.rest.is_known and one.observed.is_known for one in evaluations):
@@ -338,7 +342,7 @@ def stacked(evaluations: Sequence[TrieEvaluation]) -> TrieEvaluation | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posteriors:
-    """Decisions over the same C choices by B rows of scores, as `Posterior` has one.
+    """Decisions over the same C choices by B rows of scores; see `Posterior`.
 
     Attributes:
         probability: float64[B, C].
@@ -353,17 +357,18 @@ class Posteriors:
     margin: FloatArray
 
     def __getitem__(self, row: int) -> Posterior:
+        """Return one of the decisions."""
         p = self.probability[row]
         return Posterior(p, Interval.point(p), self.winner.item(row), self.is_tie.item(row), self.margin.item(row))
 
 
 def posteriors(scores: FloatArray, path_of: IntArray, rounding: FloatArray | None = None) -> Posteriors:
-    """Decide among C choices by each row of scores; every score is known.
+    """Decide among C choices by each row of scores, all of which are exact.
 
     Args:
         scores: float64[B, C], without NaN.
         path_of: int32[C]; equal paths count once, by their best score.
-        rounding: float64[B, C], as for `posterior`.
+        rounding: float64[B, C], nats by which rounding may move each score; None for 0.
     """
     n_rows, n_paths = len(scores), int(path_of.max()) + 1
     rows = np.arange(n_rows)
@@ -389,15 +394,15 @@ def posteriors(scores: FloatArray, path_of: IntArray, rounding: FloatArray | Non
 
 
 def coverages(logp: FloatArray) -> FloatArray:
-    """Return `coverage_of` each row of float64[B, P], which has no NaN."""
+    """Return `coverage_of` for each row of float64[B, P] without NaN."""
     return numerics.exp(_logsumexp_rows(logp))
 
 
 def are_clear(scores: FloatArray, tolerances: FloatArray, path_of: IntArray) -> BoolArray:
-    """Return bool[B], the rows of scores whose best one has no near tie.
+    """Return bool[B], whether the best score of each row has no near tie.
 
-    `tolerance.finalists` finds nothing for them if one best choice is asked for. Rows
-    that are left out may have none either.
+    For a true entry, `tolerance.finalists` with k = 1 finds nothing. It may also find
+    nothing for a false entry.
 
     Args:
         scores: float64[B, C], without NaN.

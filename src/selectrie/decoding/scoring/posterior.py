@@ -1,4 +1,4 @@
-"""Turns scores, known exactly or within bounds, into a decision."""
+"""Turns scores, exact or as intervals, into a decision."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ class Posterior:
 
     Attributes:
         probability: float64[C], softmax of the scores over distinct paths. Choices with
-            equal paths share its probability. NaN where the score is not known.
-        bounds: float64[C], bounds on the probability. They differ where a search left
-            mass open, or the scores have bounds.
-        winner: The index of the choice with the best score; the lowest index on exact
-            ties. It always has a score.
-        is_tie: Whether another path has the winner's score, as far as rounding tells.
-        margin: The winner's score minus the best score, or bound on a score, of another
-            path; inf if there is only one path.
+            equal paths all get the path's probability. NaN where the score is unknown.
+        bounds: float64[C], bounds on the probability. They differ if a search left mass
+            open, or if the scores are intervals.
+        winner: Index of the choice with the best score; the lowest index on exact ties.
+            It always has a score.
+        is_tie: Whether another path has the winner's score, as far as rounding can
+            show.
+        margin: The winner's score minus the best score, or upper bound on a score, of
+            another path; inf if there is only one path.
     """
 
     probability: FloatArray
@@ -35,9 +36,9 @@ class Posterior:
 
 
 def duplicates(path_of: IntArray) -> IntArray:
-    """Return for each choice the first one with the same path, -1 for that one itself.
+    """Return for each choice the first choice with the same path, int32[C].
 
-    The result is int32[C].
+    It is -1 for that first choice itself.
     """
     _, first, inverse = np.unique(path_of, return_index=True, return_inverse=True)
     earliest = first[inverse.reshape(-1)]
@@ -45,10 +46,9 @@ def duplicates(path_of: IntArray) -> IntArray:
 
 
 def coverage_of(logp: FloatArray) -> float:
-    """Return the probability mass that the model gives the set of choices.
+    """Return the total probability of the choices, the sum of exp(logp).
 
-    It is the sum of exp(logp). `logp` is float64[P], over distinct paths; NaN counts as
-    0.
+    `logp` is float64[P], over distinct paths; NaN counts as probability 0.
     """
     return float(numerics.exp(np.array(numerics.logsumexp(logp[~np.isnan(logp)]))))
 
@@ -74,15 +74,15 @@ def posterior(
     """Decide among C choices by their scores, or by bounds on them.
 
     The best of `ranking` wins; of equal ones the lowest index, also if all are -inf.
-    The margin is its lower bound minus the best upper bound on another path, so it may
-    be negative for bounds. There is a tie if `has_near_tie` says so.
+    The margin is the winner's lower bound minus the best upper bound on another path,
+    so it may be negative for intervals. For ties see `has_near_tie`.
 
     Args:
-        scores: float64[C]. NaN where a choice has no score, and `high` then bounds it.
-            What is added to all bounds alike may be left out.
+        scores: float64[C]. `low` is NaN where a choice has no score; `high` still
+            bounds it. A constant that is added to all scores may be left out.
         path_of: int32[C]; equal paths count once, by their best score.
-        ranking: float64[C], the scores that are shown, NaN where there is none; None
-            for `scores.low`.
+        ranking: float64[C], the scores to rank by, NaN where there is none; None for
+            `scores.low`.
         log_open: Log of a bound on the summed exp(score) of all paths without a score.
         slack: float64[C], nats by which rounding, or reading it again, may move each
             score; None for 0.
@@ -96,10 +96,10 @@ def posterior(
         most = np.where(done, least, most)
         share = _softmax(weights, log_open)
     else:
-        share = _shares(weights, np.where(done, most, -np.inf), log_open)
+        share = _bound_shares(weights, np.where(done, most, -np.inf), log_open)
     if not done.all():
         left = np.minimum(np.where(done, -np.inf, most), log_open)
-        most_left = _rounded_up(_share(left, np.array(numerics.logsumexp(weights))))
+        most_left = _round_up(_log_share(left, np.array(numerics.logsumexp(weights))))
         share = Interval(share.low, np.where(done, share.high, most_left))
     known = np.flatnonzero(~np.isnan(ranking))  # `nanargmax` takes NaN for -inf
     winner = int(known[np.argmax(ranking[known])])
@@ -115,28 +115,31 @@ def posterior(
 
 
 def _softmax(weights: FloatArray, log_open: float) -> Interval[FloatArray]:
-    """Return bounds on the shares of P masses in a sum with exp(log_open) more."""
+    """Return bounds on the share of each of P masses in their sum.
+
+    `weights` are log masses. The sum may include up to exp(log_open) more.
+    """
     total = numerics.logsumexp(weights)
-    high = numerics.exp(_difference(weights, total))
+    high = numerics.exp(_log_difference(weights, total))
     if log_open == -np.inf:
         return Interval.point(high)
-    return Interval(numerics.exp(_difference(weights, float(np.logaddexp(total, log_open)))), high)
+    return Interval(numerics.exp(_log_difference(weights, float(np.logaddexp(total, log_open)))), high)
 
 
-def _difference(x: FloatArray, y: float) -> FloatArray:
-    """Return x - y for logarithms, where -inf - -inf is 0."""
+def _log_difference(x: FloatArray, y: float) -> FloatArray:
+    """Return x - y for logarithms, with -inf - -inf defined as 0."""
     return np.where(np.isneginf(x), -np.inf, np.where(np.isneginf(x), 0.0, x) - (0.0 if y == -np.inf else y))
 
 
 _ROUNDED = 1e-11
-"""Share by which bounds on a probability are widened, for rounding.
+"""Relative widening of bounds on a probability, for rounding.
 
-A score of 10 000 nats is rounded by 2e-12, and its exponential by as large a share.
+A score of 10 000 nats is rounded by 2e-12, and its exponential relatively by as much.
 """
 
 
 def has_near_tie(scores: Interval[FloatArray], path_of: IntArray, slack: FloatArray, winner: int) -> bool:
-    """Return whether bounds and slack leave open who is better than `winner`.
+    """Return whether another choice may be as good as `winner`, by bounds and slack.
 
     Only choices with a score count, on another path than the winner's. The arguments
     are those of `posterior`.
@@ -148,8 +151,8 @@ def has_near_tie(scores: Interval[FloatArray], path_of: IntArray, slack: FloatAr
 def is_certain(scores: Interval[FloatArray], path_of: IntArray, tolerances: FloatArray, k: int) -> bool:
     """Return whether bounds and tolerances decide the order of the first k paths.
 
-    Equal scores that are known, and have no tolerance, are decided by their index, if
-    that of the best choice of each path is known too. The arguments are those of
+    Exactly known, equal scores without a tolerance are ordered by their index, if the
+    best choice of each of their paths is known too. The arguments are those of
     `posterior`.
     """
     lower = np.where(np.isnan(scores.low), -np.inf, scores.low)
@@ -165,32 +168,32 @@ def is_certain(scores: Interval[FloatArray], path_of: IntArray, tolerances: Floa
 
 
 def _first_best(scores: FloatArray, path_of: IntArray) -> IntArray:
-    """Return the first of the choices with the best score of each path, int64[P]."""
+    """Return the first choice with the best score of each path, int64[P]."""
     best = np.flatnonzero(scores == best_of_paths(scores, path_of)[path_of])
     return np.asarray(best[np.unique(path_of[best], return_index=True)[1]])
 
 
 def _largest_after(values: FloatArray) -> FloatArray:
-    """Return the largest of the values after each one; -inf after the last."""
+    """Return for each value the largest of those after it; -inf for the last."""
     return np.append(np.maximum.accumulate(values[::-1])[::-1][1:], -np.inf)
 
 
-def _shares(low: FloatArray, high: FloatArray, log_open: float) -> Interval[FloatArray]:
+def _bound_shares(low: FloatArray, high: FloatArray, log_open: float) -> Interval[FloatArray]:
     """Return bounds on the share of each of P masses in their sum.
 
-    Each lies between exp(low) and exp(high); up to exp(log_open) may be added to the
-    sum.
+    Each mass lies between exp(low) and exp(high). The sum may include up to
+    exp(log_open) more.
     """
-    p_low = numerics.exp(_share(low, np.logaddexp(_others(high), log_open))) * (1 - _ROUNDED)
-    return Interval(p_low, _rounded_up(_share(high, _others(low))))
+    p_low = numerics.exp(_log_share(low, np.logaddexp(_log_sum_others(high), log_open))) * (1 - _ROUNDED)
+    return Interval(p_low, _round_up(_log_share(high, _log_sum_others(low))))
 
 
-def _rounded_up(log_share: FloatArray) -> FloatArray:
-    """Return upper bounds on shares."""
+def _round_up(log_share: FloatArray) -> FloatArray:
+    """Return exp(log_share), rounded up and at most 1."""
     return np.minimum(numerics.exp(log_share) * (1 + _ROUNDED), 1.0)
 
 
-def _share(x: FloatArray, others: FloatArray) -> FloatArray:
+def _log_share(x: FloatArray, others: FloatArray) -> FloatArray:
     """Return the log of the share of exp(x) in the sum of exp(x) and exp(others)."""
     total = np.logaddexp(x, others)
     with np.errstate(invalid="ignore"):  # inf - inf
@@ -198,7 +201,7 @@ def _share(x: FloatArray, others: FloatArray) -> FloatArray:
     return np.where(np.isposinf(x), 0.0, share)
 
 
-def _others(x: FloatArray) -> FloatArray:
+def _log_sum_others(x: FloatArray) -> FloatArray:
     """Return for each of P logarithms the log of the sum of all others, float64[P]."""
     padded = np.concatenate([[-np.inf], x, [-np.inf]])
     before, after = np.logaddexp.accumulate(padded), np.logaddexp.accumulate(padded[::-1])[::-1]

@@ -1,4 +1,4 @@
-"""Named rules that turn joint log-probabilities into scores, and bounds of them."""
+"""Computes scores by named rules from joint log-probabilities, and bounds on them."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class Lengths:
         return cls(n_tokens.astype(np.int32), n_chars, n_bytes)
 
     def divides(self, rule: str) -> bool:
-        """Return whether the rule divides by lengths other than 1."""
+        """Return whether the rule divides by a length other than 1."""
         return bool((self.for_rule(rule) != 1).any())
 
     def for_rule(self, rule: str) -> FloatArray:
-        """Return the lengths that the rule divides by, float64[C]; 1 if none.
+        """Return the length by which the rule divides each score, float64[C].
 
-        Raises `ChoiceError` for a length of 0.
+        It is 1 for rules without lengths. Raises `ChoiceError` for a length of 0.
         """
         units = {"token_mean": ("tokens", self.n_tokens), "char_mean": ("characters", self.n_chars)}
         units["byte_mean"] = ("bytes", self.n_bytes)
@@ -80,16 +80,16 @@ def log_priors(prior: Mapping[str, float] | Sequence[float] | None, choices: Seq
     Raises:
         OptionError: If `prior` is neither a mapping nor a sequence of weights (a text,
             a set, a number).
-        ChoiceError: If a weight is not such a number (booleans and texts of digits are
-            not), a choice is unknown or missing, the number of weights is wrong, or
-            equal choices have different weights.
+        ChoiceError: If a weight is no such number (Booleans and texts are refused), a
+            choice is unknown or missing, the number of weights is wrong, or equal
+            choices have different weights.
     """
     if prior is None:
         return None
-    values = _prior_by_name(prior, choices) if isinstance(prior, Mapping) else _prior_in_order(prior)
+    values = _read_prior_mapping(prior, choices) if isinstance(prior, Mapping) else _read_prior_list(prior)
     if len(values) != len(choices):
         raise ChoiceError(f"the prior has {len(values)} weights for {len(choices)} choices")
-    weights = np.array([_weight(value) for value in values], dtype=np.float64)
+    weights = np.array([_to_weight(value) for value in values], dtype=np.float64)
     wrong = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
     if len(wrong):
         index = int(wrong[0])
@@ -106,7 +106,8 @@ def log_priors(prior: Mapping[str, float] | Sequence[float] | None, choices: Seq
         return np.asarray(np.log(weights), dtype=np.float64)
 
 
-def _prior_in_order(prior: object) -> list[object]:
+def _read_prior_list(prior: object) -> list[object]:
+    """Return a prior's weights as a list; raise `OptionError` for no sequence."""
     if isinstance(prior, np.ndarray):
         return list(prior) if prior.ndim else [prior]
     if not isinstance(prior, Iterable) or isinstance(prior, str | bytes | bytearray | AbstractSet):
@@ -114,8 +115,8 @@ def _prior_in_order(prior: object) -> list[object]:
     return list(prior)
 
 
-def _weight(value: object) -> float:
-    """Return `value` as a number, or NaN for booleans, texts, None and arrays."""
+def _to_weight(value: object) -> float:
+    """Return `value` as a float, or NaN for Booleans, texts, None and arrays."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return np.nan
     try:
@@ -124,7 +125,11 @@ def _weight(value: object) -> float:
         return np.inf
 
 
-def _prior_by_name(prior: Mapping[str, float], choices: Sequence[str]) -> list[object]:
+def _read_prior_mapping(prior: Mapping[str, float], choices: Sequence[str]) -> list[object]:
+    """Return the weights of a mapping in the order of the choices.
+
+    Raises `ChoiceError` if a choice is unknown or missing.
+    """
     known = set(choices)
     unknown = next((key for key in prior if key not in known), None)
     if unknown is not None:
@@ -146,7 +151,7 @@ def score_choices(
     """Return the score of each choice by a named rule, prior included, float64[C].
 
     Args:
-        logp: float64[C], the joint, NaN where not known. NaN stays NaN, whatever the
+        logp: float64[C], the joint, NaN where unknown. NaN stays NaN, whatever the
             prior, and -inf stays -inf, whatever the baseline.
         baseline: float64[C]. For rule "pmi" it is the joint after the premise, for
             "calibrated" and "batch" the mean joint (`mean_joint`). Both include the
@@ -164,28 +169,29 @@ def score_choices(
         scores = logp - np.where(np.isneginf(logp), 0.0, baseline)
     else:
         scores = logp / lengths.for_rule(rule.name)
-    return _with_prior(scores, log_prior)
+    return _add_prior(scores, log_prior)
 
 
-def score_by(
+def score_with(
     rule: Callable[[Record], float], records: Iterable[Record], log_prior: FloatArray | None = None
 ) -> FloatArray:
     """Return the scores that the function `rule` gives to `records`, float64[C].
 
-    There is one record for each choice; `log_prior` is added. Raises `OptionError` if
-    the function returns NaN, +inf or no number.
+    There is one record for each choice, and `log_prior` is added. Raises `OptionError`
+    if the function returns NaN, +inf or no number.
     """
-    scores = np.array([_number(rule(record), index) for index, record in enumerate(records)], dtype=np.float64)
+    scores = np.array([_to_number(rule(record), index) for index, record in enumerate(records)], dtype=np.float64)
     wrong = np.flatnonzero(np.isnan(scores) | np.isposinf(scores))
     if len(wrong):
         index = int(wrong[0])
         raise OptionError(
             "rule", f"{float(scores[index])} for choice {index}", "a callable that returns a number below inf"
         )
-    return _with_prior(scores, log_prior)
+    return _add_prior(scores, log_prior)
 
 
-def _number(value: object, index: int) -> float:
+def _to_number(value: object, index: int) -> float:
+    """Return the score of a choice as a float; raise `OptionError` for other types."""
     if not isinstance(value, SupportsFloat):
         raise OptionError("rule", f"{value!r} for choice {index}", "a callable that returns a number below inf")
     return float(value)
@@ -199,11 +205,11 @@ def rounding_of(
     baseline: FloatArray | None = None,
     log_prior: FloatArray | None = None,
 ) -> FloatArray:
-    """Return by how many nats float64 sums may be wrong in each score, float64[..., C].
+    """Return the possible rounding error of each score in nats, float64[..., C].
 
-    Scores whose distance is not larger may belong to equal sums that were added up in
-    another order, or from other terms. The arguments are those of `score_choices`. It
-    is 0 for scores that are not finite.
+    Two scores that differ by less may come from equal sums that were added in another
+    order, or from other terms. The arguments are those of `score_choices`. The error is
+    0 for scores that are not finite.
     """
     size = np.maximum(np.abs(logp), 1.0)
     if rule.name in BASELINE_RULES and baseline is not None:
@@ -217,13 +223,14 @@ def rounding_of(
 def mean_joint(joints: Sequence[FloatArray]) -> FloatArray:
     """Return the mean log-probability of each choice over several prompts, float64[C].
 
-    Rules calibrated and batch use it. A choice that has probability 0 after some prompt
-    has mean -inf.
+    The rules "calibrated" and "batch" use it. If a choice has probability 0 after some
+    prompt, its mean is -inf.
     """
     return np.asarray(np.mean(np.stack(list(joints)), axis=0), dtype=np.float64)
 
 
-def _with_prior(scores: FloatArray, log_prior: FloatArray | None) -> FloatArray:
+def _add_prior(scores: FloatArray, log_prior: FloatArray | None) -> FloatArray:
+    """Return the scores plus the log prior; a prior of -inf always gives -inf."""
     if log_prior is None:
         return scores
     excluded = np.isneginf(log_prior)
@@ -235,13 +242,13 @@ class Objective:
     """Scores P paths by logp(path) / length + offset.
 
     Attributes:
-        length: float64[P], at least 1; all 1 except for means.
+        length: float64[P], at least 1; all 1 except for mean rules.
         offset: float64[P], log prior minus baseline. A path with -inf is excluded.
-        tolerance: float64[P], nats by which the layout of calls can move the score; 0
-            if not requested.
-        first_scored: How many tokens of every path do not count.
-        moves: Nats by which two scores may move against each other, because a baseline
-            is known within bounds only.
+        tolerance: float64[P], nats by which the batch layout can move the score; 0 if
+            not requested.
+        first_scored: Number of leading tokens of every path that are not scored.
+        moves: Nats by which the difference of two scores may be wrong, because the
+            baseline is an interval.
         divides: Whether some length is not 1.
     """
 
@@ -253,6 +260,7 @@ class Objective:
 
     @property
     def divides(self) -> bool:
+        """Return whether some length is not 1."""
         return bool((self.length != 1).any())
 
     def score(self, paths: IntArray, logp: FloatArray) -> FloatArray:
@@ -271,17 +279,17 @@ def objective_of(
     tolerances: FloatArray | None = None,
     first_scored: IntArray | None = None,
 ) -> Objective | None:
-    """Return the objective of a request, or None if a prefix bounds no scores below it.
+    """Return the objective of a request, or None if prefixes give no bounds.
 
-    Then all paths must be scored. That is the case for rule "batch" (its baseline needs
-    the scores of every prompt), for equal paths of choices with different lengths, and
-    for tokens that count in some choices but not in others.
+    None means that all paths must be scored. That is the case for rule "batch" (its
+    baseline needs the scores of every prompt), for equal paths of choices with
+    different lengths, and for tokens that are scored in some choices but not in others.
 
     Args:
         log_prior, baseline: float64[C], as for `score_choices`. A baseline of -inf
             raises `ChoiceError`.
         tolerances: float64[C], from `tolerance_of`.
-        first_scored: int32[C].
+        first_scored: int32[C], index of each choice's first scored token.
     """
     divisor = lengths.for_rule(rule.name)
     first = np.zeros(len(divisor), dtype=np.int32) if first_scored is None else first_scored
@@ -307,14 +315,14 @@ def plain_objective(trie: TokenTrie) -> Objective:
 
 
 class Bounds:
-    """Computes bounds on the scores of all paths below a node from its log-probability.
+    """Computes upper bounds on the scores of all paths below a node.
 
-    The extreme offsets and lengths below every node are computed once, vectorised, and
-    only where they differ between paths.
+    The largest offset and the extreme lengths below every node are computed once, for
+    all nodes together, and only where they differ between paths.
 
     Args:
-        inclusive: Whether a path that ends at the node counts as below it, because its
-            terminator is unknown before the node's own row.
+        inclusive: Whether a path that ends at the node counts as below it. That is
+            needed if its terminator is unknown before the node's own row.
     """
 
     def __init__(self, trie: TokenTrie, objective: Objective, *, inclusive: bool) -> None:
@@ -334,13 +342,15 @@ class Bounds:
     def upper(self, nodes: IntArray, logp: FloatArray, *, cautious: bool = False) -> FloatArray:
         """Return an upper bound on the scores of all paths below each node, float64[n].
 
-        `logp` are the log-probabilities of the nodes' prefixes. A bound is -inf where
-        no path below has any probability. For means, a negative `logp` is divided by
-        the length of the longest path below. A positive one (after healed bytes were
-        subtracted) is divided by that of the shortest.
+        A bound is -inf if no path below the node has a positive probability. For mean
+        rules, a negative `logp` is divided by the length of the longest path below. A
+        positive one (after healed bytes were subtracted) is divided by that of the
+        shortest.
 
         Args:
-            cautious: Whether each score may move up by its tolerance.
+            nodes: int32[n], the nodes.
+            logp: float64[n], the log-probability of each node's prefix.
+            cautious: Whether to add the tolerance of each score.
         """
         if self.divides:
             logp = logp / np.where(logp < 0, self._longest[nodes], self._shortest[nodes])
@@ -351,7 +361,7 @@ class Bounds:
 
 
 def _range_max(values: FloatArray, start: NDArray[np.int64], stop: NDArray[np.int64]) -> FloatArray:
-    """Return the maximum of values[start:stop] of each range, -inf for an empty one."""
+    """Return the maximum of each range values[start:stop]; -inf if it is empty."""
     if len(values) and (values == values[0]).all():
         return np.where(stop > start, values[0], -np.inf)
     padded = np.append(values, -np.inf)

@@ -1,4 +1,4 @@
-"""Computes how far the layout of calls may move a score, and finds near ties."""
+"""Computes how far the batch layout may move a score, and finds near ties."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from selectrie.decoding.scoring.rules import Lengths
 from selectrie.options import BASELINE_RULES
 
 ROUNDING = 1e-6
-"""Nats by which rounding may undercut a bound.
+"""Nats by which a bound may fall below the true value because of rounding.
 
-A bound and the score below it read the same log-sum-exp of every row that they share,
-whose own error (at most 1e-6, mostly 1e-7) cancels. What is left is that of sums of
+A bound and the score below it use the same log-sum-exp of each row that they share, so
+its error (at most 1e-6, mostly 1e-7) cancels. The remaining error is that of sums of
 float32 exponentials, such as the mass of a set of tokens, and of float64 sums.
 """
 
 
 def rows_of_paths(trie: TokenTrie, terminator: str) -> IntArray:
-    """Return how many rows each path's log-probability is read from, int32[P].
+    """Return the number of rows that each path's log-probability depends on, int32[P].
 
-    There is one row for each token, and the terminator adds its own. For
-    "unless-continued" it adds the longest chain of rows, at and below the end, that
-    decide whether the choice is continued.
+    Each token counts one row, and the terminator "eog" one more. The terminator
+    "unless-continued" adds the longest chain of rows, at and below the end, that decide
+    whether the choice is continued.
     """
     rows = trie.depth[trie.path_node].copy()
     if terminator == "eog":
@@ -53,19 +53,20 @@ def tolerance_of(
 ) -> FloatArray:
     """Return by how many nats each score may differ in another layout, float64[..., C].
 
-    Rows move independently of each other, so the tolerance of a sum of n rows is that
-    of one row times the root of n. Two scores are near if they differ by less than the
-    root of the sum of their squared tolerances (`is_near`). A rule that subtracts a
-    second evaluation reads twice the rows. A mean is divided like the score.
+    Errors of different rows are independent, so the tolerance of a sum of n rows is
+    that of one row times the square root of n. Two scores are near if they differ by
+    less than the root of the sum of their squared tolerances (`is_near`). A rule that
+    subtracts a baseline depends on twice the rows. The tolerance of a mean is divided
+    like the score.
 
     Args:
         rule: The rule's name.
         tolerance: Nats a row (`SelfCheck.tolerance`).
-        first_scored: int32[C], the first token of each choice that counts.
-        evaluation: What was read. A row that gives its token the probability p moves
-            by 1 - p of the tolerance, so each row then counts as (1 - p) squared.
-        adds_up: Whether `tolerance` bounds the difference of every row, so that rows
-            add up. This is so for models that others serve.
+        first_scored: int32[C], index of each choice's first scored token.
+        evaluation: The evaluation, if known. A row that gives its token the probability
+            p moves by 1 - p of the tolerance, so it counts as (1 - p) squared rows.
+        adds_up: Whether `tolerance` is a strict bound for each row, so that rows add up
+            linearly. This is so for models on remote servers.
     """
     rows = rows_of_paths(trie, terminator)[trie.path_of]
     if first_scored is not None:
@@ -74,24 +75,25 @@ def tolerance_of(
     if adds_up:
         return np.asarray(tolerance * n_both / lengths.for_rule(rule), dtype=np.float64)
     if evaluation is not None:
-        n_both = n_both - _sure_rows(trie, terminator, evaluation, first_scored)
+        n_both = n_both - _count_fixed_rows(trie, terminator, evaluation, first_scored)
     return np.asarray(tolerance * np.sqrt(np.maximum(n_both, 0.0)) / lengths.for_rule(rule), dtype=np.float64)
 
 
-def _sure_rows(
+def _count_fixed_rows(
     trie: TokenTrie, terminator: str, evaluation: TrieEvaluation, first_scored: IntArray | None
 ) -> FloatArray:
-    """Return the part of each choice's rows that does not move, float64[..., C].
+    """Return the number of rows, per choice, to subtract as they cannot move.
 
-    A row that gives its token the probability p counts 1 - (1 - p) squared; one that
-    was not read counts 0, as do those that tell whether a choice is continued.
+    The result is float64[..., C]. A row that gives its token the probability p counts 1
+    - (1 - p) squared. Unread rows count 0, and so do rows that decide whether a choice
+    is continued.
     """
-    sure = _sure(evaluation.edge_logp)
+    sure = _fixed_part(evaluation.edge_logp)
     sure[..., ROOT] = 0.0
     ends, above = trie.path_node, trie.accumulate(sure)
     result = above[..., ends]
     if terminator == "eog":
-        result = result + _sure(evaluation.eog_logp[..., ends])
+        result = result + _fixed_part(evaluation.eog_logp[..., ends])
     result = result[..., trie.path_of]
     if first_scored is None or not first_scored.any():
         return np.asarray(result)
@@ -101,14 +103,14 @@ def _sure_rows(
     return np.asarray(result - above[..., node])
 
 
-def _sure(logp: FloatArray) -> FloatArray:
-    """Return 1 - (1 - p) squared, by log p; 0 for NaN."""
+def _fixed_part(logp: FloatArray) -> FloatArray:
+    """Return 1 - (1 - p) squared for p = exp(logp); 0 for NaN."""
     p = numerics.exp(np.where(np.isnan(logp), -np.inf, logp))
     return np.asarray(1.0 - (1.0 - p) ** 2)
 
 
 def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
-    """Return how many rows below the prompt each path alone needs, int32[P].
+    """Return the number of rows below the prompt that each path alone needs, int32[P].
 
     They are the rows of its tokens and, for "unless-continued", all rows that decide
     whether the choice is continued.
@@ -121,16 +123,16 @@ def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
 
 
 def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: int = 1) -> IntArray:
-    """Return the choices whose order among the first k depends on the layout of calls.
+    """Return the choices whose order among the first k depends on the batch layout.
 
-    They come best first, one for each path. A choice is a candidate if it is above the
-    k-th best, or would be near it if the k-th had the widest tolerance of the first k.
-    It is a finalist if another candidate is near to it.
+    They come best first, one for each path. A choice is a candidate if its score is
+    above the k-th best, or near it by the widest tolerance of the first k. A candidate
+    is a finalist if another candidate is near it.
 
     Args:
         scores, tolerances: float64[C]; NaN and -inf never qualify.
         path_of: int32[C], the path of each choice.
-        k: How many of the best choices are asked for.
+        k: Number of best choices whose order matters.
     """
     best = best_of_paths(scores, path_of)
     usable = np.flatnonzero(scores > -np.inf)
@@ -148,7 +150,7 @@ def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: 
 
 
 def is_near(ahead: FloatArray, tolerances: FloatArray | np.float64, others: FloatArray | np.float64) -> BoolArray:
-    """Return whether scores are ahead of others, or near them.
+    """Return whether scores are ahead of others, or behind by no more than tolerances.
 
     Args:
         ahead: By how much each score is ahead; negative where it is behind.
@@ -158,9 +160,9 @@ def is_near(ahead: FloatArray, tolerances: FloatArray | np.float64, others: Floa
 
 
 def near_margins(scores: FloatArray, tolerances: FloatArray, path_of: IntArray) -> FloatArray:
-    """Return below which margin the best two choices are near, float64[B].
+    """Return the margin below which the best two choices are a near tie, float64[B].
 
-    It is 0 if there is only one path with a score.
+    It is 0 if only one path has a score.
 
     Args:
         scores, tolerances: float64[B, C]; NaN and -inf never qualify.
@@ -175,10 +177,10 @@ def near_margins(scores: FloatArray, tolerances: FloatArray, path_of: IntArray) 
 
 
 def _has_near_neighbour(scores: FloatArray, tolerances: FloatArray) -> BoolArray:
-    """Return bool[n]: whether another score is near. `scores` fall, and are finite.
+    """Return bool[n]: whether another score is near each score.
 
-    Step n compares each score with the one n places below. It stops when no pair n
-    places apart is within the widest tolerance.
+    `scores` are finite and descending. Step n compares each score with the one n places
+    below. The loop stops when no pair n places apart is within the widest tolerance.
     """
     near = np.zeros(len(scores), dtype=np.bool_)
     widest = float(np.hypot(tolerances.max(initial=0.0), tolerances.max(initial=0.0)))

@@ -15,7 +15,7 @@ import numpy as np
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray, OffsetArray
-from selectrie.decoding.scoring import Readings, RowNeeds, TrieEvaluation, TrieReader
+from selectrie.decoding.scoring import ReadPlans, RowNeeds, TrieEvaluation, TrieReader
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.decoding.trie.prompt_rows import PromptValues
 from selectrie.errors import ProtocolError
@@ -198,9 +198,9 @@ class ScorePlan:
         return DepthFirstOrder(self._trie, self._needs.row)
 
     @cached_property
-    def readings(self) -> Readings:
+    def readings(self) -> ReadPlans:
         """Return what is read from their rows."""
-        return Readings(self._trie, self._needs)
+        return ReadPlans(self._trie, self._needs)
 
 
 class ScoreTask(TaskBase[IntArray, TrieEvaluation]):

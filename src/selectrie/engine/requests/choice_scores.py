@@ -158,7 +158,7 @@ def score_together(
 
     Args:
         prepared: One of the requests, which differ in their prompts alone.
-        evaluation: The evaluations (`scoring.stacked`), with all rows given in full.
+        evaluation: The result of `scoring.stack_evaluations`, all rows given in full.
         heals: The log-probability of the healed bytes of each prompt.
     """
     heal = Interval(np.array([one.low for one in heals]), np.array([one.high for one in heals]))
@@ -320,7 +320,7 @@ def rescore(
         compared = _widen_for_lengths(prepared, compared, scored.heal.width)
         return replace(scored, scores=scores, compared=compared)
     table = _choice_table(prepared, evaluation, scored, None)
-    scores = Interval.point(scoring.score_by(prepared.custom, table, prepared.log_prior))
+    scores = Interval.point(scoring.score_with(prepared.custom, table, prepared.log_prior))
     return replace(scored, scores=scores, compared=scores)
 
 

@@ -280,7 +280,7 @@ def _score_together(group: Sequence[EvaluatedSelect]) -> tuple[ChoiceScores, sco
     first = group[0].prepared
     if first.custom is not None or first.rule.name in BASELINE_RULES or first.encoded.first_scored.any():
         return None
-    evaluation = scoring.stacked([one.evaluation for one in group])
+    evaluation = scoring.stack_evaluations([one.evaluation for one in group])
     if evaluation is None:
         return None
     heals = [one.prepared.healing.log_heal(one.evaluation.edge_logp, one.evaluation.observed) for one in group]
