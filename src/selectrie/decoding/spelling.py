@@ -630,7 +630,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
             self._tree.name(node, path[-1])
         return node
 
-    def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
+    def _next_ask(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
         targets = [node for node in self._round if not self._tree.evaluated[node]]
         if not targets:
             self._round = targets = self._next_round()

@@ -113,13 +113,13 @@ class TaskBase(ABC, Generic[PendingT, R]):
     """The part of the `Task` protocol that all tasks share.
 
     It raises `ProtocolError` for calls out of order, for a wrong number of rows and for
-    a capacity below `floor`, before anything changes. A subclass returns the nodes to
-    evaluate next from `_plan`, and reads their rows in `_read`. From one to the other
-    it passes a record of type `PendingT`, whose length is the number of wanted rows.
+    a capacity below `floor`, before anything changes. In a subclass, `_next_ask`
+    returns the nodes to evaluate next, and `_read` reads their rows. A record of type
+    `PendingT` is passed from one to the other; its length is the number of wanted rows.
 
     Args:
-        first: The record that `_reads` and `_read` get together with row 0; None if
-            row 0 is the empty context.
+        first: The record that `_reads` and `_read` get together with row 0; None if row
+            0 is the empty context.
 
     Attributes:
         n_evaluated: Number of rows that have been read so far.
@@ -136,7 +136,7 @@ class TaskBase(ABC, Generic[PendingT, R]):
         if self._pending is not None:
             raise ProtocolError("`ask` was called again before `tell`")
         check_capacity(capacity, self.floor)
-        step = self._plan(capacity)
+        step = self._next_ask(capacity)
         if step is None:
             self._is_finished = True
             return None
@@ -163,7 +163,7 @@ class TaskBase(ABC, Generic[PendingT, R]):
         return self._result()
 
     @abstractmethod
-    def _plan(self, capacity: Capacity) -> tuple[Ask, PendingT] | None:
+    def _next_ask(self, capacity: Capacity) -> tuple[Ask, PendingT] | None:
         """Return the next ask and the record for `_read`, or None when finished."""
 
     @abstractmethod
@@ -172,7 +172,7 @@ class TaskBase(ABC, Generic[PendingT, R]):
 
     @abstractmethod
     def _read(self, pending: PendingT, rows: Rows) -> None:
-        """Read the rows of the last ask, for which `_plan` returned `pending`.
+        """Read the rows of the last ask, for which `_next_ask` returned `pending`.
 
         This is not called once the task has ended.
         """

@@ -86,7 +86,7 @@ class Counts(TaskBase):
         super().__init__(np.array(prompt, dtype=np.int32), Capacity(1, n, 1), [0])
         self.left, self.asked, self.told = n, 0, []
 
-    def _plan(self, capacity):
+    def _next_ask(self, capacity):
         if not self.left:
             return None
         self.left -= 1

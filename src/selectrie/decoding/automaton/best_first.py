@@ -218,7 +218,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         self._other: list[tuple[float, int]] = []
         self._last = self._last_nodes()
 
-    def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
+    def _next_ask(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
         """Return the next ask and the nodes whose rows it wants; None at the end."""
         if self._healing.waiting != NO_NODE:
             return self._make_ask([self._healing.waiting], {}, capacity)

@@ -361,7 +361,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         """Return how many texts have been drawn so far."""
         return sum(stream.text is not None for stream in self._streams)
 
-    def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
+    def _next_ask(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
         """Return the ask for the nodes that all streams need next; None at the end."""
         if self._healing.waiting != NO_NODE:
             return self._live.plan([self._healing.waiting], self._tree.evaluated, capacity)

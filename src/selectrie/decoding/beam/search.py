@@ -217,7 +217,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         if not self._is_finished:
             self._break_off("deadline")
 
-    def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]]:
+    def _next_ask(self, capacity: Capacity) -> tuple[Ask, list[int]]:
         # The next row for the healed bytes may be below any of those before it.
         is_healing = self._healing.waiting != NO_NODE
         resting = list(self._early) if is_healing else [node for node in self._rows if node in self._expander.carries]

@@ -172,7 +172,7 @@ class GuessTask(TaskBase[list[int], tuple[IntArray, IntArray]]):
         self._live: set[int] = set()
         self._n_levels = 0
 
-    def _plan(self, _capacity: Capacity) -> tuple[Ask, list[int]] | None:
+    def _next_ask(self, _capacity: Capacity) -> tuple[Ask, list[int]] | None:
         """Return the ask for the last level of guesses; None if no level follows."""
         if self._n_levels == self._depth or not self._frontier or len(self._tokens) == self._max_tokens:
             return None

@@ -239,7 +239,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         if not self._is_finished:
             self._end("deadline")
 
-    def _plan(self, capacity: Capacity) -> tuple[Ask, _LastAsk]:
+    def _next_ask(self, capacity: Capacity) -> tuple[Ask, _LastAsk]:
         """Return the ask for the last drawn token and guesses below it."""
         tree = self._draft(capacity)
         self._n_drafted += len(tree)

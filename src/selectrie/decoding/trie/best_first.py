@@ -1,4 +1,4 @@
-"""Best-first search of a trie for the exact k best paths, with a certificate."""
+"""Finds the exact k best paths of a trie by best-first search, with a certificate."""
 
 from __future__ import annotations
 
@@ -17,26 +17,30 @@ from selectrie.decoding.trie.frontier import Frontier, Heal
 from selectrie.options import SearchParams
 
 MAX_AHEAD = 0.15
-"""Share of all rows that best-first search may spend on rows that may be repeated.
+"""Share of all rows that may be at risk of a second evaluation.
 
-Above it, depth-first waves take over. Waves evaluate each of the other rows once, so a
-search that learns nothing stays within 1.2 x exhaustive scoring.
+Above it, depth-first waves take over from best-first search. Waves evaluate each of the
+other rows once, so even a search that excludes nothing costs at most 1.2 times
+exhaustive scoring.
 """
 
 
 class DepthFirstFallback:
     """Depth-first evaluation in waves, which alternates with a best-first search.
 
-    Only one of the two asks at a time. When they change places, the nodes that are held
-    are released.
+    Only one of the two asks at a time. When they alternate, held nodes are released.
 
     Args:
-        carries: bool[N], nodes with a needed child, which may have to be evaluated
+        trie: The trie.
+        needs: The rows to evaluate.
+        reader: The reader of the rows, shared with the best-first search.
+        live: The nodes that the best-first search holds.
+        carries: bool[N], nodes with a needed child. They may have to be evaluated
             again.
         depth: Depth of the deepest needed node.
 
     Attributes:
-        n_repeated: How many dropped nodes the waves have asked for again so far.
+        n_repeated: Number of dropped nodes that the waves have asked for again so far.
     """
 
     def __init__(
@@ -47,21 +51,22 @@ class DepthFirstFallback:
         self._n_required = needs.n_rows
         self._n_required_leaves = int(np.count_nonzero(needs.row & ~carries))
         self._windows: DepthFirstWindows | None = None
-        self._laid_out_at = 0
-        self._leaving: IntArray = NOTHING
+        self._n_read_at_plan = 0
+        self._to_release: IntArray = NOTHING
         self.n_repeated = 0
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         """Return whether waves are under way."""
         return self._windows is not None
 
-    def pay(self, capacity: Capacity, width: int) -> bool:
+    def should_take_over(self, capacity: Capacity, width: int) -> bool:
         """Return whether waves should take over from the best-first search.
 
-        They should if the capacity cannot hold all nodes and too many rows could be
-        evaluated twice: those that were, and those that may have to be after one more
-        best-first call of `width` nodes, exceed the share `MAX_AHEAD` of all rows.
+        They should if the capacity cannot hold all nodes, and the rows at risk of a
+        second evaluation exceed the share `MAX_AHEAD` of all rows. At risk are the rows
+        that were repeated, and those that may be after one more best-first call of
+        `width` nodes.
         """
         if self._n_required - 1 <= capacity.nodes and self._n_required_leaves <= capacity.sequences:
             return False  # nothing will be dropped, so no row is evaluated twice
@@ -70,29 +75,30 @@ class DepthFirstFallback:
         return ahead > MAX_AHEAD * self._n_required
 
     @property
-    def are_stale(self) -> bool:
-        """Return whether enough rows were read since `lay_out` to lay out anew.
+    def is_stale(self) -> bool:
+        """Return whether enough rows were read since `plan_waves` to plan again.
 
-        The new rows may rule out some of the nodes that are left.
+        The new rows may exclude some of the remaining nodes.
         """
         # Laying out again repeats one path, 3 % at most.
         pause = max(self._n_required // 8, 32 * self._depth)
-        return self._reader.n_evaluated - self._laid_out_at > pause
+        return self._reader.n_evaluated - self._n_read_at_plan > pause
 
-    def lay_out(self, matters: BoolArray) -> None:
-        """Begin waves over the nodes of `matters` whose rows are needed, or begin anew.
+    def plan_waves(self, matters: BoolArray) -> None:
+        """Plan waves over the unread nodes of `matters` whose rows are needed.
 
         Their ancestors are asked for too, because a node is evaluated below its parent.
+        Earlier waves end.
 
         Args:
             matters: bool[N], the nodes that the search may still need.
         """
         wanted = matters & self._needs.row & ~self._reader.evaluated
         if self._windows is None:
-            self._leaving = np.concatenate([self._leaving, self._live.drop_all()])
+            self._to_release = np.concatenate([self._to_release, self._live.drop_all()])
         self.end()
         self._windows = DepthFirstWindows(DepthFirstOrder(self._trie, wanted), self._live.next_local)
-        self._laid_out_at = self._reader.n_evaluated
+        self._n_read_at_plan = self._reader.n_evaluated
 
     def end(self) -> None:
         """End the waves; the next ask releases the nodes that they hold.
@@ -100,13 +106,13 @@ class DepthFirstFallback:
         The best-first search starts again from the root.
         """
         if self._windows is not None:
-            self._leaving = np.concatenate([self._leaving, self._windows.held])
+            self._to_release = np.concatenate([self._to_release, self._windows.held])
             self._windows = None
 
-    def next(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
+    def next_wave(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
         """Return the next wave and the nodes whose rows it wants, int32[].
 
-        None means that no wave is left; `active` is then false.
+        None means that no wave remains; `is_active` is then false.
         """
         window = None if self._windows is None else self._windows.next_window(capacity)
         if self._windows is not None:
@@ -116,11 +122,11 @@ class DepthFirstFallback:
             return None
         ask, wanted = window
         self.n_repeated += len(ask.tokens) - len(wanted)
-        return self.releasing(replace(ask, again=~ask.wanted)), wanted
+        return self.add_releases(replace(ask, again=~ask.wanted)), wanted
 
-    def releasing(self, ask: Ask) -> Ask:
-        """Return `ask`, extended to release the nodes that the other side held."""
-        leaving, self._leaving = self._leaving, NOTHING
+    def add_releases(self, ask: Ask) -> Ask:
+        """Return `ask`, extended to release the nodes of the other search."""
+        leaving, self._to_release = self._to_release, NOTHING
         return replace(ask, release=np.concatenate([ask.release, leaving])) if len(leaving) else ask
 
 
@@ -128,19 +134,20 @@ class DepthFirstFallback:
 class SearchOutcome:
     """The rows that a search of a trie evaluated, and the certificate that they give.
 
-    The log-probabilities are conditional on the healed bytes.
+    The log-probabilities are conditional on the healed bytes. A path is unresolved if
+    its score is unknown.
 
     Attributes:
         evaluation: The numbers that were read from the trie's rows.
         proved: Whether no unresolved path can be among the first k.
-        bound_gap: Score of the k-th minus the best open bound; inf where nothing is
+        bound_gap: The k-th best score minus the best open bound; inf if nothing is
             open.
-        open_mass: Bound on the probability of all unresolved paths.
-        log_open: Log of a bound on the summed exp(score) of all unresolved paths, for
-            `posterior`.
-        n_evaluated: How many rows were read, the root's included.
-        n_required: How many rows exhaustive scoring reads, the root's included.
-        n_repeated: How many rows were asked for again after they were dropped.
+        open_mass: Upper bound on the probability of all unresolved paths.
+        log_open: Log of an upper bound on the summed exp(score) of all unresolved
+            paths, for `posterior`.
+        n_evaluated: Number of rows read, including the root's.
+        n_required: Number of rows that exhaustive scoring reads, including the root's.
+        n_repeated: Number of rows that were asked for again after they were dropped.
     """
 
     evaluation: TrieEvaluation
@@ -156,20 +163,20 @@ class SearchOutcome:
 class BestFirst(TaskBase[IntArray, SearchOutcome]):
     """Finds the k best paths of a trie below a prompt.
 
-    A node is open if its row is needed and was not evaluated, but its parent's row was.
-    Open nodes are evaluated best bound first, until none can come within tolerance of
-    the k-th best. A call evaluates `search.width` nodes, and more as the search goes
-    on. The path of masked greedy decoding is always evaluated if the budget lasts. The
-    nodes of `needs.observe`, whose rows give the probability of the healed bytes, are
-    evaluated even beyond the budget: without them no log-probability is known.
+    A node is open if its row is needed and unread, but its parent's row was read. Open
+    nodes are evaluated best bound first, until no bound is within tolerance of the k-th
+    best score. A call evaluates `search.width` nodes, and more in a long search. Within
+    the budget, the path of masked greedy decoding is always evaluated. The nodes of
+    `needs.observe`, whose rows give the probability of the healed bytes, are evaluated
+    even beyond the budget: without them no log-probability is known.
 
     If bytes were healed and the objective divides by lengths, `heal` is required,
     because the order of the scores depends on the probability of the healed bytes.
     These nodes are then evaluated first.
 
     If the capacity cannot hold the whole trie, rows may have to be evaluated again.
-    Once these could exceed the share `depth_first.MAX_AHEAD` of all rows, depth-first
-    waves evaluate the nodes that still matter.
+    Once these could exceed the share `MAX_AHEAD` of all rows, depth-first waves
+    evaluate the nodes that the result still depends on.
 
     Args:
         fill_rows: Asks are filled up to a multiple of this number of rows, at least 1.
@@ -202,21 +209,25 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         self._greedy = ROOT
 
     def _reads(self, nodes: IntArray) -> Reads:
+        """Return the `Reads` for the rows of `nodes`."""
         return self._reader.reads(nodes)
 
     def _read(self, nodes: IntArray, rows: Rows) -> None:
+        """Read rows, and add the children of their nodes to the open nodes."""
         if len(nodes) == 0:
             return
         bounded = self._frontier.read(nodes, rows)
-        waiting = self._frontier.waiting(bounded)
+        waiting = self._frontier.unread_children(bounded)
         self._add_open(waiting, self._frontier.upper(waiting, cautious=True))
         if self._frontier.ready:
             self._follow_greedy()
 
     def _add_open(self, nodes: IntArray, bounds: FloatArray) -> None:
+        """Add open nodes with their bounds."""
         self._open.add(RowChildren(ROOT, 0.0, nodes, bounds, bounds))
 
     def _follow_greedy(self) -> None:
+        """Move `_greedy` to the next unread node of masked greedy decoding."""
         stop = self._reader.rest.low if self._frontier.continues else self._reader.eog_logp
         while self._greedy != NO_NODE and self._reader.evaluated[self._greedy]:
             if not self._trie.n_nodes_below[self._greedy]:
@@ -226,24 +237,25 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         if self._greedy != NO_NODE and not self._needs.row[self._greedy]:
             self._greedy = NO_NODE
 
-    def _plan(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
+    def _next_ask(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
         # Also before the last ask: `result` reads the refreshed state.
+        """Return the next ask and the nodes whose rows it wants, or None at the end."""
         self._frontier.refresh()
         budget = self._search.budget_nodes
         left = self._n_required if budget is None else budget - self._reader.n_evaluated
-        if left <= 0 and (required := self._required() or self._towards_a_value()):
+        if left <= 0 and (required := self._required_nodes() or self._nodes_for_a_score()):
             self._waves.end()
             return self._ask_best(required, np.inf, replace(capacity, rows=min(capacity.rows, len(required))))
         capacity = replace(capacity, rows=min(capacity.rows, max(left, 1)))
         while left > 0:
             threshold = self._threshold()
-            required, refining = self._required(), self._refining(threshold)
-            goes_on = self._goes_on(threshold) or bool(refining)
+            required, refining = self._required_nodes(), self._narrowing_nodes(threshold)
+            goes_on = self._must_continue(threshold) or bool(refining)
             if not required and not goes_on:
                 break
-            if goes_on and not self._waves.active and self._turns_to_waves(capacity):
-                self._waves.lay_out(self._what_matters(threshold))
-            if not self._waves.active:
+            if goes_on and not self._waves.is_active and self._should_use_waves(capacity):
+                self._waves.plan_waves(self._find_relevant(threshold))
+            if not self._waves.is_active:
                 return self._ask_best([*required, *refining], threshold if goes_on else np.inf, capacity)
             wave = self._next_wave(threshold, capacity)
             if wave is not None:
@@ -253,17 +265,17 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
     def _threshold(self) -> float:
         """Return the score below which open nodes need not be evaluated.
 
-        No lower score can come within tolerance of the k-th best.
+        A lower score cannot come within tolerance of the k-th best.
         """
         if self._search.stop != "best":
             return -np.inf
         kth, tolerance = self._incumbents.threshold()
         return kth - tolerance - self._frontier.margin
 
-    def _goes_on(self, threshold: float) -> bool:
-        """Return whether the search must evaluate further open nodes.
+    def _must_continue(self, threshold: float) -> bool:
+        """Return whether further open nodes must be evaluated.
 
-        It must if a bound reaches `threshold`, or if the search evaluates all.
+        They must if a bound reaches `threshold`, or if the search evaluates all.
         """
         if not self._frontier.ready:
             return False
@@ -274,36 +286,36 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
             return False
         return self._search.stop != "mass" or not self._frontier.holds_mass(self._search.mass)
 
-    def _required(self) -> list[int]:
+    def _required_nodes(self) -> list[int]:
         """Return the nodes to evaluate regardless of their bounds.
 
-        Those are the nodes of `needs.observe` and the next node of the greedy path.
+        They are the nodes of `needs.observe` and the next node of the greedy path.
         """
         nodes = self._frontier.unobserved()
         if self._frontier.ready and self._greedy != NO_NODE:
             nodes.append(self._greedy)
         return nodes
 
-    def _refining(self, threshold: float) -> list[int]:
-        """Return open nodes whose rows narrow the intervals of candidates.
+    def _narrowing_nodes(self, threshold: float) -> list[int]:
+        """Return open nodes whose rows narrow the score intervals of candidates.
 
-        They decide how likely a candidate's choice is to be continued. For each
-        candidate, the most probable nodes are returned, until the others are too
-        improbable to matter, so that one call narrows most of its interval.
+        Such a row decides how likely a candidate's choice is to be continued. For each
+        candidate, the most probable nodes are returned, as far as they matter, so that
+        one call narrows most of its interval.
         """
         if not self._frontier.ready or not self._frontier.continues:
             return []
         nodes: list[int] = []
-        for candidate in self._incumbents.unsettled(threshold, self._frontier.margin):
-            nodes += self._frontier.deciding(candidate, self._fill_rows)
+        for candidate in self._incumbents.find_unsettled(threshold, self._frontier.margin):
+            nodes += self._frontier.nodes_deciding(candidate, self._fill_rows)
         return nodes[: 4 * self._width]
 
-    def _towards_a_value(self) -> list[int]:
+    def _nodes_for_a_score(self) -> list[int]:
         """Return the nodes to evaluate beyond the budget until some path has a score.
 
-        None are needed once a path of a probability above zero has one. The result is
-        the deepest open node, or else the nodes on which the exact score of the best
-        candidate still depends. Following masked greedy decoding would not be enough: a
+        The result is empty once a path with positive probability has a score. Otherwise
+        it is the deepest open node, or else the nodes on which the exact score of the
+        best candidate still depends. Masked greedy decoding would not do instead: a
         prior may exclude its path, or its end may itself be a candidate without an
         exact score.
         """
@@ -317,13 +329,15 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         candidates = [c for c in self._incumbents.unresolved() if c.upper > -np.inf]
         if not candidates:
             return []
-        return self._frontier.deciding(max(candidates, key=lambda c: (c.lower, c.upper, -c.node)), self._fill_rows)
+        return self._frontier.nodes_deciding(
+            max(candidates, key=lambda c: (c.lower, c.upper, -c.node)), self._fill_rows
+        )
 
     @property
     def _width(self) -> int:
-        """Return how many nodes a call takes.
+        """Return the number of nodes in a call.
 
-        The number grows as the search goes on, so that a long search needs few calls.
+        It grows during the search, so that a long search needs few calls.
         """
         return max(self._search.width, self._reader.n_evaluated // 4)
 
@@ -331,10 +345,10 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         """Return an ask for the nodes `first` and then for the best open nodes.
 
         Args:
-            first: Nodes that are asked for regardless of their bounds: those of
-                `_required` and `_refining`.
-            threshold: The least bound of an open node that is asked for. Lower ones
-                only fill the call up to a multiple of `fill_rows` rows.
+            first: Nodes to ask for regardless of their bounds (`_required_nodes` and
+                `_narrowing_nodes`).
+            threshold: The minimum bound of an open node to ask for. Nodes with lower
+                bounds only fill the call up to a multiple of `fill_rows` rows.
             capacity: The capacity of the call.
 
         Returns:
@@ -348,7 +362,9 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         targets.update(dict.fromkeys(entry.token for entry in taken))
         targets.update(
             dict.fromkeys(
-                self._ahead(list(targets), min(-len(targets) % self._fill_rows, capacity.rows - len(targets)))
+                self._only_descendants(
+                    list(targets), min(-len(targets) % self._fill_rows, capacity.rows - len(targets))
+                )
             )
         )
         while len(targets) % self._fill_rows and self._frontier.ready and self._open.best() >= MIN_BOUND:
@@ -358,13 +374,12 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         planned = set(nodes)
         left = [entry for entry in taken if entry.token not in planned]
         self._add_open(np.array([e.token for e in left], dtype=np.int32), np.array([e.bound for e in left]))
-        return self._waves.releasing(ask), np.array(nodes, dtype=np.int32)
+        return self._waves.add_releases(ask), np.array(nodes, dtype=np.int32)
 
-    def _ahead(self, targets: list[int], spare: int) -> list[int]:
-        """Return nodes below targets that are the only child of their parent.
+    def _only_descendants(self, targets: list[int], spare: int) -> list[int]:
+        """Return up to `spare` nodes below targets that are their parents' only child.
 
-        They are certain to be needed next, so evaluating them now saves a call. At most
-        `spare` nodes are returned.
+        They are certain to be needed next, so evaluating them now saves a call.
         """
         nodes: list[int] = []
         for target in targets:
@@ -376,22 +391,21 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
                 nodes.append(node)
         return nodes
 
-    def _turns_to_waves(self, capacity: Capacity) -> bool:
-        return self._search.stop == "all" or self._waves.pay(capacity, self._width)
+    def _should_use_waves(self, capacity: Capacity) -> bool:
+        """Return whether depth-first waves should take over."""
+        return self._search.stop == "all" or self._waves.should_take_over(capacity, self._width)
 
-    def _what_matters(self, threshold: float) -> BoolArray:
+    def _find_relevant(self, threshold: float) -> BoolArray:
         """Return bool[N], the nodes that the search may still need.
 
-        All nodes below them are included.
-
-        Those are open nodes with bounds of at least `threshold`, and the nodes of
-        `_refining`.
+        They are the open nodes with bounds of at least `threshold`, the nodes of
+        `_narrowing_nodes`, and all nodes below these.
         """
         if self._search.stop == "all":
             return np.ones(len(self._trie.token), dtype=np.bool_)
         nodes = self._frontier.open_nodes()
         nodes = nodes[self._frontier.upper(nodes, cautious=True) >= max(threshold, MIN_BOUND)]
-        nodes = np.concatenate([nodes, np.array(self._refining(threshold), dtype=np.int32)]).astype(np.int32)
+        nodes = np.concatenate([nodes, np.array(self._narrowing_nodes(threshold), dtype=np.int32)]).astype(np.int32)
         marks = np.zeros(len(self._trie.token) + 1, dtype=np.int64)
         np.add.at(marks, nodes, 1)
         np.add.at(marks, nodes + self._trie.n_nodes_below[nodes] + 1, -1)
@@ -400,15 +414,16 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
     def _next_wave(self, threshold: float, capacity: Capacity) -> tuple[Ask, IntArray] | None:
         """Return the next ask of a depth-first wave with its nodes, or None at the end.
 
-        The best-first search then goes on with nothing held.
+        After the end, the best-first search continues without held nodes.
         """
-        if self._search.stop == "best" and self._waves.are_stale:
-            self._waves.lay_out(self._what_matters(threshold))
-        return self._waves.next(capacity)
+        if self._search.stop == "best" and self._waves.is_stale:
+            self._waves.plan_waves(self._find_relevant(threshold))
+        return self._waves.next_wave(capacity)
 
     def _result(self) -> SearchOutcome:
-        proved, gap = self._frontier.proves()
-        open_mass, log_open = self._frontier.left_open()
+        """Return the rows read and the certificate."""
+        proved, gap = self._frontier.check_proof()
+        open_mass, log_open = self._frontier.bound_open_mass()
         return SearchOutcome(
             evaluation=self._reader.evaluation(),
             proved=proved,

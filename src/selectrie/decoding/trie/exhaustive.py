@@ -1,7 +1,7 @@
-"""Scores given texts: evaluates each needed row of a trie once, in depth-first windows.
+"""Scores given texts: evaluates each needed row of a trie once, depth first.
 
-`ScoreTask` is the one task for this. The trie holds choices below a prompt, whole texts
-whose log-likelihoods are summed, or prompts of which the values of each row are shown.
+`ScoreTask` is the task for this. The trie holds choices below a prompt, whole texts
+whose log-likelihoods are summed, or prompts whose row values are shown.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from selectrie.errors import ProtocolError
 
 
 def scoring_nodes(trie: TokenTrie, n_scored: OffsetArray) -> BoolArray:
-    """Return the nodes whose rows score the last tokens of C sequences, as bool[N].
+    """Return bool[N], the nodes whose rows score the last tokens of C sequences.
 
-    `n_scored` is int64[C], the number of tokens of each sequence that are scored, each
-    at most all of them. There is one step in Python for each depth, whatever the number
-    of sequences.
+    `n_scored` is int64[C], the number of scored tokens at the end of each sequence. The
+    loop runs once for each depth, whatever the number of sequences.
     """
     wanted = np.zeros(len(trie), dtype=np.bool_)
     node, left = trie.path_node[trie.path_of], n_scored
@@ -37,8 +36,8 @@ def scoring_nodes(trie: TokenTrie, n_scored: OffsetArray) -> BoolArray:
     return wanted
 
 
-def leading_to(trie: TokenTrie, wanted: BoolArray) -> BoolArray:
-    """Return bool[N], the wanted nodes and all their ancestors but the root."""
+def mark_ancestors(trie: TokenTrie, wanted: BoolArray) -> BoolArray:
+    """Return bool[N], the wanted nodes and all their ancestors except the root."""
     before = np.concatenate(([0], np.cumsum(wanted)))
     numbers = np.arange(len(trie))
     marked: BoolArray = before[numbers + trie.n_nodes_below + 1] > before[numbers]
@@ -57,9 +56,9 @@ class DepthFirstOrder:
     """
 
     def __init__(self, trie: TokenTrie, wanted: BoolArray) -> None:
-        marked = leading_to(trie, wanted)
+        marked = mark_ancestors(trie, wanted)
         marked[ROOT] = True
-        # Entry 0 is the root. A node's position here is 1 + its number in the asks.
+        # Entry 0 is the root, so a node's position is 1 + its number in the asks.
         self.nodes: IntArray = np.flatnonzero(marked).astype(np.int32)
         position = np.cumsum(marked) - 1
         last = self.nodes + trie.n_nodes_below[self.nodes]
@@ -74,7 +73,7 @@ class DepthFirstOrder:
         turns = np.ones(n, dtype=np.int64)
         turns[:-1] = self.up[1:] != np.arange(n - 1)
         self.leaves_before = np.concatenate(([0], np.cumsum(turns)))
-        self.in_one: tuple[Ask, IntArray, IntArray] | None = None
+        self.whole_window: tuple[Ask, IntArray, IntArray] | None = None
         """The window of all nodes, its positions, and its nodes whose rows it wants.
 
         Most tasks of a table have this window alone.
@@ -83,7 +82,7 @@ class DepthFirstOrder:
 
 
 class DepthFirstWindows:
-    """Cuts marked nodes of a trie into asks, each a range of their depth-first order.
+    """Cuts the nodes of a trie into asks, each a range of their depth-first order.
 
     In that order, only one path must stay alive between two asks. Every other subtree
     is either finished or not begun. An ask takes a few numpy calls, whatever its size.
@@ -101,10 +100,7 @@ class DepthFirstWindows:
 
     @property
     def floor(self) -> Capacity:
-        """Return the least capacity that suffices.
-
-        That is the longest path, one branch and one row.
-        """
+        """Return the minimum capacity: the longest path, one branch and one row."""
         return self._order.floor
 
     @property
@@ -119,9 +115,9 @@ class DepthFirstWindows:
 
     @property
     def spent(self) -> IntArray:
-        """Return the local rows of `held` that no later node has as parent, int32[].
+        """Return the local rows of `held` that are no parent of a later node, int32[].
 
-        A recurrent-state model does not need to keep their state.
+        A recurrent-state model does not need to keep their states.
         """
         return np.asarray(self._held[self._order.last_child[self._held] < self.at] + self._shift, dtype=np.int32)
 
@@ -142,15 +138,15 @@ class DepthFirstWindows:
             ask, self._held = self._window(start, stop)
             nodes = self.nodes[start:stop][ask.wanted]
         else:
-            if order.in_one is None:
+            if order.whole_window is None:
                 ask, held = self._window(start, stop)
-                order.in_one = ask, held, self.nodes[start:stop][ask.wanted]
-            ask, self._held, nodes = order.in_one
+                order.whole_window = ask, held, self.nodes[start:stop][ask.wanted]
+            ask, self._held, nodes = order.whole_window
         self.at = stop
         return ask, nodes
 
     def _window(self, start: int, stop: int) -> tuple[Ask, IntArray]:
-        """Return the ask for some positions, and those that are held after it."""
+        """Return the ask for a range of positions, and the positions held after it."""
         order = self._order
         window = np.arange(start, stop, dtype=np.int32)
         up = order.up[start:stop]
@@ -159,7 +155,7 @@ class DepthFirstWindows:
             parents=np.where(up >= start, ~(up - start), np.where(up == 0, 0, up + self._shift)).astype(np.int32),
             tokens=order.token[start:stop],
             wanted=order.wanted[start:stop],
-            # A node that only carries a kept child needs no state.
+            # A node whose kept child is in the same ask needs no state.
             keep=order.last_child[start:stop] >= stop,
             release=self._held[~stays] + np.int32(self._shift),
         )
@@ -167,7 +163,7 @@ class DepthFirstWindows:
 
 
 class ScorePlan:
-    """What scoring a trie after any prompt has in common, made on first use.
+    """Data for scoring a trie after any prompt, computed on first use and shared.
 
     Args:
         trie: The trie.
@@ -179,7 +175,7 @@ class ScorePlan:
 
     @cached_property
     def n_rows(self) -> int:
-        """Return `RowNeeds.n_rows`."""
+        """Return the number of rows to evaluate, including the root's."""
         return self._needs.n_rows
 
     @cached_property
@@ -189,38 +185,38 @@ class ScorePlan:
 
     @cached_property
     def n_branches(self) -> int:
-        """Return the largest number of nodes of one path that several go on from."""
+        """Return the maximum number of nodes with several children on one path."""
         return int(self._trie.accumulate((np.diff(self._trie.child_start) > 1).astype(np.float64)).max())
 
     @cached_property
     def order(self) -> DepthFirstOrder:
-        """Return the nodes to evaluate in their order."""
+        """Return the nodes to evaluate in depth-first order."""
         return DepthFirstOrder(self._trie, self._needs.row)
 
     @cached_property
-    def readings(self) -> ReadPlans:
-        """Return what is read from their rows."""
+    def read_plans(self) -> ReadPlans:
+        """Return the plans for reading the rows."""
         return ReadPlans(self._trie, self._needs)
 
 
 class ScoreTask(TaskBase[IntArray, TrieEvaluation]):
     """Evaluates the needed rows of a trie below a prompt.
 
-    The result holds the numbers read from their rows. In any capacity not below the
-    floor, the task evaluates each needed row below the prompt once, and so each node
+    The result holds the numbers read from the rows. With any capacity of at least
+    `floor`, each needed row below the prompt is evaluated once, and so is each node
     that only leads to one.
 
     Args:
-        prompt: int32[T], the prompt. It is empty where the root of the trie is the
-            empty context, whose row no model tells.
+        prompt: int32[T], the prompt. It may be empty if the row of the root, the empty
+            context, is not needed: no model gives that row.
         trie: The trie.
         needs: The rows to evaluate.
-        plan: What tasks of this trie with these needs share; None to make it.
+        plan: Data that tasks for this trie with these needs share; None to compute it.
         max_rows: For tries of long texts: returns the maximum number of rows of the ask
             that begins with a node, given by its number in `DepthFirstOrder.nodes`. In
-            a recurrent-state model such texts are asked for as runs.
-        values: What is read of rows besides, and found where other tasks have read it.
-            Rows of which all is known are not evaluated.
+            a recurrent-state model, such texts are asked for as runs.
+        values: Collects further values of the rows, some of which may be cached. A row
+            with all its values cached is not evaluated.
     """
 
     asks_runs = True
@@ -240,7 +236,7 @@ class ScoreTask(TaskBase[IntArray, TrieEvaluation]):
             raise ProtocolError("the row of the empty context is needed, and no model tells it")
         plan = ScorePlan(trie, needs) if plan is None else plan
         self._max_rows, self._values = max_rows, values
-        self._reader = TrieReader(trie, needs, plan.readings)
+        self._reader = TrieReader(trie, needs, plan.read_plans)
         self._windows = DepthFirstWindows(plan.order)
         self.states = None if max_rows is None else plan.n_branches + 2
         """The maximum number of states that the task needs at once; None for one a row.
@@ -250,7 +246,8 @@ class ScoreTask(TaskBase[IntArray, TrieEvaluation]):
         """
         super().__init__(prompt, self._windows.floor, np.array([ROOT], dtype=np.int32) if len(prompt) else None)
 
-    def _plan(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
+    def _next_ask(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
+        """Return the next ask and the nodes whose rows it wants, or None at the end."""
         if self._max_rows is None:
             return self._windows.next_window(capacity)
         step = self._windows.next_window(replace(capacity, rows=min(capacity.rows, self._max_rows(self._windows.at))))
@@ -259,31 +256,35 @@ class ScoreTask(TaskBase[IntArray, TrieEvaluation]):
         ask, nodes = step
         wanted = ask.wanted
         if self._values is not None:
-            is_known = self._values.find(nodes)
+            is_known = self._values.take_cached(nodes)
             wanted = wanted.copy()
             wanted[wanted] = ~is_known
             nodes = nodes[~is_known]
         return replace(ask, wanted=wanted, spent=self._windows.spent), nodes
 
-    def _is_unread(self, nodes: IntArray) -> bool:
-        """Return whether nothing is read of the rows of `nodes`.
+    def _is_ignored(self, nodes: IntArray) -> bool:
+        """Return whether the rows of `nodes` are ignored.
 
-        The prompt's row comes also where it is not needed.
+        That happens to the prompt's row, which the task gets even if it does not need
+        it.
         """
         return not len(nodes) or not self._reader.needs.row[nodes[0]]
 
     def _reads(self, nodes: IntArray) -> Reads:
-        if self._is_unread(nodes):
+        """Return the `Reads` for the rows of `nodes`."""
+        if self._is_ignored(nodes):
             return Reads(len(nodes))
         reads = self._reader.reads(nodes)
         return reads if self._values is None else self._values.reads(reads)
 
     def _read(self, nodes: IntArray, rows: Rows) -> None:
-        if self._is_unread(nodes):
+        """Read the rows of `nodes`, and further values of them if wanted."""
+        if self._is_ignored(nodes):
             return
         self._reader.read(nodes, rows)
         if self._values is not None:
             self._values.read(nodes, rows, self._reader)
 
     def _result(self) -> TrieEvaluation:
+        """Return the numbers read."""
         return self._reader.evaluation()

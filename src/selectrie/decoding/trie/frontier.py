@@ -1,4 +1,4 @@
-"""The part of a trie that a best-first search has read, and bounds on the rest."""
+"""Tracks the evaluated part of a trie in a best-first search, and bounds the rest."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from selectrie.decoding.scoring.tolerance import ROUNDING
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An end whose path is evaluated but whose terminator is known only within bounds.
+    """A path end whose tokens are evaluated, but whose terminator is only bounded.
 
     Attributes:
         node, path: The end's node and its path.
         lower, upper: Bounds on its score.
-        logp: Bounds on its log-probability, from which that of the healed bytes was not
+        logp: Bounds on its log-probability. The healed bytes' log-probability is not
             subtracted.
-        is_final: Whether all rows that narrow the bounds were evaluated. They differ if
-            a row was not read in full.
+        is_final: Whether all rows that narrow the bounds were evaluated. They may still
+            differ if a row was given in part.
     """
 
     node: int
@@ -39,6 +39,7 @@ class Candidate:
 
     @property
     def is_exact(self) -> bool:
+        """Return whether the bounds on the score are equal."""
         return self.lower == self.upper
 
 
@@ -48,7 +49,7 @@ class Incumbents:
     Only the terminator "unless-continued" has candidates. The terminator's probability
     at an end is then a sum over the inner nodes that the end owns (at or below it, with
     no other end between). A node whose row is known adds the mass of its tokens that
-    are not children, or bounds on it; an open node adds up to its whole mass.
+    are not children, or bounds on it. An open node adds up to its whole mass.
 
     Attributes:
         log_finished: Log of the summed exp(score) of the finished paths.
@@ -65,7 +66,7 @@ class Incumbents:
         self.log_finished = -np.inf
         self.candidates: dict[int, Candidate] = {}
         self._dirty: set[int] = set()
-        self._certain: set[int] = set()  # ends that were finished once their own nodes were read
+        self._certain: set[int] = set()  # ends whose owned nodes were all read
         self.log_heal = 0.0
 
     def finish(self, paths: IntArray, logp: FloatArray) -> None:
@@ -85,16 +86,16 @@ class Incumbents:
             else:
                 return
 
-    def touch(self, ends: IntArray) -> None:
-        """Mark ends that own nodes whose rows have just been read.
+    def mark_changed(self, ends: IntArray) -> None:
+        """Mark ends for `refresh`, because rows of nodes that they own were read.
 
-        An end that was finished stays so: what is read below it afterwards has
-        probability 0.
+        A finished end stays finished: nodes read below it afterwards have probability
+        0.
         """
         self._dirty.update(end for end in ends.tolist() if end not in self._certain)
 
     def refresh(self, owner: IntArray, prefix: FloatArray) -> None:
-        """Update the intervals of the ends marked by `touch`.
+        """Update the intervals of the ends marked by `mark_changed`.
 
         Args:
             owner: int32[N], the end that owns each node.
@@ -122,13 +123,13 @@ class Incumbents:
         self._dirty.clear()
 
     def add_final(self, ends: IntArray, prefix: FloatArray) -> None:
-        """Add ends whose own row decides everything and was not read in full."""
+        """Add ends as candidates that own one row, which was given in part."""
         for end in ends.tolist():
             rest = self._reader.rest
             self._add(end, float(prefix[end] + rest.low[end]), float(prefix[end] + rest.high[end]), is_final=True)
 
     def _add(self, end: int, low: float, high: float, *, is_final: bool) -> None:
-        """Keep an end as a candidate with these bounds on its log-probability."""
+        """Add an end as a candidate with these bounds on its log-probability."""
         path = int(self._trie.end_path[end])
         lower, upper = self._objective.score(np.array([path, path]), np.array([low, high]) - self.log_heal).tolist()
         self.candidates[end] = Candidate(end, path, lower, upper, Interval(low, high), is_final)
@@ -136,7 +137,7 @@ class Incumbents:
     def threshold(self) -> tuple[float, float]:
         """Return the k-th best lower bound and the tolerance of its path.
 
-        (-inf, 0) while fewer than k paths have a lower bound.
+        The result is (-inf, 0) while fewer than k paths have a lower bound.
         """
         lowers = list(self._top)
         lowers += [(c.lower, float(self._objective.tolerance[c.path])) for c in self.candidates.values()]
@@ -144,14 +145,14 @@ class Incumbents:
             return -np.inf, 0.0
         return heapq.nlargest(self._k, lowers)[-1] if self.candidates else self._top[0]
 
-    def unsettled(self, threshold: float, margin: float) -> list[Candidate]:
+    def find_unsettled(self, threshold: float, margin: float) -> list[Candidate]:
         """Return the candidates whose intervals must still narrow, best first.
 
-        A candidate may count if its score can be `threshold` or more. Its interval must
-        narrow until the candidate is resolved and overlaps no other path that may
-        count.
+        They are those whose score may reach `threshold`, and which are not resolved or
+        overlap another path that may reach it.
 
         Args:
+            threshold: The minimum score that matters.
             margin: Allowance for rounding.
         """
         tolerance = self._objective.tolerance
@@ -161,13 +162,12 @@ class Incumbents:
         spans.sort()
         return [c for c in counting if not c.is_exact and (not _is_resolved(c) or _overlaps(c, spans, margin))]
 
-    def proves(self, best_open: float, margin: float) -> tuple[bool, float]:
+    def check_proof(self, best_open: float, margin: float) -> tuple[bool, float]:
         """Return whether the first k paths are proven, and the gap to all others.
 
         They are proven if no other path can be among them and their order cannot
-        change. The second value is the k-th best score minus the best bound on all
-        others. A candidate that is not resolved has no score to rank it by, so it
-        counts among the others.
+        change. The gap is the k-th best score minus the best bound on all others. An
+        unresolved candidate has no score to rank it by, so it counts among the others.
 
         Args:
             best_open: Upper bound on the scores of all paths below open nodes.
@@ -192,7 +192,7 @@ class Incumbents:
 
     @property
     def has_value(self) -> bool:
-        """Return whether a path of a probability above zero has a score."""
+        """Return whether a path with positive probability has a score."""
         is_final = any(c.is_final and c.upper > -np.inf for c in self.candidates.values())
         return is_final or self.log_resolved() > -np.inf
 
@@ -202,17 +202,16 @@ class Incumbents:
 
 
 def _is_resolved(candidate: Candidate) -> bool:
-    """Return whether the candidate's interval counts as one score.
+    """Return whether the candidate's interval is narrow enough to count as one score.
 
-    It does if nothing can narrow it, or if it is narrow enough. The limit lies a little
-    below `RESOLVED`, so that `path_scores` agrees, which adds the same terms up in
-    another order (1e-13 nats).
+    It also counts if nothing can narrow it. The limit is a little below `RESOLVED`, so
+    that `path_scores` agrees, which adds the same terms in another order (1e-13 nats).
     """
     return candidate.is_final or candidate.logp.high - candidate.logp.low <= RESOLVED * (1 - 1e-6)
 
 
 def _overlaps(candidate: Candidate, spans: list[tuple[float, float]], margin: float) -> bool:
-    """Return whether a span other than its own touches the candidate's interval.
+    """Return whether the candidate's interval touches a span other than its own.
 
     `spans` are (low, high) and include the candidate's own.
     """
@@ -226,15 +225,15 @@ the healed bytes.
 """
 
 _BEYOND = 1e9
-"""Nats that no two scores are apart: a finite number in place of an infinite one."""
+"""A finite stand-in for an infinite distance between two scores, in nats."""
 
 
 class Frontier:
     """Scores of finished paths, intervals of candidates, and bounds on open nodes.
 
     A path is finished when its score is certain. A `Candidate` is an end whose score
-    lies in a known interval. An open node is one whose row is needed and was not
-    evaluated, below an evaluated node.
+    lies in a known interval. An open node is an unread node whose row is needed, below
+    an evaluated node.
 
     If bytes were healed and the objective divides by lengths, `heal` is required,
     because the order of the scores depends on the probability of the healed bytes. No
@@ -248,9 +247,9 @@ class Frontier:
         ready: Whether bounds can be computed yet.
         continues: Whether terminators depend on rows below their ends. Only then are
             there candidates.
-        margin: Nats by which two scores may move against each other: rounding, and what
-            is not known of a baseline, or of healed bytes whose log-probability is
-            divided by lengths.
+        margin: Nats by which the difference of two scores may be wrong: rounding, the
+            width of a baseline, and that of the healed bytes' log-probability where it
+            is divided by lengths.
     """
 
     def __init__(
@@ -268,7 +267,7 @@ class Frontier:
         self._owner = np.full(len(trie.token), NO_NODE, dtype=np.int32) if owner is None else owner
         self._n_owned = np.bincount(self._owner[trie.inner & (self._owner != NO_NODE)], minlength=len(trie.token))
         self._chain = longest_chain(trie) if terminator in ("none", "text") else 1
-        self._unhealed: list[IntArray] = []
+        self._read_before_heal: list[IntArray] = []
         self.ready = heal is None or not objective.divides
         self.margin = ROUNDING + min(objective.moves, _BEYOND)
 
@@ -277,13 +276,13 @@ class Frontier:
         self.reader.read(nodes, rows)
         self._extend_prefixes(nodes)
         if not self.ready:
-            self._unhealed.append(nodes)
+            self._read_before_heal.append(nodes)
             if self.unobserved():
                 return nodes[:0]
-            nodes = np.concatenate(self._unhealed)
+            nodes = np.concatenate(self._read_before_heal)
             self.ready = True
             self.incumbents.log_heal = self._log_heal()
-            self.margin += self._heal_moves()
+            self.margin += self._heal_effect()
         self._finish_paths(nodes)
         return nodes
 
@@ -299,10 +298,10 @@ class Frontier:
         self.incumbents.refresh(self._owner, self.prefix)
 
     def _log_heal(self) -> float:
-        """Return the log-probability of the healed bytes.
+        """Return the log-probability of the healed bytes to subtract.
 
-        It is 0 if they have probability 0, since then no path has any probability
-        anyway.
+        It is 0 if they have probability 0, since no path then has a positive
+        probability.
         """
         log_heal = self._heal_bounds().low
         return log_heal if log_heal > -np.inf else 0.0
@@ -311,11 +310,10 @@ class Frontier:
         """Return bounds on the log-probability of the healed bytes."""
         return Interval.point(0.0) if self._heal is None else self._heal(self.reader.edge_logp, self.reader.observed)
 
-    def _heal_moves(self) -> float:
-        """Return by how many nats two scores may move against each other.
+    def _heal_effect(self) -> float:
+        """Return by how many nats `heal` may change the difference of two scores.
 
-        The log-probability of the healed bytes is divided by their lengths, and it may
-        be known within bounds only.
+        Its log-probability is divided by the paths' lengths, and it may be an interval.
         """
         length = self._objective.length
         share = float(1 / length.min() - 1 / length.max())
@@ -324,7 +322,7 @@ class Frontier:
     def _extend_prefixes(self, nodes: IntArray) -> None:
         """Set `prefix` of the children of `nodes`.
 
-        Parents come before their children, because `nodes` may hold both.
+        Parents are handled before their children, because `nodes` may hold both.
         """
         depths = self._trie.depth[nodes]
         for depth in np.unique(depths):
@@ -336,7 +334,7 @@ class Frontier:
     def _finish_paths(self, nodes: IntArray) -> None:
         """Finish the paths whose scores the rows of `nodes` make certain.
 
-        The ends that own such nodes are marked for an update of their intervals.
+        Ends that own such nodes are marked for an update of their intervals.
         """
         trie, incumbents = self._trie, self.incumbents
         if self._terminator == "eog":
@@ -349,7 +347,7 @@ class Frontier:
             is_end &= ~trie.inner[children]
             touched = self._owner[nodes[trie.inner[nodes]]]
             touched = touched[touched != NO_NODE]
-            # The end's own row decides everything, so it needs no interval.
+            # An end that owns only its own row needs no interval.
             alone = touched[self._n_owned[touched] == 1]
             rest = self.reader.rest
             if not rest.is_known:
@@ -357,7 +355,7 @@ class Frontier:
                 incumbents.add_final(alone[is_bounded], self.prefix)
                 alone = alone[~is_bounded]
             incumbents.finish(trie.end_path[alone], self.prefix[alone] + rest.low[alone])
-            incumbents.touch(touched[self._n_owned[touched] > 1])
+            incumbents.mark_changed(touched[self._n_owned[touched] > 1])
         ends = children[is_end]
         incumbents.finish(trie.end_path[ends], self.prefix[ends])
         if ROOT in nodes and trie.end_path[ROOT] != NO_PATH and not (self.continues and trie.inner[ROOT]):
@@ -366,31 +364,32 @@ class Frontier:
     def upper(self, nodes: IntArray, *, cautious: bool = False) -> FloatArray:
         """Return upper bounds on the scores below each node, float64[n].
 
-        With `cautious`, each includes the tolerance of the scores.
+        With `cautious`, each bound includes the tolerance of the scores.
         """
         return self.bounds.upper(nodes, self.prefix[nodes] - self.incumbents.log_heal, cautious=cautious)
 
-    def waiting(self, nodes: IntArray) -> IntArray:
+    def unread_children(self, nodes: IntArray) -> IntArray:
         """Return the children of `nodes` whose rows are needed and unread, int32[]."""
         children, _ = self.reader.children(nodes)
         return children[self._needs.row[children] & ~self.reader.evaluated[children]]
 
     def open_nodes(self) -> IntArray:
-        """Return the open nodes whose prefix has some probability, int32[]."""
-        children = self.waiting(np.flatnonzero(self.reader.evaluated).astype(np.int32))
+        """Return the open nodes whose prefix has a positive probability, int32[]."""
+        children = self.unread_children(np.flatnonzero(self.reader.evaluated).astype(np.int32))
         return children[self.prefix[children] > -np.inf]
 
-    def deciding(self, candidate: Candidate, min_nodes: int) -> list[int]:
+    def nodes_deciding(self, candidate: Candidate, min_nodes: int) -> list[int]:
         """Return the open nodes that the candidate's end owns, most probable first.
 
-        Nodes too improbable to matter are left out, except the first `min_nodes`.
+        Nodes too improbable to matter are left out, but at least `min_nodes` are
+        returned.
         """
         start, stop = candidate.node, candidate.node + int(self._trie.n_nodes_below[candidate.node]) + 1
         waits = (self._owner[start:stop] == start) & self._needs.row[start:stop]
         waits &= ~self.reader.evaluated[start:stop] & (self.prefix[start:stop] > -np.inf)
         own = np.flatnonzero(waits) + start
         own = own[np.argsort(-self.prefix[own], kind="stable")]
-        # Each one with all lighter ones.
+        # The mass of each node together with all less probable ones.
         lighter = np.logaddexp.accumulate(self.prefix[own][::-1])[::-1]
         enough = candidate.logp.low + np.log(RESOLVED / 2)
         matter: list[int] = own[: max(min_nodes, int(np.count_nonzero(lighter > enough)))].tolist()
@@ -399,8 +398,8 @@ class Frontier:
     def _log_open(self) -> float:
         """Return the log of a bound on the summed exp(score) of all unresolved paths.
 
-        Where the score is a joint, all paths below a node together weigh at most the
-        node's bound times the largest number of them that are prefixes of one another
+        If the score is a joint, all paths below a node together weigh at most the
+        node's bound times the maximum number of them that are prefixes of one another
         (1 except for terminators "none" and "text"). Otherwise each path may weigh as
         much as the bound.
         """
@@ -416,15 +415,15 @@ class Frontier:
         finished = self.incumbents.log_resolved()
         return bool(finished - np.logaddexp(finished, self._log_open()) >= np.log(mass))
 
-    def proves(self) -> tuple[bool, float]:
-        """Return `Incumbents.proves` for the best bound of all open nodes."""
-        return self.incumbents.proves(float(self.upper(self.open_nodes()).max(initial=-np.inf)), self.margin)
+    def check_proof(self) -> tuple[bool, float]:
+        """Return `Incumbents.check_proof` for the best bound of all open nodes."""
+        return self.incumbents.check_proof(float(self.upper(self.open_nodes()).max(initial=-np.inf)), self.margin)
 
-    def left_open(self) -> tuple[float, float]:
-        """Return bounds on the mass of all unresolved paths.
+    def bound_open_mass(self) -> tuple[float, float]:
+        """Return bounds on the mass of all unresolved paths, given the healed bytes.
 
         The first is on their probability; the second is the log of a bound on their
-        summed exp(score). Both are conditional on the healed bytes.
+        summed exp(score).
         """
         nodes, log_heal = self.open_nodes(), self._log_heal()
         count = self.bounds.n_paths[nodes] if self._objective.first_scored else np.full(len(nodes), self._chain)
@@ -434,12 +433,12 @@ class Frontier:
         heal = self._heal_bounds()
         if heal.low == -np.inf < heal.high:
             open_mass = float(self._chain) if open_mass else 0.0
-        # The part that the bounds do not include yet.
+        # Subtract the part of `log_heal` that the bounds do not include yet.
         return open_mass, self._log_open() - (log_heal - self.incumbents.log_heal)
 
 
 def longest_chain(trie: TokenTrie) -> int:
-    """Return the largest number of choices that end on one path from the root.
+    """Return the maximum number of choices that end on one path from the root.
 
     Each of them is a prefix of the next, so up to this many choices can count the same
     probability mass.

@@ -1,4 +1,4 @@
-"""Values of the rows of given texts, which requests find that read the same texts."""
+"""Reads values of the rows of given texts, and caches them across requests."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from selectrie.core.types import ROOT, BoolArray, IntArray
 from selectrie.decoding.scoring import TrieReader
 
 READ_ROWS_BYTES = 32 << 20
-"""Bytes of values kept for later requests, about 40 000 rows with few values each."""
+"""Maximum size of the cached values in bytes, about 40 000 rows of few values each."""
 
 _ENTRY_BYTES, _VALUE_BYTES = 500, 150
-"""Bytes that an entry of the cache takes, and each log-probability in it."""
+"""Approximate bytes of a cache entry, and of each log-probability in it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +33,7 @@ class RowValues:
         best: The most probable token (ties: the smaller id).
         logp: Log-probabilities by token.
         n_top: Number of most probable tokens that were read.
-        top: Ids and log-probabilities of these, best first (ties: the smaller id
+        top: Ids and log-probabilities of these tokens, best first (ties: the smaller id
             first). Impossible tokens are left out.
     """
 
@@ -43,35 +43,35 @@ class RowValues:
     top: tuple[tuple[int, float], ...]
 
     def has(self, tokens: Iterable[int], n_top: int) -> bool:
-        """Return whether the values of `tokens` and the `n_top` best are known."""
+        """Return whether the values include `tokens` and the `n_top` best tokens."""
         return n_top <= self.n_top and all(token in self.logp for token in tokens)
 
     @property
     def nbytes(self) -> int:
-        """Return roughly how many bytes the values take."""
+        """Return the approximate size of the values in bytes."""
         return _ENTRY_BYTES + _VALUE_BYTES * (len(self.logp) + len(self.top))
 
 
-class KnownValues(Protocol):
-    """Values of rows by the key of their path, as of `ReadRows`."""
+class ValueCache(Protocol):
+    """A cache of row values by path key, such as `ReadRows`."""
 
     def get(self, key: bytes) -> RowValues | None:
-        """Return the values of a path, or None if they are not known."""
+        """Return the values of a path, or None if they are not cached."""
         ...
 
     def put(self, key: bytes, values: RowValues) -> None:
-        """Keep the values of a path."""
+        """Add the values of a path."""
         ...
 
 
 class ReadRows:
-    """The values of rows that were read lately, by the path of their node.
+    """A cache of row values by the path of their node.
 
-    Any thread may look values up; only the model's thread puts them in. What was not
-    used for the longest time is dropped first.
+    Any thread may look values up; only the model's thread adds values. The least
+    recently used ones are dropped first.
 
     Attributes:
-        nbytes: Bytes that the values take, roughly.
+        nbytes: Approximate size of the values in bytes.
     """
 
     def __init__(self, max_bytes: int = READ_ROWS_BYTES) -> None:
@@ -92,7 +92,7 @@ class ReadRows:
         return values
 
     def put(self, key: bytes, values: RowValues) -> None:
-        """Keep the values of a path, in place of those of an earlier evaluation."""
+        """Add the values of a path; they replace those of an earlier evaluation."""
         before = self._rows.pop(key, None)
         self.nbytes += values.nbytes - (0 if before is None else before.nbytes)
         self._rows[key] = values
@@ -106,7 +106,7 @@ class ReadRows:
 
 
 def path_keys(trie: TokenTrie) -> list[bytes]:
-    """Return a key of the path to each node of a trie; equal paths have equal keys.
+    """Return the cache key of the path to each node; equal paths have equal keys.
 
     Each key is a digest of the parent's key and the token.
     """
@@ -120,29 +120,29 @@ def path_keys(trie: TokenTrie) -> list[bytes]:
 WANTED_BYTES = 64 << 20
 """Maximum size of the logits that one ask wants, in bytes: 110 rows of 152k tokens.
 
-A model may hold the logits of a whole call. 512 rows of 152k tokens would be 311 MB.
+A model may hold the logits of a whole call in memory; 512 rows of 152k tokens would be
+311 MB.
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PromptReads:
-    """The values to read of each row, and where those of other tasks are found.
+    """The values to read of each row, and the cache that may hold them.
 
     Attributes:
         top: Number of most probable tokens.
         named: Ids of tokens whose log-probabilities are read.
         n_vocabulary: Number of tokens of the vocabulary.
-        known: Values that were read before. Those that other tasks of the model read
-            while this one runs are used too.
+        known: The cache. Other tasks of the model may add values meanwhile.
     """
 
     top: int
     named: tuple[int, ...]
     n_vocabulary: int
-    known: KnownValues
+    known: ValueCache
 
     def known_values(self, key: bytes, tokens: Sequence[int]) -> RowValues | None:
-        """Return the values of a path if all that is read of it is known.
+        """Return the cached values of a path if they include everything to read.
 
         Args:
             key: Key of the path.
@@ -153,9 +153,9 @@ class PromptReads:
 
 
 class PromptValues:
-    """The values of the wanted rows of a trie, those that other tasks read included.
+    """Collects the values of the wanted rows of a trie, from rows or from the cache.
 
-    Of a row it keeps the values that are asked for and nothing else.
+    Only the values to read are kept, not the whole row.
 
     Args:
         trie: The trie of texts below a prompt.
@@ -175,11 +175,12 @@ class PromptValues:
         """Return the maximum number of rows of an ask."""
         return max(1, WANTED_BYTES // (4 * self._of_row.n_vocabulary))
 
-    def find(self, nodes: IntArray) -> BoolArray:
-        """Return whether the values of each node are known, and take these over."""
-        return np.array([self._find(node) for node in nodes.tolist()], dtype=np.bool_)
+    def take_cached(self, nodes: IntArray) -> BoolArray:
+        """Take values from the cache; return bool[n], whether a node's were there."""
+        return np.array([self._take_cached_node(node) for node in nodes.tolist()], dtype=np.bool_)
 
-    def _find(self, node: int) -> bool:
+    def _take_cached_node(self, node: int) -> bool:
+        """Take the values of one node from the cache, if all are there."""
         tokens = self._trie.token[self._trie.children(node)].tolist()
         values = self._of_row.known_values(self._keys[node], tokens)
         if values is None:
@@ -188,7 +189,7 @@ class PromptValues:
         return True
 
     def reads(self, reads: Reads) -> Reads:
-        """Return the `Reads` of rows with the values that are read besides."""
+        """Return `reads`, extended by the values to read of each row."""
         n, named, top = reads.n_rows, self._named, self._of_row.top
         return replace(
             reads,
@@ -198,7 +199,7 @@ class PromptValues:
         )
 
     def read(self, nodes: IntArray, rows: Rows, reader: TrieReader) -> None:
-        """Take the values of the rows of `nodes`, which `reader` has read."""
+        """Store the values of the rows of `nodes`, which `reader` has read."""
         of_named = np.minimum(rows.logp(np.arange(len(nodes))[:, None], self._named[None, :]), 0.0).tolist()
         n_top = self._of_row.top
         for index, node in enumerate(nodes.tolist()):

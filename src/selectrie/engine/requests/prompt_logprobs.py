@@ -17,7 +17,7 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Cost, IntArray, Limits, OffsetArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.scoring import RowNeeds, TrieEvaluation
-from selectrie.decoding.trie.exhaustive import ScoreTask, leading_to, scoring_nodes
+from selectrie.decoding.trie.exhaustive import ScoreTask, mark_ancestors, scoring_nodes
 from selectrie.decoding.trie.prompt_rows import PromptReads, PromptValues, RowValues, path_keys
 from selectrie.engine.requests.session import Session, fix_time
 from selectrie.engine.scheduler.model_thread import Handle
@@ -159,7 +159,7 @@ class _GroupRead:
 
 def _deepest_common_node(trie: TokenTrie, wanted: BoolArray) -> int:
     """Return the deepest node through which the paths to all wanted nodes go."""
-    is_needed = leading_to(trie, wanted)
+    is_needed = mark_ancestors(trie, wanted)
     node = ROOT
     while node == ROOT or not wanted[node]:
         needed = [child for child in trie.children(node).tolist() if is_needed[child]]
@@ -296,7 +296,7 @@ def _split_cost(reading: _GroupRead, paths: Sequence[Sequence[int]], trie: Token
     A row counts for the first prompt that needs it, or needs a row below it. The rows
     of all prompts add up to the total. Each prompt with a row counts all `model_calls`.
     """
-    is_new = leading_to(trie, reading.wanted)
+    is_new = mark_ancestors(trie, reading.wanted)
     counts = []
     for path in paths:
         counts.append(int(np.count_nonzero(is_new[path])))
