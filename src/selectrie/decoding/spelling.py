@@ -1,4 +1,4 @@
-"""The probability of a text, summed over all token sequences that spell it."""
+"""Bounds the probability of a text, summed over all token sequences that spell it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ NO_EVENT = -1
 
 @dataclass(frozen=True, slots=True, order=True)
 class ByteEvent:
-    """What a sequence of tokens has to spell.
+    """An event: the drawn tokens spell certain bytes.
 
     Attributes:
         text: The bytes.
-        ends: True if the tokens spell these bytes and no more, and an end-of-generation
-            token follows. False if the bytes that the tokens spell begin with `text`;
-            the last token may overrun it.
+        ends: True if the tokens spell exactly these bytes and an end-of-generation
+            token follows. False if the spelled bytes begin with `text`; the last token
+            may extend beyond it.
     """
 
     text: bytes
@@ -39,18 +39,18 @@ class ByteEvent:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """The tokens that may follow a prefix in one state, and what they lead to.
+    """The tokens that may follow a prefix in one state, and the states after them.
 
     An event is alive in a state if the prefix can still lead to it.
 
     Attributes:
         alive: The events that are alive, as a slice of `Lattice.events`.
         tokens: int32[n], the tokens after which some event is still alive, ascending.
-            They spell a proper prefix of what is left of its text; where an event
-            ends, also all of it.
-        states: int64[n], the state after each of them.
-        covering: Pairs (event, int32[] tokens): the tokens with which an event that
-            does not end happens. They begin with all that is left of its text.
+            Each spells a proper prefix of the remaining text of an event, or all of it
+            if the event `ends`.
+        states: int64[n], the state after each of these tokens.
+        covering: Pairs (event, int32[] tokens) for events that do not end: after these
+            tokens the event has happened. They begin with all of its remaining text.
         ended: The event whose text is spelled, so that it happens with an
             end-of-generation token; `NO_EVENT` if there is none.
     """
@@ -63,21 +63,21 @@ class Step:
 
 
 class Lattice:
-    """All ways to spell some events token by token: states, and steps between them.
+    """All ways to spell some events token by token, as states and steps between them.
 
-    A state is a position in the bytes with the events that begin with the bytes before
-    it. State 0 is the beginning. The steps of a state are computed on first use. There
-    are at most as many states as distinct prefixes of the texts.
+    A state is a number of spelled bytes, and the events that begin with these bytes.
+    State 0 is the beginning. The steps of a state are computed on first use. There are
+    at most as many states as distinct prefixes of the texts.
 
     Tokens without bytes, control tokens and end-of-generation tokens spell nothing.
 
     Args:
         vocabulary: The vocabulary.
-        events: At least one event; equal ones are one.
+        events: At least one event; equal events are merged.
 
     Attributes:
         events: The distinct events, in order.
-        index_of: The position in `events` of each event that was given.
+        index_of: The position in `events` of each event that was passed.
         eog: int32[], the end-of-generation tokens.
     """
 
@@ -96,31 +96,31 @@ class Lattice:
         self._states: list[tuple[int, int, int]] = []  # position, first and last alive event
         self._numbers: dict[tuple[int, int, int], int] = {}
         self._steps: dict[int, Step] = {}
-        self._state(b"")
+        self._state_after(b"")
 
     @property
     def n_states(self) -> int:
-        """Return the number of states that were reached so far."""
+        """Return the number of states reached so far."""
         return len(self._states)
 
     @property
     def max_tokens(self) -> int:
-        """Return the length of the longest path whose row may be read."""
+        """Return the maximum number of tokens of a prefix whose row may be read."""
         return max(len(event.text) - (not event.ends) for event in self.events)
 
     def alive(self, state: int) -> slice:
-        """Return the events that are alive in a state."""
+        """Return the events that are alive in a state, as a slice of `events`."""
         _, first, stop = self._states[state]
         return slice(first, stop)
 
     def step(self, state: int) -> Step:
         """Return the step from a state."""
         if state not in self._steps:
-            self._steps[state] = self._make(state)
+            self._steps[state] = self._compute_step(state)
         return self._steps[state]
 
-    def _state(self, spelled: bytes) -> int:
-        """Return the state after some bytes, with which some event is alive."""
+    def _state_after(self, spelled: bytes) -> int:
+        """Return the state after some bytes; some event must begin with them."""
         first = bisect_left(self._texts, spelled)
         stop = first
         while stop < len(self._texts) and self._texts[stop].startswith(spelled):
@@ -133,7 +133,8 @@ class Lattice:
             self._states.append(key)
         return self._numbers[key]
 
-    def _make(self, state: int) -> Step:
+    def _compute_step(self, state: int) -> Step:
+        """Compute the step from a state."""
         position, first, stop = self._states[state]
         spelled = self._texts[first][:position]
         ended = first if len(self._texts[first]) == position else NO_EVENT
@@ -145,10 +146,10 @@ class Lattice:
             if self.events[event].ends:
                 tokens.append(self._vocabulary.with_bytes(left))
             else:
-                covering.append((event, self._spelling(self._vocabulary.with_prefix(left))))
-        fitting = self._spelling(np.unique(np.concatenate(tokens)) if tokens else self._vocabulary.eog[:0])
+                covering.append((event, self._exclude_silent(self._vocabulary.with_prefix(left))))
+        fitting = self._exclude_silent(np.unique(np.concatenate(tokens)) if tokens else self._vocabulary.eog[:0])
         pieces = self._vocabulary.pieces
-        after = [self._state(spelled + pieces[token]) for token in fitting.tolist()]
+        after = [self._state_after(spelled + pieces[token]) for token in fitting.tolist()]
         return Step(
             slice(first, stop),
             fitting,
@@ -157,18 +158,18 @@ class Lattice:
             ended,
         )
 
-    def _spelling(self, tokens: IntArray) -> IntArray:
-        """Return the tokens among `tokens` that may spell something."""
+    def _exclude_silent(self, tokens: IntArray) -> IntArray:
+        """Return the tokens among `tokens` that spell their bytes."""
         return tokens if not len(self._excluded) else np.setdiff1d(tokens, self._excluded)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenPrefixes:
-    """Prefixes of spellings, each a token after a node whose row was read.
+    """Prefixes of spellings: each is a node whose row was read, plus one token.
 
     Attributes:
         parent: int32[n], the node before the token.
-        token: int32[n].
+        token: int32[n], the token.
         state: int32[n], the state of the lattice after the token.
         depth: int32[n], the number of tokens of the prefix.
         logp: float64[n], the log-probability of the prefix.
@@ -182,7 +183,7 @@ class OpenPrefixes:
 
     @classmethod
     def none(cls) -> OpenPrefixes:
-        """Return no prefixes."""
+        """Return an empty set of prefixes."""
         nothing = np.empty(0, dtype=np.int32)
         return cls(nothing, nothing, nothing, nothing, np.empty(0, dtype=np.float64))
 
@@ -190,7 +191,7 @@ class OpenPrefixes:
         return len(self.logp)
 
     def take(self, index: BoolArray | NDArray[np.integer]) -> OpenPrefixes:
-        """Return the prefixes that `index` picks."""
+        """Return the prefixes at an index or mask."""
         return OpenPrefixes(*(getattr(self, one.name)[index] for one in fields(self)))
 
     @staticmethod
@@ -201,10 +202,10 @@ class OpenPrefixes:
         )
 
     def log_mass(self, lattice: Lattice, error: float) -> FloatArray:
-        """Return the log of the summed probability of each event's prefixes.
+        """Return the log of the total probability of each event's prefixes, float64[E].
 
-        The result, float64[E], is an upper bound where each row of a prefix may be
-        wrong by `error` nats; -inf for an event without a prefix.
+        It is an upper bound if each row of a prefix may be wrong by `error` nats. It is
+        -inf for an event without a prefix.
         """
         result: FloatArray = np.full(len(lattice.events), -np.inf)
         if not len(self):
@@ -220,7 +221,8 @@ class OpenPrefixes:
     def urgency(self, lattice: Lattice, log_weight: FloatArray) -> FloatArray:
         """Return the log of each prefix's weighted probability, float64[n].
 
-        A prefix counts once for each event that is alive after it, with its weight.
+        A prefix counts once for each event that is alive after it, times the event's
+        weight.
 
         Args:
             lattice: The lattice of the states.
@@ -239,10 +241,10 @@ class StepValues:
 
     Attributes:
         logp: float64[n], the log-probability of each of `Step.tokens`.
-        events: int64[m], events that happen right after the node.
-        low, high: float64[m], bounds on the log-probability of that. They differ only
-            where a row was not wholly read.
-        named: The log-probability of each token that was named for the node.
+        events: int64[m], events that can happen with the next token.
+        low, high: float64[m], bounds on the log-probability that they do. They differ
+            only if the row was given in part.
+        named: The log-probability of each token passed to `SpellingTree.read_also`.
     """
 
     logp: FloatArray
@@ -263,7 +265,7 @@ class SpellingTree:
         state: State of the lattice after the prefix.
         logp: Log-probability of the prefix; NaN until the row of the parent was read.
         evaluated: Whether the row was read.
-        values: What was read, None before.
+        values: The values read from the row; None before.
     """
 
     def __init__(self, lattice: Lattice) -> None:
@@ -278,16 +280,16 @@ class SpellingTree:
         return len(self.parent)
 
     def find(self, parent: int, token: int) -> int:
-        """Return the node of a token after a node, or `NO_NODE`."""
+        """Return the child of a node by its token, or `NO_NODE`."""
         return self._children.get((parent, token), NO_NODE)
 
     def child(self, parent: int, token: int, logp: float = np.nan) -> int:
-        """Return the node of a token after a node; add it if there is none.
+        """Return the child of a node by its token; add it if there is none.
 
         Args:
             parent: The node before the token.
             token: One of the tokens of the parent's step.
-            logp: Log-probability of the prefix, if it is known.
+            logp: Log-probability of the prefix, if known.
 
         Raises:
             ProtocolError: If no event is alive after the token.
@@ -310,15 +312,15 @@ class SpellingTree:
         return node
 
     def step(self, node: int) -> Step:
-        """Return what may follow a node."""
+        """Return the step from a node's state."""
         return self._lattice.step(self.state[node])
 
-    def may_carry(self, node: int) -> bool:
-        """Return whether a node may be the parent of others."""
+    def may_have_children(self, node: int) -> bool:
+        """Return whether a node may have children."""
         return len(self.step(node).tokens) > 0
 
-    def name(self, node: int, token: int) -> None:
-        """Have the log-probability of one more token read from the row of a node."""
+    def read_also(self, node: int, token: int) -> None:
+        """Mark one more token whose log-probability is read from the row of a node."""
         self._named.setdefault(node, []).append(token)
 
     def reads(self, node: int) -> Reads:
@@ -330,7 +332,7 @@ class SpellingTree:
         return Reads.of_row(np.append(step.tokens, named), masses=masses)
 
     def read(self, node: int, rows: Rows, i: int) -> None:
-        """Read row `i`, which is that of a node."""
+        """Read the row of a node, which is row `i` of `rows`."""
         step = self.step(node)
         events = [event for event, _ in step.covering]
         bounds = [rows.log_mass_bounds(i, tokens) for _, tokens in step.covering]
@@ -346,16 +348,16 @@ class SpellingTree:
         self.evaluated[node] = True
 
     def read_values(self, node: int) -> StepValues:
-        """Return what was read from the row of a node."""
+        """Return the values read from the row of a node."""
         values = self.values[node]
         if values is None:
             raise ProtocolError(f"the row of node {node} was not read")
         return values
 
     def prefixes_below(self, node: int) -> OpenPrefixes:
-        """Return the possible children of a node that are no nodes themselves.
+        """Return the possible children of a node that are not in the tree.
 
-        The log-probabilities of those that are nodes are set. The row of the node was
+        The log-probabilities of children in the tree are set. The row of the node was
         read.
         """
         step, logp = self.step(node), self.logp[node] + self.read_values(node).logp
@@ -381,7 +383,7 @@ class Bounds:
 
     Attributes:
         as_read: float64[E], by the rows as they were read.
-        safe: float64[E], with the tolerance of each row.
+        safe: float64[E], widened by the tolerance of each row.
     """
 
     as_read: Interval[FloatArray]
@@ -389,12 +391,12 @@ class Bounds:
 
 
 class Goal(Protocol):
-    """What the bounds of a search are wanted for."""
+    """Decides how a search spends its rows, and when its bounds are close enough."""
 
     def weights(self, bounds: Bounds) -> FloatArray | None:
         """Return the log of the weight of each event's open probability, float64[E].
 
-        None if no more rows are wanted.
+        Return None if no more rows are wanted.
         """
         ...
 
@@ -402,27 +404,29 @@ class Goal(Protocol):
     def enough(self) -> float:
         """Return the weighted open probability at which `weights` returns None.
 
-        A round reads no more rows than that seems to need. 0 if there is no such bound.
+        A round reads no more rows than seem needed to reach it. It is 0 if unknown.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CloseBounds:
-    """The bounds of all events together are to be close.
+    """The goal that the bounds of all events together are close.
 
     Attributes:
-        max_ratio: The upper bound divided by the lower one, multiplied over the events,
-            at which the search stops.
+        max_ratio: The search stops when the ratio of upper to lower bound, multiplied
+            over the events, is at most this.
     """
 
     max_ratio: float
 
     @property
     def enough(self) -> float:
+        """Return the open share of an event at which its bounds reach `max_ratio`."""
         return 1.0 - 1.0 / self.max_ratio
 
     def weights(self, bounds: Bounds) -> FloatArray | None:
+        """Weight each event by the inverse of its probability."""
         high = bounds.as_read.high
         if total_gap(bounds.as_read) <= float(np.log(self.max_ratio)):
             return None
@@ -434,14 +438,14 @@ class CloseBounds:
 
 @dataclass(frozen=True, slots=True)
 class OneWinner:
-    """One choice is to have a lower bound above the upper bounds of all others.
+    """The goal that one choice's lower bound exceeds the upper bounds of all others.
 
     Attributes:
         choices: The event of each choice, an index of the search's events. Choices of
-            equal texts have one event.
+            equal texts have the same event.
         log_prior: The log of each choice's prior, which is added to its bounds.
         given: The event that all of these include, or None. Once the winner is certain,
-            its bounds are brought as close as `max_ratio`.
+            its bounds are narrowed to `max_ratio`.
         max_ratio: Upper bound divided by the lower one.
     """
 
@@ -452,14 +456,16 @@ class OneWinner:
 
     @property
     def enough(self) -> float:
+        """Return 0: the open probability at which the winner is certain is unknown."""
         return 0.0
 
     def weights(self, bounds: Bounds) -> FloatArray | None:
+        """Weight the winner and its rivals by priors, and then the event `given`."""
         events, prior = np.array(self.choices), np.array(self.log_prior)
         winner, rivals = self.find_rivals(bounds)
         result: FloatArray = np.full(len(bounds.safe.high), -np.inf)
         if rivals.any():
-            if self.too_close(bounds).any():
+            if self.find_inseparable(bounds).any():
                 return None
             undecided = rivals | (np.arange(len(events)) == winner)
             np.maximum.at(result, events[undecided], prior[undecided])
@@ -475,19 +481,19 @@ class OneWinner:
         """Return the choice with the best lower bound, and those that may be better.
 
         Of equal lower bounds the lowest index is taken. bool[C] marks the choices whose
-        upper bound reaches it; choices of the winner's own event are not among them.
-        The tolerance of each row is in these bounds.
+        upper bound reaches it, except choices with the winner's own event. The bounds
+        are `safe`.
         """
         events, prior = np.array(self.choices), np.array(self.log_prior)
         safe = bounds.safe.map(lambda logp: logp[events] + prior)
         winner = int(np.argmax(safe.low))
         return winner, np.asarray(~(safe.high < safe.low[winner]) & (events != events[winner]))
 
-    def too_close(self, bounds: Bounds) -> BoolArray:
-        """Return bool[C], the rivals that no further row can tell from the winner.
+    def find_inseparable(self, bounds: Bounds) -> BoolArray:
+        """Return bool[C], the rivals that no further row can separate from the winner.
 
-        Even if all that is open belonged to the winner, and nothing of it to the rival,
-        the tolerance of the rows that were read would be more than their distance.
+        Even if all open probability belonged to the winner, and none to the rival, the
+        tolerance of the rows that were read would exceed their distance.
         """
         events, prior = np.array(self.choices), np.array(self.log_prior)
         winner, rivals = self.find_rivals(bounds)
@@ -500,7 +506,7 @@ class OneWinner:
 
 
 def total_gap(logp: Interval[FloatArray]) -> float:
-    """Return the summed nats between the bounds; an event of probability 0 has none."""
+    """Return the summed widths of intervals in nats; 0 for probability 0."""
     return float(logp.width.sum())
 
 
@@ -513,29 +519,29 @@ ROW_ERROR = 1e-6
 """Nats by which rounding may move a log-probability that is read from a row.
 
 A log-sum-exp is usually within 1e-7. In the worst case all its terms are rounded in one
-direction when the largest logit is subtracted in float32, by up to 5e-7 where they are
-16 below it; terms further below hardly count. Float64 sums add less than 1e-9.
+direction when the largest logit is subtracted in float32: by up to 5e-7 where they are
+16 below it. Terms further below hardly count. Float64 sums add less than 1e-9.
 """
 FIRST_WIDTH = 8
 """Maximum number of rows of the first round."""
 GROWTH = 4
-"""A round has at most one row for each `GROWTH` rows that were read before."""
+"""A later round has at most one row for each `GROWTH` rows read before."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpellingSpec:
-    """What a `SpellingSearch` looks for.
+    """The specification of a `SpellingSearch`.
 
     Attributes:
         vocabulary: The vocabulary.
         events: E events.
         canonical: The tokens of the canonical spelling of some events, by index.
-        goal: What is read next, and when it is enough.
-        budget_nodes: Number of rows after which no new round begins, those of the
-            canonical spellings included; None for no limit. These are always read.
+        goal: Decides which rows are read next, and when to stop.
+        budget_nodes: Number of rows after which no new round begins; None for no limit.
+            The rows of the canonical spellings count, but are always read.
         max_depth: Maximum number of tokens of a prefix whose row is read.
-        tolerance: Nats by which the layout of calls may move a log-probability that is
-            read from a row. The bounds that `goal` sees allow for it.
+        tolerance: Nats by which the batch layout may move a log-probability that is
+            read from a row. The bounds `safe` are widened by it.
     """
 
     vocabulary: Vocabulary
@@ -549,15 +555,16 @@ class SpellingSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpellingOutcome:
-    """What a `SpellingSearch` found, for E events.
+    """The result of a `SpellingSearch` for E events.
 
     Attributes:
-        bounds: Proved bounds on the log-probability of each event.
-        log_open: float64[E], the log of the probability that is left open.
-        is_told: bool[E], whether the model told all that the bounds sum. Then rounding
-            and what is left open are all that keeps the bounds apart.
-        canonical: float64[E], the log-probability of the canonical spelling, with the
-            bounds of its rounding; NaN where none was given.
+        bounds: Proven bounds on the log-probability of each event.
+        log_open: float64[E], the log of the probability that open prefixes may still
+            add.
+        is_told: bool[E], whether all probabilities in the bounds were known exactly, so
+            that only rounding and open prefixes keep the bounds apart.
+        canonical: float64[E], bounds on the log-probability of the canonical spelling,
+            which differ by rounding; NaN where none was given.
         is_enough: Whether the goal wanted no more rows.
         n_evaluated: Number of rows read.
         n_repeated: Number of nodes that were evaluated again.
@@ -565,7 +572,7 @@ class SpellingOutcome:
 
     bounds: Bounds
     log_open: FloatArray
-    is_told: BoolArray
+    is_exact: BoolArray
     canonical: Interval[FloatArray]
     is_enough: bool
     n_evaluated: int
@@ -575,19 +582,19 @@ class SpellingOutcome:
 class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
     """Bounds the probability of each of some events over all token sequences.
 
-    A row gives the probability of all children of a prefix at once. What has happened
-    with certainty is a lower bound on the probability of an event. Together with the
-    probability of all open prefixes after which it may still happen, it is an upper
-    bound. The canonical spellings are read first, because best first alone may finish
-    no spelling for a long time. Then come the open prefixes of largest weighted
-    probability, in rounds. A round is decided by the rows of the rounds before it, so
-    the result does not depend on the capacity.
+    A row gives the probability of all children of a prefix at once. Spellings that are
+    complete add to the lower bound of an event. The upper bound adds the probability of
+    all open prefixes after which the event may still happen. The canonical spellings
+    are read first, because best first alone may complete no spelling for a long time.
+    Then the open prefixes with the largest weighted probability are read, in rounds. A
+    round depends only on the rows of earlier rounds, so the result does not depend on
+    the capacity.
 
     The bounds hold for the rows as they are read, rounding included (`ROW_ERROR`), and
     never widen.
 
     Raises `ProtocolError` for an empty prompt, and for a canonical spelling that spells
-    something else.
+    other bytes.
     """
 
     def __init__(self, prompt: IntArray, spec: SpellingSpec) -> None:
@@ -599,16 +606,16 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         super().__init__(prompt, Capacity(1, max(1, self._max_depth), 1), [ROOT])
         self._spec = spec
         self._tree = SpellingTree(self._lattice)
-        self._live = HeldNodes(self._tree, self._tree.may_carry)
+        self._live = HeldNodes(self._tree, self._tree.may_have_children)
         self._canonical = [(event, self._add_canonical(event, tokens)) for event, tokens in spec.canonical]
         self._open = OpenPrefixes.none()
-        # The first row of these is for rows as they are read, the second for the goal.
+        # Of these arrays, row 0 is for `Bounds.as_read` and row 1 for `Bounds.safe`.
         self._errors = ROW_ERROR, ROW_ERROR + spec.tolerance
         shape = 2, len(self._lattice.events)
         self._found = Interval(np.full(shape, -np.inf), np.full(shape, -np.inf))
         self._bounds = Interval(np.full(shape, -np.inf), np.zeros(shape))
         self._log_open: FloatArray = np.zeros(shape[1])
-        self._is_told: BoolArray = np.ones(shape[1], dtype=np.bool_)
+        self._is_exact: BoolArray = np.ones(shape[1], dtype=np.bool_)
         self._round = list(range(len(self._tree)))
         self._n_searched = 0
 
@@ -619,7 +626,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         return Bounds(Interval(low[0], high[0]), Interval(low[1], high[1]))
 
     def _add_canonical(self, event: int, tokens: IntArray) -> int:
-        """Add the nodes of a canonical spelling and return the last one."""
+        """Add the nodes of a canonical spelling; return the last one to be read."""
         node, path = ROOT, tokens.tolist()
         is_whole = self._spec.events[event].ends
         for token in path if is_whole else path[:-1]:
@@ -627,10 +634,11 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         if b"".join(self._spec.vocabulary.pieces[token] for token in path) != self._spec.events[event].text:
             raise ProtocolError(f"the canonical spelling of event {event} spells something else")
         if not is_whole:
-            self._tree.name(node, path[-1])
+            self._tree.read_also(node, path[-1])
         return node
 
     def _next_ask(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
+        """Return the next ask and the nodes whose rows it wants, or None at the end."""
         targets = [node for node in self._round if not self._tree.evaluated[node]]
         if not targets:
             self._round = targets = self._next_round()
@@ -639,22 +647,24 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         return self._live.plan(targets, self._tree.evaluated, capacity)
 
     def _reads(self, nodes: list[int]) -> Reads:
+        """Return the `Reads` for the rows of `nodes`."""
         return Reads.concatenated([self._tree.reads(node) for node in nodes])
 
     def _read(self, nodes: list[int], rows: Rows) -> None:
+        """Read the rows of `nodes`, and update the bounds at the end of a round."""
         for i, node in enumerate(nodes):
             self._tree.read(node, rows, i)
         if all(self._tree.evaluated[node] for node in self._round):
-            self._take_in()
+            self._update_bounds()
 
-    def _take_in(self) -> None:
-        """Add what the rows of a round say to the bounds."""
+    def _update_bounds(self) -> None:
+        """Update the bounds with the rows of a round."""
         parts = [self._open]
         for node in self._round:
             parts.append(self._tree.prefixes_below(node))
             values, logp = self._tree.read_values(node), self._tree.logp[node]
             events = values.events
-            self._is_told[events] &= values.low == values.high
+            self._is_exact[events] &= values.low == values.high
             for which, row_error in enumerate(self._errors):
                 error = row_error * (self._tree.depth[node] + 1)
                 low, high = self._found.low[which], self._found.high[which]
@@ -670,7 +680,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         )
 
     def _next_round(self) -> list[int]:
-        """Return new nodes for the most urgent open prefixes; none to finish."""
+        """Add nodes for the most urgent open prefixes and return them; [] to finish."""
         spec = self._spec
         weights = spec.goal.weights(self.bounds())
         budget = len(self._open) if spec.budget_nodes is None else spec.budget_nodes - self._n_searched
@@ -691,6 +701,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         return [self._tree.child(*one) for one in columns]
 
     def _result(self) -> SpellingOutcome:
+        """Return the bounds found."""
         bounds = self.bounds()
         canonical = np.full((2, len(self._spec.events)), np.nan)
         for event, node in self._canonical:
@@ -698,7 +709,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         return SpellingOutcome(
             bounds,
             self._log_open[list(self._lattice.index_of)],
-            self._is_told[list(self._lattice.index_of)],
+            self._is_exact[list(self._lattice.index_of)],
             Interval(canonical[0], canonical[1]),
             self._spec.goal.weights(bounds) is None,
             self._n_searched,
@@ -708,7 +719,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
     def _canonical_bounds(self, event: int, node: int) -> tuple[float, float]:
         """Return bounds on the log-probability of a canonical spelling.
 
-        `node` is the last one whose row it needs.
+        `node` is the last node whose row it needs.
         """
         values, logp = self._tree.read_values(node), self._tree.logp[node]
         if not self._spec.events[event].ends:

@@ -45,11 +45,11 @@ def test_one_winner_stops_where_rows_move_further_than_choices_are_apart():
     """0.2 nats apart at best: half a nat of tolerance each can never tell them apart, a hundredth can."""
     goal = OneWinner((0, 1), (0.0, 0.0), None, 1.01)
     low, high = [-1.2, -1.3], [-1.1, -1.15]
-    assert goal.too_close(bounds_of(low, high, 0.5)).tolist() == [False, True]
+    assert goal.find_inseparable(bounds_of(low, high, 0.5)).tolist() == [False, True]
     assert goal.weights(bounds_of(low, high, 0.5)) is None
-    assert goal.too_close(bounds_of(low, high, 0.01)).tolist() == [False, False]
+    assert goal.find_inseparable(bounds_of(low, high, 0.01)).tolist() == [False, False]
     assert goal.weights(bounds_of(low, high, 0.01)).tolist() == [0.0, 0.0]
-    assert not goal.too_close(bounds_of([-1.0, -1.0], [-1.0, -1.0])).any()  # a tie by the rows themselves
+    assert not goal.find_inseparable(bounds_of([-1.0, -1.0], [-1.0, -1.0])).any()  # a tie by the rows themselves
 
 
 def test_gaps_and_shares():

@@ -307,10 +307,10 @@ class _Verdict:
         gap = log_difference(float(safe.low[winner]), float(others.max(initial=-np.inf))) if len(others) else np.inf
         if not rivals.any():
             return cls(winner, gap, is_tie=False, reason="")
-        is_closed = (outcome.log_open[events] == -np.inf) & outcome.is_told[events]
+        is_closed = (outcome.log_open[events] == -np.inf) & outcome.is_exact[events]
         overlaps = rivals & is_closed & (read.high >= read.low[winner]) & (read.low <= read.high[winner])
         is_equal = bool(overlaps.any() and is_closed[winner])
-        is_close = bool(goal.too_close(bounds).any())
+        is_close = bool(goal.find_inseparable(bounds).any())
         reason = _explain_verdict(prepared, outcome, is_equal=is_equal, is_close=is_close)
         return cls(winner, gap, is_equal or is_close, reason)
 
