@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from selectrie.core.model import Extension
-from selectrie.engine.scheduler.batch import shares
+from selectrie.engine.scheduler.batch import split_call
 from selectrie.engine.scheduler.job import BatchPart, Job
 
 
@@ -30,7 +30,7 @@ def costs(sizes: list[int], n_evaluated: int, n_repeated: int, n_padded: int) ->
     """The cost of each part of a call."""
     nodes = np.arange(sum(sizes), dtype=np.int32)
     extension = Extension(nodes, cast("Any", NoRows()), n_evaluated, n_repeated, n_padded, 1, 1.0)
-    return [cost for *_, cost in shares([part(n) for n in sizes], extension)]
+    return [cost for *_, cost in split_call([part(n) for n in sizes], extension)]
 
 
 @given(st.data(), st.lists(st.integers(0, 60), min_size=1, max_size=12))

@@ -25,7 +25,7 @@ from selectrie.engine.requests.canonical_memory import (
     evaluate_context,
     new_memory,
 )
-from selectrie.engine.scheduler.job import not_reused
+from selectrie.engine.scheduler.job import discount_reuse
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import DecodeInterrupted, InternalError, ModelError
 from selectrie.options import PromptParams
@@ -149,7 +149,7 @@ class Session:
 
         def turn() -> tuple[bool, Cost]:
             is_last, spent = kept.copy_chunks(model, common, claim)
-            not_reused(spent.rows)
+            discount_reuse(spent.rows)
             return is_last, spent
 
         try:

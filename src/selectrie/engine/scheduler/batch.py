@@ -1,4 +1,4 @@
-"""Builds a model call from parts of several jobs and prompts, and splits its result."""
+"""Builds a model call from parts of several jobs and prompts, and splits the result."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from selectrie.engine.scheduler.turns import ROUNDING, shares_of
 from selectrie.errors import ProtocolError
 
 
-def attach(model: Model, job: Job) -> bool:
-    """Look up the job's prompt node in the cache; return whether it was found."""
+def attach_prompt(model: Model, job: Job) -> bool:
+    """Take a reference to the job's prompt node if cached; return whether it is."""
     node, depth = model.match_prefix(job.prompt)
     if depth < len(job.prompt):
         model.release(as_ids([node]))
@@ -32,25 +32,25 @@ def ask_part(model: Model, job: Job, capacity: Capacity) -> BatchPart:
     """Return the next part of the job's ask.
 
     The part has as many rows as the capacity, or a recurrent-state model, takes at
-    once. If ancestors of pending rows were lost to preemption, these are evaluated
-    again first.
+    once. If ancestors of pending rows were lost to preemption, they are evaluated again
+    first.
     """
     rows, runs = job.rows, job.runs
     if runs is None:
-        lost = rows.lost_above()[: capacity.rows]
+        lost = rows.lost_ancestors()[: capacity.rows]
         if lost:
-            return _again_part(model, job, lost, keep=[True] * len(lost))
+            return _restoring_part(model, job, lost, keep=[True] * len(lost))
         chosen = rows.pending[: max(capacity.rows, job.floor.rows)]
         return _new_part(model, job, chosen, keep=[rows.keep[row] for row in chosen])
     chosen = runs.choose(rows, 1 if job.narrow else capacity.rows, max(1, capacity.sequences))
     if chosen or not rows.pending:
-        return _new_part(model, job, chosen, keep=[rows.keep[row] or runs.carries(row) for row in chosen])
-    way = rows.way_to(runs.to_restore(rows), capacity.rows)
-    return _again_part(model, job, way, keep=[False] * (len(way) - 1) + [True])
+        return _new_part(model, job, chosen, keep=[rows.keep[row] or runs.starts_run(row) for row in chosen])
+    way = rows.path_to(runs.base_to_restore(rows), capacity.rows)
+    return _restoring_part(model, job, way, keep=[False] * (len(way) - 1) + [True])
 
 
 def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) -> BatchPart:
-    """Return a part with the rows `chosen` of the ask, which were never evaluated."""
+    """Return a part with the rows `chosen` of the ask, none of which were evaluated."""
     rows, ask, collector = job.rows, job.ask, job.collector
     if ask is None or collector is None:
         raise ProtocolError("nothing was asked for")
@@ -58,8 +58,8 @@ def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) ->
     base = [rows.up[row] for row in chosen]
 
     def take(nodes: list[int], read: Rows) -> None:
-        rows.evaluated(chosen, nodes)
-        if job.runs is not None:  # a held node keeps its state
+        rows.assign_nodes(chosen, nodes)
+        if job.runs is not None:  # holding a node would keep its state in memory
             gone = rows.drop_states(list(dict.fromkeys([*chosen, *base, *ask.spent.tolist()])))
             model.release(as_ids(gone), forget=True)
         all_rows = collector.add(elements, read)
@@ -75,14 +75,14 @@ def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) ->
     return BatchPart(job, rows.parents_of(chosen), tokens, wanted, keep, take, base, n_again)
 
 
-def _again_part(model: Model, job: Job, lost: list[int], *, keep: list[bool]) -> BatchPart:
-    """Return a part that evaluates the rows `lost` to preemption again."""
+def _restoring_part(model: Model, job: Job, lost: list[int], *, keep: list[bool]) -> BatchPart:
+    """Return a part that evaluates the rows `lost` to preemption once more."""
     rows = job.rows
 
     def take(nodes: list[int], _read: Rows) -> None:
         for row, node, is_kept in zip(lost, nodes, keep, strict=True):
             if is_kept:
-                rows.restored(row, node)
+                rows.restore(row, node)
         model.release(as_ids([node for node, is_kept in zip(nodes, keep, strict=True) if not is_kept]), forget=True)
 
     wanted = [False] * len(lost)
@@ -107,34 +107,34 @@ def extend(model: Model, parts: Sequence[BatchPart]) -> Extension:
     )
 
 
-def shares(parts: Sequence[BatchPart], extension: Extension) -> Iterator[tuple[BatchPart, list[int], Rows, Cost]]:
+def split_call(parts: Sequence[BatchPart], extension: Extension) -> Iterator[tuple[BatchPart, list[int], Rows, Cost]]:
     """Yield each part with its nodes, its wanted rows and its share of the cost.
 
     The cost is divided in proportion to the sizes of the parts. Counts are rounded so
-    that those of all parts add up to those of the call.
+    that the counts of all parts add up to those of the call.
     """
     nodes = extension.nodes.tolist()
     node = row = 0
     for part in parts:
         end, n_rows = node + len(part), sum(part.wanted)
         rows = extension.rows if len(parts) == 1 else extension.rows.slice(row, row + n_rows)
-        yield part, nodes[node:end], rows, _cost(extension, node, end, len(part) - part.n_again)
+        yield part, nodes[node:end], rows, _part_cost(extension, node, end, len(part) - part.n_again)
         node, row = end, row + n_rows
 
 
-def _cost(extension: Extension, start: int, end: int, n_new: int) -> Cost:
-    """Return the cost of a part.
+def _part_cost(extension: Extension, start: int, end: int, n_new: int) -> Cost:
+    """Return the share of a part in the cost of a call.
 
     Args:
         extension: The result of the whole call.
         start: Index of the part's first row in the call.
         end: Index after its last row.
-        n_new: Rows of the part that were never evaluated for its job.
+        n_new: Number of rows of the part that its job evaluates for the first time.
     """
     n_all = max(1, len(extension.nodes))
     n_rows, n_repeated, n_padded = extension.rows_evaluated, extension.rows_repeated, extension.rows_padded
     rows = n_rows * end // n_all - n_rows * start // n_all
-    n_again = max(0, rows - n_new)  # rows that stayed cached were not evaluated
+    n_again = max(0, rows - n_new)  # cached rows were not evaluated
     return Cost(
         model_calls=1 if n_rows else 0,
         rows=rows,
@@ -145,9 +145,9 @@ def _cost(extension: Extension, start: int, end: int, n_new: int) -> Cost:
 
 
 _MIN_CHUNK = 32
-"""Rows below which a prompt's share of a call is not worthwhile.
+"""Minimum number of rows of a prompt's share of a call.
 
-Rather than cutting shares smaller, fewer prompts take part and the others wait.
+If the shares would be smaller, fewer prompts take part and the others wait.
 """
 
 
@@ -155,9 +155,9 @@ def allocate_prefill(jobs: Sequence[Job], budget: int, *, is_recurrent: bool) ->
     """Return each job with the number of prompt tokens it evaluates in the next call.
 
     Jobs that are left out wait. Higher priorities get as many rows as they can use.
-    Equal priorities have their shares (`turns.shares_of`), and rows that one cannot use
-    go to others. A token that another job evaluates in the same call takes no further
-    row (this is not relied on in a recurrent-state model). Of equal prompts one is
+    Jobs of equal priority get their shares (`turns.shares_of`), and rows that a job
+    cannot use go to others. A token that another job evaluates in the same call takes
+    no further row, except in a recurrent-state model. Of equal prompts one is
     evaluated; the others find it in the cache later.
 
     Args:
@@ -171,9 +171,9 @@ def allocate_prefill(jobs: Sequence[Job], budget: int, *, is_recurrent: bool) ->
     leaders = list(by_prompt.values())
     shares = shares_of(leaders)
     chunks: list[_Chunk] = []
-    evaluated, n_rows = _Evaluated(), budget
+    evaluated, n_rows = _EvaluatedPaths(), budget
     for _, group in groupby(leaders, key=lambda job: job.priority):
-        taking = _worth_taking(list(group), budget, shares)
+        taking = _choose_worthwhile(list(group), budget, shares)
         left = sum(shares[job] for job in taking)
         for job in taking:
             chunk = _Chunk(job, n_rows)
@@ -195,10 +195,10 @@ def allocate_prefill(jobs: Sequence[Job], budget: int, *, is_recurrent: bool) ->
     return [(chunk.job, chunk.n) for chunk in chunks if chunk.n > 0]
 
 
-def _worth_taking(jobs: list[Job], budget: int, shares: Mapping[Job, float]) -> list[Job]:
+def _choose_worthwhile(jobs: list[Job], budget: int, shares: Mapping[Job, float]) -> list[Job]:
     """Return the first jobs that can each get a chunk of a worthwhile size.
 
-    They are sorted by the part of their share that they need, smallest first.
+    They are sorted by the tokens that they need, relative to their share, fewest first.
     """
     taking: list[Job] = []
     for job in jobs:
@@ -214,7 +214,7 @@ class _Chunk:
 
     Args:
         job: The job.
-        budget: Number of rows of the call, beyond which no token is looked at.
+        budget: Number of rows of the call; only so many tokens are considered.
     """
 
     def __init__(self, job: Job, budget: int) -> None:
@@ -222,28 +222,28 @@ class _Chunk:
         self.to_come: list[int] = job.prompt[job.depth : job.depth + budget].tolist()
 
 
-class _Evaluated:
-    """The tokens that the chunks of a call evaluate, sorted, by their cursors.
+class _EvaluatedPaths:
+    """The token paths that the chunks of a call evaluate, sorted, by cursor.
 
-    The one that shares the longest beginning with others is a neighbour of theirs.
+    In sorted order, the path with the longest common prefix is a neighbour.
     """
 
     def __init__(self) -> None:
         self._paths: defaultdict[int, list[list[int]]] = defaultdict(list)
 
     def n_shared(self, chunk: _Chunk) -> int:
-        """Return how many of a chunk's next tokens are evaluated."""
+        """Return how many of a chunk's next tokens another chunk evaluates."""
         paths, mine = self._paths[chunk.job.cursor], chunk.to_come
         at = bisect(paths, mine)
-        return max([_n_common(mine, path) for path in paths[max(0, at - 1) : at + 1]], default=0)
+        return max([_common_length(mine, path) for path in paths[max(0, at - 1) : at + 1]], default=0)
 
     def add(self, chunk: _Chunk) -> None:
         """Add the tokens that a chunk evaluates."""
         insort(self._paths[chunk.job.cursor], chunk.to_come[: chunk.n])
 
 
-def _n_common(one: list[int], other: list[int]) -> int:
-    """Return the number of tokens with which both begin."""
+def _common_length(one: list[int], other: list[int]) -> int:
+    """Return the length of the common prefix of two token lists."""
     n = min(len(one), len(other))
     if one[:n] == other[:n]:
         return n
@@ -253,8 +253,8 @@ def _n_common(one: list[int], other: list[int]) -> int:
 def find_cursor(model: Model, job: Job) -> None:
     """Set `job.cursor` and `job.depth` to where the job's prompt continues.
 
-    The cursor is the deepest cached node on the prompt's path, and below it the prompt
-    is still to be evaluated.
+    The cursor is the deepest cached node on the prompt's path. The tokens below it are
+    not evaluated yet.
     """
     before = job.cursor
     job.cursor, job.depth = model.match_prefix(job.prompt[:-1])

@@ -1,4 +1,4 @@
-"""A task as the scheduler sees it, with its rows, its current ask, and its end."""
+"""Defines a job: a task with its rows, its current ask and its result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from selectrie.engine.scheduler.turns import Turn
 from selectrie.errors import CancelledError, DeadlineError
 
 ROW_CACHE_BYTES = 64 << 20
-"""Bytes of prompt-end rows kept for later requests, about 100 rows of 152k tokens."""
+"""Maximum size of the cached prompt-end rows in bytes: 100 rows of 152k tokens."""
 
 
 @runtime_checkable
@@ -31,14 +31,14 @@ class SupportsDeadline(Protocol):
     def expire(self) -> None:
         """End the task now, so that `result` returns a partial result.
 
-        Rows still pending are ignored.
+        Pending rows are ignored.
         """
         ...
 
 
 @runtime_checkable
 class BoundedStates(Protocol):
-    """A task that extends only a few of its rows and marks the others as `Ask.spent`.
+    """A task that extends only some of its rows and marks the others as `Ask.spent`.
 
     Any other task may extend every row that it holds.
     """
@@ -47,8 +47,8 @@ class BoundedStates(Protocol):
     def states(self) -> int:
         """Return the maximum number of states that the task needs at once.
 
-        This applies to recurrent-state models. The state of row 0 is not counted; the
-        state of a running evaluation is.
+        This applies to recurrent-state models. The state of row 0 does not count, but
+        the state of a running evaluation does.
         """
         ...
 
@@ -57,8 +57,8 @@ class BoundedStates(Protocol):
 class AsksRuns(BoundedStates, Protocol):
     """A task that asks for long unbranched runs of rows, which take one state each.
 
-    In a recurrent-state model its asks are limited by their leaves alone, and not by
-    their rows. Any other task may keep every row of an ask.
+    In a recurrent-state model, only the number of leaves limits its asks. Asks of other
+    tasks are limited by their rows too, since each row may be kept.
     """
 
     @property
@@ -67,27 +67,27 @@ class AsksRuns(BoundedStates, Protocol):
         ...
 
 
-Told: TypeAlias = Callable[["Ask | None", Reads, Rows], None]
-"""Is told an ask of a task (None for row 0), what the task reads, and the rows.
+RowObserver: TypeAlias = Callable[["Ask | None", Reads, Rows], None]
+"""A callback that gets an ask (None for row 0), the task's `Reads`, and the rows.
 
-It is called before the task is told them, which stay valid during the call.
+It is called before the task reads the rows. They stay valid during the call.
 """
 
 
 class Observer(Protocol):
-    """Watches the tasks of an engine, as the recording of a trace does.
+    """Observes the tasks of an engine, for example to record a trace.
 
     Attributes:
-        read_rows: Takes the place of the values that were read from rows before.
+        read_rows: Replaces the engine's cache of row values.
     """
 
     read_rows: ReadRows
 
-    def begin(self, task: Task[Any], *, is_canonical: bool = False) -> Told:
-        """Return what watches a task that begins.
+    def begin(self, task: Task[Any], *, is_canonical: bool = False) -> RowObserver:
+        """Return the callback that observes a new task.
 
-        `is_canonical` says whether it scores near ties, in a memory for that. Raises
-        `RequestError` if the task must not run while it is watched.
+        `is_canonical` says whether the task scores near ties in a separate memory.
+        Raises `RequestError` if the task must not run while it is observed.
         """
         ...
 
@@ -104,7 +104,7 @@ class BatchPart:
         keep: Whether the node of each row may be a parent later.
         take: Called with the part's nodes and its wanted rows after the call.
         base: Numbers of the job's rows whose nodes the part extends.
-        n_again: Number of rows that were evaluated before and lost since.
+        n_again: Number of rows that were evaluated before and then lost.
     """
 
     job: Job
@@ -121,12 +121,12 @@ class BatchPart:
 
     @property
     def key(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return a key that is equal for parts with the same rows."""
+        """Return a key; parts with the same rows have equal keys."""
         return tuple(self.parents), tuple(self.tokens)
 
 
 class Account(Protocol):
-    """Is told what the tasks of a request take, as soon as they take it.
+    """Receives the cost of a request's tasks as soon as it arises.
 
     The methods are called on the model's thread and must not raise.
     """
@@ -135,33 +135,33 @@ class Account(Protocol):
         """Note that a task no longer waits for memory."""
 
     def spent(self, cost: Cost) -> None:
-        """Add what a task took of a model call."""
+        """Add a task's share of the cost of a model call."""
 
     def reused(self, n_tokens: int) -> None:
-        """Add tokens of a task's prompt that needed no row."""
+        """Add the number of prompt tokens that a task found in the cache."""
 
 
 _ACCOUNT: ContextVar[Account | None] = ContextVar("selectrie_account", default=None)
 
 
 def charge_to(account: Account) -> None:
-    """Let an account be told of all jobs that are made in this context.
+    """Let an account receive the cost of all jobs that are created in this context.
 
-    The context is that of a thread or of a task of asyncio.
+    The context is that of a thread or of an asyncio task.
     """
     _ACCOUNT.set(account)
 
 
 def charge(cost: Cost) -> None:
-    """Tell the account of this context of model work that belongs to no job."""
+    """Add the cost of model work outside jobs to the account of this context."""
     account = _ACCOUNT.get()
     if account is not None:
         account.admitted()
         account.spent(cost)
 
 
-def not_reused(n_tokens: int) -> None:
-    """Tell the account of tokens that jobs will find, as they were evaluated for it."""
+def discount_reuse(n_tokens: int) -> None:
+    """Correct the account for cached tokens whose evaluation it has paid for."""
     account = _ACCOUNT.get()
     if account is not None:
         account.reused(-n_tokens)
@@ -207,18 +207,18 @@ class Job:
         deadline: Time on the scheduler's clock, in seconds, or None.
         keep_cached: Whether the job's nodes stay cached when it ends, until room is
             needed.
-        on_queued_no_more: Called when the job is admitted or ended, possibly twice.
-        account: The `Account` that is told what the job costs, or None.
-        observer: What watches the task (`Observer.begin`), or None.
-        request, client: Whose turn the job's rows count as. By default, both are of the
-            job alone.
+        on_queued_no_more: Called when the job is admitted or ends, possibly twice.
+        account: The `Account` that receives the job's cost, or None.
+        observer: The callback that observes the task (`Observer.begin`), or None.
+        request, client: The turns that the job's rows count for. By default, both
+            belong to this job alone.
         rows_before: Number of rows that the job had cost when it was admitted.
-        rows_owed: Number of rows that it has to evaluate before it may be evicted for
+        rows_owed: Number of rows that it must evaluate before it may be evicted for
             another client.
         n_passed: Number of jobs that were admitted before it although it was first.
         order: Number of the job in the order of submission.
-        has_prompt_row: Whether the task has received the row of its prompt's end. The
-            empty prompt has none to wait for.
+        has_prompt_row: Whether the task has received the row of its prompt's end. True
+            for an empty prompt, which has no such row.
         cursor, depth: Node up to which the prompt is evaluated, and its number of
             tokens.
         narrow: Whether the runs of a recurrent-state model go one by one, since several
@@ -241,7 +241,7 @@ class Job:
         self.priority, self.deadline, self.keep_cached = priority, deadline, keep_cached
         self.on_queued_no_more: Callable[[], object] | None = None
         self.account = _ACCOUNT.get()
-        self.observer: Told | None = None
+        self.observer: RowObserver | None = None
         self.request = self.client = Turn()
         self.rows_before = self.rows_owed = self.n_passed = 0
         self.future: Outcome[Any] = Outcome()
@@ -269,7 +269,7 @@ class Job:
 
     @property
     def prompt_node(self) -> int:
-        """Return the node of row 0."""
+        """Return the node of row 0, the end of the prompt."""
         return self.rows.node[0]
 
     @property
@@ -288,9 +288,9 @@ class Job:
         return gone
 
     def tell(self, rows: Rows, ask: Ask | None = None) -> None:
-        """Tell the task the rows of an ask, which hold the values that it reads.
+        """Give the task the rows of an ask, with the values that it reads.
 
-        Without an ask it is row 0.
+        Without an ask, it is row 0.
         """
         if self.observer is not None:
             self.observer(ask, self.task.reads(), rows)
@@ -301,8 +301,8 @@ class Job:
 
         That covers the rest of its prompt, the nodes it lost to preemption and the rest
         of its ask, and never less than `task.floor`. In a recurrent-state model, every
-        new row may own a state, unless the task is `BoundedStates`; a prompt being
-        evaluated holds two.
+        new row may own a state, unless the task is `BoundedStates`; a prompt in
+        evaluation holds two.
         """
         rows, floor, n_prompt_left = self.rows, self.floor, self.n_prompt_left
         pending = len(rows.pending)
@@ -318,7 +318,7 @@ class Job:
     def capacity_to_ask(self, capacity: Capacity, *, is_recurrent: bool) -> Capacity:
         """Return the capacity to offer the task for its next ask, at least its floor.
 
-        `capacity` is what the job may take in addition to what it holds.
+        `capacity` is what the job may use in addition to what it holds.
         """
         held, floor, n_prompt_left = self.rows.n_held, self.floor, self.n_prompt_left
         rows, nodes = capacity.rows, held + capacity.nodes - n_prompt_left
@@ -333,11 +333,10 @@ class Job:
         return Capacity(max(floor.rows, rows), max(floor.nodes, nodes), max(floor.sequences, leaves))
 
     def release(self) -> tuple[list[int], list[int]]:
-        """Forget all nodes of the job and return them, to be released.
+        """Forget all nodes of the job; return those below the prompt and those on it.
 
-        The result is (nodes below the prompt, nodes of the prompt).
-
-        The rows that the task has received are kept, so that it can continue later.
+        The caller must release them. The rows that the task has received are kept, so
+        that it can continue later.
         """
         ends = [node for node in (self.prompt_node, self.cursor) if node != NO_NODE]
         self.rows.node[0] = self.cursor = NO_NODE
@@ -346,18 +345,18 @@ class Job:
 
     @property
     def n_rows_evaluated(self) -> int:
-        """Return the number of rows since the job was admitted."""
+        """Return the number of rows evaluated since the job was admitted."""
         return self.cost.rows - self.rows_before
 
     def admit(self) -> None:
-        """Leave the queue, because the job was admitted."""
+        """Note that the job was admitted, and leave the queue."""
         self.rows_before = self.cost.rows
         self.leave_queue()
         if self.account is not None:
             self.account.admitted()
 
     def spend(self, cost: Cost) -> None:
-        """Add a cost to that of the job."""
+        """Add to the cost of the job and of its account."""
         self.cost += cost
         if self.account is not None:
             self.account.spent(cost)
@@ -409,13 +408,14 @@ class RowCache:
         return key in self._rows
 
     def get(self, key: bytes) -> Rows | None:
+        """Return the row of a path, or None."""
         row = self._rows.get(key)
         if row is not None:
             self._rows.move_to_end(key)
         return row
 
     def put(self, key: bytes, row: Rows) -> None:
-        """Add a copy of a row, unless there is one or it is larger than the cache."""
+        """Add a copy of a row, unless it is cached or larger than the cache."""
         if key in self._rows or row.nbytes > self._max_bytes:
             return
         self._rows[key] = row.copy()
@@ -424,12 +424,13 @@ class RowCache:
             self._bytes -= self._rows.popitem(last=False)[1].nbytes
 
     def clear(self) -> None:
+        """Drop all rows."""
         self._rows.clear()
         self._bytes = 0
 
 
 class EndsJob(Protocol):
-    """Ends a job with a result or an error, and frees what is held for it."""
+    """A function that ends a job with a result or an error, and frees its nodes."""
 
     def __call__(self, job: Job, *, result: object = None, error: BaseException | None = None) -> None: ...
 
@@ -450,6 +451,7 @@ def end_early(jobs: Iterable[Job], now: float, end: EndsJob) -> None:
 
 
 def _expire(job: Job, late_s: float, end: EndsJob) -> None:
+    """End a job after its deadline, with a partial result if it supports that."""
     job.expired = True
     if not isinstance(job.task, SupportsDeadline):
         end(job, error=DeadlineError(late_s))

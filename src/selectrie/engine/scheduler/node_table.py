@@ -1,4 +1,4 @@
-"""The local rows of a task with their nodes, and the unbranched runs of an ask."""
+"""Maps the local rows of a task to nodes, and finds unbranched runs in an ask."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class NodeTable:
     """The local rows of one task as flat columns, indexed by the task's own numbers.
 
     Row 0 is the end of the prompt. The columns are plain lists: most asks have one row,
-    for which numpy is slower. No step looks at more rows than it changes, so a task
-    that holds five hundred rows is as fast as one that holds none. Only `release`,
-    which ends or evicts the task, and `holding`, which is for a task that runs alone,
-    look at all of them.
+    for which numpy is slower. No step visits more rows than it changes, so a task that
+    holds five hundred rows is as fast as one that holds none. Only two methods visit
+    all rows: `release`, when the task ends or is evicted, and `rows_with_node`, for a
+    task that runs alone.
 
     Attributes:
         up: Number of the parent row.
@@ -31,8 +31,8 @@ class NodeTable:
         done: Whether the row was evaluated.
         node: Node of the row. NO_NODE if it is not evaluated yet or lost. In a
             recurrent-state model, where holding a node means holding its state, also
-            NO_NODE if it is no longer needed as a parent.
-        pending: Numbers of the rows of the last ask still to be evaluated, ascending.
+            NO_NODE if the row is no longer needed as a parent.
+        pending: Numbers of the unevaluated rows of the last ask, ascending.
         first_row: Number of the first row of the last ask.
         n_held: Number of rows below row 0, pending ones included.
         n_leaves: Number of these rows that have no children.
@@ -62,7 +62,7 @@ class NodeTable:
         for i, parent in enumerate(parents):
             if not (~parent < i if parent < 0 else self._is_held(parent) and parent not in leaving):
                 raise ProtocolError("asked for a child of a row that was released or never asked for")
-        gone = self._take_out(released, leaving)
+        gone = self._remove_rows(released, leaving)
         for parent, token, keep in zip(parents, ask.tokens.tolist(), ask.keep.tolist(), strict=True):
             up = parent if parent >= 0 else first + ~parent
             if up and not self._n_children[up]:
@@ -75,6 +75,7 @@ class NodeTable:
         return gone
 
     def _append(self, up: int, token: int, *, keep: bool) -> None:
+        """Add a row without a node."""
         self.up.append(up)
         self.token.append(token)
         self.keep.append(keep)
@@ -84,12 +85,13 @@ class NodeTable:
         self._n_children.append(0)
 
     def _is_held(self, row: int) -> bool:
+        """Return whether a row exists and was not released."""
         return row < len(self.up) and self.up[row] != _GONE
 
     def _check_released(self, released: list[int]) -> set[int]:
         """Return the rows to release as a set; raise if one cannot be released.
 
-        This happens before anything has changed.
+        Nothing has changed if it raises.
         """
         leaving = set(released)
         if len(leaving) < len(released) or any(row <= 0 or not self._is_held(row) for row in released):
@@ -99,8 +101,8 @@ class NodeTable:
             raise ProtocolError("an ask released a row that has children")
         return leaving
 
-    def _take_out(self, released: list[int], leaving: set[int]) -> list[int]:
-        """Remove the rows `released` and return the nodes that they had."""
+    def _remove_rows(self, released: list[int], leaving: set[int]) -> list[int]:
+        """Remove the rows `released` and return their nodes."""
         for row in released:
             if not self._n_children[row]:
                 self._count_leaf(row, -1)
@@ -118,28 +120,29 @@ class NodeTable:
         return gone
 
     def _count_leaf(self, row: int, change: int) -> None:
+        """Add `change` to the counts of leaves, for a row that is or was a leaf."""
         self.n_leaves += change
         if self._lost[row]:
             self.n_lost_leaves += change
 
-    def evaluated(self, rows: list[int], nodes: list[int]) -> None:
+    def assign_nodes(self, rows: list[int], nodes: list[int]) -> None:
         """Assign nodes to pending rows that were evaluated."""
         for row, node in zip(rows, nodes, strict=True):
             self.done[row], self.node[row] = True, node
         self.n_nodes += len(nodes)
         self.pending = [row for row in self.pending if not self.done[row]] if len(rows) < len(self.pending) else []
 
-    def restored(self, row: int, node: int) -> None:
-        """Assign a node to a row whose previous node was lost."""
+    def restore(self, row: int, node: int) -> None:
+        """Assign a new node to a row whose previous node was lost."""
         self.node[row] = node
         self.n_nodes += 1
         if self._lost[row]:
             self._set_lost(row, lost=False)
 
     def take_away(self, row: int) -> int:
-        """Return a row's node, to be used for other tasks.
+        """Remove a row's node and return it, to make room for other tasks.
 
-        The row counts as lost until it is `restored`.
+        The row counts as lost until `restore` gives it a new node.
         """
         node, self.node[row] = self.node[row], NO_NODE
         self.n_nodes -= 1
@@ -147,6 +150,7 @@ class NodeTable:
         return node
 
     def _set_lost(self, row: int, *, lost: bool) -> None:
+        """Mark a row as lost or not, and adjust the counts."""
         change = 1 if lost else -1
         self._lost[row] = lost
         self.n_lost += change
@@ -154,10 +158,10 @@ class NodeTable:
             self.n_lost_leaves += change
 
     def release(self) -> list[int]:
-        """Take away every node below row 0 and return these nodes."""
-        return [self.take_away(row) for row in self.holding()]
+        """Remove the nodes of all rows below row 0 and return them."""
+        return [self.take_away(row) for row in self.rows_with_node()]
 
-    def holding(self) -> list[int]:
+    def rows_with_node(self) -> list[int]:
         """Return the rows below row 0 that have a node."""
         return [row for row, node in enumerate(self.node) if row and node != NO_NODE] if self.n_nodes else []
 
@@ -179,10 +183,10 @@ class NodeTable:
         self.n_nodes -= len(gone)
         return gone
 
-    def lost_above(self) -> list[int]:
+    def lost_ancestors(self) -> list[int]:
         """Return the lost ancestors of pending rows, at any distance, ascending.
 
-        Above a row that has a node none is lost, except in a recurrent-state model.
+        A row with a node has no lost ancestors, except in a recurrent-state model.
         """
         if not self.n_lost:
             return []
@@ -194,8 +198,8 @@ class NodeTable:
                 above = self.up[above]
         return sorted(lost)
 
-    def way_to(self, row: int, max_rows: int) -> list[int]:
-        """Return the rows from below the nearest ancestor that has a node to `row`.
+    def path_to(self, row: int, max_rows: int) -> list[int]:
+        """Return the rows on the path to `row` below its nearest ancestor with a node.
 
         At most the first `max_rows` of them are returned.
         """
@@ -213,9 +217,9 @@ class NodeTable:
 class LinearRuns:
     """The unbranched runs of rows in an ask, for a recurrent-state model.
 
-    Such a model evaluates a run from the state of its base row to that of its last row,
-    the tip. A run starts wherever `model.rounds` starts a later round. At most the
-    state at the tip is kept.
+    Such a model evaluates a run from the state of its base row to the state of its last
+    row, the tip. A run starts wherever `model.rounds` starts a later round. Only the
+    state at the tip can be kept.
     """
 
     def __init__(self, rows: NodeTable, ask: Ask) -> None:
@@ -234,8 +238,8 @@ class LinearRuns:
         self._carriers = frozenset(self._base)
         self._keeps = [rows.keep[tip] or tip in self._carriers for tip in self._tip]
 
-    def _ready(self, rows: NodeTable) -> list[int]:
-        """Return the runs that are not evaluated but whose base row is."""
+    def _find_ready(self, rows: NodeTable) -> list[int]:
+        """Return the unevaluated runs whose base row is evaluated."""
         return [
             run
             for run, (base, tip) in enumerate(zip(self._base, self._tip, strict=True))
@@ -246,12 +250,11 @@ class LinearRuns:
         """Return the rows of the runs to evaluate now, ascending.
 
         Runs whose state is not kept go first, then the last runs of the ask. This is
-        depth-first, so that few states are held at a time. As many runs are chosen as
-        `states` allows, and one more if the first run keeps no state. At least one is
-        chosen if any can start. The result is empty if every state that a run could
-        start from is gone.
+        depth-first, so that few states are held at a time. `states` runs are chosen,
+        and one more if the first run keeps no state; at least one if any can start. The
+        result is empty if every state that a run could start from is lost.
         """
-        ready = [run for run in self._ready(rows) if rows.node[self._base[run]] != NO_NODE]
+        ready = [run for run in self._find_ready(rows) if rows.node[self._base[run]] != NO_NODE]
         ready.sort(key=lambda run: (self._keeps[run], -self._tip[run]))
         spare = int(bool(ready) and not self._keeps[ready[0]])
         chosen: list[int] = []
@@ -261,11 +264,11 @@ class LinearRuns:
             chosen += self._members[run]
         return sorted(chosen)
 
-    def to_restore(self, rows: NodeTable) -> int:
-        """Return the base row, whose state was lost, of the last ready run."""
-        return self._base[max(self._ready(rows), key=self._tip.__getitem__)]
+    def base_to_restore(self, rows: NodeTable) -> int:
+        """Return the base row of the last ready run, whose state was lost."""
+        return self._base[max(self._find_ready(rows), key=self._tip.__getitem__)]
 
-    def carries(self, row: int) -> bool:
+    def starts_run(self, row: int) -> bool:
         """Return whether a run of the ask starts from this row."""
         return row in self._carriers
 

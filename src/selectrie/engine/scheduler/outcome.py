@@ -1,4 +1,4 @@
-"""The result of work on another thread, without a lock that Ctrl-C could leave held."""
+"""Holds the result of work on another thread without a lock."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LOOK_AGAIN_S = 0.1
 """Maximum seconds of one wait of the main thread for another thread.
 
 A signal that comes just before the system call does not interrupt it. Python then runs
-the signal's handler only after the wait. No handler runs in the other threads: 1000 of
-them that woke so often would take a sixth of a core.
+the signal's handler only after the wait. No handler runs in the other threads, so they
+wait without a limit: 1000 threads that woke so often would take a sixth of a core.
 """
 
 
@@ -28,9 +28,9 @@ class Outcome(Generic[R]):
     """The result or error of work on another thread, set once.
 
     `concurrent.futures.Future` guards its state with a `threading.Condition`, whose
-    methods are Python code. Ctrl-C can be raised in them while the lock is held. The
-    lock then stays held, and the thread that sets the result waits for it for ever.
-    Here every shared step is a single operation on a builtin object.
+    methods are Python code. If Ctrl-C is raised in them while the lock is held, the
+    lock stays held, and the thread that sets the result waits for it forever. Here
+    every shared step is a single operation on a builtin object.
     """
 
     def __init__(self) -> None:
@@ -54,13 +54,14 @@ class Outcome(Generic[R]):
         self._set()
 
     def _set(self) -> None:
+        """Mark the outcome as set and call the callbacks."""
         self._is_set = True
         while self._callbacks:
             with suppress(IndexError):  # its own thread has called the last one meanwhile
                 _call(self._callbacks.popleft())
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when this is set, or at once if it is set already."""
+        """Call `callback` once when the outcome is set, or now if it is set already."""
         self._callbacks.append(callback)
         if self._is_set:
             with suppress(ValueError):  # the other thread calls it
@@ -109,6 +110,7 @@ class Outcome(Generic[R]):
 
 
 def _call(callback: Callable[[], None]) -> None:
+    """Call a callback; log its error, if any."""
     try:
         callback()
     except Exception:

@@ -46,11 +46,11 @@ from selectrie.decoding.trie.prompt_rows import ReadRows
 from selectrie.engine.scheduler.batch import (
     allocate_prefill,
     ask_part,
-    attach,
+    attach_prompt,
     extend,
     find_cursor,
     prefill_part,
-    shares,
+    split_call,
 )
 from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache, end_early
 from selectrie.engine.scheduler.node_table import as_ids
@@ -442,7 +442,7 @@ class Scheduler:
         if job.ask is None and not self._ask(job, capacity):
             self._end(job, result=job.task.result())
             return None
-        if job.prompt_node == NO_NODE and not attach(self.model, job):
+        if job.prompt_node == NO_NODE and not attach_prompt(self.model, job):
             return None
         return ask_part(self.model, job, capacity)
 
@@ -520,7 +520,7 @@ class Scheduler:
         self._moved = True
         self._n_rows += extension.rows_evaluated
         self._decode_s += extension.decode_s
-        for part, nodes, rows, cost in shares(parts, extension):
+        for part, nodes, rows, cost in split_call(parts, extension):
             job = part.job
             job.part = None
             job.spend(cost)
@@ -559,7 +559,7 @@ class Scheduler:
             if not job.narrow:
                 job.narrow = True
                 return True
-            spare = next((row for row in rows.holding() if row not in part.base), None)
+            spare = next((row for row in rows.rows_with_node() if row not in part.base), None)
             if spare is not None:
                 self.model.release(as_ids([rows.take_away(spare)]), forget=True)
                 return True

@@ -1,8 +1,8 @@
-"""Says whose turn it is, and how long a call may take while others wait.
+"""Decides whose turn it is, and how long a call may take while others wait.
 
 Clients take turns, then the requests of a client, then the jobs of a request. So a
-client with many requests, or a request with many jobs, has no more of a model than
-another.
+client with many requests, or a request with many jobs, gets no larger share of the
+model.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 WAIT_S = 0.25
-"""Seconds that a call may take while several requests are under way."""
+"""Maximum seconds of a call while several requests are under way."""
 ROUNDING = 1e-9
-"""What a share of rows may lack of a whole number."""
+"""Allowance for rounding when a share of rows is cut to a whole number."""
 _FORGOTTEN = 0.05
-"""The part of what is known of earlier calls that each call replaces."""
+"""Weight of each new call in the averages of call times."""
 _PLACES = count()
 
 
@@ -27,7 +27,7 @@ class Turn:
     """The place in line of a client or a request.
 
     Attributes:
-        place: The lowest goes first. It changes when the turn was taken.
+        place: The lowest place is served first. It changes after each turn.
     """
 
     __slots__ = ("__weakref__", "place")
@@ -37,7 +37,7 @@ class Turn:
 
 
 class TakesTurns(Protocol):
-    """What takes turns: a job."""
+    """A job, as far as its place in line is concerned."""
 
     request: Turn
     client: Turn
@@ -56,14 +56,19 @@ def in_turns(jobs: Iterable[JobT]) -> list[JobT]:
     each, and so on; the jobs of a client come from its requests in the same way. Jobs
     of one request stay in the order given.
     """
-    by_request = sorted(_numbered(jobs, "request"), key=lambda one: (-one[1].priority, one[0], one[1].request.place))
-    by_client = _numbered((job for _, job in by_request), "client")
+    by_request = sorted(
+        _number_within(jobs, "request"), key=lambda one: (-one[1].priority, one[0], one[1].request.place)
+    )
+    by_client = _number_within((job for _, job in by_request), "client")
     ordered = sorted(by_client, key=lambda one: (-one[1].priority, one[0], one[1].client.place))
     return [job for _, job in ordered]
 
 
-def _numbered(jobs: Iterable[JobT], owner: str) -> list[tuple[int, JobT]]:
-    """Return each job with the number of jobs of its owner before it."""
+def _number_within(jobs: Iterable[JobT], owner: str) -> list[tuple[int, JobT]]:
+    """Return each job with the number of earlier jobs of the same owner.
+
+    `owner` is "request" or "client".
+    """
     n_before: Counter[Hashable] = Counter()
     numbered = []
     for job in jobs:
@@ -74,7 +79,7 @@ def _numbered(jobs: Iterable[JobT], owner: str) -> list[tuple[int, JobT]]:
 
 
 def shares_of(jobs: Sequence[JobT]) -> dict[JobT, float]:
-    """Return the share of each job: equal for clients, and for the requests of each.
+    """Return the share of each job: equal for clients and for a client's requests.
 
     The shares of a client's jobs add up to 1.
     """
@@ -84,7 +89,10 @@ def shares_of(jobs: Sequence[JobT]) -> dict[JobT, float]:
 
 
 def end_turns(jobs: Sequence[TakesTurns]) -> None:
-    """Put those who were in a call to the end of the line, the first of them last."""
+    """Move the clients and requests of a call to the end of the line.
+
+    The first of them comes last.
+    """
     for turns in ([job.client for job in jobs], [job.request for job in jobs]):
         first, *others = dict.fromkeys(turns)
         for turn in (*others, first):
@@ -92,11 +100,11 @@ def end_turns(jobs: Sequence[TakesTurns]) -> None:
 
 
 class CallTimes:
-    """What recent calls took: the model's time for a call, and all time for a row.
+    """Estimates the time of a call from recent calls.
 
-    The first comes from a line through the model's seconds by the number of rows, with
-    the least squares of relative errors. The second includes the work of tasks, which
-    may take longer than the model, as drawing from a large vocabulary does.
+    The model's seconds are fitted by a line in the number of rows, with the least
+    squares of relative errors. The seconds of a row also include the work of tasks,
+    which may take longer than the model; drawing from a large vocabulary does.
     """
 
     def __init__(self) -> None:
@@ -109,8 +117,8 @@ class CallTimes:
         x, y = 1 / n_rows, decode_s / n_rows
         self._sums = (1 - _FORGOTTEN) * self._sums + (1, x, y, x * x, x * y, n_rows, max(seconds, decode_s))
 
-    def _line(self) -> tuple[float, float, float]:
-        """Return the model's seconds for a call and a row, and all seconds of a row."""
+    def _fit_line(self) -> tuple[float, float, float]:
+        """Return the model's seconds of a call and a row, and all seconds of a row."""
         n, x, y, xx, xy, rows, seconds = self._sums.tolist()
         spread, call_s = n * xx - x * x, 0.0
         if spread > 1e-9 * n * xx:  # else all calls had the same size
@@ -121,17 +129,17 @@ class CallTimes:
         """Return the maximum number of rows of a call while several requests wait.
 
         The call takes `WAIT_S` at most, or as long as the model takes for `min_rows`.
-        Nor does it take longer than `n_requests` + 1 calls of `least` rows, so a
-        request that needs few rows is not held up by one that needs many.
+        It also takes at most as long as `n_requests` + 1 calls of `least` rows, so that
+        a request with many rows does not delay one with few.
 
         Args:
             least: Number of rows that the request with the fewest needs next.
             n_requests: Number of requests under way.
-            min_rows: Number of rows below which the time of a call itself matters.
+            min_rows: Number of rows below which the fixed time of a call dominates.
         """
         if not self._sums.any():
             return float("inf")
-        call_s, model_row_s, row_s = self._line()
+        call_s, model_row_s, row_s = self._fit_line()
         usual_s = max(WAIT_S, call_s + min_rows * model_row_s)
         seconds = min(usual_s, (n_requests + 1) * (call_s + least * model_row_s))
         return max(1.0, (seconds - call_s) / row_s)

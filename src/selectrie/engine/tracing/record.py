@@ -23,7 +23,7 @@ from selectrie.decoding.trie.prompt_rows import ReadRows
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.served_generate import ServedTask
 from selectrie.engine.requests.session import time_args
-from selectrie.engine.scheduler.job import Told
+from selectrie.engine.scheduler.job import RowObserver
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.engine.tracing.texts import Journal
 from selectrie.errors import IncompatibleOptionsError, NonFiniteLogitsError, OptionError, OptionRef, words
@@ -154,7 +154,7 @@ class Recorder:
         self._allowed = AllowedSets()
         self.read_rows = ReadRows()
 
-    def begin(self, task: Task[Any], *, is_canonical: bool = False) -> Told:
+    def begin(self, task: Task[Any], *, is_canonical: bool = False) -> RowObserver:
         if isinstance(task, ServedTask):
             remedy = "the text is drawn by the server, and no rows of it are read; call it outside the block"
             raise IncompatibleOptionsError("generate", "recording a trace", remedy)
@@ -177,7 +177,7 @@ class Recorder:
                 ),
             )
 
-    def _start_task(self, context: MemoryKind, name: str, prompt: IntArray) -> Told:
+    def _start_task(self, context: MemoryKind, name: str, prompt: IntArray) -> RowObserver:
         """Add the beginning of a task, and return the function that adds its steps."""
         writer, is_broken = self._writer, False
         task = writer.begin(Begin(context, name, prompt))
