@@ -164,17 +164,17 @@ def test_load_is_told_after_the_last_task_failed() -> None:
 def test_what_is_reserved_is_kept_up_to_date(kind, takes_turns, monkeypatch) -> None:
     """After every part that is planned and every task that ends, it is what counting all active tasks gives."""
     n_compared = 0
-    planned = Scheduler._next
+    planned = Scheduler._set_next_part
 
     def compared(scheduler: Scheduler, *args: Any) -> Capacity:
         nonlocal n_compared
         free = planned(scheduler, *args)
         kept, n_compared = scheduler._reserved, n_compared + 1
-        scheduler._free()
+        scheduler._free_capacity()
         assert kept == scheduler._reserved
         return free
 
-    monkeypatch.setattr(Scheduler, "_next", compared)
+    monkeypatch.setattr(Scheduler, "_set_next_part", compared)
     scheduler = Scheduler(HashModel(1, limits=replace(WIDE, nodes=120, kind=kind)), takes_turns=takes_turns)
     failing = Wide([7, 7], 3, failing=ZeroDivisionError())
     jobs = [Job(task) for i in range(6) for task in (Wide([i, 1, 2], 3 + i), sequence([i, 5], i, 4))]

@@ -18,7 +18,7 @@ from selectrie.decoding.task import Ask
 from selectrie.engine.scheduler.job import Job, end_early
 from selectrie.engine.scheduler.model_thread import JobThread
 from selectrie.engine.scheduler.outcome import LOOK_AGAIN_S
-from selectrie.engine.scheduler.scheduler import Load, own_error
+from selectrie.engine.scheduler.scheduler import Load, copy_error
 from selectrie.errors import CapacityError, ProtocolError
 from selectrie.options import at_least
 
@@ -162,7 +162,7 @@ class PathScheduler:
     def fail_all(self, error: BaseException) -> None:
         """End every job with this error."""
         for job in [*self._active, *self._waiting]:
-            self._end(job, error=own_error(error))
+            self._end(job, error=copy_error(error))
         self.load = Load(0, 0, self._limits.nodes, self._limits.sequences)
 
     def forget_all(self) -> None:
@@ -200,7 +200,7 @@ class PathScheduler:
     def _take(self, job: Job, answer: Answer | BaseException) -> None:
         """Tell a job its rows, and start what it asks then."""
         if not isinstance(answer, Answer):
-            self._end(job, error=own_error(answer))
+            self._end(job, error=copy_error(answer))
             return
         job.spend(answer.cost)
         try:

@@ -19,7 +19,7 @@ from selectrie.core.partial_rows import BoundedRows, merge_bounds
 from selectrie.core.path_model import Answer, Cancellation, PathLimits, PathModel, RowBounds, RowQuery
 from selectrie.core.rows import Reads
 from selectrie.core.types import Capacity, Cost, IntArray
-from selectrie.engine.scheduler.scheduler import own_error
+from selectrie.engine.scheduler.scheduler import copy_error
 from selectrie.errors import CancelledError, ClosedError, DecodeError, SelectrieError, WholeRowsError
 
 _NO_IDS: IntArray = np.empty(0, dtype=np.int32)
@@ -506,7 +506,7 @@ class QueryReader:
                 self._take_turn(query.waiting[0][0], query)
                 continue
             for asked, _ in tuple(query.waiting):
-                self._end(asked, own_error(error))
+                self._end(asked, copy_error(error))
 
     # In the threads that call the model, without the lock:
 

@@ -1,4 +1,4 @@
-"""The thread that runs the tasks of an engine, and owns its model.
+"""Runs the tasks of an engine on a thread, which owns the model.
 
 Other threads queue work to it. It runs while there is work and sleeps otherwise.
 """
@@ -39,7 +39,7 @@ from selectrie.options.checks import DEADLINE
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
-SchedulerT = TypeVar("SchedulerT", bound="Schedules")
+SchedulerT = TypeVar("SchedulerT", bound="SchedulerLike")
 
 _INTERRUPT_AGAIN_S = 0.005
 """Seconds between two interrupts of running work.
@@ -48,24 +48,24 @@ A model forgets an interrupt that comes between two of its decodes.
 """
 
 _IDLE_S = 0.1
-"""Seconds without work after which a step of work for idle times is done."""
+"""Seconds without work after which one step of idle work is done."""
 
 _LEAVING_S = 0.2
 """Seconds between two checks of whether the memory of a closed model is still in use.
 
-Ctrl-C may keep a thread that leaves `ModelThread.using` from reporting it.
+Ctrl-C may keep a thread that leaves `ModelThread.using` from reporting that.
 """
 
 
-class _Cancels(Protocol):
-    """What a handle needs of the thread, or of what else runs its task."""
+class _Canceller(Protocol):
+    """The part of the thread, or of another runner of tasks, that a handle uses."""
 
     def check_process(self) -> None: ...
     def cancel(self, job: Job) -> None: ...
 
 
-class Schedules(Protocol):
-    """What a thread needs of the scheduler that it runs.
+class SchedulerLike(Protocol):
+    """The part of a scheduler that its thread uses.
 
     `Scheduler` describes the methods. All but `load` and `calling` are used by the
     thread alone.
@@ -79,9 +79,9 @@ class Schedules(Protocol):
     def idle(self) -> bool: ...
     @property
     def wait_s(self) -> float | None:
-        """Return the seconds that the thread may wait for news before the next step.
+        """Return the seconds for which the thread may wait for items before a step.
 
-        None if there is nothing to do without any.
+        None means that it waits for an item, however long.
         """
         ...
 
@@ -92,15 +92,15 @@ class Schedules(Protocol):
 
 
 class Handle(Generic[R]):
-    """A task that was given to the model's thread.
+    """A task that was passed to the model's thread.
 
     If the handle is garbage-collected, the task is cancelled.
 
     Attributes:
-        job: The task with its state, for what runs it.
+        job: The task with its state, for the thread that runs it.
     """
 
-    def __init__(self, model_thread: _Cancels, job: Job) -> None:
+    def __init__(self, model_thread: _Canceller, job: Job) -> None:
         self._model_thread, self.job = model_thread, job
         # Only a weak reference to the job: its task or callback may hold this handle,
         # by way of the engine.
@@ -110,8 +110,8 @@ class Handle(Generic[R]):
         """Wait for the task to end and return its result.
 
         Ctrl-C cancels the task, even in the middle of a decode, and is raised again.
-        Raises `ForkedError` in a child process if there is no result yet, since none
-        will come.
+        Raises `ForkedError` in a child process without a result, since the thread does
+        not run there.
         """
         if not self.is_done:
             self._model_thread.check_process()
@@ -144,8 +144,8 @@ class Handle(Generic[R]):
         return self.job.cost
 
 
-def _abandon(model_thread: _Cancels, job: weakref.ref[Job]) -> None:
-    """Cancel a job whose handle is gone.
+def _abandon(model_thread: _Canceller, job: weakref.ref[Job]) -> None:
+    """Cancel a job whose handle was garbage-collected.
 
     The garbage collector may call this at any point of any thread, so it takes no lock.
     """
@@ -157,7 +157,8 @@ def _abandon(model_thread: _Cancels, job: weakref.ref[Job]) -> None:
 def _move(source: list[bool], target: list[bool]) -> bool:
     """Move an item from one list to another; return False if there is none.
 
-    No signal handler and no other thread can run in between, since no Python code does.
+    This is atomic: no signal handler and no other thread can run in between, since no
+    Python code does.
     """
     try:
         target.extend(islice(iter(source.pop, None), 1))
@@ -186,8 +187,8 @@ class _Call:
 class _Use:
     """An open `with model_thread.using()` block.
 
-    The block is over once nothing refers to this object, since Ctrl-C may end it before
-    it has reported its end.
+    The block is over once no reference to this object exists, since Ctrl-C may end the
+    block before it has reported its end.
     """
 
     __slots__ = ("__weakref__", "thread")
@@ -205,8 +206,8 @@ class JobThread(ABC, Generic[SchedulerT]):
 
     Attributes:
         closed: Whether `close` was called.
-        observer: What watches tasks from their beginning on, or None; any thread may
-            set it.
+        observer: Observes tasks from their beginning on, or None; any thread may set
+            it.
     """
 
     def __init__(
@@ -215,7 +216,7 @@ class JobThread(ABC, Generic[SchedulerT]):
         """Start the thread.
 
         Args:
-            scheduler: What runs the jobs.
+            scheduler: The scheduler, which runs the jobs.
             again_s: Seconds between two interrupts of work that is to end.
             max_waiting: Maximum number of tasks that wait to begin; None for no limit.
             clock: Returns the seconds that deadlines are compared with.
@@ -263,7 +264,7 @@ class JobThread(ABC, Generic[SchedulerT]):
     def queue(self, *handles: Handle[Any]) -> None:
         """Queue the tasks of handles for the model's thread.
 
-        The thread takes all of them up in one step. The handles exist before their
+        The thread takes up all of them in one step. The handles exist before their
         tasks are queued, so that a task can be cancelled whenever Ctrl-C comes.
 
         Raises `QueueFullError`, `ClosedError` or `ForkedError`; no task is queued then.
@@ -282,6 +283,7 @@ class JobThread(ABC, Generic[SchedulerT]):
                 raise
 
     def _take_slots(self, jobs: Sequence[Job], max_waiting: int) -> None:
+        """Take a free place in the queue for each job, or raise `QueueFullError`."""
         for job in jobs:
             slot: list[bool] = []
             # Set first: Ctrl-C may come as soon as the job has a place.
@@ -296,7 +298,7 @@ class JobThread(ABC, Generic[SchedulerT]):
     def load(self) -> Load:
         """Return how busy the model is, as of its last call.
 
-        Tasks that were queued since count as waiting.
+        Tasks that were queued after that call count as waiting.
         """
         load = self.scheduler.load
         return replace(load, n_waiting=load.n_waiting + len(self._arriving))
@@ -320,7 +322,7 @@ class JobThread(ABC, Generic[SchedulerT]):
             return answer
 
     def after_step(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when the step that is running, if any, has ended.
+        """Call `callback` once when the running step, if any, has ended.
 
         It is called on the model's thread, or here if the engine was closed.
         """
@@ -333,6 +335,7 @@ class JobThread(ABC, Generic[SchedulerT]):
             call.future.set_exception(error)
 
     def _put(self, item: _Call | tuple[Job, ...]) -> None:
+        """Put an item into the inbox; raise `OptionError` on the model's own thread."""
         if threading.current_thread() is self._thread:
             expected = "a function that calls no method of the engine: it runs on the thread that would have to answer"
             raise OptionError("on_progress", "a call of the engine", expected)
@@ -341,7 +344,7 @@ class JobThread(ABC, Generic[SchedulerT]):
     def _stop(self, call: _Call) -> None:
         """Cancel a queued call; interrupt a running one until it has ended.
 
-        On a model that is not `limits.can_interrupt`, this waits for its end.
+        If the model cannot be interrupted, this waits for the end of the call.
         """
         call.is_stopped = True
         if call.claim():
@@ -362,11 +365,11 @@ class JobThread(ABC, Generic[SchedulerT]):
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Interrupt the work that is running now, if that can be done."""
+        """Interrupt the running work, if that is possible."""
 
     @abstractmethod
     def _free(self) -> None:
-        """Free what the jobs ran on; called on the thread, as its last work."""
+        """Free the resources of the jobs; the thread calls this last."""
 
     def _interrupt(self, work: _Call | SchedulerT) -> None:
         """Interrupt the running decode if it belongs to `work`.
@@ -424,6 +427,7 @@ class JobThread(ABC, Generic[SchedulerT]):
             self._join()
 
     def _join(self) -> None:
+        """Interrupt the thread's work until it has ended; do nothing on it itself."""
         if threading.current_thread() is self._thread:
             return
         while not self._ended.done():  # not `is_alive`: a join that Ctrl-C interrupts takes the thread for ended
@@ -437,6 +441,7 @@ class JobThread(ABC, Generic[SchedulerT]):
             raise ForkedError
 
     def _check(self) -> None:
+        """Raise `ForkedError` in a child process, and `ClosedError` after `close`."""
         self.check_process()
         if self.closed:
             raise ClosedError("the engine")
@@ -444,10 +449,11 @@ class JobThread(ABC, Generic[SchedulerT]):
     # The methods below run on the model's thread.
 
     def _loop(self) -> None:
+        """Do turns until the engine closes, and then end all work."""
         try:
             while self._turn():
                 pass
-            self._shut()
+            self._shut_down()
         finally:
             self._ended.set_result(None)
 
@@ -459,7 +465,7 @@ class JobThread(ABC, Generic[SchedulerT]):
         wait_s = self.scheduler.wait_s
         if wait_s is None and self._has_worked:
             wait_s = self._idle_wait_s()
-        received = self._received(block=wait_s is None or wait_s > 0, timeout_s=wait_s)
+        received = self._receive(block=wait_s is None or wait_s > 0, timeout_s=wait_s)
         self._has_worked |= bool(received)
         for item in received:
             if isinstance(item, tuple):
@@ -471,18 +477,18 @@ class JobThread(ABC, Generic[SchedulerT]):
         if self.closed:
             return False
         if not received and self.scheduler.idle:
-            self._work_idly()
+            self._do_idle_work()
         self._step()
         return True
 
     def _idle_wait_s(self) -> float | None:
-        """Return the seconds after which an idle thread has work; None for none."""
+        """Return the seconds after which an idle thread has work; None for never."""
         return None
 
-    def _work_idly(self) -> None:
-        """Do a step of the work for idle times."""
+    def _do_idle_work(self) -> None:
+        """Do one step of idle work."""
 
-    def _received(self, *, block: bool, timeout_s: float | None = None) -> list[_Call | tuple[Job, ...] | None]:
+    def _receive(self, *, block: bool, timeout_s: float | None = None) -> list[_Call | tuple[Job, ...] | None]:
         """Return all items queued since the last call.
 
         With `block`, waits up to `timeout_s` seconds for the first item, or forever if
@@ -496,17 +502,18 @@ class JobThread(ABC, Generic[SchedulerT]):
         return items + [self._inbox.get() for _ in range(self._inbox.qsize())]
 
     def _run(self, call: _Call) -> None:
+        """Run a queued call and set its outcome, unless its caller has dropped it."""
         if not call.claim():
             return
         self._running = call
         try:
-            call.future.set_result(self._until_done(call))
+            call.future.set_result(self._repeat_until_done(call))
         except BaseException as error:  # noqa: BLE001 - belongs to the thread that waits for it
             call.future.set_exception(error)
         finally:
             self._running = None
 
-    def _until_done(self, call: _Call) -> Any:
+    def _repeat_until_done(self, call: _Call) -> Any:
         """Return the function's result, calling it again after a stray interrupt."""
         while not self.closed:
             try:
@@ -527,14 +534,15 @@ class JobThread(ABC, Generic[SchedulerT]):
         finally:
             self._running = None
 
-    def _shut(self) -> None:
+    def _shut_down(self) -> None:
+        """End all work with `ClosedError`; free all once no thread is in `using`."""
         error = ClosedError("the engine")
         self.scheduler.fail_all(error)
         is_used = True
         while is_used:
             # Checked before the inbox: a thread that has left puts nothing into it.
             is_used = self._is_used()
-            for item in self._received(block=is_used, timeout_s=_LEAVING_S):
+            for item in self._receive(block=is_used, timeout_s=_LEAVING_S):
                 if isinstance(item, tuple):
                     self._arriving.difference_update(map(id, item))
                     for job in item:
@@ -545,7 +553,7 @@ class JobThread(ABC, Generic[SchedulerT]):
 
 
 class ModelThread(JobThread[Scheduler]):
-    """Runs the tasks of a model on a thread, which alone touches the model."""
+    """Runs the tasks of a model on a thread; no other thread touches the model."""
 
     def __init__(
         self,
@@ -562,8 +570,9 @@ class ModelThread(JobThread[Scheduler]):
             model: The model to run.
             max_waiting: Maximum number of tasks that wait to begin; None for no limit.
             clock: Returns the seconds that deadlines are compared with.
-            idle_work: Work on the model in small steps. One is done whenever the thread
-                has been idle for `_IDLE_S`, after its first work. An error ends it.
+            idle_work: Work on the model in small steps. One step is done whenever the
+                thread has been idle for `_IDLE_S`, after its first work. An error ends
+                it.
             before_close: Called on the thread before the model is freed.
         """
         at_least("max_waiting", max_waiting, 1)
@@ -573,13 +582,15 @@ class ModelThread(JobThread[Scheduler]):
         super().__init__(Scheduler(model, clock=clock), again_s=again_s, max_waiting=max_waiting, clock=clock)
 
     def interrupt(self) -> None:
-        """Interrupt the decode that is running now, if any."""
+        """Interrupt the running decode, if any."""
         self._model.interrupt()
 
     def _idle_wait_s(self) -> float | None:
+        """Return `_IDLE_S` while there is idle work, else None."""
         return None if self._idle_work is None else _IDLE_S
 
-    def _work_idly(self) -> None:
+    def _do_idle_work(self) -> None:
+        """Do one step of the idle work, if the thread has worked before."""
         if self._idle_work is None or not self._has_worked:
             return
         try:
@@ -591,6 +602,7 @@ class ModelThread(JobThread[Scheduler]):
             self._idle_work = None
 
     def _free(self) -> None:
+        """Close the model."""
         try:
             self._idle_work = None
             self._before_close()

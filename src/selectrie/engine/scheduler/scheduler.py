@@ -5,22 +5,22 @@ keeps the cache of rows at prompt ends. One step makes one `extend`, and more on
 that failed. Tasks of any kind may come and go at any time.
 
 Higher priorities are admitted first and go into a call first. Among equals, clients
-take turns, and the requests of a client, and the jobs of a request (`turns`). While
+take turns, then the requests of a client, and the jobs of a request (`turns`). While
 several clients are under way, each has a share of a call, and calls are short. The asks
-of tasks go into a call before prompts do, and prompts share what is left
+of tasks go into a call before prompts do, and prompts share the remaining rows
 (`batch.allocate_prefill`), so a long prompt delays other jobs by no more than a chunk
 of it.
 
-A client that waits for memory, and needs no more than its share, gets it from one that
-has more: the last job of that client is queued again, but not before it has got on by
-as many rows as it lost the last time.
+A client that waits for memory within its share gets it from a client that holds more
+than its share. The last job of that client is evicted and queued again. Before a job is
+evicted once more, it must evaluate twice the rows that it lost.
 
 Capacity is reserved for all that every admitted task may still need, so most asks fit.
 An ask may still fail to fit, because nodes that several tasks hold do not become free
-when one of them releases its reference. The other jobs then go on. If no job can go on,
-the lowest-ranked one gives up its nodes and is queued again, to evaluate them by path
-later. The highest-ranked job never does for this reason, so no two unfinished tasks
-wait for each other.
+when one task releases them. The other jobs then continue. If no job can continue, the
+lowest-ranked one releases its nodes and is queued again, to evaluate them by path
+later. The highest-ranked job is never evicted for this reason, so no two unfinished
+tasks wait for each other.
 
 The scheduler is not thread-safe: one thread owns it together with its model
 (`model_thread.ModelThread`).
@@ -69,9 +69,9 @@ __all__ = ["ROW_CACHE_BYTES", "Job", "Load", "RowCache", "Scheduler"]
 logger = logging.getLogger(__name__)
 
 MAX_PASSED = 64
-"""Number of jobs that may be admitted before one that was first and did not fit."""
+"""Maximum number of jobs admitted before a job that is first but does not fit."""
 MAX_TRIED = 256
-"""Number of waiting requests that are looked at for one that fits."""
+"""Maximum number of waiting requests that are searched for one that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ class Scheduler:
     Call `submit` for each job, then `step` until `idle`.
 
     Attributes:
-        read_rows: Values that were read from rows, for later requests.
-        n_interrupted: Number of interrupted calls, which are made again.
+        read_rows: Cached values of rows, for later requests.
+        n_interrupted: Number of calls that were interrupted and made again.
         calling: The jobs whose rows are in the running call.
         load: The load as of the last step; any thread may read it.
     """
@@ -124,8 +124,8 @@ class Scheduler:
                 `limits.call_cost.prefill_rows` of the model.
             takes_turns: Whether every task has a share of each call. False: earlier
                 tasks take all they can use, so tasks have fewer and larger asks, and
-                nodes are held for a shorter time. That is for work that is waited for
-                as a whole.
+                nodes are held for a shorter time. That suits tasks whose results are
+                needed together.
             clock: Returns the seconds that deadlines are compared with, and that steps
                 take.
         """
@@ -139,9 +139,9 @@ class Scheduler:
         self._waiting: list[Job] = []
         self._active: deque[Job] = deque()
         self._refused: list[tuple[BatchPart, CapacityError]] = []
-        self._moved = False
+        self._has_advanced = False
         self._reserved = 0, 0
-        """Nodes and branches reserved for active jobs, as of the last call of `_free`.
+        """Nodes and branches reserved for active jobs, by the last `_free_capacity`.
 
         It is kept up to date while a batch is scheduled.
         """
@@ -153,6 +153,7 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
+        """Return whether there are no jobs."""
         return not self._waiting and not self._active
 
     @property
@@ -187,10 +188,11 @@ class Scheduler:
         self._active.clear()
         self._waiting.clear()
         for job in jobs:  # each has its own error, which may later name its request
-            self._fail(job, own_error(error))
+            self._fail(job, copy_error(error))
         self.load = replace(self.load, n_active=0, n_waiting=0)
 
     def _fail(self, job: Job, error: BaseException) -> None:
+        """End a job with an error; log the error of releasing its nodes, if any."""
         try:
             self._end(job, error=error)
         except Exception:  # its future is set by now, and the next job's must be too
@@ -201,37 +203,37 @@ class Scheduler:
         self.row_cache.clear()
         self.read_rows.clear()
         self.model.trim(0)
-        self._measure(self._free())
+        self._update_load(self._free_capacity())
 
     def step(self) -> None:
-        """Make one model call that advances every job that can go on."""
+        """Make one model call that advances every job that can continue."""
         began_s, self._n_rows, self._decode_s = self._clock(), 0, 0.0
         end_early([*self._active, *self._waiting], began_s, self._end)
-        if not (self._refused and self._active):  # parts that did not fit go first
+        if not (self._refused and self._active):  # jobs whose parts did not fit go first
             self._admit_waiting()
-        self._refused, self._moved = [], False
+        self._refused, self._has_advanced = [], False
         parts, free = self._schedule_batch()
-        self._measure(free)
+        self._update_load(free)
         if parts:
             self._execute(parts)
             end_turns([part.job for part in parts])
             self._call_times.add(self._n_rows, self._decode_s, self._clock() - began_s)
-        if self._refused and not self._moved:
+        if self._refused and not self._has_advanced:
             self._preempt_last(*self._refused[0])
         if self._takes_turns:
             self._active.rotate(-1)
-        if self.idle:  # the next step may be far away
-            self._measure(self._free())
+        if self.idle:  # the next step may be much later
+            self._update_load(self._free_capacity())
 
-    def _measure(self, free: Capacity) -> None:
-        """Set `load`, given the free capacity."""
+    def _update_load(self, free: Capacity) -> None:
+        """Update `load`, given the free capacity."""
         nodes, sequences = max(0, free.nodes), max(0, free.sequences)
         self.load = Load(len(self._active), len(self._waiting), nodes, sequences, free.nodes_cached)
 
     def _admit_waiting(self) -> None:
         """Admit waiting jobs in turns, as long as all reservations fit.
 
-        A job that does not fit is passed by others that do, `MAX_PASSED` times at most.
+        A job that does not fit is passed by at most `MAX_PASSED` others that do.
         """
         if not self._waiting:
             return
@@ -243,24 +245,27 @@ class Scheduler:
         owner = attrgetter("client" if len(clients) > 1 else "request")
         share = 1 / len(clients if len(clients) > 1 else requests)
         n_admitted = 0
-        while any(lines.values()) and self._admit_next(lines, owner, share):
+        while any(lines.values()) and self._admit_first_fitting(lines, owner, share):
             n_admitted += 1
         if n_admitted or sum(map(len, lines.values())) > len(self._waiting):
             self._waiting = sorted(chain.from_iterable(lines.values()), key=attrgetter("rank"))
 
-    def _admit_next(self, lines: defaultdict[Turn, deque[Job]], owner: Callable[[Job], Turn], share: float) -> bool:
+    def _admit_first_fitting(
+        self, lines: defaultdict[Turn, deque[Job]], owner: Callable[[Job], Turn], share: float
+    ) -> bool:
         """Admit the first waiting job that fits; return whether there was one.
 
         Args:
-            lines: The waiting jobs of each request, from which it is taken.
-            owner: The client of a job; its request, if all are of one client.
+            lines: The waiting jobs of each request. The admitted job is removed.
+            owner: Returns the client of a job, or its request if there is only one
+                client.
             share: The share of memory of each owner under way.
         """
-        free, passed = self._free(), list[Job]()
-        for job in self._first_of(lines):
+        free, passed = self._free_capacity(), list[Job]()
+        for job in self._candidates(lines):
             need = job.need(is_recurrent=self._is_recurrent)
             while not (fits := need.nodes <= free.nodes and need.sequences <= free.sequences) and self._active:
-                last = self._evictable_for(job, owner, share)
+                last = self._choose_eviction(job, owner, share)
                 if last is None:
                     break
                 logger.debug("job %d releases its nodes for job %d", last.order, job.order)
@@ -268,7 +273,7 @@ class Scheduler:
                 self._release(last, forget=False)
                 self._active.remove(last)
                 lines[last.request].appendleft(last)
-                free = self._free()
+                free = self._free_capacity()
             if fits or not self._active:
                 lines[job.request].remove(job)
                 self._active.append(job)
@@ -281,11 +286,11 @@ class Scheduler:
             passed.append(job)
         return False
 
-    def _first_of(self, lines: Mapping[Turn, deque[Job]]) -> list[Job]:
-        """Return the first waiting job of each request, those to admit next first.
+    def _candidates(self, lines: Mapping[Turn, deque[Job]]) -> list[Job]:
+        """Return the first waiting job of each request, the next to admit first.
 
-        Of the highest priority, that is the one of the client and the request with the
-        fewest jobs under way.
+        Within a priority, the client with the fewest jobs under way comes first, then
+        the request with the fewest.
         """
         n_of = Counter(turn for job in self._active for turn in {job.client, job.request})
 
@@ -295,18 +300,18 @@ class Scheduler:
 
         return nsmallest(MAX_TRIED, (line[0] for line in lines.values() if line), key=order)
 
-    def _evictable_for(self, job: Job, owner: Callable[[Job], Turn], share: float) -> Job | None:
-        """Return the job that gives its memory to a waiting one, or None.
+    def _choose_eviction(self, job: Job, owner: Callable[[Job], Turn], share: float) -> Job | None:
+        """Return the job to evict so that a waiting job can begin, or None.
 
-        It is the last of the owner that has most, if that is more than its share, and
-        the owner of `job` stays within its own. A job that was evicted has to evaluate
-        twice the rows that it lost before it is evicted again: it repeats as many, and
-        gets on by as many. `owner` and `share` are those of `_admit_next`.
+        It is the last job of the owner with the most memory. That owner must exceed its
+        share, and the owner of `job` must stay within its own. A job that was evicted
+        before must have evaluated twice the rows that it lost: as many repeated rows
+        and as many new ones. For `owner` and `share` see `_admit_first_fitting`.
         """
         held: defaultdict[Turn, float] = defaultdict(float)
         for active in self._active:
-            held[owner(active)] += self._part_of_memory(active)
-        if held[owner(job)] + self._part_of_memory(job) > share:
+            held[owner(active)] += self._memory_share(active)
+        if held[owner(job)] + self._memory_share(job) > share:
             return None
         for holder in sorted(held, key=lambda one: -held[one]):
             if held[holder] > share:
@@ -316,8 +321,8 @@ class Scheduler:
                     return max(may, key=attrgetter("rank"))
         return None
 
-    def _part_of_memory(self, job: Job) -> float:
-        """Return the part of the model's memory that a job holds and may need."""
+    def _memory_share(self, job: Job) -> float:
+        """Return the share of the model's memory that a job holds and may need."""
         need, limits = job.need(is_recurrent=self._is_recurrent), self._limits
         n_branches = job.rows.n_nodes if self._is_recurrent else job.rows.n_leaves
         nodes = self._n_held(job) + need.nodes
@@ -327,28 +332,28 @@ class Scheduler:
         """Return the number of nodes that a job holds, shared ones included."""
         return (job.depth if job.prompt_node == NO_NODE else len(job.prompt)) + job.rows.n_nodes
 
-    def _free(self) -> Capacity:
+    def _free_capacity(self) -> Capacity:
         """Return the capacity that is neither held nor reserved for admitted jobs."""
         needs = [job.need(is_recurrent=self._is_recurrent) for job in self._active]
         self._reserved = sum(need.nodes for need in needs), sum(need.sequences for need in needs)
-        return self._unreserved(self._limits.rows_per_call)
+        return self._unreserved_capacity(self._limits.rows_per_call)
 
-    def _unreserved(self, rows: int) -> Capacity:
-        """Return the capacity beyond `_reserved`, with this number of rows."""
+    def _unreserved_capacity(self, rows: int) -> Capacity:
+        """Return the capacity that is not in `_reserved`, with this number of rows."""
         capacity, (nodes, branches) = self.model.capacity(), self._reserved
         return Capacity(rows, capacity.nodes - nodes, capacity.sequences - branches, capacity.nodes_cached)
 
     def _schedule_batch(self) -> tuple[list[BatchPart], Capacity]:
-        """Return the parts that fit into the next call, and the capacity left.
+        """Return the parts that fit into the next call, and the remaining capacity.
 
-        Every active job has one part at most.
+        Every active job has at most one part.
         """
         jobs = in_turns(self._active)
         unread = {job for job in jobs if not job.has_prompt_row and job.key not in self.row_cache}
-        share_of, free = shares_of(jobs), self._free()
-        call_rows = self._rows_of_call(jobs, unread)
+        share_of, free = shares_of(jobs), self._free_capacity()
+        call_rows = self._max_call_rows(jobs, unread)
         free = replace(free, rows=call_rows)
-        kept_rows = self._rows_kept(jobs, unread, share_of, free.rows)
+        kept_rows = self._rows_for_prompts(jobs, unread, share_of, free.rows)
         left = sum(share_of[job] for job in jobs if job not in unread)
         parts: list[BatchPart] = []
         skipped: list[BatchPart] = []
@@ -363,7 +368,9 @@ class Scheduler:
                 offered = int((free.rows - kept_rows) * part_of_rows + ROUNDING)
                 if offered < 1 and not self._takes_turns:
                     continue  # the call is full
-                free = self._next(job, free, max(1, offered if len(jobs) == 1 else min(offered, self._prefill_rows)))
+                free = self._set_next_part(
+                    job, free, max(1, offered if len(jobs) == 1 else min(offered, self._prefill_rows))
+                )
             left -= share_of[job]
             part = job.part
             if part is None:
@@ -371,8 +378,8 @@ class Scheduler:
                 continue
             key = part.key
             if key not in taken and len(part) > free.rows > 0 and job.priority < jobs[0].priority:
-                # This job never gets a first turn, so it goes bit by bit.
-                free = self._next(job, free, free.rows)
+                # A job of lower priority never goes first, so its ask is split.
+                free = self._set_next_part(job, free, free.rows)
                 part = job.part
                 if part is None:
                     continue
@@ -384,18 +391,18 @@ class Scheduler:
                 taken.add(key)
                 free = replace(free, rows=max(0, free.rows - len(part)))
             parts.append(part)
-        prefills = self._prefills(filling, free.rows, call_rows - free.rows)
-        return parts + prefills + _that_fit(skipped, free.rows - sum(map(len, prefills))), free
+        prefills = self._prefill_parts(filling, free.rows, call_rows - free.rows)
+        return parts + prefills + _choose_fitting(skipped, free.rows - sum(map(len, prefills))), free
 
-    def _rows_kept(self, jobs: list[Job], unread: set[Job], share_of: dict[Job, float], rows: int) -> int:
-        """Return how many rows of a call prompts have, if they can use them."""
+    def _rows_for_prompts(self, jobs: list[Job], unread: set[Job], share_of: dict[Job, float], rows: int) -> int:
+        """Return the number of rows of a call that are set aside for prompts."""
         kept_rows = int(rows * sum(share_of[job] for job in unread) / max(1, sum(share_of.values())))
         if jobs and jobs[0] in unread:  # it has the first turn
             kept_rows = max(1, kept_rows)
         return min(kept_rows, self._prefill_rows, sum(job.n_prompt_left for job in unread))
 
-    def _rows_of_call(self, jobs: list[Job], unread: set[Job]) -> int:
-        """Return how many rows the next call may have: fewer while others wait."""
+    def _max_call_rows(self, jobs: list[Job], unread: set[Job]) -> int:
+        """Return the maximum number of rows of a call: fewer while others wait."""
         limits = self._limits
         n_requests = len({job.request for group in (self._active, self._waiting) for job in group})
         if n_requests < 2 or not self._takes_turns or not jobs:
@@ -407,14 +414,12 @@ class Scheduler:
         n_rows = self._call_times.rows_for(least, n_requests, limits.call_cost.min_rows)
         return int(min(n_rows + ROUNDING, limits.rows_per_call))
 
-    def _next(self, job: Job, free: Capacity, rows: int) -> Capacity:
+    def _set_next_part(self, job: Job, free: Capacity, rows: int) -> Capacity:
         """Set `job.part` to its next part, of at most `rows` rows.
 
-        Returns the capacity left.
-
-        The part is None if the job waits for its prompt or has ended. An exception of a
-        task ends its own job and no other. This includes `sys.exit` in a callback: it
-        is raised by `Handle.result`.
+        Returns the remaining capacity. The part is None if the job waits for its prompt
+        or has ended. An exception of a task ends its own job and no other. This
+        includes `sys.exit` in a callback: it is raised by `Handle.result`.
         """
         reserved = job.need(is_recurrent=self._is_recurrent)
         capacity = Capacity(rows, free.nodes + reserved.nodes, free.sequences + reserved.sequences)
@@ -425,12 +430,13 @@ class Scheduler:
         nodes, branches = self._reserved[0] - reserved.nodes, self._reserved[1] - reserved.sequences
         if job.answered:
             self._reserved = nodes, branches
-            return self._unreserved(free.rows)
+            return self._unreserved_capacity(free.rows)
         promised = job.need(is_recurrent=self._is_recurrent)
         self._reserved = nodes + promised.nodes, branches + promised.sequences
         return replace(free, nodes=capacity.nodes - promised.nodes, sequences=capacity.sequences - promised.sequences)
 
     def _next_part(self, job: Job, capacity: Capacity) -> BatchPart | None:
+        """Return a job's next part; None if it waits for its prompt or has ended."""
         if not job.has_prompt_row:
             row = self.row_cache.get(job.key)
             if row is None:
@@ -439,28 +445,30 @@ class Scheduler:
             job.begin_asks()
             if job.on_step is not None:  # a stream has its first token before any call
                 job.on_step()
-        if job.ask is None and not self._ask(job, capacity):
+        if job.ask is None and not self._request_ask(job, capacity):
             self._end(job, result=job.task.result())
             return None
         if job.prompt_node == NO_NODE and not attach_prompt(self.model, job):
             return None
         return ask_part(self.model, job, capacity)
 
-    def _prefills(self, jobs: list[Job], rows: int, used: int) -> list[BatchPart]:
+    def _prefill_parts(self, jobs: list[Job], rows: int, used: int) -> list[BatchPart]:
         """Return chunks of the jobs' prompts that fit into `rows` rows of the call.
 
-        `used` is the number of rows that the call has besides.
+        `used` is the number of rows already in the call.
         """
         if not jobs or rows <= 0:
             return []
         if len(self._active) > 1:
             # Fill the batch up; the rest would be padding.
             rows = self._limits.batch_sizes.least_padded(used + self._prefill_rows, used + rows) - used
-        chunks = allocate_prefill([job for job in jobs if self._is_placed(job)], rows, is_recurrent=self._is_recurrent)
+        chunks = allocate_prefill(
+            [job for job in jobs if self._place_prompt(job)], rows, is_recurrent=self._is_recurrent
+        )
         return [prefill_part(self.model, self.row_cache, job, n) for job, n in chunks]
 
-    def _is_placed(self, job: Job) -> bool:
-        """Set the job's cursor; return False if the job failed.
+    def _place_prompt(self, job: Job) -> bool:
+        """Set the job's cursor; return False if that failed and ended the job.
 
         After a failure of the model, the nodes that the job held may be lost.
         """
@@ -470,8 +478,8 @@ class Scheduler:
             self._end(job, error=error)
         return not job.answered
 
-    def _ask(self, job: Job, capacity: Capacity) -> bool:
-        """Let the task make its next ask, and release the nodes that it gives up.
+    def _request_ask(self, job: Job, capacity: Capacity) -> bool:
+        """Get the task's next ask, and release the nodes that it gives up.
 
         Returns False if the task has finished.
         """
@@ -497,7 +505,7 @@ class Scheduler:
         try:
             extension = extend(self.model, parts)
         except DecodeInterrupted:
-            self._moved = True  # without the interrupt, it would have
+            self._has_advanced = True  # a job would have advanced without the interrupt
             self.n_interrupted += 1
             row_s = (time.perf_counter() - began_s) / sum(map(len, parts))
             for part in parts:
@@ -510,14 +518,14 @@ class Scheduler:
                 self._execute(parts[:half])
                 self._execute([part for part in parts[half:] if part.job.part is part])
             elif isinstance(error, CapacityError):
-                parts[0].job.part = None  # to be cut to the capacity that is free then
+                parts[0].job.part = None  # the next part is cut to the capacity then free
                 self._refused.append((parts[0], error))
             else:
                 self._end(parts[0].job, error=error)
             return
         finally:
             self.calling = ()
-        self._moved = True
+        self._has_advanced = True
         self._n_rows += extension.rows_evaluated
         self._decode_s += extension.decode_s
         for part, nodes, rows, cost in split_call(parts, extension):
@@ -535,8 +543,8 @@ class Scheduler:
         """Free capacity when no job can make progress.
 
         Preempts the lowest-ranked job and queues it again; the highest-ranked job is
-        never preempted. If only one job is active, it goes on with less (`_shrink`),
-        and fails if nothing is left to try.
+        never preempted. If only one job is active, it continues with less memory
+        (`_shrink`), and fails if nothing is left to try.
         """
         if len(self._active) > 1:
             last = max(self._active, key=attrgetter("rank"))
@@ -592,8 +600,8 @@ class Scheduler:
                     self.model.release(as_ids(nodes), forget=is_forgotten)
 
 
-def _that_fit(parts: list[BatchPart], n_rows: int) -> list[BatchPart]:
-    """Return the parts that fit into what prompts left of a call."""
+def _choose_fitting(parts: list[BatchPart], n_rows: int) -> list[BatchPart]:
+    """Return the parts that fit into the remaining rows of a call."""
     fitting: list[BatchPart] = []
     taken: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
     for part in parts:
@@ -604,8 +612,8 @@ def _that_fit(parts: list[BatchPart], n_rows: int) -> list[BatchPart]:
     return fitting
 
 
-def own_error(error: BaseException) -> BaseException:
-    """Return a copy of an error, so that each of many jobs has its own.
+def copy_error(error: BaseException) -> BaseException:
+    """Return a copy of an error, so that each of many jobs gets a separate object.
 
     An error of a foreign class is returned as it is.
     """
