@@ -21,7 +21,7 @@ from selectrie.engine.requests.canonical_memory import CanonicalMemories, common
 from selectrie.engine.requests.select import BaselineStore
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.model_thread import ModelThread
-from selectrie.engine.scheduler.task_group import MemoriesApart, MemoryApart, TaskGroup
+from selectrie.engine.scheduler.task_group import SecondMemory, SecondMemoryPool, TaskGroup
 from selectrie.errors import ClosedError, OptionError, RequestError
 from selectrie.options.checks import at_least
 from selectrie.results.advice import warn
@@ -80,7 +80,7 @@ class DecisionScorer(AbstractContextManager["DecisionScorer"]):
         self._close()
 
 
-def memories_of(thread: ModelThread, model: Model, maker: DecisionMaker) -> MemoriesApart[DecisionMemory]:
+def memories_of(thread: ModelThread, model: Model, maker: DecisionMaker) -> SecondMemoryPool[DecisionMemory]:
     """Return a pool of key/value caches, one for each unit that is evaluated at a time.
 
     Prefixes that the prompts of all states share are evaluated once for each cache and
@@ -101,10 +101,10 @@ def memories_of(thread: ModelThread, model: Model, maker: DecisionMaker) -> Memo
             raise
         return DecisionMemory(model_context, CanonicalMemories(len(shared) + 1))
 
-    return MemoriesApart(thread, open_memory)
+    return SecondMemoryPool(thread, open_memory)
 
 
-class DecisionMemory(MemoryApart):
+class DecisionMemory(SecondMemory):
     """The key/value caches of a unit: its own, and those that settle near ties.
 
     It also keeps the baselines of the scoring rule, so each is evaluated only once for

@@ -14,7 +14,7 @@ from selectrie.engine.precision_check import assumed, batch_multiple, measure
 from selectrie.engine.requests.canonical_memory import CanonicalMemories
 from selectrie.engine.requests.session import Prepared, Session
 from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
-from selectrie.engine.scheduler.task_group import MemoriesApart, MemoryApart, TaskGroup, task_group
+from selectrie.engine.scheduler.task_group import SecondMemory, SecondMemoryPool, TaskGroup, task_group
 from selectrie.errors import CapacityError
 
 if TYPE_CHECKING:
@@ -132,8 +132,8 @@ class LocalRuntime(Runtime):
         from selectrie.engine.requests.loglikelihood import SequenceScorer  # as for `generate`
 
         model, limits = self._model, self._model.limits
-        memories = MemoriesApart(
-            self.thread, lambda: MemoryApart(model.new_context(nodes + limits.rows_per_call, limits.sequences))
+        memories = SecondMemoryPool(
+            self.thread, lambda: SecondMemory(model.new_context(nodes + limits.rows_per_call, limits.sequences))
         )
         return SequenceScorer(model, memories.group, memories.close, keep=keep)
 
@@ -144,7 +144,7 @@ class LocalRuntime(Runtime):
 
         @contextmanager
         def session() -> Iterator[Session]:
-            with memories.lent() as (memory, group):
+            with memories.lend() as (memory, group):
                 yield memory.session(group, check)
 
         return DecisionScorer(maker, session, memories.close, keep=keep)

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from starlette.types import Receive
 
-from selectrie.engine.scheduler.task_group import count_for
+from selectrie.engine.scheduler.task_group import set_client
 from selectrie.results.advice import collected_warnings
 from selectrie.server import request_context
 from selectrie.server import state as states
@@ -160,7 +160,7 @@ class Gate:
         state, exchange = self._state, scope[request_context.KEY]
         state.n_open += 1
         exchange.is_accepted = True
-        count_for(exchange.turn)
+        set_client(exchange.turn)
         state.metrics.count_accepted(exchange)
         try:
             with state.uploads.count_request(exchange.turn), state.bodies.share() as share:

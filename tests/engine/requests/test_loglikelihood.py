@@ -22,7 +22,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
 from selectrie.engine.requests.loglikelihood import Sequences, SequenceScorer, _CallPlan
 from selectrie.engine.scheduler.model_thread import ModelThread
-from selectrie.engine.scheduler.task_group import MemoriesApart, MemoryApart
+from selectrie.engine.scheduler.task_group import SecondMemory, SecondMemoryPool
 from selectrie.errors import CapacityError, ClosedError, OptionError, TokenRangeError
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE, hashed_logits
@@ -46,7 +46,7 @@ def loglikelihoods(model, sequences):
     """Those of sequences in the memory of the model itself, of which nothing is held afterwards."""
     thread = ModelThread(model)
     with closing(thread):
-        memories = MemoriesApart(thread, lambda: MemoryApart(model))
+        memories = SecondMemoryPool(thread, lambda: SecondMemory(model))
         found = SequenceScorer(model, memories.group).loglikelihoods(sequences)
         assert model.capacity().nodes == model.limits.nodes
         return found

@@ -24,7 +24,7 @@ from selectrie.options import at_least
 
 
 class JobPaths:
-    """The local rows of a job, each as its parent's number and a token.
+    """The local rows of a job, each stored as its parent's number and a token.
 
     Row 0 is the end of the prompt. A row that was released keeps its number.
 
@@ -37,11 +37,11 @@ class JobPaths:
         self._up, self._token = [0], [0]
 
     def of_prompt(self) -> Sequence[IntArray]:
-        """Return the path of row 0 alone."""
+        """Return a sequence with the path of row 0 alone."""
         return _Paths(self, [0])
 
     def add(self, ask: Ask) -> Sequence[IntArray]:
-        """Add the rows of an ask, and return the paths of those that are wanted.
+        """Add the rows of an ask, and return the paths of the wanted ones.
 
         Raises `ProtocolError` for a parent that does not exist.
         """
@@ -55,7 +55,7 @@ class JobPaths:
         return _Paths(self, (first + np.flatnonzero(ask.wanted)).tolist())
 
     def path(self, row: int) -> IntArray:
-        """Return the path of a row, int32[]."""
+        """Return the token path of a row, int32[]."""
         below = []
         while row:
             below.append(self._token[row])
@@ -64,7 +64,7 @@ class JobPaths:
 
 
 class _Paths(Sequence["IntArray"]):
-    """The paths of some rows, each made when it is indexed."""
+    """The paths of some rows, each built when it is indexed."""
 
     def __init__(self, paths: JobPaths, rows: list[int]) -> None:
         self._paths, self._rows = paths, rows
@@ -90,12 +90,12 @@ class PathScheduler:
 
     Args:
         reader: Reads the rows.
-        limits: What a job may need.
-        max_active: Number of jobs that are under way at once. One of a higher priority
-            than any of these begins in addition.
+        limits: The maximum capacity of a job.
+        max_active: Number of jobs that are under way at once. A job of higher priority
+            than all of these begins in addition.
         wake: Called in any thread when rows have arrived, so that `step` is called.
         clock: Returns the seconds that deadlines are compared with.
-        reader_of: Returns what reads the rows of a job in place of `reader`.
+        reader_of: Returns the reader of a job's rows; None for `reader`.
 
     Attributes:
         load: The load as of the last step; any thread may read it.
@@ -129,7 +129,10 @@ class PathScheduler:
 
     @property
     def wait_s(self) -> float | None:
-        """Return the seconds until the next deadline, unless rows arrive before."""
+        """Return the seconds until the next deadline; 0 if rows or jobs wait now.
+
+        None means that there is no deadline to wait for.
+        """
         if self._arrived or (self._waiting and not self._active):
             return 0.0
         deadlines = [job.deadline for job in (*self._active, *self._waiting) if job.deadline is not None]
@@ -149,12 +152,12 @@ class PathScheduler:
             insort(self._waiting, job, key=attrgetter("rank"))
 
     def step(self) -> None:
-        """Tell jobs the rows that have arrived, and begin to read what they ask."""
+        """Give jobs the rows that have arrived, and start to read what they ask for."""
         end_early([*self._active, *self._waiting], self._clock(), self._end)
         while self._arrived:
             job, answer = self._arrived.popleft()
             if job in self._active:
-                self._take(job, answer)
+                self._take_rows(job, answer)
         self._admit_waiting()
         self._reader.flush()
         self.load = Load(len(self._active), len(self._waiting), self._limits.nodes, self._limits.sequences)
@@ -166,11 +169,11 @@ class PathScheduler:
         self.load = Load(0, 0, self._limits.nodes, self._limits.sequences)
 
     def forget_all(self) -> None:
-        """Drop every row that is kept for later."""
+        """Drop all cached rows."""
         self._reader.clear()
 
     def _admit_waiting(self) -> None:
-        """Begin waiting jobs in order of rank."""
+        """Begin waiting jobs in order of rank, as far as `max_active` allows."""
         while self._waiting:
             job = self._waiting[0]
             lowest = min((active.priority for active in self._active), default=job.priority - 1)
@@ -180,25 +183,25 @@ class PathScheduler:
             progress = self._active[job] = _Progress(job.prompt)
             job.admit()
             if job.has_prompt_row:
-                self._go_on(job)
+                self._continue(job)
             else:
                 self._start(job, progress.paths.of_prompt())
 
     def _start(self, job: Job, paths: Sequence[IntArray]) -> None:
-        """Begin to read the rows that a job is told next."""
+        """Start to read the rows at these paths for a job."""
 
         def done(answer: Answer | BaseException) -> None:
             self._arrived.append((job, answer))
             self._wake()
 
-        cancellation = self._active[job].cancellation = Cancellation()  # which keeps what it cancels
+        cancellation = self._active[job].cancellation = Cancellation()  # it refers to the requests to cancel
         try:
             self._reader_of(job).start(paths, job.task.reads(), done, cancellation, priority=job.priority)
         except BaseException as error:  # noqa: BLE001 - a task is foreign code; the error goes to its caller
             self._end(job, error=error)
 
-    def _take(self, job: Job, answer: Answer | BaseException) -> None:
-        """Tell a job its rows, and start what it asks then."""
+    def _take_rows(self, job: Job, answer: Answer | BaseException) -> None:
+        """Give a job its rows, and start its next ask."""
         if not isinstance(answer, Answer):
             self._end(job, error=copy_error(answer))
             return
@@ -211,12 +214,12 @@ class PathScheduler:
         except BaseException as error:  # noqa: BLE001 - as above
             self._end(job, error=error)
             return
-        self._go_on(job)
+        self._continue(job)
 
-    def _go_on(self, job: Job) -> None:
-        """Start what a job asks for next, or end it."""
+    def _continue(self, job: Job) -> None:
+        """Start the next ask of a job, or end the job."""
         try:
-            paths = self._asked(job)
+            paths = self._next_paths(job)
             if paths is None:
                 self._end(job, result=job.task.result())
                 return
@@ -225,8 +228,8 @@ class PathScheduler:
             return
         self._start(job, paths)
 
-    def _asked(self, job: Job) -> Sequence[IntArray] | None:
-        """Return the paths that a task asks for; None if it has finished."""
+    def _next_paths(self, job: Job) -> Sequence[IntArray] | None:
+        """Return the paths that a task asks for next; None if it has finished."""
         offer = self._reader_of(job).capacity(job.floor)
         ask = job.task.ask(offer)
         if ask is None:
@@ -237,7 +240,7 @@ class PathScheduler:
         return self._active[job].paths.add(ask)
 
     def _end(self, job: Job, *, result: object = None, error: BaseException | None = None) -> None:
-        """End what is read for a job, and set its future."""
+        """Cancel the reading for a job, and set its future."""
         progress = self._active.pop(job, None)
         if progress is None:
             self._waiting.remove(job)
@@ -249,7 +252,7 @@ class PathScheduler:
 
 
 class _Progress:
-    """A job that is under way: its rows, and what cancels the reading of them."""
+    """The rows of a job under way, and the cancellation of their reading."""
 
     __slots__ = ("cancellation", "paths")
 
@@ -258,9 +261,9 @@ class _Progress:
 
 
 class PathThread(JobThread[PathScheduler]):
-    """Runs the tasks of an engine on a background thread, which alone knows them.
+    """Runs the tasks of an engine on a background thread, which alone accesses them.
 
-    Rows are read by other threads, which only report that they have arrived.
+    Rows are read by other threads, which only report that rows have arrived.
     """
 
     def __init__(
@@ -277,11 +280,11 @@ class PathThread(JobThread[PathScheduler]):
 
         Args:
             reader: Reads the rows. The thread closes it.
-            limits: What a task may need.
+            limits: The maximum capacity of a task.
             max_active: Number of tasks that are under way at once (`PathScheduler`).
             max_waiting: Maximum number of tasks that wait to begin; None for no limit.
             clock: Returns the seconds that deadlines are compared with.
-            reader_of: Returns what reads the rows of a task in place of `reader`.
+            reader_of: Returns the reader of a task's rows; None for `reader`.
         """
         at_least("max_waiting", max_waiting, 1)
         self._reader = reader
@@ -291,7 +294,7 @@ class PathThread(JobThread[PathScheduler]):
         super().__init__(scheduler, again_s=LOOK_AGAIN_S, max_waiting=max_waiting, clock=clock)
 
     def cancel(self, job: Job) -> None:
-        """Mark a job as cancelled; requests that only it waits for end."""
+        """Mark a job as cancelled; requests that serve no other job are aborted."""
         job.cancelled = True
         if self._process == os.getpid():
             self._wake()
@@ -300,7 +303,9 @@ class PathThread(JobThread[PathScheduler]):
         """Do nothing: no call of a model runs on the thread."""
 
     def _wake(self) -> None:
+        """Wake the thread, so that it does a step."""
         self._inbox.put(None)
 
     def _free(self) -> None:
+        """Close the reader."""
         self._reader.close()

@@ -1,4 +1,4 @@
-"""The tasks of one request, which are started and cancelled together."""
+"""Starts and cancels the tasks of a request together, also in a second memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from selectrie.engine.scheduler.turns import Turn
 from selectrie.errors import CancelledError, ClosedError, ForkedError
 
 _MAX_HANDLES = 256
-"""Number of handles that a group keeps before it drops those that are done."""
+"""Number of handles at which a group drops those of finished tasks."""
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-MemoryT = TypeVar("MemoryT", bound="MemoryApart")
+MemoryT = TypeVar("MemoryT", bound="SecondMemory")
 
 
 class Counting(Task[R_co], Protocol[R_co]):
@@ -34,7 +34,7 @@ class Counting(Task[R_co], Protocol[R_co]):
 
 
 class Runner(Protocol):
-    """What runs the tasks of a group: the model's thread, or a second memory on it.
+    """Runs the tasks of a group: the model's thread, or a second memory on that thread.
 
     `JobThread` describes the methods.
     """
@@ -56,7 +56,7 @@ class TaskGroup:
     `CancelledError`.
 
     Args:
-        model_thread: What runs the tasks: the model's thread, or a runner on it.
+        model_thread: Runs the tasks: the model's thread, or a runner on it.
         priority: Priority of every task; higher goes first.
         deadline_s: Seconds from the creation of the group, or None for no deadline.
             After it a task ends with a partial result if it can
@@ -92,7 +92,7 @@ class TaskGroup:
 
     @property
     def observer(self) -> Observer | None:
-        """Return what watches the tasks that begin now, or None."""
+        """Return the observer of tasks that begin now, or None."""
         return self.model_thread.observer
 
     def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
@@ -120,7 +120,7 @@ class TaskGroup:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Queue the tasks that begin in the block all at once, when it ends.
+        """Queue the tasks that begin in the block all at once, when the block ends.
 
         They then share calls in the same way whenever the request is repeated alone.
         Queued one by one, the first might run before the last has arrived.
@@ -139,13 +139,13 @@ class TaskGroup:
         report: Callable[[int, int], None] | None,
         total: int = 0,
     ) -> Handle[R]:
-        """Queue a task, report its progress after each model call, return its handle.
+        """Queue a task and return its handle; report progress after each model call.
 
         Args:
             task: The task to run.
             report: Called with the number of rows read and `total`; None reports
                 nothing.
-            total: Number of rows there are to read; 0 if it is unknown.
+            total: Total number of rows to read; 0 if unknown.
         """
         on_step = None if report is None else lambda: report(task.n_evaluated, total)
         return self.begin(task, on_step)
@@ -186,6 +186,7 @@ class TaskGroup:
             self._scope.drop(self)
 
     def _check(self) -> None:
+        """Raise `CancelledError` if the group was cancelled."""
         if self._is_cancelled:
             raise CancelledError
 
@@ -221,10 +222,10 @@ def task_group(
 
 
 class CancelScope:
-    """Collects the task groups that are created within a `with` block.
+    """Collects the task groups that are created within a `with` block, to cancel them.
 
-    Only those of the same thread or asyncio task are collected. Code that waits for the
-    block can cancel all of them through the scope.
+    Only the groups of the same thread or asyncio task are collected. Code that waits
+    for the block can cancel all of them through the scope.
 
     Attributes:
         is_cancelled: Whether the scope was cancelled.
@@ -236,7 +237,7 @@ class CancelScope:
 
     @classmethod
     def nested(cls) -> CancelScope:
-        """Return a new scope that is cancelled with the enclosing one, if any."""
+        """Return a new scope, which is cancelled with the enclosing scope, if any."""
         scope, outer = cls(), _SCOPE.get()
         if outer is not None:
             outer.add(scope)
@@ -262,7 +263,7 @@ class CancelScope:
         self._members.remove(group)
 
     def cancel(self) -> None:
-        """Cancel all groups and every later one. May be called from any thread."""
+        """Cancel all groups, present and later ones. May be called from any thread."""
         self.is_cancelled = True
         for group in tuple(self._members):
             group.cancel()
@@ -273,10 +274,10 @@ _CLIENT: ContextVar[Turn | None] = ContextVar("selectrie_client", default=None)
 _WHEN_PREPARED: ContextVar[Callable[[], object] | None] = ContextVar("selectrie_prepared", default=None)
 
 
-def count_for(client: Turn) -> None:
+def set_client(client: Turn) -> None:
     """Let all requests that begin in this context share the turns of one client.
 
-    Without it, each request is a client.
+    Otherwise, each request counts as a client.
     """
     _CLIENT.set(client)
 
@@ -284,7 +285,7 @@ def count_for(client: Turn) -> None:
 def check_cancelled() -> None:
     """Raise `CancelledError` if the work of this context was cancelled.
 
-    Work that makes no task asks between its pieces.
+    Work without tasks calls this between its steps.
     """
     scope = _SCOPE.get()
     if scope is not None and scope.is_cancelled:
@@ -293,21 +294,22 @@ def check_cancelled() -> None:
 
 @contextmanager
 def when_prepared(call: Callable[[], object]) -> Iterator[None]:
-    """Have `call` called each time a request of the block's context was prepared.
+    """Call `call` each time a request of the block's context has been prepared.
 
-    It is then checked and tokenized, and goes on to wait for the model. A request that
-    cannot be prepared, or needs no model, calls it at its end, on its own thread.
+    A prepared request is checked and tokenized, and waits for the model. For a request
+    that cannot be prepared, or needs no model, `call` is called at its end, on its own
+    thread.
     """
     before = _WHEN_PREPARED.get()
     _WHEN_PREPARED.set(call)
     try:
         yield
     finally:
-        _WHEN_PREPARED.set(before)  # a task that is collected ends in another context
+        _WHEN_PREPARED.set(before)  # a garbage-collected task ends in another context
 
 
 def note_prepared() -> None:
-    """Say that a request of this context was prepared, or has ended."""
+    """Report that a request of this context was prepared, or has ended."""
     call = _WHEN_PREPARED.get()
     if call is not None:
         call()
@@ -316,7 +318,7 @@ def note_prepared() -> None:
 class ScopedThread(threading.Thread, Generic[R]):
     """A daemon thread that runs a function within a `CancelScope`.
 
-    The function sees the context variables of the thread that made this one.
+    The function sees the context variables of the thread that created this one.
 
     Attributes:
         outcome: The result or the error of the function.
@@ -333,10 +335,10 @@ class ScopedThread(threading.Thread, Generic[R]):
 def scoped_work(
     scope: CancelScope, function: Callable[[], R], when_done: Callable[[], None] | None = None
 ) -> tuple[Outcome[R], Callable[[], None]]:
-    """Return the outcome of a function, and what runs it within a `CancelScope`.
+    """Return an outcome, and a function that runs `function` in a scope and sets it.
 
-    The function may run in another thread, and sees the context variables of this one.
-    `when_done` is called once the outcome is set.
+    The returned function may run in another thread. In it, `function` sees the context
+    variables of this thread. `when_done` is called once the outcome is set.
     """
     outcome: Outcome[R] = Outcome()
 
@@ -353,11 +355,11 @@ def scoped_work(
     return outcome, partial(copy_context().run, work)
 
 
-class RunnerApart:
+class SecondMemoryRunner:
     """Runs tasks on a second memory, one step at a time, for the thread that waits.
 
-    A task begins when a result is waited for, so all tasks that are queued before are
-    under way together. One thread at a time may use a runner.
+    A step runs only while a result is waited for, so all tasks that were queued before
+    are under way together. One thread at a time may use a runner.
 
     Args:
         group: The group on the model's thread in which steps and calls run. If it is
@@ -370,7 +372,7 @@ class RunnerApart:
 
     @property
     def observer(self) -> Observer | None:
-        """Return what watches the tasks that begin now, or None."""
+        """Return the observer of tasks that begin now, or None."""
         return self._group.observer
 
     def now(self) -> float:
@@ -392,41 +394,42 @@ class RunnerApart:
         return self._group.call(function)
 
     def cancel(self, job: Job) -> None:
-        """Mark a job as cancelled: it ends with the next step."""
+        """Mark a job as cancelled; it ends with the next step."""
         job.cancelled = True
 
     def interrupt(self) -> None:
-        """Do nothing: a step that is running is interrupted with its group."""
+        """Do nothing: cancelling the group interrupts a running step."""
 
     def check_process(self) -> None:
         """Raise `ForkedError` in a child process."""
         self._group.model_thread.check_process()
 
     def _step(self) -> None:
+        """Do one step of the scheduler on the model's thread."""
         self._group.call(self._scheduler.step)
 
 
 class _LazyOutcome(Outcome[Any]):
-    """An outcome that is worked on by whoever waits for it."""
+    """An outcome whose work is done by the thread that waits for it."""
 
     def __init__(self, step: Callable[[], None]) -> None:
         super().__init__()
         self._work = step
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Work until the outcome is set, whatever the time."""
+        """Work until the outcome is set; the time limit is ignored."""
         del timeout_s
         while not self.done():
             self._work()
         return True
 
 
-class MemoryApart:
-    """A second memory of a model, with what stays in it between two uses.
+class SecondMemory:
+    """A second memory of a model, which may hold nodes between two uses.
 
-    All methods are called on the model's thread. The tasks of a use are waited for
-    together, so they go one after the other, each with as many rows of a call as it can
-    use.
+    All methods are called on the model's thread. The results of all tasks of a use are
+    needed together, so the tasks run one after the other, each with as many rows of a
+    call as it can use.
 
     Args:
         model: A model made by `Model.new_context`; `close` closes it.
@@ -437,7 +440,7 @@ class MemoryApart:
         self.model, self.scheduler = model, Scheduler(model, prefill_rows=rows, takes_turns=False)
 
     def clear(self) -> None:
-        """Drop everything but what is held."""
+        """Drop all nodes that are not held."""
         self.scheduler.forget_all()
 
     def close(self) -> None:
@@ -445,15 +448,15 @@ class MemoryApart:
         self.model.close()
 
 
-class MemoriesApart(Generic[MemoryT]):
-    """Second memories of a model, one for each group that is under way.
+class SecondMemoryPool(Generic[MemoryT]):
+    """A pool of second memories of a model, one for each group under way.
 
     Any thread may ask for groups. Other work of the model gets a turn after every call
     of a group's tasks, which changes no bit of them.
 
     Args:
         thread: The thread of the model.
-        open_memory: Makes a memory, on this thread.
+        open_memory: Creates a memory; called on this thread.
     """
 
     def __init__(self, thread: JobThread[Any], open_memory: Callable[[], MemoryT]) -> None:
@@ -465,19 +468,19 @@ class MemoriesApart(Generic[MemoryT]):
     def group(self) -> Iterator[TaskGroup]:
         """Yield a group of tasks in a memory, as `task_group` does.
 
-        Afterwards everything but what is held is dropped. If the block fails, its
+        Afterwards the memory is cleared for the next group. If the block fails, its
         memory is freed.
         """
-        with self.lent() as (_, group):
+        with self.lend() as (_, group):
             yield group
 
     @contextmanager
-    def lent(self) -> Iterator[tuple[MemoryT, TaskGroup]]:
-        """Yield a memory and a group of tasks in it, as `group` does."""
+    def lend(self) -> Iterator[tuple[MemoryT, TaskGroup]]:
+        """Yield a memory and a group of tasks in it; see `group`."""
         with task_group(self._thread) as outer:
             memory = outer.call(self._take)
             try:
-                group = TaskGroup(RunnerApart(outer, memory.scheduler))
+                group = TaskGroup(SecondMemoryRunner(outer, memory.scheduler))
                 try:
                     yield memory, group
                 finally:
@@ -492,6 +495,7 @@ class MemoriesApart(Generic[MemoryT]):
                 self.close()
 
     def _take(self) -> MemoryT:
+        """Return an unused memory, or open one."""
         with suppress(IndexError):
             return self._spare.pop()
         return self._open()
