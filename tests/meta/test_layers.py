@@ -168,9 +168,10 @@ THIRD_PARTY = {
     "regex": frozenset({"evaluation"}),
     "tomli": frozenset({"runs.data_files"}),
     "pyarrow": frozenset({"runs.data_files", "tables.formats"}),
-    "pandas": frozenset({"evaluation"}),
+    "pandas": frozenset({"evaluation", "results", "decide.answers"}),
     "narwhals": frozenset({"decide.columns"}),
     "lm_eval": frozenset({"evaluation.lm_eval_model"}),
+    "typing_extensions": frozenset({"engine.engine"}),  # for types only
     "tqdm": frozenset({"evaluation.lm_eval_model"}),
     "ray": frozenset({"runs.actors"}),
 }

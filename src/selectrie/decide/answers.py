@@ -8,14 +8,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from selectrie.core.output import probability
 from selectrie.core.types import Cost
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.results import FORMAT_VERSION, Selection, Signature
 from selectrie.results.advice import LOW_COVERAGE, Advice, expected_tokens
-from selectrie.results.plain import fields_of, jsonable, number, plain, quoted, truth_error
+from selectrie.results.plain import (
+    add_warnings,
+    bar,
+    cell,
+    fields_of,
+    format_bounds,
+    frame,
+    jsonable,
+    label,
+    number,
+    plain,
+    quoted,
+    row,
+    table,
+    truth_error,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 T = TypeVar("T")
 
@@ -356,6 +374,14 @@ class Decision(Mapping[str, Answer]):
         return MappingProxyType({n: a for n, a in self._answers_or_raise().items() if isinstance(a, ScoreAnswer)})
 
     @property
+    def probabilities(self) -> Mapping[str, Mapping[Any, float]]:
+        """Return the probabilities of each question's options, by the question's name.
+
+        Where an answer has `bounds`, these are their middles.
+        """
+        return {name: answer.probabilities for name, answer in self._answers_or_raise().items()}
+
+    @property
     def usage(self) -> DecisionUsage:
         """Return the total work done for the answers."""
         return sum((answer.usage for answer in self.answers.values()), NO_USAGE)
@@ -376,6 +402,38 @@ class Decision(Mapping[str, Answer]):
             return {**head, "error": {"code": self.error.code, "message": str(self.error)}}
         answers = {name: answer.to_dict() for name, answer in self.answers.items()}
         return {**head, "answers": answers, "usage": fields_of(self.usage, "prompts input_tokens cost")}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with a line for each question (extra `pandas`).
+
+        The columns are question, value, probability, probability_low, probability_high,
+        confidence, label_mass, margin and abstained.
+        """
+        rows = (
+            (name, one.value, *_probability(one), one.confidence, one.label_mass, one.margin, one.abstained)
+            for name, one in self._answers_or_raise().items()
+        )
+        names = "question value probability probability_low probability_high confidence label_mass margin abstained"
+        return frame(rows, names)
+
+    def _repr_html_(self) -> str:
+        """Return a small table with bars, for notebooks."""
+        if self.error is not None:
+            return table(("error",), [row(label(str(self.error), wide=True))], type(self.error).__name__)
+        rows = [
+            row(
+                label(name),
+                label(_format_value(one.value), bold=True),
+                bar(_probability(one)[0]),
+                cell(format_bounds(*_probability(one)[1:], 4)),
+                cell(f"{one.label_mass:.3g}"),
+                faint=bool(one.abstained),
+            )
+            for name, one in self.answers.items()
+        ]
+        return table(
+            ("question", "answer", "", "p", "label mass"), rows, add_warnings(f"{len(rows)} questions", self.warnings)
+        )
 
     def __repr__(self) -> str:
         if self.error is not None:
@@ -548,3 +606,9 @@ def _summarize(probability: float, answer: _AnswerBase) -> str:
     """Return the numbers that the `repr` of an answer shows."""
     abstained = f", abstained: {answer.abstained}" if answer.abstained else ""
     return f"p={probability:.4g}, confidence={answer.confidence:.3g}, label_mass={answer.label_mass:.3g}{abstained}"
+
+
+def _probability(answer: Any) -> tuple[float, float, float]:
+    """Return the probability of an answer's value, and the bounds on it."""
+    p = answer.probabilities[answer.value]
+    return (p, p, p) if answer.bounds is None else (p, *answer.bounds.probabilities[answer.value])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from selectrie.core.types import FloatArray
-from selectrie.errors import InputFileError, MissingExtraError, OptionError
+from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation import metrics
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import (
@@ -25,7 +25,7 @@ from selectrie.evaluation.metrics import (
     expected_calibration_error,
     mcnemar,
 )
-from selectrie.results.plain import cell, fields_of, label, row, table
+from selectrie.results.plain import cell, fields_of, frame, label, row, table
 from selectrie.results.records import FORMAT_VERSION, result_fields
 
 if TYPE_CHECKING:
@@ -200,11 +200,7 @@ class Evaluation:
         The columns are task, index, id, subset, problem, gold, predicted, logp, and one
         for each metric.
         """
-        try:
-            import pandas as pd
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("a table of results", "pandas") from error
-        return pd.DataFrame([line for task in self.tasks for line in _frame_rows(task)])
+        return frame(line for task in self.tasks for line in _frame_rows(task))
 
 
 def _frame_rows(task: TaskResult) -> list[dict[str, object]]:

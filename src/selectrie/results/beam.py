@@ -12,7 +12,7 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.options import BeamSearchParams
 from selectrie.results.advice import Advice, Remedy, notes_advice
-from selectrie.results.plain import add_warnings, fields_of, listing, plain, text_fields, texts_html
+from selectrie.results.plain import add_warnings, fields_of, listing, plain, quoted, text_fields, texts_html
 from selectrie.results.records import Signature, TokenScore, result_fields
 from selectrie.results.trie_view import TrieView, view_of
 
@@ -256,8 +256,8 @@ class BeamResult(Sequence[Hypothesis]):
         return texts_html(shown, caption=add_warnings(caption, self.warnings))
 
     def __repr__(self) -> str:
-        shown = [f"  {h.text!r} logp {h.logp:.4f}" for h in self.hypotheses[:_REPR_ROWS]]
-        shown += [f"  {h.text!r} logp {h.logp:.4f} (incomplete)" for h in self.incomplete[:_REPR_ROWS]]
+        shown = [f"  {quoted(h.text)} logp {h.logp:.4f}" for h in self.hypotheses[:_REPR_ROWS]]
+        shown += [f"  {quoted(h.text)} logp {h.logp:.4f} (incomplete)" for h in self.incomplete[:_REPR_ROWS]]
         head = f"BeamResult(grammar={self.grammar!r}, width={self.beam.width}, n={self.beam.n})"
         return listing(head, shown, len(self.hypotheses) + len(self.incomplete))
 
@@ -352,6 +352,6 @@ class Samples(Sequence[Hypothesis]):
         return texts_html(shown, caption=add_warnings(caption, self.warnings))
 
     def __repr__(self) -> str:
-        shown = [f"  {one.text!r}  logp={one.logp:.3f}" for one in self.texts[:_REPR_ROWS]]
+        shown = [f"  {quoted(one.text)}  logp={one.logp:.3f}" for one in self.texts[:_REPR_ROWS]]
         head = f"Samples({self.grammar!r}, n={len(self)}, {'exact' if self.exact else 'local'})"
         return listing(head, shown, len(self))

@@ -7,14 +7,30 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Protocol, overload
+from typing import TYPE_CHECKING, Protocol, overload
 
 from selectrie.core.types import Cost, ModelIdentity
+from selectrie.errors import IncompatibleOptionsError, OptionRef, clip
 from selectrie.options import SamplingParams, StopParams
 from selectrie.results.advice import Advice, notes_advice
-from selectrie.results.plain import fields_of, listing, number, plain, text_fields
+from selectrie.results.plain import (
+    add_warnings,
+    cell,
+    fields_of,
+    frame,
+    label,
+    listing,
+    number,
+    plain,
+    row,
+    table,
+    text_fields,
+)
 from selectrie.results.records import TokenScore, json_logprob, result_fields
 from selectrie.version import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _OUT_OF_ROOM = ("length", "deadline")
 
@@ -142,6 +158,8 @@ def _make_token_dict(token: TokenScore) -> dict[str, object]:
 
 
 _REPR_ROWS = 8
+_HTML_ROWS = 20
+_REPR_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +312,14 @@ class Generation(Sequence[Completion]):
         return self.completions[index]
 
     @property
+    def text(self) -> str:
+        """Return the text of the only sequence; raise `OptionError` if several are."""
+        if len(self.completions) != 1:
+            many, remedy = f"{len(self.completions)} sequences", "read `texts`, or the text of one, as in `[0].text`"
+            raise IncompatibleOptionsError(OptionRef("text"), many, remedy)
+        return self.completions[0].text
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """Return the text of each sequence."""
         return tuple(completion.text for completion in self.completions)
@@ -350,8 +376,36 @@ class Generation(Sequence[Completion]):
             },
         }
 
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with a line for each sequence (extra `pandas`).
+
+        The columns are prompt, index, text, finish, logp, n_tokens and seed.
+        """
+        rows = (
+            (one.prompt_index, one.index, one.text, one.finish, one.logp, len(one.tokens), one.seed)
+            for one in self.completions
+        )
+        return frame(rows, "prompt index text finish logp n_tokens seed")
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks."""
+        rows = [
+            row(
+                cell(f"{one.prompt_index}.{one.index}"),
+                label(repr(clip(one.text, 4 * _REPR_CHARS)), wide=True),
+                cell(one.finish),
+                cell("" if one.logp is None else f"{one.logp:.3f}"),
+            )
+            for one in self.completions[:_HTML_ROWS]
+        ]
+        caption = add_warnings(f"{len(self.prompt_tokens)} prompts, n={self.n}", self.warnings)
+        return table(("", "text", "end", "logp"), rows, caption, hidden=len(self) - len(rows))
+
     def __repr__(self) -> str:
-        shown = [f"  {c.prompt_index}.{c.index} {c.text!r} ({c.finish})" for c in self.completions[:_REPR_ROWS]]
+        shown = [
+            f"  {c.prompt_index}.{c.index} {clip(c.text, _REPR_CHARS)!r} ({c.finish})"
+            for c in self.completions[:_REPR_ROWS]
+        ]
         head = f"Generation({len(self.prompt_tokens)} prompts, n={self.n})"
         return listing(head, shown, len(self))
 

@@ -8,12 +8,15 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from selectrie.core.types import FloatArray
-from selectrie.errors import clip
+from selectrie.errors import MissingExtraError, clip
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MAX_DEPTH = 64
 """Maximum nesting depth of lists and mappings that `jsonable` converts."""
@@ -139,6 +142,18 @@ def jsonable(value: object, depth: int = _MAX_DEPTH) -> object:
     if depth and isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [jsonable(one, depth - 1) for one in value]
     return repr(value)
+
+
+def frame(rows: Iterable[Any], names: str = "") -> pd.DataFrame:
+    """Return a data frame of pandas with one line for each row.
+
+    A row is a mapping, or a tuple whose columns are `names`, separated by spaces.
+    """
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("a table of results", "pandas") from error
+    return pd.DataFrame(list(rows), columns=names.split() or None)
 
 
 _WIDEST_EM = 32

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
@@ -17,6 +18,7 @@ from selectrie.results.plain import (
     bytes_fields,
     fields_of,
     format_bounds,
+    frame,
     listing,
     number,
     plain,
@@ -25,13 +27,17 @@ from selectrie.results.plain import (
 )
 from selectrie.version import __version__
 
-LEAST_LOGP = -9999.0
+MIN_LOGP = -9999.0
 """Log-probability of an impossible token, as the API has it: JSON has no infinity."""
 
 
 def json_logprob(logp: float | None) -> float | None:
-    """Return a log-probability for JSON: at least `LEAST_LOGP`, and None for NaN."""
-    return None if logp is None or math.isnan(logp) else max(logp, LEAST_LOGP)
+    """Return a log-probability for JSON: at least `MIN_LOGP`, and None for NaN."""
+    return None if logp is None or math.isnan(logp) else max(logp, MIN_LOGP)
+
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,6 +454,13 @@ class TextScore:
         lower = "" if self.logp_lower == self.logp else "logp_lower?"
         names = "text logp is_greedy tokens healed log_heal heal_gap cost signature spellings? logp_upper?"
         return result_fields(self, "text_score", f"{names} {lower} notes? warnings?")
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with a line for each token (extra `pandas`).
+
+        The columns are id, text and logp.
+        """
+        return frame(((one.id, one.label, one.logp) for one in self.tokens), "id text logp")
 
     @property
     def warnings(self) -> tuple[Advice, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from selectrie.results.plain import (
     cell,
     fields_of,
     format_bounds,
+    frame,
     jsonable,
     label,
     listing,
@@ -35,10 +38,15 @@ from selectrie.results.records import (
 from selectrie.results.table import ChoiceTable
 from selectrie.results.trie_view import TrieView, view_of
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _MEANS = ("token_mean", "char_mean", "byte_mean")
 _REPR_ROWS = 5
 _HTML_ROWS = 20
 _REPR_TOKENS = 12
+_KNOWN = 1e-4
+"""Largest distance of the bounds on a probability that is shown as a number."""
 _LARGE_SHARE = 0.5
 """Probability of tokens with a leading space above which a space seems missing."""
 _SPACE_CAUSE = "The choices begin without the space that the model puts there."
@@ -230,6 +238,26 @@ class Selection:
         return float(self.choices.probability[self.index])
 
     @property
+    def probabilities(self) -> Mapping[str, float]:
+        """Return the probability of each choice in the set by its text, in order.
+
+        NaN stands for one that is known only by bounds more than 1e-4 apart, after a
+        search or if rows were not read in full (`ChoiceScore.probability_low` and
+        `probability_high`). Equal choices are one entry.
+        """
+        return dict(zip(self.choices.texts, self._known_probabilities(), strict=True))
+
+    def _known_probabilities(self) -> list[float]:
+        low, high = self.choices.probability_low, self.choices.probability_high
+        known: list[float] = np.where(high - low <= _KNOWN, self.choices.probability, np.nan).tolist()
+        return known
+
+    @property
+    def proved(self) -> bool:
+        """Return whether the first places are proved (`Certificate.proved`)."""
+        return self.certificate.proved
+
+    @property
     def agrees_with_greedy(self) -> bool:
         """Return whether masked greedy decoding picks the winner or its tokens."""
         path_of = self.choices.trie.path_of
@@ -288,6 +316,17 @@ class Selection:
             **fields_of(self, names),
             "choices": self.choices.to_dicts(),
         }
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with a line for each choice, in order (extra `pandas`).
+
+        The columns are text, value, logp, score, probability, probability_low and
+        probability_high. A probability is NaN where `probabilities` is.
+        """
+        table, values = self.choices, self.choices.texts if self.values is None else self.values
+        columns = (table.logp, table.score, self._known_probabilities(), table.probability_low, table.probability_high)
+        names = "text value logp score probability probability_low probability_high"
+        return frame(zip(table.texts, values, *columns, strict=True), names)
 
     def __repr__(self) -> str:
         tie = " (tie)" if self.is_tie else ""
