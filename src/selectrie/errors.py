@@ -4,6 +4,7 @@
 SelectrieError
 ├── RequestError            the caller can fix it: exit 2, HTTP 400
 │   ├── OptionError             a value outside the allowed set or range
+│   │   ├── ArgumentCountError    a call lacks an argument, or has too many
 │   │   ├── IncompatibleOptionsError  two options exclude each other
 │   │   ├── ServerOptionError     an option that a server cannot be sent
 │   │   ├── UnknownArgumentError  an argument that a call does not have
@@ -395,6 +396,24 @@ class UnknownArgumentError(OptionError, TypeError):
         super().__init__(name, None, advice)
         self.call = call
         self.args = (f"{call} has no argument {name!r}; {advice}",)
+
+
+class ArgumentCountError(OptionError, TypeError):
+    """A call lacks an argument, or has more of them than it takes.
+
+    Attributes:
+        name: Name of the argument.
+        value: None.
+        allowed: What is wrong, and what to write instead.
+        call: Name of the function or method.
+    """
+
+    code = "argument_count"
+
+    def __init__(self, name: str, call: str, advice: str) -> None:
+        super().__init__(name, None, advice)
+        self.call = call
+        self.args = (f"{call} {advice}",)
 
 
 class ServerOptionError(OptionError):

@@ -76,7 +76,7 @@ def test_values_have_texts(options, texts, values):
         ([Option(1, texts=["a", " "])], ChoiceError, "it has no text to score"),
         ([1.5], OptionError, r"options[0]=1.5: expected a text, a truth value or a whole number, an Enum member"),
         ([None], OptionError, "options[0] is not given; give a text"),
-        ("refund", OptionError, "options='refund': expected a sequence of options"),
+        ("refund", OptionError, "options='refund': expected several texts, such as a list"),
         (7, OptionError, "options=7"),
         ({"a": 1}, OptionError, "options['a']=1: expected the description of this option"),
         *(

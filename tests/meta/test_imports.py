@@ -57,8 +57,8 @@ SKIPPED_WITHOUT = (
 )
 """Extras and groups without which tests and benchmarks skip by name."""
 
-LATER = ("compression",)
-"""Modules of the standard library of a later Python."""
+LATER = ("compression", "typing_extensions")
+"""Modules of the standard library of a later Python; every type checker has the second, which is imported for types only."""
 IMPORT_NAME = {"llama-cpp-python": "llama_cpp"}
 """Where the name of a distribution and of what it installs differ by more than a dash."""
 

@@ -34,6 +34,7 @@ from selectrie.decide.answers import (
 from selectrie.decide.calibration import Calibration
 from selectrie.decide.questions import KINDS, Option, Question
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, words
+from selectrie.options.arguments import named_fields
 from selectrie.options.checks import (
     Bounds,
     Names,
@@ -41,7 +42,6 @@ from selectrie.options.checks import (
     at_least,
     check_options,
     flag,
-    named_fields,
     option,
     record,
 )

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, EnumMeta
+from enum import Enum
 from functools import cache
 from hashlib import sha256
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, final, overload
@@ -39,8 +39,10 @@ from selectrie.errors import (
     words,
 )
 from selectrie.grammar import Grammar
+from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as require_text
+from selectrie.options.choices import listed, text_of
 from selectrie.results.advice import warn
 
 T = TypeVar("T")
@@ -62,26 +64,6 @@ def _resolve_auto_layout(n_questions: int) -> str:
 def _find_most_probable(probabilities: Mapping[Any, float], _threshold: float) -> Any:
     """Return the value of the highest probability, the first of several."""
     return max(probabilities, key=probabilities.__getitem__)
-
-
-def text_of(value: object) -> str | None:
-    """Return the text by which a value is scored, or None if its type has no text.
-
-    A str is returned as it is, a bool gives "true" or "false", an int its digits, and
-    an Enum member the text of its value.
-    """
-    if isinstance(value, Enum):
-        value = value.value
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, int):
-        return None
-    try:
-        return str(value)
-    except ValueError:  # more digits than Python writes
-        return None
 
 
 # Generic records have no slots: `Option[int](…)` sets an attribute, for which a frozen
@@ -157,12 +139,13 @@ class Choice(Generic[T]):
             None. It cannot be combined with instructions.
         examples: Pairs of the text of a state and the text of its answer.
 
-    The argument `options` is a sequence of values or of `Option`s, an Enum class, a
-    mapping from texts to their descriptions, or a `Grammar`. Values are str, bool, int
-    or Enum members. A single option is allowed. The argument `examples` is a sequence
-    of pairs of a state and its answer, the value or the text of an option. The prompt
-    shows the examples before the state. It omits an example whose text equals the
-    state's, up to white space at the ends.
+    The argument `options` is an iterable of values or of `Option`s, such as a list or a
+    column of a data frame, an Enum class, a `Literal` or `bool`, a mapping from texts
+    to their descriptions, or a `Grammar`. It may be given alone. Values are str, bool,
+    int or Enum members. A set is refused, because it has no order. One option is legal.
+    The argument `examples` is a sequence of pairs of a state and its answer, the value
+    or the text of an option. The prompt shows them before the state, but for one whose
+    text is the same up to white space at its ends.
 
     Raises `ChoiceError` for no options, an option without text, equal texts and equal
     values, and `OptionError` for anything that is not an option. If some option has
@@ -184,10 +167,16 @@ class Choice(Generic[T]):
     @overload
     def __init__(self: Choice[str], instructions: str = "", options: Grammar = ...) -> None: ...
     @overload
+    def __init__(self, instructions: Iterable[T]) -> None: ...
+    @overload
+    def __init__(
+        self, instructions: str = "", options: type[T] = ..., *, cue: str | None = None, examples: Examples = ()
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         instructions: str = "",
-        options: Sequence[Option[T]] = ...,
+        options: Iterable[Option[T]] = ...,
         *,
         cue: str | None = None,
         examples: Examples = (),
@@ -203,15 +192,14 @@ class Choice(Generic[T]):
     ) -> None: ...
     @overload
     def __init__(
-        self, instructions: str = "", options: type[T] = ..., *, cue: str | None = None, examples: Examples = ()
+        self, instructions: str = "", options: Iterable[T] = ..., *, cue: str | None = None, examples: Examples = ()
     ) -> None: ...
-    @overload
+    @named_arguments
     def __init__(
-        self, instructions: str = "", options: Sequence[T] = ..., *, cue: str | None = None, examples: Examples = ()
-    ) -> None: ...
-    def __init__(
-        self, instructions: str = "", options: Any = (), *, cue: str | None = None, examples: Examples = ()
+        self, instructions: Any = "", options: Any = (), *, cue: str | None = None, examples: Examples = ()
     ) -> None:
+        if not isinstance(instructions, str) and isinstance(options, tuple) and not options:
+            instructions, options = "", instructions  # options without a question
         require_text("instructions", instructions)
         is_grammar = isinstance(options, Grammar)
         if is_grammar and (cue is not None or examples):
@@ -531,12 +519,8 @@ def options_of(given: object) -> tuple[Option[Any], ...]:
         if given:
             _warn_about_mapping()
         return described_options(given, "options")
-    if isinstance(given, EnumMeta):
-        return tuple(Option(member) for member in list[Any](given))
-    if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
-        allowed = "a sequence of options, an Enum class, a mapping from texts to descriptions, or a Grammar"
-        raise OptionError("options", given, allowed)
-    return tuple(one if isinstance(one, Option) else _read_option(index, one) for index, one in enumerate(given))
+    values = listed(given, lambda allowed: OptionError("options", given, f"{allowed}, or a mapping or Grammar"))
+    return tuple(one if isinstance(one, Option) else _read_option(index, one) for index, one in enumerate(values))
 
 
 def described_options(given: Mapping[Any, Any], name: str) -> tuple[Option[Any], ...]:

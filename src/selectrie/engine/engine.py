@@ -49,12 +49,15 @@ from selectrie.options import (
     at_least,
     one_of,
 )
-from selectrie.options.checks import named_arguments, record
+from selectrie.options.arguments import named_arguments
+from selectrie.options.checks import record
 from selectrie.results.advice import warn_of_advice
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompts import Prompt, read_prompt
 
 if TYPE_CHECKING:  # the modules of requests are imported on first use: a `select` needs few of them
+    from typing_extensions import Unpack
+
     from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
     from selectrie.decide.calibration import Calibration
     from selectrie.decide.params import DecisionParams
@@ -67,7 +70,8 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     from selectrie.engine.rendering.renderer import PageRequest, PageStream
     from selectrie.engine.requests.generate import Prompts, Stream
     from selectrie.engine.requests.loglikelihood import SequenceScorer
-    from selectrie.grammar import Grammar
+    from selectrie.grammar.grammar import GrammarLike
+    from selectrie.options import keywords
     from selectrie.results import (
         BeamResult,
         Event,
@@ -89,6 +93,8 @@ WINDOW = 64
 """Number of questions that `decide_iter` has under way, at least one state's."""
 
 NO_VALUES: Mapping[str, object] = MappingProxyType({})
+NOT_GIVEN: Any = None
+"""Default of an argument that may be left out only if a keyword takes its place."""
 
 
 class Engine:
@@ -235,10 +241,10 @@ class Engine:
     @named_arguments
     def select(  # noqa: PLR0913 - choices or a grammar
         self,
-        prompt: Prompt,
+        prompt: Prompt = NOT_GIVEN,
         choices: Choices | None = None,
         *,
-        grammar: Grammar | None = None,
+        grammar: GrammarLike | None = None,
         rule: str | ScoringRule | CustomRule = "joint",
         terminator: str = "auto",
         following: str = "",
@@ -246,6 +252,7 @@ class Engine:
         tokenizations: str = "canonical",
         search: SearchParams = DEFAULT_SEARCH,
         prompting: PromptParams = DEFAULT_PROMPTING,
+        **_keywords: Unpack[keywords.SelectKeywords],
     ) -> Selection:
         """Decide which of the choices, or of a grammar's texts, continues the prompt.
 
@@ -253,10 +260,13 @@ class Engine:
 
         Args:
             prompt: Text, token ids, or chat messages.
-            choices: Texts, taken as they are, or a mapping from values to texts
-                (`Selection.value`). Mind leading spaces; `prompting.delimiter` adds
-                one.
-            grammar: A grammar in place of choices. All its texts are the choices if it
+            choices: Any iterable of texts in an order, taken as they are; of other
+                values that have a text (int, bool, Enum members); an Enum class, a
+                `Literal` or `bool`; or a mapping from values to texts.
+                `Selection.value` is the winner's value as it was given. Mind leading
+                spaces; `delimiter=" "` adds one.
+            grammar: A grammar, a type or the dict of a JSON Schema in place of choices;
+                or a regular expression as `regex`. All its texts are the choices if it
                 is a list of texts, however long, or has at most 100 000 texts
                 (`Grammar.listed`). Otherwise the best texts are searched for, with
                 proof. The texts found are then the choices, best first, and
@@ -274,6 +284,10 @@ class Engine:
             search: Options of the search, with the number of best choices that must be
                 certain.
             prompting: Options for boundary, delimiter, chat and truncation.
+
+        Fields of `search` and `prompting` may be given as keywords: `k`, `max_tokens`,
+        `delimiter`, `system`. `user` is the message of a user in place of the prompt,
+        which the model's chat template writes, and `messages` a whole chat.
 
         Raises:
             RequestError: If the request is invalid, before any model call.
@@ -295,17 +309,19 @@ class Engine:
         if tokenizations == "all":
             raise IncompatibleOptionsError(OptionRef("tokenizations", "all"), "a grammar", "give its texts as choices")
         from selectrie.engine.requests import select_grammar
+        from selectrie.grammar import read_grammar
 
-        texts = select_grammar.list_texts(grammar)
+        read = read_grammar(grammar)
+        texts = select_grammar.list_texts(read)
         if texts is not None:
             return self._select([(prompt, texts)], options)[0]
-        return self._run(lambda model: select_grammar.prepare_grammar_select(model, prompt, grammar, options))
+        return self._run(lambda model: select_grammar.prepare_grammar_select(model, prompt, read, options))
 
     @named_arguments
     def sample(
         self,
-        prompt: Prompt,
-        grammar: Grammar,
+        prompt: Prompt = NOT_GIVEN,
+        grammar: GrammarLike = NOT_GIVEN,
         *,
         n: int = 1,
         seed: int | None = None,
@@ -313,6 +329,7 @@ class Engine:
         terminator: str = "auto",
         search: SearchParams = DEFAULT_SEARCH,
         prompting: PromptParams = DEFAULT_PROMPTING,
+        **_keywords: Unpack[keywords.SampleKeywords],
     ) -> Samples:
         """Draw n texts of a grammar by their probability among all its texts.
 
@@ -346,8 +363,8 @@ class Engine:
     @named_arguments
     def rank(
         self,
-        prompt: Prompt,
-        choices: Choices,
+        prompt: Prompt = NOT_GIVEN,
+        choices: Choices = NOT_GIVEN,
         *,
         rule: str | ScoringRule | CustomRule = "joint",
         terminator: str = "auto",
@@ -355,10 +372,11 @@ class Engine:
         prior: Mapping[str, float] | Sequence[float] | None = None,
         search: SearchParams | None = None,
         prompting: PromptParams = DEFAULT_PROMPTING,
+        **_keywords: Unpack[keywords.RankKeywords],
     ) -> Selection:
         """Decide as `select` does, with more of the best choices certain.
 
-        The order of all choices is certain, or of the first `search.k` if `search` is
+        The order of all choices is certain, or of the first `k` if `k` or `search` is
         given. Read it from `Selection.ranked` or `Selection.top(k)`.
         """
         search = SearchParams(stop="all") if search is None else search
@@ -368,7 +386,8 @@ class Engine:
     @named_arguments
     def select_many(
         self,
-        requests: Iterable[tuple[Prompt, Choices]],
+        requests: Iterable[tuple[Prompt, Choices]] | Iterable[Prompt],
+        choices: Choices | None = None,
         *,
         rule: str | ScoringRule | CustomRule = "joint",
         terminator: str = "auto",
@@ -376,28 +395,29 @@ class Engine:
         prior: Mapping[str, float] | Sequence[float] | None = None,
         search: SearchParams = DEFAULT_SEARCH,
         prompting: PromptParams = DEFAULT_PROMPTING,
+        **_keywords: Unpack[keywords.ManyKeywords],
     ) -> list[Selection]:
         """Decide many (prompt, choices) pairs at once, as `select` does.
 
-        The results are in the order of the requests. The requests share model calls and
+        With `choices`, the requests are prompts, and these are the choices of each. The
+        results are in the order of the requests. The requests share model calls and
         prefixes. `search.on_progress` is called with (requests evaluated, number of
         requests) in this thread, once for each request. If any request is invalid, none
         runs; the error's `request` is the index of the first invalid one.
         """
-        if not isinstance(requests, Iterable):
-            raise OptionError("requests", requests, "pairs of prompt and choices")
         options = SelectRequest(rule, terminator, following, prior, search, prompting)
-        return self._select(list(requests), options, search.on_progress)
+        return self._select(selection.pairs_of(requests, choices), options, search.on_progress)
 
     @named_arguments
     def tokens(
         self,
-        prompt: Prompt,
-        choices: Choices,
+        prompt: Prompt = NOT_GIVEN,
+        choices: Choices = NOT_GIVEN,
         *,
         terminator: str = "auto",
         following: str = "",
         prompting: PromptParams = DEFAULT_PROMPTING,
+        **_keywords: Unpack[keywords.PromptKeywords],
     ) -> TokenPlan:
         """Return how a request is tokenized and which rows would be evaluated.
 
@@ -410,14 +430,15 @@ class Engine:
     @named_arguments
     def score(
         self,
-        prompt: Prompt,
-        text: str,
+        prompt: Prompt = NOT_GIVEN,
+        text: str = NOT_GIVEN,
         *,
         following: str = "",
         tokenizations: str = "canonical",
         event: str = "auto",
         budget_nodes: int | None = None,
         prompting: PromptParams = DEFAULT_PROMPTING,
+        **_keywords: Unpack[keywords.PromptKeywords],
     ) -> TextScore:
         """Return the log-probability of one text after a prompt, token by token.
 
@@ -441,8 +462,8 @@ class Engine:
             RequestError: If the request is invalid, before any model call.
             ModelError: If the model fails.
         """
-        if not text:
-            raise OptionError("text", text, "some text to score")
+        if not text or not isinstance(text, str):
+            raise OptionError("text", text, "one text to score; `rank` scores several")
         params = SpellingParams(tokenizations, event, budget_nodes)
         options = SelectRequest(terminator="text" if following else "none", following=following, prompting=prompting)
         if params.tokenizations == "canonical":
@@ -503,7 +524,13 @@ class Engine:
         )
 
     @named_arguments
-    def encode(self, prompt: Prompt, *, prompting: PromptParams = DEFAULT_PROMPTING) -> IntArray:
+    def encode(
+        self,
+        prompt: Prompt = NOT_GIVEN,
+        *,
+        prompting: PromptParams = DEFAULT_PROMPTING,
+        **_keywords: Unpack[keywords.ChatKeywords],
+    ) -> IntArray:
         """Return the tokens of a prompt as the other methods read it, int32[].
 
         BOS comes first if the model adds one. Control tokens are recognised in text
@@ -559,7 +586,7 @@ class Engine:
     @named_arguments
     def generate(
         self,
-        prompts: Prompts,
+        prompts: Prompts = NOT_GIVEN,
         *,
         n: int = 1,
         seed: int | None = None,
@@ -568,6 +595,7 @@ class Engine:
         draft: Engine | Drafter | None = None,
         prompting: PromptParams = DEFAULT_PROMPTING,
         options: GenerationParams = DEFAULT_GENERATING,
+        **_keywords: Unpack[keywords.GenerateKeywords],
     ) -> Generation:
         """Draw n sequences after each prompt, all side by side.
 
@@ -584,6 +612,10 @@ class Engine:
                 The text stays the same and takes fewer model calls.
             prompting: Options for chat and truncation.
             options: `best_of`, choices or grammar, alternatives, priority and deadline.
+
+        Fields of these records may be given as keywords: `max_tokens`, `stop`,
+        `temperature`, `top_k`, `top_p`, `min_p`, `choices`, `grammar`, `system` and
+        `delimiter`. `user`, `messages` and `regex` are those of `select`.
 
         On an engine of `connect`, the server draws. It is sent the options that differ
         from their defaults and that OpenAI's API has; `Generation.sampled_by` names
@@ -606,7 +638,7 @@ class Engine:
     @named_arguments
     def stream(
         self,
-        prompts: Prompts,
+        prompts: Prompts = NOT_GIVEN,
         *,
         n: int = 1,
         seed: int | None = None,
@@ -615,6 +647,7 @@ class Engine:
         draft: Engine | Drafter | None = None,
         prompting: PromptParams = DEFAULT_PROMPTING,
         options: GenerationParams = DEFAULT_GENERATING,
+        **_keywords: Unpack[keywords.GenerateKeywords],
     ) -> Stream:
         """Return an iterator over the chunks of sequences, as they are drawn.
 
@@ -637,11 +670,12 @@ class Engine:
     @named_arguments
     def beam_search(
         self,
-        prompt: Prompt,
-        grammar: Grammar,
+        prompt: Prompt = NOT_GIVEN,
+        grammar: GrammarLike = NOT_GIVEN,
         *,
         beam: BeamSearchParams = DEFAULT_BEAM,
         prompting: PromptParams = DEFAULT_PROMPTING,
+        **_keywords: Unpack[keywords.BeamKeywords],
     ) -> BeamResult:
         """Search the most probable texts of a grammar with a beam of paths.
 

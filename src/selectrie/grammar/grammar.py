@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from hashlib import blake2b
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from threading import RLock
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, final
+from types import MappingProxyType, UnionType
+from typing import TYPE_CHECKING, Any, TypeAlias, final, get_origin
 
 from selectrie.core.types import BoolArray, IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
@@ -21,6 +21,7 @@ from selectrie.grammar.rules.expressions import RuleSet, TextList, TokenTerminal
 from selectrie.grammar.token_automaton import ByteAutomaton, PrefixableAutomaton
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
+from selectrie.options.keywords import Regex
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -676,6 +677,36 @@ class Grammar:
 
 ENDINGS = {".gbnf": "from_gbnf", ".lark": "from_lark", ".json": "from_json_schema"}
 """The methods of `Grammar` that read files with these endings."""
+
+
+GrammarLike: TypeAlias = "Grammar | type[Any] | Mapping[str, Any]"
+"""A grammar, a type whose values are its texts, or the dict of a JSON Schema."""
+
+
+def read_grammar(source: object) -> Grammar:
+    """Return the grammar that an argument `grammar` stands for.
+
+    It is a `Grammar`, a type, the dict of a JSON Schema, or a `Regex`. Raises
+    `OptionError` for anything else: a text does not say in which language it is.
+    """
+    if isinstance(source, Grammar):
+        return source
+    if isinstance(source, Mapping):
+        return Grammar.from_json_schema(dict(source))
+    if isinstance(source, Regex | type | UnionType) or get_origin(source) is not None:
+        return _read_once(source)
+    readers = "Grammar.from_gbnf(…), Grammar.from_regex(…), Grammar.from_lark(…) or Grammar.load(…)"
+    if isinstance(source, str):
+        readers += ", which read texts; `regex=` takes a regular expression"
+    elif source is not None:
+        readers = f"a Grammar such as {readers}, a type, or the dict of a JSON Schema"
+    raise OptionError("grammar", source, readers)
+
+
+@lru_cache(maxsize=32)
+def _read_once(source: Any) -> Grammar:
+    """Return the grammar of a type or `Regex`, which keeps its tables between calls."""
+    return Grammar.from_regex(str(source)) if isinstance(source, Regex) else Grammar.from_type(source)
 
 
 def _check_source(text: object, ending: str) -> None:

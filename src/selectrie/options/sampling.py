@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
+from selectrie.options.arguments import named_fields
 from selectrie.options.checks import (
     MAX_NUMBER,
     Bounds,
@@ -15,7 +16,6 @@ from selectrie.options.checks import (
     ReadOnlyDict,
     callback,
     check_options,
-    named_fields,
     natural,
     option,
     texts,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
+from selectrie.options.arguments import named_fields
 from selectrie.options.checks import (
     DEADLINE,
     Bounds,
@@ -16,7 +17,6 @@ from selectrie.options.checks import (
     callback,
     check_options,
     named,
-    named_fields,
     one_of,
     option,
     seed,

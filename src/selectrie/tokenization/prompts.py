@@ -305,6 +305,7 @@ def _check_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> IntArray:
         if isinstance(value, bool) or not isinstance(value, SupportsIndex):
             raise PromptError(
                 f"prompt[{i}] is {of_value(value)}: a prompt must be text, token ids or messages, not a mixture"
+                + ("; for several prompts use `select_many` or `generate`" if isinstance(value, str) else "")
             )
     return vocabulary.check_tokens(ids)
 

@@ -187,7 +187,7 @@ def test_the_delimiter_stands_before_the_text():
     ("change", "told"),
     [
         ({"grammar": "root"}, "grammar='root'"),
-        ({"beam": {"width": 2}}, "beam="),
+        ({"beam": 2}, "beam="),
         ({"prompting": None}, "prompting is not given"),
         ({"prompting": PromptParams(boundary="harness")}, "boundary='harness'"),
         ({"beam": BeamSearchParams(max_tokens=4096)}, "lower `max_tokens`"),

@@ -31,7 +31,8 @@ from selectrie.engine.requests.constrained_prompt import (
 from selectrie.engine.requests.reasons import beam_ended, gap_moves, tokens_unread, too_close
 from selectrie.engine.requests.session import Session
 from selectrie.errors import NothingFoundError, WholeRowsError, remedies, words
-from selectrie.grammar import Grammar
+from selectrie.grammar import read_grammar
+from selectrie.grammar.grammar import GrammarLike
 from selectrie.options import BeamSearchParams, PromptParams, SearchParams, record
 from selectrie.results import BeamCertificate, BeamResult, Hypothesis, Signature, TokenScore
 from selectrie.tokenization.prompts import Prompt
@@ -254,14 +255,19 @@ class PreparedBeamSearch:
 
 
 def prepare_beam_search(
-    model: ModelDescription, prompt: Prompt, grammar: Grammar, beam: BeamSearchParams, prompting: PromptParams
+    model: ModelDescription, prompt: Prompt, grammar: GrammarLike, beam: BeamSearchParams, prompting: PromptParams
 ) -> PreparedBeamSearch:
     """Check and tokenize a beam search."""
     record("beam", beam, BeamSearchParams)
     if beam.expand is not None and model.identity.precision == REMOTE:
         raise WholeRowsError(words("`expand`"), "leave it out")
     constrained = constrain(
-        model, prompt, grammar, max_tokens=beam.max_tokens, terminator=beam.terminator, prompting=prompting
+        model,
+        prompt,
+        read_grammar(grammar),
+        max_tokens=beam.max_tokens,
+        terminator=beam.terminator,
+        prompting=prompting,
     )
     return PreparedBeamSearch(constrained, beam)
 

@@ -23,7 +23,6 @@ from selectrie.errors import (
     LOAD_HERE,
     GrammarError,
     NothingFoundError,
-    OptionError,
     TextError,
     WholeRowsError,
     remedies,
@@ -358,8 +357,6 @@ def constrain(
 
     Raises `RequestError` for everything that can be found invalid without a model call.
     """
-    if not isinstance(grammar, Grammar):
-        raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
     record("prompting", prompting, PromptParams)
     vocabulary = model.vocabulary
     prompting = fix_time(vocabulary, prompting, prompt)

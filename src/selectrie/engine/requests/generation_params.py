@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options import MAX_TEXTS, at_least, flag, texts, token_ids
-from selectrie.options.checks import DEADLINE, named_fields
+from selectrie.options.arguments import named_fields
+from selectrie.options.checks import DEADLINE
+from selectrie.options.choices import listed, text_of
 
 if TYPE_CHECKING:
     from selectrie.grammar import Grammar
@@ -23,9 +25,11 @@ class GenerationParams:
         best_of: Number of sequences drawn after each prompt, of which the `n` most
             probable are returned, best first.
         choices: The only texts that may be generated, chosen token by token among those
-            that are left (`select` decides by the whole text).
+            that are left (`select` decides by the whole text). Any iterable that
+            `select` takes but a mapping.
         grammar: A grammar whose texts are the only ones that may be generated, also
-            token by token. A text that `max_tokens` breaks off ends with "length".
+            token by token. A text that `max_tokens` breaks off ends with "length". A
+            type, or the dict of a JSON Schema, is read as one.
         heal: Whether prompt tokens that the continuation may change are taken back. The
             first tokens drawn then spell their bytes, so that the text may go on within
             the prompt's last word. These bytes are not part of the text, and tokens
@@ -49,14 +53,16 @@ class GenerationParams:
     def __post_init__(self) -> None:
         at_least("best_of", self.best_of, 1, max_value=MAX_TEXTS)
         if self.choices is not None:
-            object.__setattr__(self, "choices", texts("choices", self.choices))
+            given = self.choices
+            values = listed(given, lambda allowed: OptionError("choices", given, allowed))
+            written = [one if text is None else text for one, text in zip(values, map(text_of, values), strict=True)]
+            object.__setattr__(self, "choices", texts("choices", written))
             if not self.choices:
                 raise OptionError("choices", self.choices, "at least one text, or None")
         if self.grammar is not None:
-            from selectrie.grammar import Grammar  # imported on first use, as only grammars need it
+            from selectrie.grammar import read_grammar  # imported on first use, as only grammars need it
 
-            if not isinstance(self.grammar, Grammar):
-                raise OptionError("grammar", self.grammar, "a Grammar (Grammar.from_gbnf, from_regex, …), or None")
+            object.__setattr__(self, "grammar", read_grammar(self.grammar))
         if self.grammar is not None and self.choices is not None:
             raise IncompatibleOptionsError("choices", "a grammar", "give one of the two")
         flag("heal", self.heal)

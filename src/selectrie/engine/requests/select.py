@@ -23,7 +23,7 @@ from selectrie.engine.requests import choice_scores, selection
 from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
 from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
 from selectrie.engine.requests.reasons import bounds_overlap, heal_in_callable, heal_unknown, search_ended, too_close
-from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest
+from selectrie.engine.requests.selection import Choices, PreparedSelect, ReadChoices, SelectPlan, SelectRequest
 from selectrie.engine.requests.session import Session, fix_time
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.engine.scheduler.task_group import TaskGroup
@@ -421,7 +421,8 @@ def prepare_selections(
     with suppress(TypeError, IndexError):  # `_prepare` refuses requests that are no pairs
         prompts = [one[0] for one in requests]
         options = replace(options, prompting=fix_time(model.vocabulary, options.prompting, *prompts))
-    prepared = [_prepare(model, i, one, options, several=several) for i, one in enumerate(requests)]
+    plans: dict[str, SelectPlan] = {}
+    prepared = [_prepare(model, i, one, options, plans, several=several) for i, one in enumerate(requests)]
     for i, one in enumerate(prepared):
         if one.rule.name == "batch" and one.texts != prepared[0].texts:
             error = OptionError("rule", "batch", "the same choices in every request of the batch")
@@ -431,22 +432,40 @@ def prepare_selections(
 
 
 def _prepare(
-    model: ModelDescription, index: int, request: tuple[Prompt, Choices], options: SelectRequest, *, several: bool
+    model: ModelDescription,
+    index: int,
+    request: tuple[Prompt, Choices],
+    options: SelectRequest,
+    plans: dict[str, SelectPlan],
+    *,
+    several: bool,
 ) -> PreparedSelect:
-    """Check and tokenize one request of a batch; errors carry its index."""
+    """Check and tokenize one request; `plans` has those of choices that all share."""
     try:
+        _refuse_text(request)
         prompt, choices = request
     except (TypeError, ValueError):
-        raise OptionError(f"requests[{index}]", request, "a pair of prompt and choices") from None
+        allowed = "a pair of prompt and choices; one set for all prompts is given as `choices`"
+        raise OptionError(f"requests[{index}]", request, allowed) from None
     try:
-        return selection.prepare_selection(model, prompt, choices, options)
+        if not isinstance(choices, ReadChoices):
+            return selection.prepare_selection(model, prompt, choices, options)
+        within = selection.resolve_turn_terminator(model.vocabulary, options, prompt)
+        if within.terminator not in plans:
+            plans[within.terminator] = SelectPlan(model, choices, within)
+        return plans[within.terminator].after(prompt)
     except SelectrieError as error:
         error.request = index if several else None
         raise
 
 
+def _refuse_text(request: object) -> None:
+    """Raise `TypeError` for a text, whose characters are no pair."""
+    if isinstance(request, str):
+        raise TypeError
+
+
 def _mean_baseline(prepared: PreparedSelect, handles: list[BaselineHandle]) -> Interval[FloatArray]:
-    """Return each choice's mean baseline over the evaluated contexts, float64[C]."""
     joints = [choice_scores.joints(prepared, handle.result()) for handle in handles]
     return choice_scores.mean_baseline(
         [one.map(lambda x: choice_scores.sum_groups(x, prepared.groups)) for one in joints]

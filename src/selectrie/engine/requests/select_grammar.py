@@ -34,7 +34,8 @@ from selectrie.engine.requests.reasons import gap_moves, heal_unknown, search_en
 from selectrie.engine.requests.selection import SelectRequest, check_terminator
 from selectrie.engine.requests.session import Session
 from selectrie.errors import IncompatibleOptionsError, NothingFoundError, OptionError, remedies
-from selectrie.grammar import Grammar
+from selectrie.grammar import Grammar, read_grammar
+from selectrie.grammar.grammar import GrammarLike
 from selectrie.options import (
     BEAM_TERMINATORS,
     GRAMMAR_NODES,
@@ -75,8 +76,6 @@ def list_texts(grammar: Grammar) -> tuple[str, ...] | None:
     At most `MAX_LISTED` texts are listed, unless the grammar is given as a list of
     texts.
     """
-    if not isinstance(grammar, Grammar):
-        raise OptionError("grammar", grammar, "a Grammar (Grammar.from_gbnf, from_regex, …)")
     return grammar.listed(MAX_LISTED)  # `constrain` refuses a grammar that cannot be compiled
 
 
@@ -439,7 +438,7 @@ class PreparedSample:
 def prepare_sample(
     model: ModelDescription,
     prompt: Prompt,
-    grammar: Grammar,
+    grammar: GrammarLike,
     request: SelectRequest,
     *,
     n: int,
@@ -455,7 +454,7 @@ def prepare_sample(
     constrained = constrain(
         model,
         prompt,
-        grammar,
+        read_grammar(grammar),
         max_tokens=search.max_tokens,
         terminator=request.terminator,
         prompting=request.prompting,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from selectrie.options import (
     one_of,
     record,
 )
+from selectrie.options.choices import listed, text_of
 from selectrie.results import ChoiceScore
 from selectrie.tokenization.encoding import EncodedChoices, PromptText, encode_choices, encode_prompt, least_tokens
 from selectrie.tokenization.healing import HealPlan, heal_plan
@@ -277,8 +279,8 @@ class SelectPlan:
     ) -> None:
         self._groups = None if groups is None else np.array(groups, dtype=np.int32)
         self._vocabulary, self._limits, self._request = model.vocabulary, model.limits, request
-        self._texts, self._rule = check_texts(choices), request.named_rule()
-        self._values = tuple(choices) if isinstance(choices, Mapping) else None
+        read = read_choices(choices)
+        self._texts, self._values, self._rule = read.texts, read.values, request.named_rule()
         self._written = _encode_texts(self._vocabulary, self._texts, request.prompting.delimiter)
         self._terminator = _resolve_terminator(request, self._written, self._vocabulary)
         self._premises = premises
@@ -402,21 +404,64 @@ def _replace_fields(record: RecordT, **fields: object) -> RecordT:
     return copy
 
 
-Choices = Sequence[str] | Mapping[Any, str]
-"""The texts to choose from, or a mapping from values to their texts."""
+@dataclass(frozen=True, slots=True)
+class ReadChoices:
+    """Choices that were read.
+
+    Attributes:
+        texts: The texts.
+        values: The value of each; None if these are the texts.
+    """
+
+    texts: tuple[str, ...]
+    values: tuple[object, ...] | None = None
 
 
-def check_texts(choices: Choices) -> tuple[str, ...]:
-    """Return the texts as a tuple; raise `ChoiceError` unless all are str."""
+Choices = Iterable[Any] | Mapping[Any, str] | type[Any] | ReadChoices
+"""The texts to choose from, values that have a text, or a mapping from values to texts.
+
+A type is an Enum class, a `Literal` or `bool`.
+"""
+
+
+def read_choices(choices: Choices) -> ReadChoices:
+    """Return the texts and values of choices; raise `ChoiceError` for others."""
+    if isinstance(choices, ReadChoices):
+        return choices
     if isinstance(choices, Mapping):
-        choices = tuple(choices.values())
-    if isinstance(choices, str | bytes) or not isinstance(choices, Sequence):
-        raise ChoiceError(f"choices must be a sequence of str, such as a list, not a {type(choices).__name__}")
-    texts = tuple(choices)
-    for index, text in enumerate(texts):
+        values = tuple(choices)
+        given = tuple(choices.values())
+    else:
+        given = listed(choices, partial(_not_choices, choices))
+        if {*map(type, given)} <= {str}:
+            return ReadChoices(given)
+        values = given
+    texts = []
+    for index, one in enumerate(given):
+        text = one if isinstance(choices, Mapping) else text_of(one)
         if not isinstance(text, str):
-            raise ChoiceError(f"must be a str, not {type(text).__name__}", index=index)
-    return texts
+            allowed = "a str" if isinstance(choices, Mapping) else "a str, an int, a bool or an Enum member of these"
+            raise ChoiceError(f"must be {allowed}, not {type(one).__name__}", index=index)
+        texts.append(text)
+    return ReadChoices(tuple(texts), values)
+
+
+def pairs_of(requests: object, choices: Choices | None) -> list[tuple[Prompt, Choices]]:
+    """Return the requests of `Engine.select_many` as pairs of prompt and choices."""
+    if not isinstance(requests, Iterable) or isinstance(requests, str | bytes | Mapping):
+        raise OptionError("requests", requests, "pairs of prompt and choices, or prompts beside `choices`")
+    if hasattr(requests, "columns"):  # iterating yields names
+        raise OptionError("requests", type(requests).__name__, "one column of prompts beside `choices`")
+    if choices is None:
+        return list(requests)
+    read = read_choices(choices)
+    return [(prompt, read) for prompt in requests]
+
+
+def _not_choices(choices: object, allowed: str) -> ChoiceError:
+    if choices is None:
+        return ChoiceError("no choices are given; give several texts, such as a list")
+    return ChoiceError(f"choices must be {allowed}, not a {type(choices).__name__}")
 
 
 def check_terminator(request: SelectRequest) -> str:

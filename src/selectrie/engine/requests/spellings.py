@@ -27,7 +27,7 @@ from selectrie.engine.requests import choice_scores, selection
 from selectrie.engine.requests.choice_scores import SearchReport
 from selectrie.engine.requests.reasons import budget_ended
 from selectrie.engine.requests.select import PreparedScore, prepare_score
-from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest, check_texts
+from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest, read_choices
 from selectrie.engine.requests.session import Session
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, TextError, words
 from selectrie.options import DEFAULT_SEARCH, MAX_SPELLING_ROWS, SPELLING_ROWS, SearchParams, SpellingParams
@@ -341,11 +341,12 @@ def prepare_spelling_select(
     Raises `RequestError` for everything that can be found invalid without a model call.
     """
     _check_options(options)
-    vocabulary = model.vocabulary
+    vocabulary, choices = model.vocabulary, read_choices(choices)
     options = selection.resolve_turn_terminator(vocabulary, options, prompt)
     options = replace(options, terminator=_resolve_terminator(vocabulary, choices, options))
-    exhaustive = replace(options, search=_exhaustive_options(options.search))
-    prepared = selection.prepare_selection(model, prompt, choices, exhaustive)
+    prepared = selection.prepare_selection(
+        model, prompt, choices, replace(options, search=_exhaustive_options(options.search))
+    )
     encoded = prepared.encoded
     lengths = np.diff(encoded.offsets)
     if lengths.max(initial=0) > MAX_TOKENS:
@@ -401,7 +402,7 @@ def _resolve_terminator(vocabulary: Vocabulary, choices: Choices, options: Selec
     """
     if options.terminator != "auto":
         return options.terminator
-    written = [to_bytes(text, f"choice {index}") for index, text in enumerate(check_texts(choices))]
+    written = [to_bytes(text, f"choice {index}") for index, text in enumerate(read_choices(choices).texts)]
     if scoring.auto_terminator(written, b"") == "none" and all(written):
         return "none"
     if not len(vocabulary.eog):

@@ -1,0 +1,89 @@
+"""Keywords of calls in place of fields of their records of options.
+
+A record declares an option: its default, check and help. The classes here name the
+fields that a call takes as keywords too, and their types. `options.arguments` merges
+the keywords into the records before the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+
+class ChatKeywords(TypedDict, total=False):
+    """Keywords of a call about one prompt.
+
+    `user` is the message of a user, and `messages` a chat; each takes the place of the
+    prompt. The others are fields of records.
+    """
+
+    user: str | None
+    messages: Sequence[Mapping[str, object]] | None
+    system: str | None
+
+
+class PromptKeywords(ChatKeywords, total=False):
+    """Keywords of a call about one prompt and what follows it."""
+
+    delimiter: str | None
+
+
+class RankKeywords(PromptKeywords, total=False):
+    """Keywords of `Engine.rank`."""
+
+    k: int | None
+
+
+class SampleKeywords(PromptKeywords, total=False):
+    """Keywords of `Engine.sample`. `regex` takes the place of the grammar."""
+
+    regex: str | None
+    max_tokens: int | None
+
+
+class SelectKeywords(RankKeywords, SampleKeywords, total=False):
+    """Keywords of `Engine.select`."""
+
+
+class BeamKeywords(SampleKeywords, total=False):
+    """Keywords of `Engine.beam_search`."""
+
+    width: int | None
+    n: int | None
+
+
+class GenerateKeywords(SampleKeywords, total=False):
+    """Keywords of `Engine.generate` and `Engine.stream`."""
+
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    stop: str | Sequence[str] | None
+    grammar: Any
+    choices: Any
+
+
+class ManyKeywords(TypedDict, total=False):
+    """Keywords of a call about pairs of prompts and choices."""
+
+    delimiter: str | None
+    system: str | None
+    k: int | None
+
+
+KEYWORDS: Mapping[str, type[Any]] = {
+    one.__name__: one
+    for one in (
+        *(ChatKeywords, PromptKeywords, RankKeywords, SampleKeywords),
+        *(SelectKeywords, BeamKeywords, GenerateKeywords, ManyKeywords),
+    )
+}
+"""The classes by name."""
+
+
+class Regex(str):
+    """A regular expression that is given in place of a grammar."""
+
+    __slots__ = ()
