@@ -16,9 +16,9 @@ from typer import Argument, Option
 from selectrie.cli import inputs, requests
 from selectrie.cli.groups import Json, ModelGroup, RunGroup, TraceGroup
 from selectrie.cli.show import count_progress, show_json, show_report
+from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef, PromptError, words
-from selectrie.runs.data_files import SHOWN_SUFFIXES
 
 if TYPE_CHECKING:
     from selectrie.decide.params import DecisionParams

@@ -17,9 +17,9 @@ from selectrie.cli import requests
 from selectrie.cli.arguments import command
 from selectrie.cli.groups import Json, ModelGroup, RunGroup
 from selectrie.cli.show import count_progress, show_json, show_report
+from selectrie.core.files import SHOWN_ITEM_SUFFIXES
 from selectrie.core.output import flush, write
 from selectrie.errors import OptionError
-from selectrie.runs.data_files import SHOWN_ITEM_SUFFIXES
 
 if TYPE_CHECKING:
     from selectrie.evaluation.configuration import Loaded

@@ -17,6 +17,15 @@ from typing import Any, BinaryIO
 
 from selectrie.errors import OptionError, SelectrieError
 
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+JSON_SUFFIXES = (".jsonl", ".ndjson")
+PARQUET = ".parquet"
+TABLE_SUFFIXES = (*DELIMITERS, *JSON_SUFFIXES, PARQUET)
+ITEM_SUFFIXES = (*JSON_SUFFIXES, ".json", *DELIMITERS, PARQUET)
+SHOWN_SUFFIXES, SHOWN_ITEM_SUFFIXES = (
+    " ".join(one for one in suffixes if one != ".ndjson") for suffixes in (TABLE_SUFFIXES, ITEM_SUFFIXES)
+)
+"""Suffixes of files in help texts; ".ndjson" is another name for ".jsonl"."""
 _MAX_NAME = 32
 """Maximum characters of a file's name in that of its temporary file."""
 _TEMPORARY = re.compile(r"\.(?P<name>.+)-[0-9a-f]{16}\.tmp", re.DOTALL)

@@ -12,15 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from selectrie.core.files import DELIMITERS, ITEM_SUFFIXES, PARQUET
 from selectrie.errors import InputFileError, OptionError, TemplateError
 from selectrie.evaluation.items import Item
 from selectrie.evaluation.tasks import FieldError, Format, Task, load_task, render_text, shipped, value_at
 from selectrie.evaluation.work_units import TaskItems
 from selectrie.options import at_least
 from selectrie.runs.data_files import (
-    DELIMITERS,
-    ITEM_SUFFIXES,
-    PARQUET,
     data_file_status,
     decode_text,
     delimited_records,

@@ -20,16 +20,6 @@ from selectrie.errors import InputFileError, MissingExtraError
 MAX_LINE_BYTES = 16 << 20
 """Maximum size of one record; the longest published ones have some kilobytes."""
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-JSON_SUFFIXES = (".jsonl", ".ndjson")
-PARQUET = ".parquet"
-TABLE_SUFFIXES = (*DELIMITERS, *JSON_SUFFIXES, PARQUET)
-ITEM_SUFFIXES = (*JSON_SUFFIXES, ".json", *DELIMITERS, PARQUET)
-SHOWN_SUFFIXES, SHOWN_ITEM_SUFFIXES = (
-    " ".join(one for one in suffixes if one != ".ndjson") for suffixes in (TABLE_SUFFIXES, ITEM_SUFFIXES)
-)
-"""Suffixes of files in help texts; ".ndjson" is another name for ".jsonl"."""
-
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:

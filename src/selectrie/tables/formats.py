@@ -13,14 +13,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from selectrie.core.files import DELIMITERS, PARQUET, TABLE_SUFFIXES
 from selectrie.decide.answers import Cell, Column
 from selectrie.decide.columns import AnswerColumns
 from selectrie.decide.states import UNIT_ROWS
 from selectrie.errors import OptionError
 from selectrie.runs.data_files import (
-    DELIMITERS,
-    PARQUET,
-    TABLE_SUFFIXES,
     data_file_status,
     delimited_records,
     digest_of_bytes,

@@ -270,7 +270,7 @@ def plan_table(table: Path, asked: TableQuestions, out: Path) -> TablePlan:
     """Read a table once, and check all that can be checked without a model.
 
     Args:
-        table: The file, with one of the suffixes `data_files.TABLE_SUFFIXES`.
+        table: The file, with one of the suffixes `files.TABLE_SUFFIXES`.
         asked: What is asked about its rows.
         out: The file of the results, in any of these formats.
 
