@@ -292,3 +292,36 @@ def test_options_alone_are_a_question():
     """A list in place of instructions has the options."""
     assert Choice(["b", "c"]) == Choice("", ["b", "c"])
     assert Choice(Team) == Choice("", Team)
+
+
+def test_values_of_llama_cpp_and_of_openai_mean_the_same(llm):
+    """-1 is a random seed, a `top_k` of -1 is off, and a message may have parts; a text names the token that it is."""
+    assert SamplingParams(top_k=-1) == SamplingParams(top_k=0)
+    assert llm.generate("a", seed=-1, max_tokens=1)[0].seed >= 0
+    assert llm.sample("a", LETTERS, seed=-1)[0].text in ("a", "b")
+    parts = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]
+    assert llm.encode(parts).tolist() == llm.encode([{"role": "user", "content": "a\nb"}]).tolist()
+    by_text = SamplingParams(logit_bias={"q": 1000.0, 7: -1.0})
+    found = llm.generate("a", sampling=by_text, max_tokens=3, seed=1)
+    assert found.text == "qqq"
+    assert found.sampling.logit_bias == {ord("q") + 2: 1000.0, 7: -1.0}  # two control tokens come first
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda llm: llm.generate("a", seed=-2), "or give -1, for a random one"),
+        (lambda llm: llm.generate("a", top_k=-2), "top_k=-2: expected a whole number of at least -1"),
+        (lambda llm: llm.generate("a", max_tokens=0), "max_tokens=0: expected .* `prompt_logprobs`"),
+        (lambda llm: llm.generate("a", max_tokens=-1), "max_tokens=-1: expected a whole number of at least 1"),
+        (lambda llm: llm.generate("a", sampling={"logit_bias": {"ab": 1.0}}), "is 2: 99 'a', 100 'b'"),
+        (lambda llm: llm.generate("a", sampling={"logit_bias": {"": 1.0}}), "a text that is one token"),
+        (lambda llm: llm.generate("a", sampling={"logit_bias": {"7": 1.0}}), "may be meant as an id or as a text"),
+        (lambda llm: llm.generate("a", sampling={"logit_bias": {"a": 1.0, 99: 2.0}}), "token 99 has another bias"),
+        (lambda llm: llm.encode([{"role": "user", "content": [{"type": "image_url"}]}]), "or a list of parts"),
+    ],
+)
+def test_values_with_two_meanings_are_refused(llm, call, message):
+    """The error says which ones there are."""
+    with pytest.raises((OptionError, PromptError), match=message):
+        call(llm)

@@ -37,7 +37,7 @@ REFUSED = {
     (PromptParams, "parse_special"): (None, 0, 1, "yes", np.True_),
     (PromptParams, "add_bos"): (None, 0, 1, "yes", np.True_),
     (SamplingParams, "temperature"): (-0.1, *NO_NUMBER),
-    (SamplingParams, "top_k"): (None, -1, 1.0, nan, True, "1"),
+    (SamplingParams, "top_k"): (None, -2, 1.0, nan, True, "1"),
     (SamplingParams, "top_p"): NO_SHARE,
     (SamplingParams, "min_p"): NO_SHARE,
     (SamplingParams, "typical_p"): NO_SHARE,
@@ -140,7 +140,7 @@ def test_template_arguments_are_copied_and_read_only():
     [
         ({-1: 0.0}, "logit_bias"),
         ({True: 0.0}, "logit_bias"),
-        ({"13": 0.0}, "logit_bias='13': expected token ids as keys"),
+        ({"13": 0.0}, "logit_bias='13': expected an int for the id of a token"),
         ({5: inf}, r"logit_bias\[5\]"),
         ({5: nan}, r"logit_bias\[5\]"),
         ({5: None}, r"logit_bias\[5\]"),

@@ -247,11 +247,11 @@ _TOKEN_ID = "a whole number of at least 0, the id of a token"  # noqa: S105 - of
 def seed(name: str, value: object) -> int | None:
     """Return a seed as an int of at least 0, or None for a random one.
 
-    Raises `OptionError` for anything else.
+    -1 is a random one too, as in llama.cpp. Raises `OptionError` for anything else.
     """
-    return (
-        None if value is None else natural(name, value, "a whole number of at least 0; leave it out for a random one")
-    )
+    if value is None or (isinstance(value, Integral) and value == -1):
+        return None
+    return natural(name, value, "a whole number of at least 0; leave it out, or give -1, for a random one")
 
 
 def natural(name: str, value: object, allowed: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, PythonOnly, words
 from selectrie.options.arguments import named_fields
 from selectrie.options.checks import (
     MAX_NUMBER,
@@ -36,8 +36,9 @@ class SamplingParams:
     default chain. Each filter leaves at least one token.
 
     Attributes:
-        logit_bias: Added to the logits of these tokens; -inf forbids one. A read-only
-            copy is made; it is not part of the hash.
+        logit_bias: Added to the logits of these tokens; -inf forbids one. A token is
+            given by its id, or as the text that it alone encodes. A read-only copy is
+            made; it is not part of the hash.
         repeat_penalty: Divides the positive logits of recent tokens and multiplies the
             others (1 = off).
         frequency_penalty: Subtracted from a recent token's logit for each time it
@@ -45,7 +46,7 @@ class SamplingParams:
         presence_penalty: Subtracted from a recent token's logit once (0 = off).
         penalty_last_n: Number of tokens looked back for the three penalties, prompt
             included (-1 = all, 0 = none).
-        top_k: Number of most probable tokens kept (0 = all).
+        top_k: Number of most probable tokens kept (0 or -1 = all).
         typical_p: Keep the tokens nearest the entropy that together hold more than this
             (1 = all).
         top_p: Keep the most probable tokens that together hold this (1 = all).
@@ -66,7 +67,7 @@ class SamplingParams:
     """
 
     temperature: float = option(0.8, Bounds(0, remedy="a number of at least 0 (0 = the most probable token)"))
-    top_k: int = option(40, Bounds(0))
+    top_k: int = option(40, Bounds(-1))
     top_p: float = option(0.95, _ALL)
     min_p: float = option(0.05, Bounds(0, 1, "a number from 0 to 1 (0 = all tokens)"))
     typical_p: float = option(1.0, _ALL)
@@ -74,10 +75,11 @@ class SamplingParams:
     presence_penalty: float = option(0.0, _PENALTY)
     frequency_penalty: float = option(0.0, _PENALTY)
     penalty_last_n: int = option(64, Bounds(-1))
-    logit_bias: Mapping[int, float] = field(default_factory=ReadOnlyDict, hash=False)
+    logit_bias: Mapping[Any, float] = field(default_factory=ReadOnlyDict, hash=False)
 
     def __post_init__(self) -> None:
         check_options(self)
+        object.__setattr__(self, "top_k", max(0, self.top_k))
         object.__setattr__(self, "logit_bias", _copy_biases(self.logit_bias))
 
     @property
@@ -87,16 +89,19 @@ class SamplingParams:
         return self.penalty_last_n != 0 and not neutral
 
 
-def _copy_biases(value: object) -> Mapping[int, float]:
-    """Return a read-only copy of a mapping from token ids to biases.
+def _copy_biases(value: object) -> Mapping[int | str, float]:
+    """Return a read-only copy of a mapping from tokens to biases.
 
     Raises `OptionError` for anything else.
     """
     if not isinstance(value, Mapping):
         raise OptionError("logit_bias", value, "a mapping from token ids to numbers")
-    biases: dict[int, float] = {}
+    biases: dict[int | str, float] = {}
     for key, bias in value.items():
-        token = natural("logit_bias", key, "token ids as keys, whole numbers of at least 0")
+        if isinstance(key, str) and key.removeprefix("-").isdigit():
+            both = "an int for the id of a token, since digits may be meant as an id or as a text"
+            raise OptionError("logit_bias", key, words(both))
+        token: int | str = key if isinstance(key, str) else natural("logit_bias", key, _BIAS_KEYS)
         is_number = isinstance(bias, int | float) and not isinstance(bias, bool)
         if not is_number or not (bias == -math.inf or -MAX_NUMBER <= bias <= MAX_NUMBER):
             raise OptionError(f"logit_bias[{token}]", bias, "a finite number, or -inf to forbid the token")
@@ -104,6 +109,7 @@ def _copy_biases(value: object) -> Mapping[int, float]:
     return ReadOnlyDict(biases)
 
 
+_BIAS_KEYS = "token ids as keys, whole numbers of at least 0, or texts of one token"
 SamplingParams.GREEDY = SamplingParams(temperature=0.0)
 SamplingParams.UNCHANGED = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
@@ -134,6 +140,8 @@ class StopParams:
     min_tokens: int = option(0, Bounds(0))
 
     def __post_init__(self) -> None:
+        if type(self.max_tokens) is int and self.max_tokens in (0, -1):
+            raise OptionError("max_tokens", self.max_tokens, _NO_LIMIT)
         check_options(self)
         if self.min_tokens > self.max_tokens:
             raise OptionError("min_tokens", self.min_tokens, words("at most `max_tokens={}`", self.max_tokens))
@@ -149,6 +157,12 @@ class StopParams:
         callback("when", self.when, "the text so far")
 
 
+_NO_LIMIT = words(
+    "a whole number of at least 1{}",
+    PythonOnly(
+        "; elsewhere it means no token, for which there is `prompt_logprobs`, or no limit, which is the context's size"
+    ),
+)
 DEFAULT_SAMPLING = SamplingParams()
 DEFAULT_STOPPING = StopParams()
 

@@ -469,16 +469,29 @@ def _check_message(index: int, message: object) -> dict[str, str]:
     for key in ("role", "content"):
         if key not in message:
             raise PromptError(f"has no {key!r}: expected an object with 'role' and 'content'", where=where)
+    message = {**message, "content": _joined(message["content"])}
     for key, value in message.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise PromptError(f"is {of_value(value)}: expected text", where=f"{where}[{key!r}]")
+            parts = ", or a list of parts {'type': 'text', 'text': …}" if key == "content" else ""
+            raise PromptError(f"is {of_value(value)}: expected text{parts}", where=f"{where}[{key!r}]")
         to_bytes(value, f"{where}[{key!r}]")
     if not ROLE.fullmatch(str(message["role"])):
         raise PromptError(
             f"has role {of_value(message['role'])}: expected a word such as 'user', 'assistant' or 'system'",
             where=where,
         )
-    return dict(message)
+    return message
+
+
+def _joined(content: object) -> Any:
+    """Return the text of a content of text parts, joined by line ends.
+
+    Anything else is returned as it is.
+    """
+    if not isinstance(content, list | tuple) or not content:
+        return content
+    texts = [part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None for part in content]
+    return "\n".join(map(str, texts)) if all(isinstance(text, str) for text in texts) else content
 
 
 def render_chat(

@@ -312,7 +312,7 @@ def test_a_prompt_that_is_too_long_loses_its_beginning_where_that_is_allowed():
         ([[0, 99]], {}, TokenRangeError),
         ("a", {"n": 0}, OptionError),
         ("a", {"n": True}, OptionError),
-        ("a", {"seed": -1}, OptionError),
+        ("a", {"seed": -2}, OptionError),
         ("a", {"seed": 1 << 128}, OptionError),
         ("a", {"seed": "1"}, OptionError),
         ("a", {"seed": True}, OptionError),

@@ -133,7 +133,9 @@ def prepare_generate(model: ModelDescription, prompts: Prompts, request: Generat
     """
     if request.draft is not None:
         check_draft(request.draft, model)
-    model.vocabulary.check_tokens([*request.stopping.stop_tokens, *request.sampling.logit_bias, *request.options.named])
+    sampling = with_biased_ids(model.vocabulary, request.sampling)
+    request = replace(request, sampling=sampling)
+    model.vocabulary.check_tokens([*request.stopping.stop_tokens, *sampling.logit_bias, *request.options.named])
     several = _prompt_list(prompts)
     request = replace(request, prompting=fix_time(model.vocabulary, request.prompting, *several))
     specs, notes = [], dict[str, None]()
@@ -149,6 +151,36 @@ def prepare_generate(model: ModelDescription, prompts: Prompts, request: Generat
         tuple(n_prompt for _, n_prompt in specs),
         tuple(notes),
     )
+
+
+def with_biased_ids(vocabulary: Vocabulary, sampling: SamplingParams) -> SamplingParams:
+    """Return the options with the ids of biased tokens in place of their texts.
+
+    Raises `OptionError` for a text that is not one token, and for a token with two
+    biases.
+    """
+    if not any(isinstance(token, str) for token in sampling.logit_bias):
+        return sampling
+    biases: dict[int, float] = {}
+    for token, bias in sampling.logit_bias.items():
+        number = _token_of(vocabulary, token) if isinstance(token, str) else token
+        if number in biases:
+            raise OptionError("logit_bias", token, f"each token once; token {number} has another bias already")
+        biases[number] = bias
+    return replace(sampling, logit_bias=biases)
+
+
+def _token_of(vocabulary: Vocabulary, text: str) -> int:
+    """Return the id of the token that the tokenizer makes of a text inside another."""
+    data = to_bytes(text, "logit_bias")
+    found = [token for token, piece in enumerate(vocabulary.pieces) if piece == data]
+    own = vocabulary.encode(data).tolist()
+    if len(own) == 1 and own[0] in found:
+        return int(own[0])
+    if len(found) == 1:  # it has a space of the tokenizer's before it at the beginning of a text
+        return found[0]
+    shown = ", ".join(f"{token} {vocabulary.show(token)!r}" for token in own)
+    raise OptionError("logit_bias", text, f"a text that is one token; this one is {len(own)}: {shown}")
 
 
 def _prompt_list(prompts: Prompts) -> list[Prompt]:

@@ -175,6 +175,7 @@ def prepare_served(
         ServerOptionError: For an option that was set and cannot be sent.
         RequestError: For any other invalid input.
     """
+    request = replace(request, sampling=generate.with_biased_ids(described.vocabulary, request.sampling))
     sent = {"max_tokens": request.stopping.max_tokens, **_collect_fields(model, request)}
     return PreparedServedGenerate(model, generate.prepare_generate(described, prompts, request), sent)
 
