@@ -373,11 +373,15 @@ class UnknownOptionError(OptionError):
 
     code = "unknown_option"
 
-    def __init__(self, name: str, value: object, *, backend: str, names: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, value: object, *, backend: str, names: Sequence[str], meant: str | None = None
+    ) -> None:
         allowed = joined(map(OptionRef, names))
         super().__init__(name, value, allowed)
         self.backend, self.names = backend, tuple(names)
-        self.args = (words("{} is not an option of the back end {}, which has {}", OptionRef(name), backend, allowed),)
+        end = "" if meant is None else words("; did you mean {}?", OptionRef(meant))
+        text = "{} is not an option of the back end {}, which has {}{}"
+        self.args = (words(text, OptionRef(name), backend, allowed, end),)
 
 
 class UnknownArgumentError(OptionError, TypeError):

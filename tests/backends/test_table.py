@@ -166,7 +166,7 @@ def test_a_name_that_the_record_lacks_is_named_with_those_it_has():
         assert (caught.value.name, caught.value.value, caught.value.backend) == ("device", value, "llama.cpp")
         assert str(caught.value) == (
             "`device` is not an option of the back end llama.cpp, which has "
-            "`n_ctx`, `n_batch`, `n_threads`, `n_gpu_layers`, `precision`, `verbose`"
+            "`n_ctx`, `n_batch`, `n_threads`, `n_gpu_layers`, `precision`, `verbose`; did you mean `n_gpu_layers`?"
         )
 
 

@@ -15,12 +15,14 @@ from selectrie.backends.llama_cpp import LlamaOptions
 from selectrie.backends.llama_cpp_entry import LLAMA_CPP
 from selectrie.core.types import Precision
 from selectrie.engine import sources
-from selectrie.engine.sources import OpenableSource, check_names, resolve
+from selectrie.engine.load import load
+from selectrie.engine.sources import OpenableSource, check_names, find_source, resolve
 from selectrie.errors import (
     MemoryBudgetError,
     MissingExtraError,
     ModelFileError,
     OptionError,
+    UnknownArgumentError,
     UnknownOptionError,
 )
 from selectrie.testing import HashModel
@@ -48,6 +50,40 @@ def test_no_source_is_the_embedded_model(monkeypatch, tiny_model):
     """Its file, opened as any other one."""
     monkeypatch.setattr(sources, "PATH", tiny_model("f32"))
     assert resolve(None, None, {}).opened == tiny_model("f32")
+
+
+def test_a_source_may_be_written_as_in_a_shell_or_on_the_hub(monkeypatch, tmp_path):
+    """`~` is the home folder, and owner/repo:QUANTISATION a source of the hub unless there is such a file."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert find_source("~/a.gguf") == str(tmp_path / "a.gguf")
+    assert find_source(Path("~/a.gguf")) == tmp_path / "a.gguf"
+    assert find_source("owner/repo:Q4_K_M") == "hf:owner/repo:Q4_K_M"
+    (tmp_path / "owner").mkdir()
+    (tmp_path / "owner" / "repo:Q4_K_M").touch()
+    for same in ("owner/repo:Q4_K_M", "hf:owner/repo:Q4_K_M", "http://a/b:8000", "a/b/c:d", "a.gguf", None, 3):
+        assert find_source(same) is same
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "error", "message"),
+    [
+        ("owner/repo", {}, ModelFileError, "or write hf:owner/repo for the hub"),
+        ("owner/repo/a.gguf", {}, ModelFileError, "or write hf:owner/repo/a.gguf for the hub"),
+        ("folder/a.gguf", {}, ModelFileError, "or write hf:owner/repo/file.gguf for the hub"),
+        (None, {"model": "a.gguf"}, UnknownArgumentError, r"give the model first, as in load\('model.gguf'\)"),
+        (None, {"model_path": "a.gguf"}, UnknownArgumentError, "load has no argument 'model_path'"),
+        (None, {"threads": 1}, UnknownOptionError, "did you mean `n_threads`?"),
+        (None, {"gpu": True}, UnknownOptionError, "did you mean `n_gpu_layers`?"),
+        (None, {"device": "cuda"}, UnknownOptionError, "did you mean `n_gpu_layers`?"),
+        (None, {"n_ctxx": 1}, UnknownOptionError, "did you mean `n_ctx`?"),
+        (None, {"nothing": 1}, UnknownOptionError, "`verbose`$"),
+    ],
+)
+def test_names_of_other_programs_are_answered_with_ours(source, options, error, message):
+    """The error says what to write; nothing is opened."""
+    with pytest.raises(error, match=message):
+        load(source, **options)
 
 
 def test_an_empty_text_is_no_source():

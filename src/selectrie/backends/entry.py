@@ -12,6 +12,7 @@ from typing import Any
 from selectrie.core.model import Model
 from selectrie.core.types import Precision
 from selectrie.errors import MissingExtraError, UnknownOptionError
+from selectrie.options.arguments import meant_name
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -113,7 +114,7 @@ def read_options(backend: Backend, options: Mapping[str, Any]) -> Any:
     names = tuple(field.name for field in fields(kind))
     for name, value in options.items():
         if name not in names:
-            raise UnknownOptionError(name, value, backend=backend.name, names=names)
+            raise UnknownOptionError(name, value, backend=backend.name, names=names, meant=meant_name(name, names))
     return kind(**options)
 
 

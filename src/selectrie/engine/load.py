@@ -16,8 +16,8 @@ from selectrie.core.model import DescribedModel, Model
 from selectrie.core.types import Precision, SelfCheck
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import VERSION, is_plausible
-from selectrie.engine.sources import is_server, resolve
-from selectrie.errors import IncompatibleOptionsError, OptionError, UnknownOptionError
+from selectrie.engine.sources import find_source, is_server, resolve
+from selectrie.errors import IncompatibleOptionsError, OptionError, UnknownArgumentError, UnknownOptionError
 from selectrie.options import at_least, flag
 from selectrie.traces.blocks import is_trace
 
@@ -64,13 +64,13 @@ def load(
     Args:
         source: A GGUF file; the folder of a Transformers checkpoint;
             `hf:owner/repo/file.gguf`, `hf:owner/repo:Q4_K_M` for the one file of that
-            quantisation, or `hf:owner/repo` for a checkpoint (extra `hf`); an open
-            `llama_cpp.Llama`, whose weights are shared; an open `AutoModelForCausalLM`,
-            which is put back as it was by `close`; the address of a server, which is
-            `connect` with its defaults; or a trace (`record`), which has one option,
-            `tokenizer`: a GGUF file, the folder of a tokenizer, or an engine, for texts
-            that were not recorded. None loads the small model that comes with
-            selectrie.
+            quantisation (also without `hf:`, if there is no such file here), or
+            `hf:owner/repo` for a checkpoint (extra `hf`); an open `llama_cpp.Llama`,
+            whose weights are shared; an open `AutoModelForCausalLM`, which is put back
+            as it was by `close`; the address of a server, which is `connect` with its
+            defaults; or a trace (`record`), which has one option, `tokenizer`: a GGUF
+            file, the folder of a tokenizer, or an engine, for texts that were not
+            recorded. None loads the small model that comes with selectrie.
         backend: Name of the back end: "llama.cpp", "transformers" or "xla". None takes
             the one that recognises the source by its content.
         max_waiting: Maximum number of tasks that wait to begin; a request beyond that
@@ -91,6 +91,9 @@ def load(
     """
     at_least("max_waiting", max_waiting, 1)
     flag("untrusted", untrusted)
+    for name in _SOURCE_NAMES & options.keys():
+        raise UnknownArgumentError(name, "load", "give the model first, as in load('model.gguf')")
+    source = find_source(source)
     if is_server(source):
         return _connect(source, backend, max_waiting, options)
     if isinstance(source, str | os.PathLike) and is_trace(Path(os.fspath(source))):
@@ -119,6 +122,10 @@ def load(
         model.close()
         raise
     return engine
+
+
+_SOURCE_NAMES = frozenset({"model", "model_path", "model_name", "model_id", "path", "file", "filename", "repo_id"})
+"""Names that other programs have for `source`."""
 
 
 def _render_in_child(engine: Engine, model: Model) -> None:

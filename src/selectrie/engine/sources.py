@@ -127,6 +127,21 @@ def _cache_note(unreachable: Exception | None) -> str:
     return f" (these are in the cache; the hub gave no list: {_first_line(unreachable)})"
 
 
+def find_source(source: object) -> object:
+    """Return a source with `~` expanded and with `hf:` before `owner/repo:Q4_K_M`.
+
+    A path that exists is left as it is.
+    """
+    if not isinstance(source, str):
+        return source.expanduser() if isinstance(source, Path) else source
+    if _WITHOUT_PREFIX.fullmatch(source) and not Path(source).exists():
+        return PREFIX + source
+    return str(Path(source).expanduser()) if source.startswith("~") else source
+
+
+_WITHOUT_PREFIX = re.compile(r"[\w.-]+/[\w.-]+:\w[\w.-]*")
+
+
 def is_hub_source(source: object) -> TypeGuard[str]:
     """Return whether a source is written `hf:…`."""
     return isinstance(source, str) and source.startswith(PREFIX)
@@ -398,6 +413,7 @@ def _to_local(source: object) -> object:
     """
     if source is None:
         return embedded_file()
+    source = find_source(source)
     if is_hub_source(source):
         return download(source)
     if isinstance(source, str | os.PathLike) and isinstance(os.fspath(source), str):

@@ -40,6 +40,15 @@ _SAME = {
     "classes": "choices",
     "text": "state",
     "question": "questions",
+    "threads": "n_threads",
+    "num_threads": "n_threads",
+    "gpu": "n_gpu_layers",
+    "gpu_layers": "n_gpu_layers",
+    "ctx_size": "n_ctx",
+    "num_ctx": "n_ctx",
+    "context_length": "n_ctx",
+    "max_model_len": "n_ctx",
+    "batch_size": "n_batch",
 }
 """Maps option names of other libraries to the names used here."""
 _ADVICE = {
@@ -53,7 +62,7 @@ _ADVICE = {
     "choices": ("questions", "Choice(…)"),
 }
 """Maps unknown arguments to the argument to give instead, and its value."""
-_ALSO = {"top_k": "k", "choices": "options", "labels": "options", "values": "options"}
+_ALSO = {"device": "n_gpu_layers", "top_k": "k", "choices": "options", "labels": "options", "values": "options"}
 """Maps unknown arguments to what some calls have in their place."""
 _OF_CALLS = ("n", "prompt", "seed", "prompting", "rendering", "sampling", "search", "stopping")
 """Arguments that belong to no record of options."""
@@ -94,6 +103,14 @@ def named_arguments(call: Callable[P, R]) -> Callable[P, R]:
     if keywords:
         checked.__signature__ = signature  # type: ignore[attr-defined]
     return checked
+
+
+def meant_name(name: str, names: Sequence[str]) -> str | None:
+    """Return the one of `names` that is meant by another name; None if none is near."""
+    for one in (_SAME.get(name, name), _ALSO.get(name)):
+        if one in names:
+            return one
+    return next(iter(get_close_matches(name, names, n=1)), None)
 
 
 _records: list[type[Any]] = []

@@ -43,6 +43,8 @@ _USUAL_TEXT_BYTES = 32
 """Bytes of a token or a merge with its length; fewer on average."""
 _KEPT_ITEMS = 4096
 """Maximum length of an array of integers that is kept: values per layer, not token."""
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+(?<!\.gguf)(/[\w./-]+\.gguf)?")
+"""A path that may be meant as a repository of the hub, or a file in it."""
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 """Matches the end of a file name of a split model (`llama_split_path`)."""
 
@@ -110,7 +112,8 @@ def require_magic(path: Path) -> bytes:
     Raises `ModelFileError` if it is missing, unreadable, cut off, or no GGUF file.
     """
     if not os.path.exists(path):  # noqa: PTH110 - `Path.exists` raises for a name that is too long
-        raise ModelFileError(str(path), "no such file; check the path, or write hf:owner/repo/file.gguf for the hub")
+        hub = f"hf:{path}" if _REPOSITORY.fullmatch(str(path)) else "hf:owner/repo/file.gguf"
+        raise ModelFileError(str(path), f"no such file; check the path, or write {hub} for the hub")
     if not path.is_file():
         raise ModelFileError(str(path), "is a directory, not a GGUF file" if path.is_dir() else "is not a regular file")
     try:
