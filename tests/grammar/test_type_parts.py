@@ -8,7 +8,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
-import annotated_types
 import attrs
 import hypothesis.strategies as st
 import pydantic
@@ -47,9 +46,9 @@ class Empty(enum.Enum):
         (Annotated[Literal["a"], "words", 7], ("a",)),
         (Annotated[int, pydantic.Field(ge=1, le=3)], (1, 2, 3)),
         (pydantic.conint(gt=1, lt=4), (2, 3)),
-        (Annotated[int, annotated_types.Interval(ge=0, le=10), annotated_types.MultipleOf(5)], (0, 5, 10)),
-        (Annotated[int | None, annotated_types.Ge(1), annotated_types.Le(2)], (1, 2, None)),
-        (Annotated[int, annotated_types.Ge(1), annotated_types.Ge(3), annotated_types.Le(4)], (3, 4)),
+        (Annotated[int, pydantic.Field(ge=0, le=10, multiple_of=5)], (0, 5, 10)),
+        (Annotated[int | None, pydantic.Field(ge=1), pydantic.Field(le=2)], (1, 2, None)),
+        (Annotated[int, pydantic.Field(ge=1), pydantic.Field(ge=3), pydantic.Field(le=4)], (3, 4)),
     ],
 )
 def test_values_in_the_order_of_the_type(kind, values):
@@ -70,11 +69,11 @@ def test_values_in_the_order_of_the_type(kind, values):
         tuple[bool, bool],
         str | None,
         Team | int,
-        Annotated[int, annotated_types.Ge(1)],
-        Annotated[int, annotated_types.Ge(1), annotated_types.Le(101)],
-        Annotated[int, annotated_types.Ge(3), annotated_types.Le(1)],
-        Annotated[int, annotated_types.Ge(0.5), annotated_types.Le(2)],
-        Annotated[float, annotated_types.Ge(1), annotated_types.Le(2)],
+        Annotated[int, pydantic.Field(ge=1)],
+        Annotated[int, pydantic.Field(ge=1), pydantic.Field(le=101)],
+        Annotated[int, pydantic.Field(ge=3), pydantic.Field(le=1)],
+        Annotated[int, pydantic.Field(ge=0.5), pydantic.Field(le=2)],
+        Annotated[float, pydantic.Field(ge=1), pydantic.Field(le=2)],
     ],
 )
 def test_open_types_have_no_values(kind):
@@ -98,13 +97,6 @@ def test_an_enum_without_members_is_refused():
 )
 def test_whole_numbers_are_those_that_keep_every_bound(bounds):
     """All of -30 to 30 that keep each bound, if there are bounds on both sides."""
-    marks = {
-        "ge": annotated_types.Ge,
-        "gt": annotated_types.Gt,
-        "le": annotated_types.Le,
-        "lt": annotated_types.Lt,
-        "multiple_of": annotated_types.MultipleOf,
-    }
     keeps = {
         "ge": lambda n, b: n >= b,
         "gt": lambda n, b: n > b,
@@ -114,7 +106,7 @@ def test_whole_numbers_are_those_that_keep_every_bound(bounds):
     }
     kind = int
     for name, bound in bounds:
-        kind = Annotated[kind, marks[name](bound)]
+        kind = Annotated[kind, pydantic.Field(**{name: bound})]
     names = {name for name, _ in bounds}
     slow = [n for n in range(-30, 31) if all(keeps[name](n, bound) for name, bound in bounds)]
     is_bounded = names & {"ge", "gt"} and names & {"le", "lt"}
