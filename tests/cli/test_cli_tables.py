@@ -208,7 +208,7 @@ def test_a_stopped_run_says_how_to_go_on(folder, monkeypatch):
 
         return work
 
-    monkeypatch.setattr(table_run, "decided_by", stopped)
+    monkeypatch.setattr(table_run, "decide_on_engine", stopped)
     result = run(*CLASSIFY, "--out", "out.csv", code=130)
     assert "interrupted; go on with: selectrie decide --resume out.csv.run" in result.stderr
     assert not (folder / "out.csv").exists()

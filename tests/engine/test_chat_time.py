@@ -12,7 +12,7 @@ from selectrie import Choice, DecisionParams, Grammar, PromptParams, Template
 from selectrie.backends.chat.template import chat_template
 from selectrie.errors import OptionError
 from selectrie.tables.table_questions import TableQuestions
-from selectrie.tables.table_run import decided_by, plan_table, run_table
+from selectrie.tables.table_run import decide_on_engine, plan_table, run_table
 from tests.support.decided_tables import write_table
 from tests.support.deciding import fake
 from tests.support.traced import same_values
@@ -119,7 +119,7 @@ def run(table, out, clock, *, units=None, source=SOURCE):
         plan = plan_table(table, asked, out)
 
         def work(plan, missing):
-            for n, one in enumerate(decided_by(llm)(plan, missing)):
+            for n, one in enumerate(decide_on_engine(llm)(plan, missing)):
                 if n == units:
                     raise KeyboardInterrupt
                 yield one

@@ -20,7 +20,7 @@ from selectrie.evaluation.runner import ITEMS, SUMMARY, run
 from selectrie.evaluation.work_units import TaskItems, plan
 from selectrie.runs.actors import Cluster, _check_reachable
 from selectrie.runs.folder import signature_of
-from selectrie.tables.table_run import decided_on, plan_table, run_table
+from selectrie.tables.table_run import decide_on_cluster, plan_table, run_table
 from tests.support.decided_tables import ASKED, write_table
 
 ray = pytest.importorskip("ray")
@@ -70,7 +70,7 @@ def test_a_killed_actor_loses_no_row_of_a_table(cluster, tmp_path):
     with load(n_threads=1) as llm:
         run_table(llm, plan_table(table, asked, tmp_path / "alone.csv"))
         plan = plan_table(table, asked, tmp_path / "many.csv")
-        work = decided_on(Cluster(n_actors=2, options={"n_threads": 1}), signature_of(llm), actors.append)
+        work = decide_on_cluster(Cluster(n_actors=2, options={"n_threads": 1}), signature_of(llm), actors.append)
 
         def killing(plan, units):
             for n, done in enumerate(work(plan, units)):

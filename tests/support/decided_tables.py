@@ -21,7 +21,7 @@ from typing import Any
 from selectrie import Choice, Predicate
 from selectrie.tables.formats import TableUnit
 from selectrie.tables.table_questions import TableQuestions
-from selectrie.tables.table_run import DecidedRows, TableRunOptions, began_with, plan_table, run_table
+from selectrie.tables.table_run import RowResults, TableRunOptions, plan_table, read_run_start, run_table
 from tests.support.deciding import fake
 from tests.support.kill_points import in_child
 
@@ -32,7 +32,7 @@ QUESTIONS = {
 ASKED = TableQuestions(state="{subject}: {body}", questions=QUESTIONS)
 
 
-def stubbed(plan: Any, units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, DecidedRows]]:
+def stubbed(plan: Any, units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, RowResults]]:
     """Work whose numbers come from a digest of each row's state; a row without one has its error."""
     names = [column.name for column in ASKED.columns().columns]
 
@@ -47,7 +47,7 @@ def stubbed(plan: Any, units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, 
     assert len(names) == 13
 
     for unit in units:
-        yield unit, DecidedRows(unit.rows.digest, tuple(map(row, plan.states_of(unit))))
+        yield unit, RowResults(unit.rows.digest, tuple(map(row, plan.states_of(unit))))
 
 
 def run(table: Path, out: Path) -> None:
@@ -58,7 +58,7 @@ def run(table: Path, out: Path) -> None:
 
 def resume(folder: Path) -> None:
     """Go on with a folder alone."""
-    table, asked, out, model = began_with(folder)
+    table, asked, out, model = read_run_start(folder)
     plan = plan_table(table, asked, out)
     run_table(fake(), plan, TableRunOptions(model=model), work=stubbed)
 

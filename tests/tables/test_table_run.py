@@ -23,15 +23,15 @@ from selectrie.grammar import Grammar
 from selectrie.runs.folder import signature_of
 from selectrie.runs.unit_log import LogLine
 from selectrie.tables import table_run
-from selectrie.tables.table_questions import TableQuestions, asked_of_data
+from selectrie.tables.table_questions import TableQuestions, table_questions_of_data
 from selectrie.tables.table_run import (
-    DecidedRows,
     RowLines,
+    RowResults,
     TableProgress,
     TableRunOptions,
-    began_with,
-    decided_by,
+    decide_on_engine,
     plan_table,
+    read_run_start,
     run_table,
     with_run_params,
 )
@@ -125,7 +125,7 @@ def test_a_stopped_run_on_real_weights_ends_with_the_same_bytes(tmp_path):
         plan = with_run_params(llm, plan_table(table, asked, tmp_path / "parts.csv"))
         llm.select("My parcel has", [" come", " not come"])
         with pytest.raises(StoppedError):
-            run_table(llm, plan, work=lambda plan, units: stopping(decided_by(llm)(plan, units)))
+            run_table(llm, plan, work=lambda plan, units: stopping(decide_on_engine(llm)(plan, units)))
         llm.decide("Where is it?", QUESTIONS)
         assert run_table(llm, plan).rows_logged == 16
         assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
@@ -261,7 +261,7 @@ LOGGED = st.tuples(st.sampled_from(["re", "refund"]), *TRUST, st.booleans(), *TR
 def test_a_line_of_the_log_reads_back_bit_for_bit(rows):
     """Floats of any kind, texts of any character, and errors."""
     lines = RowLines(decided_tables.ASKED.columns().columns)
-    line = LogLine("plan", 3, DecidedRows("0" * 16, tuple(rows)))
+    line = LogLine("plan", 3, RowResults("0" * 16, tuple(rows)))
     text = line.to_json(lines)
     again = LogLine.from_json(text, lines)
     assert repr(again) == repr(line)
@@ -311,12 +311,12 @@ def test_mistakes_before_anything_is_written(begun):
 def test_a_folder_alone_says_what_was_asked(begun):
     """Table, questions, options and the file of the results come from the folder; a renamed one is refused."""
     table, out = begun
-    where, asked, results, _ = began_with(out.with_name("out.csv.run"))
+    where, asked, results, _ = read_run_start(out.with_name("out.csv.run"))
     assert (where, results) == (table, out)
     assert asked.to_dict() == ASKED.to_dict()
     out.with_name("out.csv.run").rename(out.with_name("out.run"))
     with pytest.raises(InputFileError, match=r"as in decided.csv.run; name it so again"):
-        began_with(out.with_name("out.run"))
+        read_run_start(out.with_name("out.run"))
 
 
 def test_everything_that_is_asked_is_data(tmp_path):
@@ -337,21 +337,21 @@ def test_everything_that_is_asked_is_data(tmp_path):
         state="x", questions=questions, params=params, probabilities="json", prefix="p_", unit_rows=7
     )
     data = json.loads(json.dumps(asked.to_dict()))
-    again = asked_of_data(data, "x.run")
+    again = table_questions_of_data(data, "x.run")
     assert again.questions == questions
     assert (again.params.prior, again.params.layout) == (params.prior, params.layout)
     assert json.loads(json.dumps(again.to_dict())) == data
     (tmp_path / "page.tmpl").write_text("<<state>>: <<select 'answer' options=answers>>\n")
     with pytest.raises(InputFileError, match=r"the template has changed since x\.run began"):
-        asked_of_data(data, "x.run")
+        table_questions_of_data(data, "x.run")
     alone = replace(params, template=Template("<<state>> <<select 'answer' options=answers>>\n"))
     with pytest.raises(InputFileError, match="its template was made in Python"):
-        asked_of_data(json.loads(json.dumps(replace(asked, params=alone).to_dict())), "x.run")
+        table_questions_of_data(json.loads(json.dumps(replace(asked, params=alone).to_dict())), "x.run")
     only = TableQuestions(state="x", questions={"g": Choice("", Grammar.from_regex("a|b"))})
     with pytest.raises(InputFileError, match="made in Python"):
-        asked_of_data(json.loads(json.dumps(only.to_dict())), "x.run")
+        table_questions_of_data(json.loads(json.dumps(only.to_dict())), "x.run")
     with pytest.raises(InputFileError, match="not the configuration of a run"):
-        asked_of_data({"questions": 3}, "x.run")
+        table_questions_of_data({"questions": 3}, "x.run")
 
 
 def _cells(path):
@@ -378,12 +378,12 @@ def test_a_run_keeps_its_calibration(tmp_path):
     log = (folder / "log.jsonl").read_bytes()
     (folder / "log.jsonl").write_bytes(log[: len(log) // 2])
     out.unlink()
-    _, again, _, _ = began_with(folder)
+    _, again, _, _ = read_run_start(folder)
     run_table(fake(), plan_table(tmp_path / "a.jsonl", again, out))
     assert out.read_bytes() == whole
     given = replace(asked, params=params)
     run_table(fake(), plan_table(tmp_path / "a.jsonl", given, tmp_path / "c.out.jsonl"))
     assert (tmp_path / "c.out.jsonl").read_bytes() == whole
-    assert asked_of_data(given.to_dict(), "here").params == params
+    assert table_questions_of_data(given.to_dict(), "here").params == params
     with pytest.raises(OptionError, match="calibration"):
         run_table(fake(), plan_table(tmp_path / "a.jsonl", given, out))

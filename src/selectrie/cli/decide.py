@@ -70,12 +70,12 @@ def began(running: TableRunGroup, model: ModelGroup) -> tuple[Path, TableQuestio
 
     The model is the one with which the run began, unless the options name another.
     """
-    from selectrie.tables.table_run import began_with
+    from selectrie.tables.table_run import read_run_start
 
     folder = str(running.resume)
     if running.out is not None:
         raise OptionError("resume", folder, "no --out: the results are the folder's name without .run")
-    table, asked, out, model_then = began_with(Path(folder))
+    table, asked, out, model_then = read_run_start(Path(folder))
     return table, asked, out, requests.resumed_model(model, model_then, folder)
 
 
@@ -83,7 +83,7 @@ def run_table(
     model: ModelGroup, table: Path, asked: TableQuestions, out: Path, running: TableRunGroup, *, as_json: bool
 ) -> int:
     """Answer the questions for every row of a table, and write a summary."""
-    from selectrie.tables.table_run import TableRunOptions, decided_on, plan_table, run_table
+    from selectrie.tables.table_run import TableRunOptions, decide_on_cluster, plan_table, run_table
 
     requests.check_run(running)
     with _long_fields(), ExitStack() as opened:
@@ -91,7 +91,7 @@ def run_table(
         engine = opened.enter_context(requests.open_engine(model))
         on_progress = opened.enter_context(_progress_bar())
         options = TableRunOptions(asdict(model), other_machine=running.other_machine, on_progress=on_progress)
-        work = requests.on_cluster(decided_on, engine, running, model)
+        work = requests.on_cluster(decide_on_cluster, engine, running, model)
         with requests.resumable(f"selectrie decide --resume {plan.folder}"):
             done = run_table(engine, plan, options, work=work)
     return _show_table(plan, done, as_json=as_json)

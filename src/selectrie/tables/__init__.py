@@ -1,1 +1,1 @@
-"""Decisions about the rows of a table in a file, with a run on disk."""
+"""Answers questions about the rows of a table in a file, as a run on disk."""

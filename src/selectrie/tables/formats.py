@@ -1,4 +1,4 @@
-"""Tables in files: delimited text, JSON Lines and Parquet."""
+"""Reads and writes tables in files of delimited text, JSON Lines and Parquet."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ INT64 = range(-(1 << 63), 1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class InputColumn:
-    """A column of the table.
+    """A column of the input table.
 
     Attributes:
-        name: Its name.
-        kind: "text", "bool", "int", "float", "json" (anything else), or "arrow".
-        type: The type of a column of Parquet (`import_pyarrow.DataType`), else None.
+        name: Name of the column.
+        kind: "text", "bool", "int" or "float"; "json" for other JSON values; "arrow"
+            for a column of Parquet.
+        type: The `pyarrow.DataType` of a column of Parquet, else None.
     """
 
     name: str
@@ -46,7 +47,7 @@ class InputColumn:
 
 
 class TableRows(Protocol):
-    """Consecutive rows of a table, as its format holds them."""
+    """Consecutive rows of a table, in the representation of its format."""
 
     def __len__(self) -> int: ...
 
@@ -56,12 +57,12 @@ class TableRows(Protocol):
         ...
 
     def values(self, columns: Sequence[str]) -> Iterator[tuple[object, ...]]:
-        """Yield the values of some columns for each row; None for those it lacks."""
+        """Yield the values of `columns` for each row; None for a missing value."""
         ...
 
 
 class Table(Protocol):
-    """A table in a file, which may be read again and again."""
+    """A table in a file, which can be read several times."""
 
     @property
     def path(self) -> Path:
@@ -71,12 +72,12 @@ class Table(Protocol):
     def units(self, n_rows: int) -> Iterator[TableRows]:
         """Yield all rows, `n_rows` at a time.
 
-        Raises `InputFileError` with file and line for what cannot be read.
+        Raises `InputFileError`, with file and line, if a row cannot be read.
         """
         ...
 
     def columns(self, units: Iterator[TableRows]) -> tuple[InputColumn, ...]:
-        """Return the columns, after reading all of `units`."""
+        """Return the columns; reads all of `units`, which `units` returned."""
         ...
 
 
@@ -88,20 +89,20 @@ class TableWriter(Protocol):
         ...
 
     def close(self) -> None:
-        """Write what comes after the last row."""
+        """Write everything that follows the last row."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a first pass over a table finds.
+    """The columns and the size of a table, found by reading it once.
 
     Attributes:
         columns: The columns in their order.
         n_rows: Number of rows.
         n_units: Number of units.
-        unit_rows: Rows of a unit.
-        digest: Digest of all rows and of how they are cut into units.
+        unit_rows: Number of rows of a unit.
+        digest: Digest of all rows and of their division into units.
     """
 
     columns: tuple[InputColumn, ...]
@@ -121,7 +122,7 @@ class TableUnit:
     """A unit of work: consecutive rows.
 
     Attributes:
-        number: Its number among the units of the table, from 0.
+        number: Number of the unit in the table, from 0.
         rows: The rows.
     """
 
@@ -130,30 +131,30 @@ class TableUnit:
 
 
 def units_of(table: Table, unit_rows: int) -> Iterator[TableUnit]:
-    """Yield the units of a table, which the order of its rows alone decides."""
+    """Yield the units of a table: `unit_rows` consecutive rows each, in order."""
     for number, rows in enumerate(table.units(unit_rows)):
         yield TableUnit(number, rows)
 
 
 def scan(table: Table, unit_rows: int = UNIT_ROWS) -> Scan:
-    """Read a table once; raise `InputFileError` for what cannot be read."""
+    """Read a table once; raise `InputFileError` if a row cannot be read."""
     digest, n_rows, n_units = blake2b(digest_size=16), 0, 0
 
-    def counted() -> Iterator[TableRows]:
+    def read_units() -> Iterator[TableRows]:
         nonlocal n_rows, n_units
         for rows in table.units(unit_rows):
             digest.update(rows.digest.encode())
             n_rows, n_units = n_rows + len(rows), n_units + 1
             yield rows
 
-    columns = table.columns(counted())
+    columns = table.columns(read_units())
     for column in columns:
         digest.update(f"\0{column.name}\0{column.kind}\0{column.type}".encode("utf-8", "surrogatepass"))
     return Scan(columns, n_rows, n_units, unit_rows, digest.hexdigest())
 
 
 def text_of_cell(value: object) -> str:
-    """Return a value as a text file has it: "" for None, JSON for what is nested."""
+    """Return the text of a value: "" for None, JSON for mappings and lists."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -182,9 +183,9 @@ class DelimitedRows:
     """Rows of delimited text.
 
     Attributes:
-        delimiter: What separates fields.
+        delimiter: The character between fields.
         header: Names of the columns.
-        texts: Each row as it is written, with its line end.
+        texts: The text of each row in the file, with its line end.
         fields: The fields of each row.
     """
 
@@ -214,7 +215,7 @@ class DelimitedTable:
 
     Attributes:
         path: The file.
-        delimiter: What separates fields.
+        delimiter: The character between fields.
     """
 
     path: Path
@@ -235,7 +236,7 @@ class DelimitedTable:
         return tuple(InputColumn(name) for name in self.header()[0])
 
     def header(self) -> tuple[list[str], str]:
-        """Return the names of the columns, and the header as it is written.
+        """Return the names of the columns, and the text of the header.
 
         The text begins with a byte order mark if the file does.
         """
@@ -250,13 +251,13 @@ class DelimitedTable:
 class DelimitedWriter:
     """Writes rows of any table as delimited text; a `TableWriter`.
 
-    None is an empty field, and what is nested is JSON.
+    None becomes an empty field; mappings and lists become JSON.
 
     Args:
-        file: Where to write.
-        delimiter: What separates fields.
-        source: The table that is read.
-        scan: What is known of it.
+        file: The file to write.
+        delimiter: The character between fields.
+        source: The input table.
+        scan: The columns and size of the input table.
         added: Names of the new columns.
     """
 
@@ -264,60 +265,62 @@ class DelimitedWriter:
         self._file, self._delimiter, self._names = file, delimiter, scan.names
         self._special = re.compile(f'["\\r\\n{delimiter}]')
         self._text = io.StringIO()
-        self._end = "\n"
+        self._line_end = "\n"
         self._is_copy = isinstance(source, DelimitedTable) and source.delimiter == delimiter
         if isinstance(source, DelimitedTable) and self._is_copy:
             _, header = source.header()
-            self._end = _end_of(header) or "\n"
-            self._copy(header, added)
+            self._line_end = _find_line_end(header) or "\n"
+            self._write_copy(header, added)
         else:
-            self._fields([*scan.names, *added], self._end)
+            self._write_fields([*scan.names, *added], self._line_end)
         self._flush()
 
     def write(self, rows: TableRows, cells: Sequence[Sequence[Cell]]) -> None:
         if self._is_copy and isinstance(rows, DelimitedRows):
             for text, added in zip(rows.texts, cells, strict=True):
-                self._copy(text, [text_of_cell(cell) for cell in added])
+                self._write_copy(text, [text_of_cell(cell) for cell in added])
         else:
             for values, added in zip(rows.values(self._names), cells, strict=True):
-                self._fields([text_of_cell(value) for value in (*values, *added)], self._end)
+                self._write_fields([text_of_cell(value) for value in (*values, *added)], self._line_end)
         self._flush()
 
     def close(self) -> None:
         """There is nothing after the last row."""
 
-    def _copy(self, text: str, added: Sequence[str]) -> None:
-        """Write a row as it is, then its new fields."""
-        end = _end_of(text)
+    def _write_copy(self, text: str, added: Sequence[str]) -> None:
+        """Write the unchanged text of a row, then its new fields."""
+        end = _find_line_end(text)
         self._text.write(text[: len(text) - len(end)] + self._delimiter)
-        self._fields(added, end or self._end)
+        self._write_fields(added, end or self._line_end)
 
-    def _fields(self, fields: Sequence[str], end: str) -> None:
-        self._text.write(self._delimiter.join(map(self._quoted, fields)) + end)
+    def _write_fields(self, fields: Sequence[str], end: str) -> None:
+        """Write fields, separated by the delimiter, and a line end."""
+        self._text.write(self._delimiter.join(map(self._quote, fields)) + end)
 
-    def _quoted(self, field: str) -> str:
+    def _quote(self, field: str) -> str:
         """Return a field, in quotes if it has any special character.
 
-        `csv.writer` does not quote a lone CR where rows end with LF.
+        It replaces `csv.writer`, which does not quote a CR if rows end with LF.
         """
         return '"' + field.replace('"', '""') + '"' if self._special.search(field) else field
 
     def _flush(self) -> None:
+        """Write the buffered text to the file."""
         self._file.write(self._text.getvalue().encode())
         self._text.seek(0)
         self._text.truncate()
 
 
-def _end_of(text: str) -> str:
-    """Return the line end of a row, "" if it has none."""
+def _find_line_end(text: str) -> str:
+    """Return the line end of a row's text, "" if it has none."""
     for end in ("\r\n", "\n", "\r"):
         if text.endswith(end):
             return end
     return ""
 
 
-_EXACT = range(-(1 << 53), (1 << 53) + 1)
-"""Whole numbers that are floats without a loss."""
+_EXACT_FLOATS = range(-(1 << 53), (1 << 53) + 1)
+"""Integers that a float64 represents exactly."""
 _KINDS = {bool: "bool", float: "float", str: "text"}
 
 
@@ -326,8 +329,8 @@ class JsonRows:
     """Rows of JSON Lines.
 
     Attributes:
-        texts: Each object as it is written, without white space around it.
-        objects: The objects.
+        texts: The text of each object in the file, without white space around it.
+        objects: The parsed objects.
     """
 
     texts: tuple[str, ...]
@@ -361,24 +364,25 @@ class JsonTable:
             yield JsonRows(tuple(text for _, text, _ in block), tuple(one for *_, one in block))
 
     def columns(self, units: Iterator[TableRows]) -> tuple[InputColumn, ...]:
-        """Return the keys of all objects, in the order in which they first occur."""
+        """Return a column for each key of any object, in order of first occurrence."""
         kinds: dict[str, set[str]] = {}
         for rows in units:
             for one in rows.objects if isinstance(rows, JsonRows) else ():
                 for name, value in one.items():
-                    kinds.setdefault(name, set()).add(_kind_of(value))
-        return tuple(InputColumn(name, _common(seen)) for name, seen in kinds.items())
+                    kinds.setdefault(name, set()).add(_find_kind(value))
+        return tuple(InputColumn(name, _merge_kinds(seen)) for name, seen in kinds.items())
 
 
-def _kind_of(value: object) -> str:
+def _find_kind(value: object) -> str:
+    """Return the kind of a value: as of a column, or "null", or "long" (large int)."""
     if value is None or (type(value) is float and math.isnan(value)):
         return "null"
     if type(value) is int:
-        return "int" if value in _EXACT else "long" if value in INT64 else "json"
+        return "int" if value in _EXACT_FLOATS else "long" if value in INT64 else "json"
     return _KINDS.get(type(value), "json")
 
 
-def _common(kinds: set[str]) -> str:
+def _merge_kinds(kinds: set[str]) -> str:
     """Return the kind of a column whose values have these kinds."""
     kinds = kinds - {"null"}
     if not kinds:
@@ -394,8 +398,8 @@ class JsonWriter:
     """Writes rows of any table as JSON Lines; a `TableWriter`.
 
     Args:
-        file: Where to write.
-        scan: What is known of the table that is read.
+        file: The file to write.
+        scan: The columns and size of the input table.
         added: Names of the new columns.
     """
 
@@ -405,18 +409,19 @@ class JsonWriter:
         self._added = [json_of_cell(name) for name in added]
 
     def write(self, rows: TableRows, cells: Sequence[Sequence[Cell]]) -> None:
-        own = rows.texts if isinstance(rows, JsonRows) else self._objects(rows)
+        objects = rows.texts if isinstance(rows, JsonRows) else self._write_objects(rows)
         lines = []
-        for text, row in zip(own, cells, strict=True):
-            begun = text[:-1].rstrip()
+        for text, row in zip(objects, cells, strict=True):
+            prefix = text[:-1].rstrip()  # the object without its closing brace
             new = ", ".join(f"{key}: {json_of_cell(cell)}" for key, cell in zip(self._added, row, strict=True))
-            lines.append(f"{begun}{', ' if len(begun) > 1 else ''}{new}}}\n")
+            lines.append(f"{prefix}{', ' if len(prefix) > 1 else ''}{new}}}\n")
         self._file.write("".join(lines).encode())
 
     def close(self) -> None:
         """There is nothing after the last row."""
 
-    def _objects(self, rows: TableRows) -> Iterator[str]:
+    def _write_objects(self, rows: TableRows) -> Iterator[str]:
+        """Yield each row of another format as a JSON object."""
         for values in rows.values(self._names):
             pairs = zip(self._keys, values, strict=True)
             yield "{" + ", ".join(f"{key}: {json_of_cell(value)}" for key, value in pairs) + "}"
@@ -432,8 +437,8 @@ class ArrowRows:
     """Rows of Parquet.
 
     Attributes:
-        digest: Digest of the file and of the position in it.
-        batch: The rows, a `import_pyarrow.Table`.
+        digest: Digest of the file and of the rows' position in it.
+        batch: The rows, a `pyarrow.Table`.
     """
 
     digest: str
@@ -466,10 +471,10 @@ class ParquetTable:
                 rest = table if rest is None else arrow.concat_tables([rest, table])
                 n_whole = rest.num_rows - rest.num_rows % n_rows
                 for begins in range(0, n_whole, n_rows):
-                    yield self._rows(digest, at + begins, rest.slice(begins, n_rows))
+                    yield self._make_rows(digest, at + begins, rest.slice(begins, n_rows))
                 at, rest = at + n_whole, rest.slice(n_whole)
             if rest is not None and rest.num_rows:
-                yield self._rows(digest, at, rest)
+                yield self._make_rows(digest, at, rest)
 
     def columns(self, units: Iterator[TableRows]) -> tuple[InputColumn, ...]:
         for _ in units:
@@ -481,21 +486,22 @@ class ParquetTable:
         with parquet_file(self.path) as file:
             return file.schema_arrow
 
-    def _rows(self, digest: str, at: int, batch: Any) -> ArrowRows:
-        own = blake2b(f"{digest} {at} {batch.num_rows}".encode(), digest_size=8)
-        return ArrowRows(own.hexdigest(), batch)
+    def _make_rows(self, digest: str, at: int, batch: Any) -> ArrowRows:
+        """Return the rows of a batch; `digest` is the file's, `at` the first row."""
+        rows_digest = blake2b(f"{digest} {at} {batch.num_rows}".encode(), digest_size=8)
+        return ArrowRows(rows_digest.hexdigest(), batch)
 
 
 class ParquetWriter:
     """Writes rows of any table as Parquet; a `TableWriter`.
 
-    Labels are dictionaries, which data frames read as categories. Columns of JSON Lines
-    whose values have no type in common are text with JSON.
+    A column of labels is an Arrow dictionary, which data frames read as categories. A
+    column of JSON Lines whose values have several types is written as JSON text.
 
     Args:
-        file: Where to write.
-        source: The table that is read.
-        scan: What is known of it.
+        file: The file to write.
+        source: The input table.
+        scan: The columns and size of the input table.
         added: The new columns.
     """
 
@@ -504,20 +510,20 @@ class ParquetWriter:
 
         arrow = import_pyarrow()
         self._arrow, self._scan, self._added = arrow, scan, added
-        own = [arrow.field(one.name, one.type or _type_of(arrow, one.kind)) for one in scan.columns]
-        new = [arrow.field(one.name, _type_of(arrow, one.kind)) for one in added]
+        existing = [arrow.field(one.name, one.type or _arrow_type(arrow, one.kind)) for one in scan.columns]
+        new = [arrow.field(one.name, _arrow_type(arrow, one.kind)) for one in added]
         metadata = source.schema().metadata if isinstance(source, ParquetTable) else None
-        self._schema = arrow.schema([*own, *new], metadata=metadata)
+        self._schema = arrow.schema([*existing, *new], metadata=metadata)
         self._writer = Writer(file, self._schema)
-        self._held: list[Any] = []
-        self._n_held = 0
+        self._pending: list[Any] = []
+        self._n_pending = 0
 
     def write(self, rows: TableRows, cells: Sequence[Sequence[Cell]]) -> None:
-        own = self._own(rows)
-        new = [self._new(one, [row[at] for row in cells]) for at, one in enumerate(self._added)]
-        self._held.append(self._arrow.Table.from_arrays([*own, *new], schema=self._schema))
-        self._n_held += len(rows)
-        if self._n_held >= _GROUP_ROWS:
+        existing = self._source_arrays(rows)
+        new = [self._make_array(one, [row[at] for row in cells]) for at, one in enumerate(self._added)]
+        self._pending.append(self._arrow.Table.from_arrays([*existing, *new], schema=self._schema))
+        self._n_pending += len(rows)
+        if self._n_pending >= _GROUP_ROWS:
             self._flush()
 
     def close(self) -> None:
@@ -525,31 +531,39 @@ class ParquetWriter:
         self._writer.close()
 
     def _flush(self) -> None:
-        if self._held:
-            self._writer.write_table(self._arrow.concat_tables(self._held).combine_chunks(), row_group_size=_GROUP_ROWS)
-        self._held, self._n_held = [], 0
+        """Write the pending rows as a row group."""
+        if self._pending:
+            self._writer.write_table(
+                self._arrow.concat_tables(self._pending).combine_chunks(), row_group_size=_GROUP_ROWS
+            )
+        self._pending, self._n_pending = [], 0
 
-    def _own(self, rows: TableRows) -> list[Any]:
-        """Return the columns of the input as arrays."""
+    def _source_arrays(self, rows: TableRows) -> list[Any]:
+        """Return the input table's columns of some rows, as Arrow arrays."""
         if isinstance(rows, ArrowRows):
             return list(rows.batch.columns)
         lists = list(zip(*rows.values(self._scan.names), strict=True))
         fields = zip(self._scan.columns, lists, strict=True)
         return [
-            self._arrow.array(_as_kind(one.kind, values), _type_of(self._arrow, one.kind)) for one, values in fields
+            self._arrow.array(_convert_values(one.kind, values), _arrow_type(self._arrow, one.kind))
+            for one, values in fields
         ]
 
-    def _new(self, column: Column, cells: list[Cell]) -> Any:
+    def _make_array(self, column: Column, cells: list[Cell]) -> Any:
+        """Return the Arrow array of a new column."""
         arrow = self._arrow
         if column.kind != "label":
-            return arrow.array(cells, _type_of(arrow, column.kind))
+            return arrow.array(cells, _arrow_type(arrow, column.kind))
         index = {label: at for at, label in enumerate(column.labels)}
         at = arrow.array([None if cell is None else index[str(cell)] for cell in cells], arrow.int32())
         return arrow.DictionaryArray.from_arrays(at, arrow.array(column.labels, arrow.string()))
 
 
-def _as_kind(kind: str, values: Sequence[Any]) -> list[Any]:
-    """Return values as Arrow takes them; None for NaN, but in a column of floats."""
+def _convert_values(kind: str, values: Sequence[Any]) -> list[Any]:
+    """Return the values of a column of this kind for `pyarrow.array`.
+
+    NaN becomes None, except in a column of floats.
+    """
     if kind == "json":
         return [None if value is None else json.dumps(value, ensure_ascii=False) for value in values]
     if kind == "float":
@@ -557,7 +571,8 @@ def _as_kind(kind: str, values: Sequence[Any]) -> list[Any]:
     return [None if isinstance(value, float) else value for value in values]
 
 
-def _type_of(arrow: Any, kind: str) -> Any:
+def _arrow_type(arrow: Any, kind: str) -> Any:
+    """Return the Arrow type of a column of this kind."""
     types: dict[str, Callable[[], Any]] = {"float": arrow.float64, "int": arrow.int64, "bool": arrow.bool_}
     if kind == "label":
         return arrow.dictionary(arrow.int32(), arrow.string())
@@ -568,8 +583,8 @@ def open_table(path: Path) -> Table:
     """Return the table in a file, whose suffix decides the format.
 
     Raises:
-        InputFileError: If it is not a plain file, or has another suffix.
-        MissingExtraError: For Parquet without pyarrow.
+        InputFileError: If `path` is not a regular file, or has an unknown suffix.
+        MissingExtraError: For Parquet if pyarrow is not installed.
     """
     data_file_status(path, TABLE_SUFFIXES, "table")
     suffix = path.suffix.lower()
@@ -582,12 +597,12 @@ def open_table(path: Path) -> Table:
 
 
 def check_output(out: Path, source: Path, scan: Scan | None = None) -> None:
-    """Raise `OptionError` if a table cannot be written to a file.
+    """Raise `OptionError` if a table cannot be written to the file `out`.
 
     Args:
-        out: The file.
-        source: The file that is read.
-        scan: What is known of it; None checks the names alone.
+        out: The file to write.
+        source: The file of the input table.
+        scan: The columns of the input table; None checks only the paths.
     """
     suffix = out.suffix.lower()
     if str(out) == "-" or suffix not in TABLE_SUFFIXES:
@@ -612,7 +627,15 @@ def check_output(out: Path, source: Path, scan: Scan | None = None) -> None:
 
 
 def writer_of(file: BinaryIO, out: Path, source: Table, scan: Scan, added: AnswerColumns) -> TableWriter:
-    """Return what writes a table with new columns, in the format of `out`."""
+    """Return the writer of a table with new columns, in the format of `out`.
+
+    Args:
+        file: The open file to write.
+        out: The path of the results, whose suffix decides the format.
+        source: The input table.
+        scan: The columns and size of the input table.
+        added: The new columns.
+    """
     suffix = out.suffix.lower()
     if suffix in DELIMITERS:
         return DelimitedWriter(file, DELIMITERS[suffix], source, scan, added.names)

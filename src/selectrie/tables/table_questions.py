@@ -1,4 +1,4 @@
-"""What is asked about the rows of a table, from a file of questions or from options."""
+"""Defines the questions about the rows of a table, and reads files of questions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from selectrie.runs.data_files import decode_text, parse_json, parse_toml
 from selectrie.template.analysis.template import Template
 
 MAX_FILE_BYTES = 16 << 20
+"""Maximum size of a file of questions."""
 
 
 def read_question_data(path: Path) -> Any:
-    """Return the data of a `.toml` or `.json` file.
+    """Return the parsed data of a `.toml` or `.json` file.
 
-    Raises `InputFileError` with file and line if it cannot be read.
+    Raises `InputFileError`, with file and line, if the file cannot be read or parsed.
     """
     name, suffix = str(path), path.suffix.lower()
     if suffix not in (".toml", ".json"):
@@ -44,9 +45,10 @@ def read_question_data(path: Path) -> Any:
 
 
 def questions_of_file(path: Path, data: Any) -> dict[str, Question]:
-    """Return the questions of a file's data by name.
+    """Return the questions of a file's parsed data by name.
 
-    Raises `InputFileError` with the file and the path to the value in it.
+    `path` is the file, for errors. Raises `InputFileError` for invalid questions, with
+    the file and the path to the value in the data.
     """
     try:
         return questions_of_data(data, "questions" if isinstance(data, list) else "")
@@ -59,29 +61,30 @@ def questions_of_file(path: Path, data: Any) -> dict[str, Question]:
 def read_questions(path: Path) -> dict[str, Question]:
     """Return the questions of a file by name.
 
-    A TOML file has a table for each question. A JSON file is the body of a request, or
-    what such a body has under `questions`.
+    A TOML file has a table for each question. A JSON file has the body of a request, or
+    only the value of its field `questions`.
 
     Raises:
-        InputFileError: With the file and the line, or the path to the value in it.
+        InputFileError: If the file cannot be read or has invalid questions. The error
+            names the line, or the path to the value in the data.
     """
     return questions_of_file(path, read_question_data(path))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TableQuestions:
-    """What is asked about every row of a table.
+    """The questions about every row of a table, with all options.
 
     Attributes:
-        state: What the questions are about: the name of a column, or a pattern in which
-            `{column}` stands for a value and `{{` and `}}` for braces.
+        state: The state of a row: the name of a column, or a pattern in which
+            `{column}` is replaced by a value and `{{` and `}}` by single braces.
         questions: The questions by name.
-        params: Template, layout, rule and other options.
-        probabilities: "none", "json" or "wide": see `decide.columns.columns_of`.
+        params: Template, layout, rule and other options of the decisions.
+        probabilities: "none", "json" or "wide", as for `decide.columns.columns_of`.
         prefix: Text before the name of every new column.
-        bare: Whether the columns of the one question have no name before them.
-        unit_rows: Rows that are evaluated together. Another number may move the last
-            bits of the results.
+        bare: Whether column names omit the name of the only question.
+        unit_rows: Number of rows that are evaluated together. Another number may change
+            the last bits of the results.
     """
 
     state: str
@@ -103,16 +106,16 @@ class TableQuestions:
         return columns_of(self.questions, probabilities=self.probabilities, prefix=self.prefix, bare=self.bare)
 
     def templates(self) -> str:
-        """Return the digest of the texts that the model reads."""
+        """Return the digests of the templates of the prompts, joined by "-"."""
         template = self.params.template
         return "-".join(map(digest_of, ("chat", "base") if template == "auto" else (template,)))
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as data of JSON, from which `asked_of_data` makes it again."""
+        """Return the record as JSON data, which `table_questions_of_data` reads."""
         return {
             "state": self.state,
             "questions": data_of_questions(self.questions),
-            "params": _data_of_params(self.params),
+            "params": _write_params(self.params),
             **fields_of(self, "probabilities prefix bare unit_rows"),
         }
 
@@ -122,32 +125,36 @@ def absolute(path: Path) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`
 
 
-def asked_of_data(data: Mapping[str, Any], where: str) -> TableQuestions:
-    """Return what `TableQuestions.to_dict` wrote.
+def table_questions_of_data(data: Mapping[str, Any], where: str) -> TableQuestions:
+    """Return the record of the data that `TableQuestions.to_dict` wrote.
 
     Args:
-        data: The data, with further fields that are not read.
-        where: The run, for errors.
+        data: The data. Other fields are ignored.
+        where: The folder of the run, for errors.
 
     Raises:
-        InputFileError: If it has another form, if the questions cannot be written as
-            data, or if the file of the template has changed.
+        InputFileError: If the data has another form, if questions or template can be
+            made only in Python, or if the file of the template has changed.
     """
     try:
-        own = {one.name: data[one.name] for one in fields(TableQuestions)}
-        in_python = any("python" in one for one in own["questions"].values())
-        questions = {} if in_python else questions_of_data({"questions": own["questions"]})
-        params = _params_of_data(own["params"], where)
+        fields_by_name = {one.name: data[one.name] for one in fields(TableQuestions)}
+        has_python = any("python" in one for one in fields_by_name["questions"].values())
+        questions = {} if has_python else questions_of_data({"questions": fields_by_name["questions"]})
+        params = _read_params(fields_by_name["params"], where)
     except InputFileError:
         raise
     except (RequestError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputFileError(where, f"not the configuration of a run: {error}") from error
-    if in_python:
+    if has_python:
         raise InputFileError(where, "its questions were made in Python; go on with the call that began it")
-    return TableQuestions(**{**own, "questions": questions, "params": params})
+    return TableQuestions(**{**fields_by_name, "questions": questions, "params": params})
 
 
-def _data_of_params(params: DecisionParams) -> dict[str, object]:
+def _write_params(params: DecisionParams) -> dict[str, object]:
+    """Return the options as JSON data, which `_read_params` reads.
+
+    A template is written as the path and the digest of its file.
+    """
     data = {one.name: getattr(params, one.name) for one in fields(DecisionParams)}
     for name in ("time", "calibration", "threshold"):
         if data[name] == getattr(DEFAULT_DECISION, name):
@@ -163,24 +170,26 @@ def _data_of_params(params: DecisionParams) -> dict[str, object]:
 
 
 def _is_file(path: Path) -> bool:
+    """Return whether a path is a file; False if it cannot be a path."""
     try:
         return path.is_file()
     except (OSError, ValueError):  # too long for a name, or a null character
         return False
 
 
-def _params_of_data(data: Mapping[str, Any], where: str) -> DecisionParams:
-    own = dict(data)
-    if isinstance(own["template"], dict):
-        if own["template"]["file"] is None:
+def _read_params(data: Mapping[str, Any], where: str) -> DecisionParams:
+    """Return the options of the data that `_write_params` wrote."""
+    fields_by_name = dict(data)
+    if isinstance(fields_by_name["template"], dict):
+        if fields_by_name["template"]["file"] is None:
             raise InputFileError(where, "its template was made in Python; go on with the call that began it")
-        template = Template.from_file(own["template"]["file"])
-        if digest_of(template) != own["template"]["digest"]:
+        template = Template.from_file(fields_by_name["template"]["file"])
+        if digest_of(template) != fields_by_name["template"]["digest"]:
             raise InputFileError(template.name, f"the template has changed since {where} began; begin a new run")
-        own["template"] = template
-    if isinstance(own.get("calibration"), dict):
-        own["calibration"] = Calibration.from_dict(own["calibration"])
-    prior = own["prior"]
+        fields_by_name["template"] = template
+    if isinstance(fields_by_name.get("calibration"), dict):
+        fields_by_name["calibration"] = Calibration.from_dict(fields_by_name["calibration"])
+    prior = fields_by_name["prior"]
     if prior and isinstance(prior[0], list):
-        own["prior"] = dict(prior)
-    return DecisionParams(**own)
+        fields_by_name["prior"] = dict(prior)
+    return DecisionParams(**fields_by_name)

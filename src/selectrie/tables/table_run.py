@@ -1,4 +1,8 @@
-"""Decides about every row of a table, with a run on disk, here or in actors."""
+"""Answers questions about every row of a table, as a run that can be resumed.
+
+Units are evaluated by an engine of this process or by actors of a cluster. A folder
+beside the results has the log of the run.
+"""
 
 from __future__ import annotations
 
@@ -46,30 +50,30 @@ from selectrie.tables.formats import (
     units_of,
     writer_of,
 )
-from selectrie.tables.table_questions import TableQuestions, absolute, asked_of_data
+from selectrie.tables.table_questions import TableQuestions, absolute, table_questions_of_data
 
-LoggedRow: TypeAlias = tuple[Cell, ...] | str
-"""The cells of a row without that of the error, or the error."""
-_SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-"""Floats that JSON does not have, by the text that stands for them."""
+LoggedCells: TypeAlias = tuple[Cell, ...] | str
+"""The cells of a row except the error's, or the error if the row has no answers."""
+_SPECIAL_FLOATS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+"""Floats that JSON cannot represent, by their text in the log."""
 _TYPES: Mapping[str, type] = {"label": str, "text": str, "float": float, "int": int, "bool": bool}
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedRows:
-    """The values of a line.
+class RowResults:
+    """The results of the rows of a unit, as a line of the log has them.
 
     Attributes:
         digest: Digest of the unit's rows.
-        rows: What was found for each row.
+        rows: The cells or the error of each row.
     """
 
     digest: str
-    rows: tuple[LoggedRow, ...]
+    rows: tuple[LoggedCells, ...]
 
     @property
     def n_errors(self) -> int:
-        """Return the number of rows that could not be asked."""
+        """Return the number of rows with an error."""
         return sum(isinstance(row, str) for row in self.rows)
 
     def n_low(self, columns: AnswerColumns) -> int:
@@ -78,28 +82,29 @@ class DecidedRows:
         return sum(any(mass < LOW_COVERAGE for mass in columns.label_masses(row)) for row in answered)
 
     def cells(self, n_columns: int) -> list[tuple[Cell, ...]]:
-        """Return the cells of each row, the error among them."""
+        """Return the cells of each row, with the error as the last of `n_columns`."""
         return [(*[None] * (n_columns - 1), row) if isinstance(row, str) else (*row, None) for row in self.rows]
 
 
-def decided_rows(
+def answer_rows(
     decide: Callable[[Sequence[State]], Sequence[Decision]],
     columns: AnswerColumns,
     states: Sequence[State | RequestError],
-) -> tuple[LoggedRow, ...]:
-    """Return what is logged for rows: their answers, or why they have none.
+) -> tuple[LoggedCells, ...]:
+    """Evaluate the states of several rows together, and return the results to log.
 
     Args:
-        decide: Decides about states, and keeps errors of a state in its decision.
+        decide: Returns the decision on each state. The decision on a state that cannot
+            be asked has its error.
         columns: The columns of the answers.
-        states: The state of each row, or why it has none.
+        states: The state of each row, or the error of a row without a state.
     """
     rows = columns.rows(decide, states)
     return tuple(row[:-1] if row[-1] is None else str(row[-1]) for row in rows)
 
 
 class RowLines:
-    """The format of the lines, a `runs.unit_log.LineFormat`.
+    """The format of the log's lines, a `runs.unit_log.LineFormat`.
 
     Args:
         columns: The columns of the answers.
@@ -109,25 +114,26 @@ class RowLines:
         self._types = [_TYPES[column.kind] for column in columns[:-1]]
         self._floats = [at for at, kind in enumerate(self._types) if kind is float]
 
-    def encode(self, values: DecidedRows) -> dict[str, object]:
-        """Return the fields of a line; floats that JSON does not have are texts."""
-        return {"digest": values.digest, "rows": [self._encoded(row) for row in values.rows]}
+    def encode(self, values: RowResults) -> dict[str, object]:
+        """Return the fields of a line; infinities and NaN are written as texts."""
+        return {"digest": values.digest, "rows": [self._encode_row(row) for row in values.rows]}
 
-    def decode(self, fields: Mapping[str, Any]) -> DecidedRows:
-        """Return the values of a line.
+    def decode(self, fields: Mapping[str, Any]) -> RowResults:
+        """Return the results of a line.
 
-        Raises `ValueError` or another of Python's errors for fields of another form.
+        Raises `ValueError`, `KeyError` or `TypeError` for fields of another form.
         """
         if type(fields["digest"]) is not str:
             raise ValueError("digest has the wrong type")
-        return DecidedRows(fields["digest"], tuple(self._decoded(row) for row in fields["rows"]))
+        return RowResults(fields["digest"], tuple(self._decode_row(row) for row in fields["rows"]))
 
-    def check(self, unit: TableUnit, values: DecidedRows) -> None:
-        """Raise `ValueError` if the values cannot belong to the unit."""
+    def check(self, unit: TableUnit, values: RowResults) -> None:
+        """Raise `ValueError` if the results are not those of the unit's rows."""
         if len(values.rows) != len(unit.rows) or values.digest != unit.rows.digest:
             raise ValueError(f"unit {unit.number} of the table has other rows")
 
-    def _encoded(self, row: LoggedRow) -> object:
+    def _encode_row(self, row: LoggedCells) -> object:
+        """Return a row as JSON data."""
         if isinstance(row, str):
             return row
         cells: list[Cell] = list(row)
@@ -137,14 +143,15 @@ class RowLines:
                 cells[at] = repr(cell)
         return cells
 
-    def _decoded(self, row: object) -> LoggedRow:
+    def _decode_row(self, row: object) -> LoggedCells:
+        """Return a row from JSON data; raise `ValueError` for other types."""
         if isinstance(row, str):
             return row
         if not isinstance(row, list) or len(row) != len(self._types):
             raise ValueError("a row has another number of cells")
         for at in self._floats:
             if isinstance(row[at], str):
-                row[at] = _SPECIAL[row[at]]
+                row[at] = _SPECIAL_FLOATS[row[at]]
         for cell, kind in zip(row, self._types, strict=True):
             if cell is not None and type(cell) is not kind:
                 raise ValueError(f"{cell!r} in a row has the wrong type")
@@ -152,9 +159,9 @@ class RowLines:
 
 
 WINDOW = 16
-"""Maximum distance between units that are worked on at once."""
-ENDING = ".run"
-"""What the name of the folder adds to that of the results."""
+"""Maximum difference between the numbers of units that are evaluated concurrently."""
+FOLDER_SUFFIX = ".run"
+"""Suffix that is appended to the name of the results for the folder of the run."""
 
 FOLDER = FolderFormat(
     kind="decide",
@@ -169,12 +176,11 @@ class TableProgress:
     """The progress of a run.
 
     Attributes:
-        rows, n_rows: Number of rows done, and of all rows.
-        errors: Number of done rows that could not be asked.
-        rows_logged: Number of done rows that were read from the log of an earlier
-            process.
-        n_low: Number of done rows with an answer of a chat model whose label mass is
-            below `LOW_COVERAGE`.
+        rows, n_rows: Number of finished rows, and of all rows.
+        errors: Number of finished rows with an error.
+        rows_logged: Number of finished rows that an earlier process had logged.
+        n_low: Number of finished rows in which an answer has a label mass below
+            `LOW_COVERAGE`; 0 for a model without a chat template.
     """
 
     rows: int
@@ -185,7 +191,7 @@ class TableProgress:
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        """Return what to know before relying on the answers."""
+        """Return advice if rows have a low label mass, else ()."""
         if not self.n_low:
             return ()
         rows = count(self.rows - self.errors, "row")
@@ -201,11 +207,11 @@ class TableRunOptions:
     """Options of a run.
 
     Attributes:
-        model: Data from which the caller can load the model again. It is stored but not
-            compared, because the signature is.
-        other_machine: Whether to go on although processor or build differ from those on
-            which the run began.
-        on_progress: Called at the start and after each unit.
+        model: Data from which the caller can load the model again. It is stored, but
+            not compared with an earlier process's: the signature is compared.
+        other_machine: Whether to resume a run that began with another processor or
+            build.
+        on_progress: Function that is called at the start and after each unit.
     """
 
     model: Mapping[str, object] = field(default_factory=dict)
@@ -218,21 +224,21 @@ DEFAULT_TABLE_RUN = TableRunOptions()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TablePlan:
-    """A table that was read once, and what is asked of it. Nothing is written yet.
+    """A table with checked questions, before anything is written.
 
     Attributes:
         table: The table.
-        scan: What the first pass found.
-        asked: What is asked.
-        states: Makes the states of rows.
+        scan: The columns and the size of the table.
+        table_questions: The questions about each row, with their options.
+        states: Converts the values of a row to its state.
         out: The file of the results.
-        run_params: The options with the time that the chat template is told and the
-            calibration of the run, once `run_table` has them.
+        run_params: The options with the time and the calibration of the run; None
+            before `run_table` has set them.
     """
 
     table: Table
     scan: Scan
-    asked: TableQuestions
+    table_questions: TableQuestions
     states: RowStates
     out: Path
     run_params: DecisionParams | None = None
@@ -240,115 +246,118 @@ class TablePlan:
     @property
     def folder(self) -> Path:
         """Return the folder of the run."""
-        return self.out.with_name(self.out.name + ENDING)
+        return self.out.with_name(self.out.name + FOLDER_SUFFIX)
 
     @property
     def params(self) -> DecisionParams:
-        """Return the options of the decision, those of the run once they are fixed."""
-        return self.run_params or self.asked.params
+        """Return the options of the decision; `run_params` if they are set."""
+        return self.run_params or self.table_questions.params
 
     def configuration(self) -> dict[str, object]:
-        """Return what the run is made from again, ready for JSON."""
-        own = {"table": absolute(self.table.path), "format": self.out.suffix.lower()}
-        return {**own, **self.asked.to_dict()}
+        """Return the configuration from which a run is resumed, ready for JSON."""
+        table = {"table": absolute(self.table.path), "format": self.out.suffix.lower()}
+        return {**table, **self.table_questions.to_dict()}
 
     def units(self) -> Iterator[TableUnit]:
         """Yield the units; raise `InputFileError` if the table cannot be read."""
         with reading(self.table.path):
-            yield from units_of(self.table, self.asked.unit_rows)
+            yield from units_of(self.table, self.table_questions.unit_rows)
 
     def states_of(self, unit: TableUnit) -> list[State | RequestError]:
-        """Return the state of each row of a unit, or why it has none."""
+        """Return the state of each row of a unit, or the error of a row without one."""
         return self.states.of_each(unit.rows.values(self.states.columns))
 
 
-Work = Callable[[TablePlan, Iterator[TableUnit]], Iterator[tuple[TableUnit, DecidedRows]]]
-"""Decides about units of a plan, and yields them in any order within `WINDOW`."""
+Work = Callable[[TablePlan, Iterator[TableUnit]], Iterator[tuple[TableUnit, RowResults]]]
+"""A function that evaluates the units of a plan, and yields each with its results.
+
+It may yield them in any order within `WINDOW`.
+"""
 
 
-def plan_table(table: Path, asked: TableQuestions, out: Path) -> TablePlan:
-    """Read a table once, and check all that can be checked without a model.
+def plan_table(table: Path, table_questions: TableQuestions, out: Path) -> TablePlan:
+    """Read a table once, and check everything that needs no model.
 
     Args:
         table: The file, with one of the suffixes `files.TABLE_SUFFIXES`.
-        asked: What is asked about its rows.
+        table_questions: The questions about each row, with their options.
         out: The file of the results, in any of these formats.
 
     Raises:
-        InputFileError: If the table cannot be read, with its line.
-        OptionError: If a column is missing or exists already, or if `out` cannot be
-            written, or exists and is not that of a run.
-        MissingExtraError: For Parquet without pyarrow.
+        InputFileError: If the table cannot be read; the error names the line.
+        OptionError: If a column is missing or a new column already exists. Also if
+            `out` cannot be written, or exists without the folder of a run.
+        MissingExtraError: For Parquet if pyarrow is not installed.
     """
     source = open_table(table)
     check_output(out, table)
-    folder = out.with_name(out.name + ENDING)
+    folder = out.with_name(out.name + FOLDER_SUFFIX)
     if resumable_or_none(folder, FOLDER) is None and out.exists():
         raise OptionError("out", str(out), f"a new file: it exists, and there is no run in {folder.name}")
     with reading(table):
-        found = scan(source, asked.unit_rows)
-    check_output(out, table, found)
-    asked.columns().check(found.names)
-    return TablePlan(source, found, asked, row_states(asked.state, found.names), out)
+        scanned = scan(source, table_questions.unit_rows)
+    check_output(out, table, scanned)
+    table_questions.columns().check(scanned.names)
+    return TablePlan(source, scanned, table_questions, row_states(table_questions.state, scanned.names), out)
 
 
 def with_run_params(llm: Engine, plan: TablePlan) -> TablePlan:
-    """Return the plan with the time and the calibration of its run.
+    """Return a copy of the plan with the time and the calibration of its run.
 
-    They are those given, those with which the run began, or now, and fitted to the
-    states of the table.
+    A resumed run keeps both from its beginning. For a new run, the time is the one of
+    the options or now, and the calibration "batch" is fitted to the table's states.
 
     Raises `RequestError` if the questions cannot be asked about any state.
     """
-    asked, begun = plan.asked, resumable_or_none(plan.folder, FOLDER)
-    before = {} if begun is None else begun["signature"]
-    time = time_args(llm.vocabulary, asked.params.time or before.get("time")).get(TIME_ARGUMENT)
-    params = replace(asked.params, time=time)
-    if params.calibration == "batch" and begun is not None:
-        kept = before.get("calibration")
-        params = replace(params, calibration=None if kept is None else Calibration.from_dict(kept))
+    table_questions, run_json = plan.table_questions, resumable_or_none(plan.folder, FOLDER)
+    before = {} if run_json is None else run_json["signature"]
+    time = time_args(llm.vocabulary, table_questions.params.time or before.get("time")).get(TIME_ARGUMENT)
+    params = replace(table_questions.params, time=time)
+    if params.calibration == "batch" and run_json is not None:
+        saved = before.get("calibration")
+        params = replace(params, calibration=None if saved is None else Calibration.from_dict(saved))
     elif params.calibration == "batch":
         states = (one for unit in plan.units() for one in plan.states_of(unit))
-        params = with_fitted_calibration(llm, states, asked.questions, params)
-    llm.decision_prompts("0", asked.questions, params=params)
+        params = with_fitted_calibration(llm, states, table_questions.questions, params)
+    llm.decision_prompts("0", table_questions.questions, params=params)
     return replace(plan, run_params=params)
 
 
 def run_table(
     llm: Engine, plan: TablePlan, options: TableRunOptions = DEFAULT_TABLE_RUN, *, work: Work | None = None
 ) -> TableProgress:
-    """Decide about the rows that the log does not have yet, and write the results.
+    """Evaluate all rows that are not yet in the log, and write the results.
 
-    A row that cannot be asked has its error in the column `error`, and the run goes on.
-    Ctrl-C and errors of the model leave a folder with which the same call goes on.
+    A row that cannot be asked has its error in the column `error`; the run continues.
+    After Ctrl-C or an error of the model, the same call resumes the run.
 
     Args:
         llm: The engine.
-        plan: What `plan_table` returned.
+        plan: The plan from `plan_table`.
         options: Options of the run.
-        work: Decides about units. None means that `llm` does, one unit after the other.
+        work: Evaluates the units. None means `decide_on_engine(llm)`.
 
     Raises:
-        OptionError: Before anything is written, if the folder holds other files or
-            another run; the error names the difference.
+        OptionError: If the folder has other files or belongs to another run; the error
+            names the difference, and nothing was written.
         InputFileError: If the table has changed since it was planned.
         ModelError: If the model fails.
     """
     plan = with_run_params(llm, plan)
-    folder, columns = plan.folder, plan.asked.columns()
-    described = FOLDER.describe(_parts(llm, plan, options), llm.identity.backend)
-    check_same(folder, FOLDER, described, other_machine=options.other_machine)
+    folder, columns = plan.folder, plan.table_questions.columns()
+    description = FOLDER.describe(_make_parts(llm, plan, options), llm.identity.backend)
+    check_same(folder, FOLDER, description, other_machine=options.other_machine)
     with writing(plan.out.parent):
         check_plain(plan.out)
     with open_log(folder, RowLines(columns.columns), window=WINDOW) as log:
-        run_json = begin(folder, FOLDER, log, described, other_machine=options.other_machine)
+        run_json = begin(folder, FOLDER, log, description, other_machine=options.other_machine)
         progress = TableProgress(0, plan.scan.n_rows)
-        tell = options.on_progress or (lambda _: None)
-        tell(progress)
+        report = options.on_progress or (lambda _: None)
+        report(progress)
 
         is_chat = llm.vocabulary.chat_template is not None and plan.params.template in ("auto", "chat")
 
-        def add(unit: TableUnit, values: DecidedRows, *, logged: int = 0) -> None:
+        def add(unit: TableUnit, values: RowResults, *, logged: int = 0) -> None:
             nonlocal progress
             n = len(unit.rows)
             progress = replace(
@@ -358,53 +367,54 @@ def run_table(
                 rows_logged=progress.rows_logged + n * logged,
                 n_low=progress.n_low + (values.n_low(columns) if is_chat else 0),
             )
-            tell(progress)
+            report(progress)
 
         missing = log.recover(plan_digest(run_json), plan.units(), lambda unit, values: add(unit, values, logged=1))
-        for unit, values in (work or decided_by(llm))(plan, missing):
+        for unit, values in (work or decide_on_engine(llm))(plan, missing):
             log.add(unit, values)
             add(unit, values)
         log.finish()
         with writing(plan.out.parent):
             _remove_temporary(plan.out)
-            _write(plan, log.in_order(plan.units()))
+            _write_results(plan, log.in_order(plan.units()))
     return progress
 
 
-def _parts(llm: Engine, plan: TablePlan, options: TableRunOptions) -> dict[str, object]:
-    """Return the parts of `run.json`."""
-    found = plan.scan
-    units = {"n_units": found.n_units, "n_rows": found.n_rows, "digest": found.digest}
-    asked = plan.asked
-    layouts = [layout_of(one, asked.params, len(asked.questions)) for one in asked.questions.values()]
+def _make_parts(llm: Engine, plan: TablePlan, options: TableRunOptions) -> dict[str, object]:
+    """Return the parts of `run.json`, by name."""
+    scanned = plan.scan
+    units = {"n_units": scanned.n_units, "n_rows": scanned.n_rows, "digest": scanned.digest}
+    table_questions = plan.table_questions
+    questions = table_questions.questions
+    layouts = [layout_of(one, table_questions.params, len(questions)) for one in questions.values()]
     signature = {
         **signature_of(llm),
-        "templates": asked.templates(),
+        "templates": table_questions.templates(),
         "layout": ", ".join(dict.fromkeys(layouts)),
     }
     if plan.params.time is not None:
         signature["time"] = plan.params.time
-    if asked.params.calibration == "batch" and isinstance(plan.params.calibration, Calibration):
+    if table_questions.params.calibration == "batch" and isinstance(plan.params.calibration, Calibration):
         signature["calibration"] = plan.params.calibration.to_dict()
     return {"configuration": plan.configuration(), "model": options.model, "plan": units, "signature": signature}
 
 
-def decided_by(llm: Engine) -> Work:
-    """Return what decides about units on an engine, one after the other."""
+def decide_on_engine(llm: Engine) -> Work:
+    """Return a function that evaluates units on an engine, one after the other."""
 
-    def work(plan: TablePlan, units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, DecidedRows]]:
-        columns = plan.asked.columns()
-        with llm.decision_scorer(plan.asked.questions, params=plan.params) as scorer:
+    def work(plan: TablePlan, units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, RowResults]]:
+        columns = plan.table_questions.columns()
+        with llm.decision_scorer(plan.table_questions.questions, params=plan.params) as scorer:
             for unit in units:
-                rows = decided_rows(scorer.decisions, columns, plan.states_of(unit))
-                yield unit, DecidedRows(unit.rows.digest, rows)
+                rows = answer_rows(scorer.decisions, columns, plan.states_of(unit))
+                yield unit, RowResults(unit.rows.digest, rows)
 
     return work
 
 
-def _write(plan: TablePlan, units: Iterable[tuple[TableUnit, DecidedRows]]) -> None:
-    """Replace the file of the results."""
-    columns = plan.asked.columns()
+def _write_results(plan: TablePlan, units: Iterable[tuple[TableUnit, RowResults]]) -> None:
+    """Replace the file of the results by the units' rows with their new cells."""
+    columns = plan.table_questions.columns()
     with replaced(plan.out) as file:
         writer = writer_of(file, plan.out, plan.table, plan.scan, columns)
         for unit, values in units:
@@ -413,9 +423,9 @@ def _write(plan: TablePlan, units: Iterable[tuple[TableUnit, DecidedRows]]) -> N
 
 
 def _remove_temporary(out: Path) -> None:
-    """Remove what a process left that was killed while it wrote the results.
+    """Remove temporary files of a process that was killed while writing the results.
 
-    The caller holds the lock of the run, so no other one is writing them.
+    The caller has the lock of the run, so no other process is writing them.
     """
     for path in out.parent.iterdir():
         if is_temporary(path.name, (out.name,)):
@@ -423,32 +433,42 @@ def _remove_temporary(out: Path) -> None:
                 path.unlink()
 
 
-def began_with(folder: Path) -> tuple[Path, TableQuestions, Path, dict[str, Any]]:
-    """Return what a run began with, from its folder alone.
+def read_run_start(folder: Path) -> tuple[Path, TableQuestions, Path, dict[str, Any]]:
+    """Read from a run's folder the arguments with which the run was started.
 
     Returns:
-        The table, what is asked, the file of the results, and the data of the model.
+        The file of the table, the questions, the file of the results, and the data of
+        the model.
 
     Raises:
-        InputFileError: If the folder holds no run that can go on.
+        InputFileError: If the folder has no run that can be resumed.
     """
     where = str(folder)
-    described = read_resumable(folder, FOLDER)
-    configuration = described["configuration"]
-    asked = asked_of_data(configuration, where)
+    description = read_resumable(folder, FOLDER)
+    configuration = description["configuration"]
+    table_questions = table_questions_of_data(configuration, where)
     table, suffix = configuration.get("table"), configuration.get("format")
     if not isinstance(table, str) or not isinstance(suffix, str):
         raise InputFileError(where, "not the configuration of a run: it names no table")
     name = Path(absolute(folder)).name
-    out = folder.with_name(name.removesuffix(ENDING))
-    if not name.endswith(ENDING) or out.suffix.lower() != suffix:
-        reason = f"its name is that of the results and {ENDING!r}, as in decided{suffix}{ENDING}; name it so again"
+    out = folder.with_name(name.removesuffix(FOLDER_SUFFIX))
+    if not name.endswith(FOLDER_SUFFIX) or out.suffix.lower() != suffix:
+        example = f"decided{suffix}{FOLDER_SUFFIX}"
+        reason = f"its name is that of the results and {FOLDER_SUFFIX!r}, as in {example}; name it so again"
         raise InputFileError(where, reason)
-    return Path(table), asked, out, described["model"]
+    return Path(table), table_questions, out, description["model"]
 
 
 class DecisionActor:
-    """A model that decides about states; actors are made of this class."""
+    """An engine in an actor, which answers questions about units of states.
+
+    Args:
+        source: The argument of `load` for the model.
+        options: Further arguments of `load`.
+        questions: The questions by name.
+        params: The options of the decision.
+        columns: The columns of the answers.
+    """
 
     def __init__(
         self,
@@ -462,34 +482,34 @@ class DecisionActor:
         self._scorer = self._engine.decision_scorer(questions, params=params)  # lives as long as the actor
 
     def signature(self) -> dict[str, object]:
-        """Return the facts that the model's log-probabilities depend on."""
+        """Return the facts that determine the model's log-probabilities."""
         return signature_of(self._engine)
 
-    def measure(self, work: Sequence[State | RequestError]) -> tuple[LoggedRow, ...]:
-        """Return what is logged for the rows of one unit."""
-        return decided_rows(self._scorer.decisions, self._columns, work)
+    def measure(self, work: Sequence[State | RequestError]) -> tuple[LoggedCells, ...]:
+        """Return the results to log for the rows of a unit, given their states."""
+        return answer_rows(self._scorer.decisions, self._columns, work)
 
 
-def decided_on(
+def decide_on_cluster(
     cluster: Cluster, signature: Mapping[str, object], on_actor: Callable[[Any], None] | None = None
 ) -> Work:
-    """Return what decides about units for `run_table` on a cluster's actors.
+    """Return a function for `run_table` that evaluates units on a cluster's actors.
 
-    The function yields units in the order in which they finish.
+    It yields units in the order in which they finish.
 
     Args:
         cluster: The cluster.
-        signature: `signature_of` the engine that begins the run, which that of every
-            actor must equal.
-        on_actor: Called with each actor when it is made.
+        signature: The signature of the engine that runs the table (`signature_of`).
+            Every actor must have the same.
+        on_actor: Function that is called with each new actor.
     """
 
-    def work(plan: TablePlan, units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, DecidedRows]]:
-        arguments = (dict(plan.asked.questions), plan.params, plan.asked.columns())
+    def work(plan: TablePlan, units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, RowResults]]:
+        arguments = (dict(plan.table_questions.questions), plan.params, plan.table_questions.columns())
         job: ActorJob[TableUnit] = ActorJob(
             DecisionActor, arguments, plan.states_of, signature, window=WINDOW, on_actor=on_actor
         )
         for unit, rows in work_on(cluster, job, units):
-            yield unit, DecidedRows(unit.rows.digest, rows)
+            yield unit, RowResults(unit.rows.digest, rows)
 
     return work
