@@ -1,7 +1,7 @@
-"""OpenAI's `POST /v1/decisions` and TypeSafe's `POST /v1/systemone`.
+"""Serves OpenAI's `POST /v1/decisions` and TypeSafe's `POST /v1/systemone`.
 
-Fields of ours beyond theirs are those of `_Params` and `confidence` in requests, and
-`diagnostics` and `warnings` in responses.
+This server adds to their fields those of `_DecisionOptions` and `confidence` in
+requests, and `diagnostics` and `warnings` in responses.
 """
 
 from __future__ import annotations
@@ -56,29 +56,31 @@ from selectrie.server.wire import (
 MAX_EXAMPLES = 1_000
 """Maximum number of examples of all questions of a request.
 
-A template writes each, in about a millisecond.
+A template needs about a millisecond for each.
 """
 
 _Orders = Annotated[int, Field(ge=1, le=MAX_ORDERS)]
 
 
 @with_options(DecisionParams, "layout", "scoring", "rule", "min_confidence", "min_label_mass")
-class _Params(WireModel):
-    """Options of `DecisionParams`."""
+class _DecisionOptions(WireModel):
+    """The fields of a request that are options of `DecisionParams`."""
 
     template: Annotated[str, one_of(TEMPLATES)] | None = None
-    """What the model reads."""
+    """The prompt format: the chat template, a plain page, or automatic."""
     calibration: Annotated[Annotated[str, one_of(("content_free",))] | dict[Any, Any], BY_TYPE] | None = Field(
         None, title="'content_free', or an object that `Calibration.to_dict` returned"
     )
-    """What the options' own probabilities are compared with."""
+    """How to correct for options that the model prefers in any state."""
     permutations: Annotated[_Orders | Annotated[str, one_of(("all", "auto"))], BY_TYPE] | None = None
-    """Over how many orders of the options an answer is averaged."""
+    """Number of orders of the options over which an answer is averaged."""
     list_options: bool | None = None
     """Whether the prompt lists the options."""
 
 
-class _DecisionBody(_Params, Body):
+class _DecisionBody(_DecisionOptions, Body):
+    """The fields that the bodies of both endpoints share."""
+
     confidence: Annotated[str, one_of(CONFIDENCES)] | None = None
     """How confidence is computed."""
     request_id: str | None = None
@@ -93,13 +95,13 @@ class QuestionOption(ClosedModel):
     """An option of a choice."""
 
     value: Any
-    """What comes back for the option."""
+    """The value that the answer returns for the option."""
     text: str | None = None
-    """The text that is scored; that of the value by default."""
+    """The text that is scored; by default the text of the value."""
     description: TextOrJson | None = None
-    """What it means, for the prompt."""
+    """The meaning of the option, for the prompt."""
     texts: list[str] | None = None
-    """Several texts, whose probabilities add up."""
+    """Several texts in place of `text`, whose probabilities add up."""
 
 
 class QuestionLevel(ClosedModel):
@@ -108,9 +110,9 @@ class QuestionLevel(ClosedModel):
     label: str | None = None
     """The text that is scored."""
     description: TextOrJson | None = None
-    """What it means, for the prompt."""
+    """The meaning of the level, for the prompt."""
     value: Any = None
-    """Its number; by default its place, from 0."""
+    """The number of the level; by default its index, from 0."""
     texts: list[str] | None = None
     """Several texts in place of the label."""
 
@@ -123,15 +125,18 @@ class QuestionExample(ClosedModel):
     state: Any
     """The text or data that the example is about."""
     answer: Any
-    """Value or text of the right option."""
+    """The value or the text of the right option."""
 
 
 _OPTIONS = UpTo("max_options", "options of a question")
-_SOME = Field(json_schema_extra={"minItems": 1})  # `questions` refuses others
+_NOT_EMPTY = Field(json_schema_extra={"minItems": 1})  # the classes of questions reject empty lists
 
 
 def _check_descriptions(texts: dict[str, Any]) -> dict[str, Any]:
-    """Refuse the first wrong description; pydantic would make an error of each."""
+    """Raise `OptionError` for the first invalid description.
+
+    Pydantic itself would report an error for each.
+    """
     for index, (name, text) in enumerate(texts.items()):
         if not isinstance(text, str | list | dict | None):
             path = f".{name}" if len(name) <= MAX_QUOTED else f"[{index}]"
@@ -152,73 +157,79 @@ _LevelOrText = Annotated[str | QuestionLevel, BY_TYPE, Field(title="a text, or a
 
 
 class _QuestionModel(ClosedModel):
+    """The fields that all questions share."""
+
     model_config = ConfigDict(title="an object with a type")
 
     name: str | None = None
-    """Its name in the answers."""
+    """The name of the question in the answers."""
     instructions: TextOrJson | None = None
     """The question, or the statement of a predicate."""
 
 
-class _OwnQuestion(_QuestionModel):
+class _QuestionWithExamples(_QuestionModel):
+    """A question without `criteria`, so with all fields of this server."""
+
     examples: Items[QuestionExample] | None = None
     """Examples, shown before the state."""
 
 
-class _CuedQuestion(_OwnQuestion):
+class _QuestionWithCue(_QuestionWithExamples):
+    """A choice or score without `criteria`."""
+
     cue: TextOrJson | None = None
-    """What introduces the answer."""
+    """A text before the answer, in place of a question."""
 
 
-class ChoiceQuestion(_CuedQuestion):
-    """Which of some options it is."""
+class ChoiceQuestion(_QuestionWithCue):
+    """A question that is answered by one of several options."""
 
     type: Literal["choice"]
     """The kind of question."""
-    choices: Annotated[Annotated[Items[_OptionOrValue], _SOME, _OPTIONS] | _Descriptions, BY_TYPE]
-    """The options, or an object of their descriptions."""
+    choices: Annotated[Annotated[Items[_OptionOrValue], _NOT_EMPTY, _OPTIONS] | _Descriptions, BY_TYPE]
+    """The options, or an object from their texts to descriptions."""
 
 
-class ScoreQuestion(_CuedQuestion):
-    """How much of something it is."""
+class ScoreQuestion(_QuestionWithCue):
+    """A question that is answered by a level of a scale."""
 
     type: Literal["score"]
     """The kind of question."""
-    levels: Annotated[Annotated[Items[_LevelOrText], _SOME, _OPTIONS] | _Descriptions, BY_TYPE]
-    """The levels from the lowest, or an object of their descriptions."""
+    levels: Annotated[Annotated[Items[_LevelOrText], _NOT_EMPTY, _OPTIONS] | _Descriptions, BY_TYPE]
+    """The levels from the lowest, or an object from their texts to descriptions."""
 
 
-class PredicateQuestion(_OwnQuestion):
-    """Whether a statement is true; that is `instructions`."""
+class PredicateQuestion(_QuestionWithExamples):
+    """A question whether a statement is true. The statement is `instructions`."""
 
     type: Literal["predicate"]
     """The kind of question."""
     yes: TextOrJson | None = None
-    """Text of the answer that it is true."""
+    """The text of the answer that the statement is true."""
     no: TextOrJson | None = None
-    """Text of the answer that it is not."""
+    """The text of the answer that the statement is false."""
     yes_when: TextOrJson | None = None
-    """When it is true."""
+    """When the statement is true."""
     no_when: TextOrJson | None = None
-    """When it is not."""
+    """When the statement is false."""
 
 
 class ChoiceByCriteria(_QuestionModel):
-    """A choice as TypeSafe's API has it."""
+    """A choice in the form of TypeSafe's API."""
 
     type: Literal["choice"]
     """The kind of question."""
     criteria: _Descriptions
-    """What each option means."""
+    """The meaning of each option, by its text."""
 
 
 class ScoreByCriteria(_QuestionModel):
-    """A score as TypeSafe's API has it."""
+    """A score in the form of TypeSafe's API."""
 
     type: Literal["score"]
     """The kind of question."""
-    criteria: Annotated[Items[TextOrJson], _SOME, _OPTIONS]
-    """What each level means, from the lowest."""
+    criteria: Annotated[Items[TextOrJson], _NOT_EMPTY, _OPTIONS]
+    """The meaning of each level, from the lowest."""
 
 
 class NoulCriteria(ClosedModel):
@@ -227,21 +238,22 @@ class NoulCriteria(ClosedModel):
     model_config = ConfigDict(title="an object with `true` or `false`")
 
     true: TextOrJson | None = None
-    """When it is true."""
+    """When the statement is true."""
     false: TextOrJson | None = None
-    """When it is false."""
+    """When the statement is false."""
 
 
 class PredicateByCriteria(_QuestionModel):
-    """A predicate as TypeSafe's API has it."""
+    """A predicate in the form of TypeSafe's API."""
 
     type: Literal["noul", "predicate"]
     """The kind of question."""
     criteria: NoulCriteria | None = None
-    """When it is true or false."""
+    """When the statement is true or false."""
 
 
-def _of_a_type(question: object) -> object:
+def _check_type(question: object) -> object:
+    """Return a question; raise if its type is unknown or not supported."""
     kind = question.get("type") if isinstance(question, dict) else TYPES[0]
     if kind == "box":
         raise UnsupportedError("boxes in images are not found", "unsupported_input", ".type")
@@ -250,8 +262,8 @@ def _of_a_type(question: object) -> object:
     return question
 
 
-def _form_of(question: object) -> str | None:
-    """Return the type of a question, and whether it has `criteria`."""
+def _find_tag(question: object) -> str | None:
+    """Return the tag of the model that validates a question; None if no object."""
     if not isinstance(question, dict):
         return None
     kind = "predicate" if question["type"] == "noul" else question["type"]
@@ -267,21 +279,21 @@ _Question = Annotated[
     | Annotated[ChoiceByCriteria, Tag(f"{TAG}choice by criteria")]
     | Annotated[PredicateByCriteria, Tag(f"{TAG}predicate by criteria")]
     | Annotated[ScoreByCriteria, Tag(f"{TAG}score by criteria")],
-    Discriminator(_form_of),
-    BeforeValidator(_of_a_type),
+    Discriminator(_find_tag),
+    BeforeValidator(_check_type),
 ]
-"""The models of questions; `question_of_data` reads what they let pass."""
+"""A union of the models that validate questions, before `question_of_data`."""
 _MESSAGE = {"required": ["role", "content"], "properties": {"type": {"const": "message"}, "role": {"enum": [*ROLES]}}}
 _CALL = {
     "required": ["type", "call_id"],
     "properties": {"type": {"enum": [*CALL_TYPES]}, "call_id": {"type": "string"}},
 }
 _Item = Annotated[Any, WithJsonSchema({"anyOf": [{"type": "object", **one} for one in (_MESSAGE, _CALL)]})]
-"""The type of an item of a conversation, which `text_of_state` reads."""
+"""An item of a conversation; `text_of_state` validates it."""
 
 
 class DecisionsBody(_DecisionBody):
-    """Questions about an input, as OpenAI's API has them."""
+    """Questions about an input, in the form of OpenAI's API."""
 
     input: Annotated[str | Annotated[list[_Item], Field(min_length=1)], BY_TYPE] = Field(
         title="a text, or a list of messages"
@@ -297,7 +309,7 @@ class DecisionsBody(_DecisionBody):
 
 
 class SystemoneBody(_DecisionBody):
-    """Questions about a state, as TypeSafe's API has them."""
+    """Questions about a state, in the form of TypeSafe's API."""
 
     state: TextOrJson = Field(title="a text, an object or an array")
     """The text or data that the questions are about."""
@@ -306,7 +318,7 @@ class SystemoneBody(_DecisionBody):
     )
     """The questions by name."""
     instructions: str | None = None
-    """What comes before the instructions of each question."""
+    """Text that comes before the instructions of each question."""
     assets: Annotated[Any, NotOffered((), "images are not read", "unsupported_input")] = None
 
 
@@ -316,16 +328,16 @@ SYSTEMONE_FIELDS = fields_of(SystemoneBody) | {THE_STATE.name: "state"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecisionRequest:
-    """A request of either endpoint.
+    """A checked request of either endpoint.
 
     Attributes:
-        state: The text of what is asked about.
-        questions: The questions by the path to them in the request.
-        names: The name of each, None if it has none.
-        data: The questions as they came.
+        state: The text of the state.
+        questions: The questions by their path in the request.
+        names: The name of each question, or None.
+        data: The questions as objects of the request.
         params: Options of the decision.
         confidence: How confidence is computed (`ServerOptions.confidence`).
-        warnings: What was ignored, and what the questions lack.
+        warnings: Warnings about ignored fields and about the questions.
     """
 
     state: str
@@ -338,10 +350,10 @@ class DecisionRequest:
 
 
 def read_decisions(data: Mapping[str, Any], options: ServerOptions) -> DecisionRequest:
-    """Return a request of `/v1/decisions`.
+    """Check the body of `/v1/decisions`, and return its request.
 
     Raises:
-        HttpError, RequestError: For whatever can be found wrong without a model.
+        HttpError, RequestError: For any error that can be found without a model.
     """
     questions = data.get("questions")
     by_path = {f"questions[{index}]": one for index, one in enumerate(questions if isinstance(questions, list) else ())}
@@ -352,32 +364,40 @@ def read_decisions(data: Mapping[str, Any], options: ServerOptions) -> DecisionR
         if not is_message(item):
             allowed = "a message with `role` and `content`, since input is a text, or a list of messages"
             raise OptionError(f"input[{index}]", item, allowed)
-    return _request(body, data, by_path, [one.name for one in body.questions], options)
+    return _make_request(body, data, by_path, [one.name for one in body.questions], options)
 
 
 def read_systemone(data: Mapping[str, Any], options: ServerOptions) -> DecisionRequest:
-    """Return a request of `/v1/systemone`.
+    """Check the body of `/v1/systemone`, and return its request.
 
     Raises:
-        HttpError, RequestError: For whatever can be found wrong without a model.
+        HttpError, RequestError: For any error that can be found without a model.
     """
     questions = data.get("questions")
     items = questions.items() if isinstance(questions, dict) else ()
-    by_path = {_path(name, index): one for index, (name, one) in enumerate(items)}
+    by_path = {_question_path(name, index): one for index, (name, one) in enumerate(items)}
     _check_size(by_path, options)
     body = read(SystemoneBody, data, options)
     refuse_media(body.state, "state")
-    return _request(body, data, by_path, list(data["questions"]), options)
+    return _make_request(body, data, by_path, list(data["questions"]), options)
 
 
-def _request(
+def _make_request(
     body: DecisionsBody | SystemoneBody,
     data: Mapping[str, Any],
     by_path: Mapping[str, Mapping[str, Any]],
     names: Sequence[str | None],
     options: ServerOptions,
 ) -> DecisionRequest:
-    """Return a request whose questions have these paths and names."""
+    """Return the request of a validated body.
+
+    Args:
+        body: The validated body.
+        data: The same body as parsed JSON.
+        by_path: The object of each question, by its path in the body.
+        names: The name of each question, or None.
+        options: Options of the server.
+    """
     field, lead = ("state", body.instructions or "") if isinstance(body, SystemoneBody) else ("input", "")
     if len(lead) * len(by_path) > options.max_body_bytes:  # each question has a copy
         allowed = f"at most {options.max_body_bytes} characters in all, since they are those of each question"
@@ -392,7 +412,7 @@ def _request(
         with collected_warnings() as notices:
             questions[path] = question_of_data(one, path, lead)
         warnings += [f"{path}: {notice}" for notice in notices]
-    values = {name: getattr(body, name) for name in _Params.model_fields if getattr(body, name) is not None}
+    values = {name: getattr(body, name) for name in _DecisionOptions.model_fields if getattr(body, name) is not None}
     values.setdefault("min_label_mass", options.min_label_mass)
     if isinstance(body.calibration, dict):
         values["calibration"] = Calibration.from_dict(body.calibration)
@@ -404,28 +424,28 @@ def _request(
     return DecisionRequest(text, questions, names, [*by_path.values()], params, confidence, warnings)
 
 
-def _path(name: str, index: int) -> str:
-    """Return the path to a question: by its name, or by its index if that is long."""
+def _question_path(name: str, index: int) -> str:
+    """Return the path to a question: its name, or its index if the name is long."""
     return f"questions.{name}" if len(name) <= MAX_QUOTED else f"questions[{index}]"
 
 
 def _check_size(questions: Mapping[str, object], options: ServerOptions) -> None:
-    """Raise `OptionError` if a request has more options than it may.
+    """Raise `OptionError` if the questions of a request have too many options.
 
-    This is done before anything else, since a model or a record of each takes longer.
+    This check comes first, because pydantic would need much longer for large requests.
     """
-    in_all = 0
+    total = 0
     for path, question in questions.items():
-        k = _n_texts(question)
-        in_all += k
+        k = _count_texts(question)
+        total += k
         if k > options.max_options:
             raise OptionError(path, k, f"at most {options.max_options} options of a question")
-    if in_all > options.max_options_in_all:
-        raise OptionError("questions", in_all, f"at most {options.max_options_in_all} options in a request")
+    if total > options.max_options_in_all:
+        raise OptionError("questions", total, f"at most {options.max_options_in_all} options in a request")
 
 
-def _n_texts(question: object) -> int:
-    """Return the number of texts of options of a question that was not checked."""
+def _count_texts(question: object) -> int:
+    """Return the number of texts of an unchecked question's options."""
     if not isinstance(question, dict):
         return 0
     lists = [question.get(name) for name in ("choices", "levels", "criteria")]
@@ -439,30 +459,31 @@ def decisions_response(request: DecisionRequest, decision: Decision, model: str)
     answers = []
     for path, name in zip(request.questions, request.names, strict=True):
         answer = decision[path]
-        answers.append(_decisions_answer(answer, request.confidence) | {"name": name, **_diagnosed(answer)})
-    usage = _usage(decision)
+        answers.append(_make_decisions_answer(answer, request.confidence) | {"name": name, **_make_diagnostics(answer)})
+    usage = _make_usage(decision)
     details = {
         "input_tokens_details": {"cached_tokens": usage["cached_tokens"], "cache_write_tokens": 0},
         "output_tokens_details": {"reasoning_tokens": 0},
     }
     tokens = {"input_tokens": usage["input_tokens"], "output_tokens": 0, "total_tokens": usage["input_tokens"]}
-    return {"model": model, "answers": answers, "usage": {**tokens, **details}, **_warned(request, decision)}
+    return {"model": model, "answers": answers, "usage": {**tokens, **details}, **_make_warnings(request, decision)}
 
 
-def _decisions_answer(answer: Answer, confidence: str) -> dict[str, Any]:
+def _make_decisions_answer(answer: Answer, confidence: str) -> dict[str, Any]:
+    """Return an answer in the form of `/v1/decisions`; a refusal if it abstained."""
     if answer.abstained:
         return {"type": "refusal"}
     if isinstance(answer, PredicateAnswer):
         return {"type": "predicate", "probability": answer.probability}
-    sure = confidence_of(answer, confidence)
+    certainty = confidence_of(answer, confidence)
     if isinstance(answer, ChoiceAnswer):
         probabilities = [{"value": value, "probability": p} for value, p in answer.probabilities.items()]
-        return {"type": "choice", "choice": answer.value, "confidence": sure, "probabilities": probabilities}
+        return {"type": "choice", "choice": answer.value, "confidence": certainty, "probabilities": probabilities}
     levels = [
         {"value": index, "label": answer.legend[value], "probability": p}
         for index, (value, p) in enumerate(answer.probabilities.items())
     ]
-    return {"type": "score", "score": answer.score, "confidence": sure, "probabilities": levels}
+    return {"type": "score", "score": answer.score, "confidence": certainty, "probabilities": levels}
 
 
 def systemone_response(request: DecisionRequest, decision: Decision, model: str) -> dict[str, Any]:
@@ -470,34 +491,40 @@ def systemone_response(request: DecisionRequest, decision: Decision, model: str)
     answers = {}
     for path, name, data in zip(request.questions, request.names, request.data, strict=True):
         answer = decision[path]
-        answers[str(name)] = _systemone_answer(data, answer, request.confidence) | _diagnosed(answer)
-    usage = {"input_tokens": _usage(decision)["input_tokens"], "output_tokens": 0}
-    return {"model": model, "answers": answers, "usage": usage, **_warned(request, decision)}
+        answers[str(name)] = _make_systemone_answer(data, answer, request.confidence) | _make_diagnostics(answer)
+    usage = {"input_tokens": _make_usage(decision)["input_tokens"], "output_tokens": 0}
+    return {"model": model, "answers": answers, "usage": usage, **_make_warnings(request, decision)}
 
 
-def _systemone_answer(data: Mapping[str, Any], answer: Answer, confidence: str) -> dict[str, Any]:
+def _make_systemone_answer(data: Mapping[str, Any], answer: Answer, confidence: str) -> dict[str, Any]:
+    """Return an answer in the form of `/v1/systemone`; `data` is its question."""
     if isinstance(answer, PredicateAnswer):
         return {"type": "noul", "noul": answer.probability}
-    sure = confidence_of(answer, confidence)
+    certainty = confidence_of(answer, confidence)
     if isinstance(answer, ChoiceAnswer):
         return {
             "type": "choice",
             "choice": answer.value,
-            "confidence": sure,
+            "confidence": certainty,
             "probabilities": {str(value): p for value, p in answer.probabilities.items()},
         }
     criteria = data.get("criteria") or [answer.legend[value] for value in answer.probabilities]
     return {
         "type": "score",
         "score": answer.score,
-        "confidence": sure,
+        "confidence": certainty,
         "legend": {str(index): one for index, one in enumerate(criteria)},
         "probabilities": {str(index): p for index, p in enumerate(answer.probabilities.values())},
     }
 
 
 def confidence_of(answer: Answer, kind: str) -> float:
-    """Return the confidence of an answer, as one of the kinds of `ServerOptions`."""
+    """Return the confidence of an answer.
+
+    Args:
+        answer: The answer.
+        kind: How to compute it: a value of `ServerOptions.confidence`.
+    """
     if kind == "top":
         return answer.confidence
     probabilities = list(answer.probabilities.values())
@@ -509,8 +536,8 @@ def confidence_of(answer: Answer, kind: str) -> float:
     return max(0.0, 1 - entropy / math.log(len(probabilities)))
 
 
-def _diagnosed(answer: Answer) -> dict[str, Any]:
-    """Return what says how far an answer can be trusted, and what it took."""
+def _make_diagnostics(answer: Answer) -> dict[str, Any]:
+    """Return the field `diagnostics` of an answer: its reliability and its cost."""
     first = answer.selections[0]
     top_tokens = [
         {"token": one.piece.decode("utf-8", "replace") or one.spelling, "logprob": json_logprob(one.logp)}
@@ -538,12 +565,14 @@ def _diagnosed(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _usage(decision: Decision) -> dict[str, int]:
+def _make_usage(decision: Decision) -> dict[str, int]:
+    """Return the numbers of input tokens and of cached tokens."""
     usage = decision.usage
     return {"input_tokens": usage.input_tokens, "cached_tokens": max(0, usage.input_tokens - usage.cost.rows)}
 
 
-def _warned(request: DecisionRequest, decision: Decision) -> dict[str, Any]:
+def _make_warnings(request: DecisionRequest, decision: Decision) -> dict[str, Any]:
+    """Return the field `warnings` of a response; `{}` if there are none."""
     warnings = [*request.warnings, *map(str, decision.warnings)]
     return {"warnings": warnings} if warnings else {}
 
@@ -556,17 +585,25 @@ Write = Callable[[DecisionRequest, Decision, str], dict[str, Any]]
 
 @router.post("/v1/decisions")
 async def decisions(request: Request) -> Response:
-    """Answer typed questions about an input, as OpenAI's API does."""
+    """Answer typed questions about an input, in the form of OpenAI's API."""
     return await _decide(request, DECISIONS_FIELDS, read_decisions, decisions_response)
 
 
 @router.post("/v1/systemone")
 async def systemone(request: Request) -> Response:
-    """Answer typed questions about a state, as TypeSafe's API does."""
+    """Answer typed questions about a state, in the form of TypeSafe's API."""
     return await _decide(request, SYSTEMONE_FIELDS, read_systemone, systemone_response)
 
 
 async def _decide(request: Request, fields: Mapping[str, str], read: Read, write: Write) -> Response:
+    """Answer a request of either endpoint.
+
+    Args:
+        request: The HTTP request.
+        fields: The names of the endpoint's fields, for errors.
+        read: Reads the request from the body.
+        write: Makes the body of the response.
+    """
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = fields
     decision_request = await read_request(exchange, read, state.options)
