@@ -215,7 +215,7 @@ class Frame:
             lazy = "; collect() a lazy one first" if hasattr(table, "collect") else ""
             raise OptionError("table", table, _ALLOWED_FRAMES + lazy) from error
         self._frame: Any = frame
-        self.columns = tuple(name for name in names if isinstance(name, str))  # pandas has others too
+        self.columns = tuple(name for name in names if isinstance(name, str))  # pandas allows other names
 
     def __len__(self) -> int:
         return len(self._frame)

@@ -232,8 +232,8 @@ def orders_of(k: int, n: int | str) -> tuple[Order, ...]:
     """Return n distinct orders of k options.
 
     The orders are rotations of seeded shuffles: the k rotations of one shuffle put each
-    option at each place once. How often an option is at two places differs by at most
-    1. The orders for a smaller n are the first of those for a larger n.
+    option at each place once. Among n orders, the numbers of times that an option is at
+    two places differ by at most 1. The orders for a smaller n begin those for a larger.
 
     Args:
         k: Number of options, at least 1.
@@ -259,7 +259,7 @@ def orders_of(k: int, n: int | str) -> tuple[Order, ...]:
     while len(orders) < n_orders:
         shuffle = _shuffle_options(k, draws)
         start = shuffle.index(0)
-        cycle = shuffle[start:] + shuffle[:start]  # two shuffles of one cycle have the same rotations
+        cycle = shuffle[start:] + shuffle[:start]  # shuffles of equal `cycle` have the same rotations
         if cycle not in seen:
             seen.add(cycle)
             orders += [shuffle[at:] + shuffle[:at] for at in range(k)][: n_orders - len(orders)]
@@ -388,7 +388,7 @@ class Ask:
         return {self.question.winner(dict(zip(values, row, strict=True)), threshold) for row in by_order}
 
     def n_orders_wanted(self, selections: Sequence[Selection]) -> int:
-        """Return the number of orders to evaluate before deciding again.
+        """Return the number of orders to evaluate in all, given those evaluated so far.
 
         It equals `len(selections)` if no further order is needed. With
         `permutations="auto"`, two orders are evaluated, and more only while the winners

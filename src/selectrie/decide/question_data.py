@@ -169,9 +169,10 @@ def _read_descriptions(data: Mapping[str, object], where: str) -> list[Option[st
 
 
 def _read_option(data: object, where: str) -> tuple[None, Option[Any]]:
-    """Return None, which is no number, and the option of a value or an object.
+    """Return None and the option of a value or an object of a choice.
 
-    An object has the fields `value`, `text`, `description` and `texts`.
+    None is in the place of a level's number (`_read_level`). An object has the fields
+    `value`, `text`, `description` and `texts`.
     """
     if not isinstance(data, Mapping):
         with of_slot(where, {}):
@@ -252,7 +253,7 @@ def _read_optional_text(data: object, where: str) -> str | None:
 
 
 def _read_text(data: object, where: str) -> str:
-    """Return the text of a string, of a list of text parts, or of JSON as written."""
+    """Return a str itself, the joined text parts of a list, or other data as JSON."""
     if isinstance(data, str):
         return data
     if isinstance(data, Mapping | list):

@@ -273,7 +273,7 @@ class PromptMaker:
         params = self._maker.params
         terminator, following = "text" if page.following else "eog" if page.is_chat else "auto", page.following
         if params.scoring == "letters":
-            terminator, following = "none", ""  # the letter alone is read
+            terminator, following = "none", ""  # only the letter is scored
         prior, members = self._ask.prior, self._ask.option_of_text
         if members is not None:
             if terminator == "auto":
@@ -314,9 +314,8 @@ class PromptMaker:
         """
         vocabulary, page = self._maker.model.vocabulary, self._write_page("")
         empty = repr(page)
-        mark = next(
-            mark for n in count() if (mark := f"[st4te {n}]") not in empty
-        )  # no part of the page can overlap the mark
+        # No end of the mark is also a beginning of it, so occurrences cannot overlap.
+        mark = next(mark for n in count() if (mark := f"[st4te {n}]") not in empty)
 
         def read(text: str) -> PromptText:
             return read_prompt(vocabulary, self._write_page(text).prompt, prompting)

@@ -92,7 +92,7 @@ def advice_fields(advice: Sequence[Advice]) -> dict[str, object]:
 
 
 def notes_advice(notes: Iterable[str]) -> tuple[Advice, ...]:
-    """Return an advice with the code "note" for each note of a result."""
+    """Return an `Advice` with the code "note" for each note of a result."""
     return tuple(Advice("note", note) for note in notes)
 
 

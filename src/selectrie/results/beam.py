@@ -112,7 +112,7 @@ class BeamResult(Sequence[Hypothesis]):
             their text.
         n_steps: Number of tokens of the longest path.
         close_steps: Steps at which other paths could have been kept, because of the
-            layout of calls (`signature.tolerance`) or of a token whose probability a
+            batching of calls (`signature.tolerance`) or of a token whose probability a
             server did not return.
         coverage: Total probability of the paths that were found of the returned texts.
         healed: Bytes of the prompt that every path spells first.
@@ -282,9 +282,9 @@ class Samples(Sequence[Hypothesis]):
         mass_low: Exact lower bound of `mass`; None if draws are not exact.
         mass_high: Exact upper bound of `mass`; None if draws are not exact.
         n_attempts: Number of draws that were tried, including rejected ones.
-        close_steps: For each text, the draws (counted from 0) whose outcome the layout
-            of calls could have changed. A text without such draws depends only on its
-            seed. None if the tolerance is not measured.
+        close_steps: For each text, the draws (counted from 0) whose outcome the
+            batching of calls could have changed. A text without such draws depends only
+            on its seed. None if the tolerance is not measured.
         healed: As in `Selection`.
         log_heal: As in `Selection`, and subtracted from every `logp`. It is 0.0 if
             texts were drawn token by token. Their `logp` then includes the healed

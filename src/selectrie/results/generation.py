@@ -192,7 +192,7 @@ class Completion:
         ended_by: Id of the last token if the token has no text, else None.
         seed: Seed that reproduces this sequence alone, or the seed sent to a server;
             None if a server drew the sequence without a seed.
-        close_steps: Steps whose draw the layout of calls could have changed
+        close_steps: Steps whose draw the batching of calls could have changed
             (`Generation.tolerance`); None if the tolerance is not measured.
         n_drafted: Number of drafted tokens that were evaluated.
         n_accepted: Number of drafted tokens that were accepted.
@@ -275,7 +275,7 @@ class Generation(Sequence[Completion]):
         sampling: The sampling options of the request.
         stopping: The stopping options of the request.
         identity: The model.
-        tolerance: Nats per row by which the layout of calls may change a
+        tolerance: Nats per row by which the batching of calls may change a
             log-probability; None if not measured.
         cost: The model work done for all sequences.
         id: Identifier of the result in OpenAI's format.

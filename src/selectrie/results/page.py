@@ -328,7 +328,7 @@ class Page:
         template: Name of the template.
         seed: Seed of the page.
         identity: The model.
-        tolerance: Nats per row by which the layout of calls may change a
+        tolerance: Nats per row by which the batching of calls may change a
             log-probability; None if not measured.
         cost: The model work done for all slots.
         version: Version of selectrie.

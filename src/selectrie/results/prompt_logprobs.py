@@ -64,7 +64,7 @@ class PromptLogprobs:
 
     @property
     def tolerance(self) -> float | None:
-        """Return the nats by which the layout of calls may change a log-probability.
+        """Return the nats by which the batching of calls may change a log-probability.
 
         None if it was not measured.
         """

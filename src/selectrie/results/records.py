@@ -236,8 +236,8 @@ class ChoiceScore:
 class Signature:
     """The model, the software and the options that determine a score.
 
-    Scores with equal signatures are equal up to the tolerance, because the layout of
-    model calls may change the last bits of a row.
+    Scores with equal signatures are equal up to the tolerance, because the batching
+    of model calls may change the last bits of a row.
 
     Attributes:
         model: Name of the model.
@@ -250,7 +250,7 @@ class Signature:
         tolerance: Tolerance of one row in nats. Two texts are a near tie if their
             scores differ by less than the tolerance times the square root of the number
             of rows read for both. None in "fast" precision.
-        moved: Root mean square change of a row between layouts of calls, in nats.
+        moved: Root mean square change of a row between batchings, in nats.
         rows_compared: Number of rows on which `moved` was measured; 0 if it is assumed
             from the type of the weights.
         rule: The rule used.
@@ -340,12 +340,12 @@ class Certificate:
         nodes_inner: Number of rows that exhaustive scoring needs; None if not known
             (the texts of a grammar).
         rescored: Whether near ties among the first k were decided by scoring them again
-            in a fixed layout, or there were none. False if scoring them again would
+            in a fixed batching, or there were none. False if scoring them again would
             take more rows than the request did, in "fast" precision, or if a served
             model or partial rows leave near ties.
         n_rescored: Number of choices that were scored again.
         near_margin: Margin between the best two choices below which they are scored
-            again, because another layout of calls might change their order. None if
+            again, because another batching might change their order. None if
             choices are never scored again, as in "fast" precision.
         method: "exhaustive", "best_first", or "spellings" for sums over all spellings.
         reason: Why the first k are not proved: the event that ended the search, or a

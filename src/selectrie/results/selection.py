@@ -497,7 +497,7 @@ class SampledChoice:
         probability: Probability with which the choice was drawn.
         temperature: The temperature; 0 draws the best choice.
         seed: Seed that draws the same choice again.
-        close: Whether the layout of calls could have changed which choice is drawn;
+        close: Whether the batching of calls could have changed which choice is drawn;
             None if the tolerance is not measured.
     """
 

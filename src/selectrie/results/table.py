@@ -210,7 +210,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
             n_chars=len(text),
             n_bytes=len(text.encode("utf-8", "surrogatepass")),
             boundary_shift=int(self.boundary_shift[i]),
-            logp_lower=value["logp"] - gap if value["logp"] > -np.inf else -np.inf,  # also of NaN
+            logp_lower=value["logp"] - gap if value["logp"] > -np.inf else -np.inf,  # NaN gives -inf too
         )
 
     def tokens(self, path: int) -> tuple[TokenScore, ...]:

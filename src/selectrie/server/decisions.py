@@ -399,7 +399,7 @@ def _make_request(
         options: Options of the server.
     """
     field, lead = ("state", body.instructions or "") if isinstance(body, SystemoneBody) else ("input", "")
-    if len(lead) * len(by_path) > options.max_body_bytes:  # each question has a copy
+    if len(lead) * len(by_path) > options.max_body_bytes:  # each question gets a copy
         allowed = f"at most {options.max_body_bytes} characters in all, since they are those of each question"
         raise OptionError("instructions", len(lead) * len(by_path), allowed)
     n_examples = sum(len(one.get("examples") or ()) for one in by_path.values())
@@ -451,7 +451,7 @@ def _count_texts(question: object) -> int:
     lists = [question.get(name) for name in ("choices", "levels", "criteria")]
     options = [one for given in lists if isinstance(given, list | dict) for one in given]
     texts = [one.get("texts") if isinstance(one, dict) else None for one in options]
-    return sum(len(one) if isinstance(one, list) else 1 for one in texts) or 2  # of a predicate
+    return sum(len(one) if isinstance(one, list) else 1 for one in texts) or 2  # a predicate has two
 
 
 def decisions_response(request: DecisionRequest, decision: Decision, model: str) -> dict[str, Any]:

@@ -357,7 +357,7 @@ def run_table(
 
         is_chat = llm.vocabulary.chat_template is not None and plan.params.template in ("auto", "chat")
 
-        def add(unit: TableUnit, values: RowResults, *, logged: int = 0) -> None:
+        def add_progress(unit: TableUnit, values: RowResults, *, logged: int = 0) -> None:
             nonlocal progress
             n = len(unit.rows)
             progress = replace(
@@ -369,10 +369,12 @@ def run_table(
             )
             report(progress)
 
-        missing = log.recover(plan_digest(run_json), plan.units(), lambda unit, values: add(unit, values, logged=1))
+        missing = log.recover(
+            plan_digest(run_json), plan.units(), lambda unit, values: add_progress(unit, values, logged=1)
+        )
         for unit, values in (work or decide_on_engine(llm))(plan, missing):
             log.add(unit, values)
-            add(unit, values)
+            add_progress(unit, values)
         log.finish()
         with writing(plan.out.parent):
             _remove_temporary(plan.out)
