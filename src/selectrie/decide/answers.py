@@ -346,10 +346,10 @@ class Decision(Mapping[str, Answer]):
     error: SelectrieError | None = None
 
     def __getitem__(self, name: str) -> Answer:
-        return self._answers_or_raise()[name]
+        return self._require_answers()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._answers_or_raise())
+        return iter(self._require_answers())
 
     def __len__(self) -> int:
         return len(self.answers)
@@ -361,17 +361,17 @@ class Decision(Mapping[str, Answer]):
     @property
     def choices(self) -> Mapping[str, ChoiceAnswer[Any]]:
         """Return the answers to questions of the kind `Choice`."""
-        return MappingProxyType({n: a for n, a in self._answers_or_raise().items() if isinstance(a, ChoiceAnswer)})
+        return MappingProxyType({n: a for n, a in self._require_answers().items() if isinstance(a, ChoiceAnswer)})
 
     @property
     def predicates(self) -> Mapping[str, PredicateAnswer]:
         """Return the answers to questions of the kind `Predicate`."""
-        return MappingProxyType({n: a for n, a in self._answers_or_raise().items() if isinstance(a, PredicateAnswer)})
+        return MappingProxyType({n: a for n, a in self._require_answers().items() if isinstance(a, PredicateAnswer)})
 
     @property
     def scores(self) -> Mapping[str, ScoreAnswer]:
         """Return the answers to questions of the kind `Score`."""
-        return MappingProxyType({n: a for n, a in self._answers_or_raise().items() if isinstance(a, ScoreAnswer)})
+        return MappingProxyType({n: a for n, a in self._require_answers().items() if isinstance(a, ScoreAnswer)})
 
     @property
     def probabilities(self) -> Mapping[str, Mapping[Any, float]]:
@@ -440,7 +440,7 @@ class Decision(Mapping[str, Answer]):
             return f"Decision(error={self.error!r})"
         return "\n".join(["Decision", *(f"  {name}: {answer!r}" for name, answer in self.answers.items())])
 
-    def _answers_or_raise(self) -> Mapping[str, Answer]:
+    def _require_answers(self) -> Mapping[str, Answer]:
         """Return the answers, or raise the decision's error."""
         if self.error is not None:
             raise self.error
@@ -527,10 +527,10 @@ def expected(values: Sequence[float], probabilities: Sequence[float]) -> float:
 def expected_bounds(values: Sequence[float], bounds: Sequence[Bounds]) -> Bounds:
     """Return bounds on `expected`, given bounds on probabilities that sum to 1."""
     ordered = sorted(zip(values, bounds, strict=True), key=lambda one: one[0])
-    return _min_expected(ordered), -_min_expected([(-value, one) for value, one in reversed(ordered)])
+    return _compute_min_expected(ordered), -_compute_min_expected([(-value, one) for value, one in reversed(ordered)])
 
 
-def _min_expected(ordered: Sequence[tuple[float, Bounds]]) -> float:
+def _compute_min_expected(ordered: Sequence[tuple[float, Bounds]]) -> float:
     """Return the smallest expected value for probabilities within their bounds.
 
     `ordered` holds pairs of a value and bounds on its probability, by rising value.

@@ -148,7 +148,7 @@ def columns_of(
     if bare and len(questions) != 1:
         raise OptionError("bare", bare, "False for several questions, whose columns need names")
     question_columns = tuple(
-        _columns_of_question(name, question, probabilities, prefix, "" if bare else name)
+        _make_question_columns(name, question, probabilities, prefix, "" if bare else name)
         for name, question in questions.items()
     )
     columns = (*(column for one in question_columns for column in one.columns), Column(prefix + ERROR, "text"))
@@ -158,7 +158,9 @@ def columns_of(
     return AnswerColumns(columns, question_columns)
 
 
-def _columns_of_question(name: str, question: Question, probabilities: str, prefix: str, base: str) -> _QuestionColumns:
+def _make_question_columns(
+    name: str, question: Question, probabilities: str, prefix: str, base: str
+) -> _QuestionColumns:
     """Return the columns of a question; their names begin with `prefix` and `base`."""
     stem = f"{prefix}{base}_" if base else prefix
     kind_columns, first_cells = question.columns()

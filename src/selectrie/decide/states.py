@@ -89,7 +89,7 @@ def text_of_state(state: State, name: str = "state") -> str:
 def _write_json(value: object, name: str) -> str:
     """Return a value as JSON; raise `OptionError` if JSON cannot represent it."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_as_dict_or_list)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_convert_container)
         json.loads(text, object_pairs_hook=_check_keys)
     except (TypeError, ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -106,7 +106,7 @@ def _check_keys(pairs: list[tuple[str, object]]) -> None:
         seen.add(key)
 
 
-def _as_dict_or_list(value: object) -> object:
+def _convert_container(value: object) -> object:
     """Return a mapping as a dict and a sequence as a list, for `json.dumps`."""
     if isinstance(value, Mapping):
         return dict(value)
@@ -274,9 +274,9 @@ class RowStates:
 
     def of_each(self, rows: Iterable[Sequence[object]]) -> list[State | RequestError]:
         """Return the state of each row, or the error of a row without one."""
-        return [self._state_or_error(values) for values in rows]
+        return [self._read_state_or_error(values) for values in rows]
 
-    def _state_or_error(self, values: Sequence[object]) -> State | RequestError:
+    def _read_state_or_error(self, values: Sequence[object]) -> State | RequestError:
         """Return the state of a row, or the `RequestError` that `of` raises."""
         try:
             return self.of(values)

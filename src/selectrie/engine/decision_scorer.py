@@ -216,7 +216,7 @@ def with_fitted_calibration(
     if not any(is_calibrated(one, params) for one in questions.values()):
         return params
     calibration = Calibration(())
-    if sample := sample_of(_state_texts(states)):
+    if sample := sample_of(_read_texts(states)):
         with suppress(OptionError):  # no state can be asked
             calibration = llm.fit_calibration(sample, questions, params=params)
     n = min((one.n for one in calibration.questions), default=0)
@@ -227,7 +227,7 @@ def with_fitted_calibration(
     return replace(params, calibration=calibration)
 
 
-def _state_texts(states: Iterable[State | RequestError]) -> Iterator[str]:
+def _read_texts(states: Iterable[State | RequestError]) -> Iterator[str]:
     """Yield the texts of the states that have one."""
     for one in states:
         if not isinstance(one, RequestError):

@@ -140,7 +140,7 @@ class DecisionMaker:
             raise OptionError("calibration", calibration, allowed)
         ask = partial(ask_of, params=params, n_questions=len(questions), on_page=template == "base")
         for name, question in questions.items():
-            with _errors_of(None, name):
+            with _attach_to_errors(None, name):
                 asks[name] = ask(question, has_calibration=fits_calibration or calibration is not None)
                 check_shown(question, template)
                 if isinstance(calibration, Calibration) and is_calibrated(question, params):
@@ -216,7 +216,7 @@ class DecisionMaker:
 
     def _tokenize_question(self, state: str, name: str, ask: Ask) -> tuple[TokenizedPrompt, ...]:
         """Return the prompts of one question about a state, one for each order."""
-        with _errors_of(None, name):
+        with _attach_to_errors(None, name):
             if name not in self._prompts:
                 self._prompts[name] = tuple(PromptMaker(self, ask, order) for order in ask.orders)
             try:
@@ -449,11 +449,11 @@ class DecisionBatch:
             if error.request is None and len(batch) != 1:
                 raise
             at, error.request = batch[error.request or 0][0], None
-            with self._errors_of(prompts[at][0]):
+            with self._attach_to_errors(prompts[at][0]):
                 raise
         for at, (key, one) in enumerate(prompts):
             if isinstance(one.select, PreparedGrammarSelect):
-                with self._errors_of(key):
+                with self._attach_to_errors(key):
                     done[at] = one.select.run(session)
         return [done[at] for at in range(len(prompts))]
 
@@ -478,10 +478,10 @@ class DecisionBatch:
         )
         return ask.answer(selections, first_token_fits=all(fits), signature=signature, usage=usage)
 
-    def _errors_of(self, key: _QuestionKey) -> AbstractContextManager[None]:
+    def _attach_to_errors(self, key: _QuestionKey) -> AbstractContextManager[None]:
         """Attach the state's index and the question's name to errors in a `with`."""
         index, name = key
-        return _errors_of(None if self.first_index is None else self.first_index + index, name)
+        return _attach_to_errors(None if self.first_index is None else self.first_index + index, name)
 
 
 def _call_or_error(call: Callable[[], T], *, keep_errors: bool) -> T | RequestError:
@@ -537,7 +537,7 @@ def _check_endings(choices: Sequence[str], following: str) -> None:
 
 
 @contextmanager
-def _errors_of(index: int | None, name: str) -> Iterator[None]:
+def _attach_to_errors(index: int | None, name: str) -> Iterator[None]:
     """Attach the index of the state and the name of the question to errors."""
     with of_request(index):
         if not name:

@@ -159,14 +159,14 @@ class JointSelection:
 
         Raises `OptionError` for an unknown name.
         """
-        return self.best.values[self._index(name)]
+        return self.best.values[self._find_index(name)]
 
     def option(self, name: str) -> str:
         """Return the text of the option chosen for a slot.
 
         Raises `OptionError` for an unknown name.
         """
-        return self.best.texts[self._index(name)]
+        return self.best.texts[self._find_index(name)]
 
     def marginal(self, name: str) -> dict[str, float]:
         """Return the probability of each option of a slot, summed over the other slots.
@@ -174,14 +174,14 @@ class JointSelection:
         Raises `OptionError` for an unknown name, and if not all assignments were
         scored.
         """
-        index = self._index(name)
+        index = self._find_index(name)
         if self.marginals is None:
             raise OptionError(
                 "name", name, "a slot of a block whose assignments were all scored; a search left some open"
             )
         return dict(self.marginals[index])
 
-    def _index(self, name: str) -> int:
+    def _find_index(self, name: str) -> int:
         """Return the index of a slot; raise `OptionError` for an unknown name."""
         if name not in self.names:
             raise OptionError("name", name, f"one of {self.names}")
@@ -377,7 +377,7 @@ class Page:
     @property
     def warnings(self) -> tuple[Advice, ...]:
         """Return the notes of the page, and the advice on each slot."""
-        of_slots = (advice for slot in _first_slot_of_each_block(self.slots) for advice in slot.warnings)
+        of_slots = (advice for slot in _select_first_slots(self.slots) for advice in slot.warnings)
         return *notes_advice(self.notes), *of_slots
 
     def events(self) -> tuple[Event, ...]:
@@ -397,7 +397,7 @@ class Page:
         return {
             **result_fields(self, "page", "template text"),
             "values": jsonable(self.values),
-            "slots": _slot_dicts(self.slots),
+            "slots": _make_slot_dicts(self.slots),
             **fields_of(self, "seed model=identity tolerance version cost notes? warnings?"),
         }
 
@@ -419,12 +419,12 @@ class Page:
         return f'<div style="white-space:pre-wrap">{"".join(map(_make_html, self.pieces))}</div>{advice}'
 
 
-def _first_slot_of_each_block(slots: Sequence[SlotEvent]) -> list[SlotEvent]:
+def _select_first_slots(slots: Sequence[SlotEvent]) -> list[SlotEvent]:
     """Return the slots, but only the first slot of each joint block."""
     return [next(group) for _, group in groupby(slots, key=lambda slot: id(slot.record))]
 
 
-def _slot_dicts(slots: Sequence[SlotEvent]) -> list[dict[str, object]]:
+def _make_slot_dicts(slots: Sequence[SlotEvent]) -> list[dict[str, object]]:
     """Return each slot as a dictionary.
 
     Only the first slot of a joint block has the `record`; the others have None.

@@ -472,13 +472,13 @@ class TextScore:
         return Advice("bounds", text), *notes
 
     @property
-    def _lower(self) -> float:
+    def _logp_lower(self) -> float:
         """Return the lower bound of the log-probability."""
         return self.logp if self.logp_lower is None else self.logp_lower
 
     def __repr__(self) -> str:
         shown = [f"  {one.label!r}  logp={one.logp:.3f}" for one in self.tokens[:_REPR_ROWS]]
-        logp = format_bounds(self._lower, self.logp_upper, 4)
+        logp = format_bounds(self._logp_lower, self.logp_upper, 4)
         head = f"TextScore({quoted(self.text)}, logp={logp}, {len(self.tokens)} tokens"
         head += f"{', as greedy decoding' if self.is_greedy else ''}"
         if self.spellings is not None:
@@ -490,5 +490,5 @@ class TextScore:
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks."""
         greedy = " · what greedy decoding gives" if self.is_greedy else ""
-        caption = add_warnings(f"logp {format_bounds(self._lower, self.logp_upper, 4)}{greedy}", self.warnings)
+        caption = add_warnings(f"logp {format_bounds(self._logp_lower, self.logp_upper, 4)}{greedy}", self.warnings)
         return tokens_table(((one.label, one.logp) for one in self.tokens), caption)

@@ -432,11 +432,11 @@ class TokenPlan:
         """
         return {
             **result_fields(self, "token_plan", "bos"),
-            "prompt": _token_dicts(self.prompt),
-            "context": _token_dicts(self.context),
+            "prompt": _make_token_dicts(self.prompt),
+            "context": _make_token_dicts(self.context),
             **fields_of(self, "healed boundary terminator"),
             "choices": [
-                {"tokens": _token_dicts(path), "boundary_shift": shift}
+                {"tokens": _make_token_dicts(path), "boundary_shift": shift}
                 for path, shift in zip(self.choices, self.boundary_shift, strict=True)
             ],
             **fields_of(self, "n_trie_nodes rows_prompt rows_inner rows_naive"),
@@ -473,7 +473,7 @@ def _join_texts(path: tuple[tuple[int, str], ...]) -> str:
     return " · ".join(repr(text) for _, text in path)
 
 
-def _token_dicts(path: tuple[tuple[int, str], ...]) -> list[dict[str, object]]:
+def _make_token_dicts(path: tuple[tuple[int, str], ...]) -> list[dict[str, object]]:
     """Return the tokens of a path as dictionaries ready for JSON."""
     return [{"id": token, "text": text} for token, text in path]
 

@@ -86,8 +86,8 @@ class ChoiceTable(Sequence[ChoiceScore]):
         if wrong or len(self.edge_logp) != len(self.trie.token):
             raise InternalError(f"{n} choices and {len(self.trie.token)} nodes, but {', '.join(wrong) or 'edge_logp'}")
         for name in (*_COLUMNS, "edge_logp"):
-            object.__setattr__(self, name, _as_read_only(np.asarray(getattr(self, name), dtype=np.float64)))
-        object.__setattr__(self, "boundary_shift", _as_read_only(np.asarray(self.boundary_shift, dtype=np.int32)))
+            object.__setattr__(self, name, _make_read_only(np.asarray(getattr(self, name), dtype=np.float64)))
+        object.__setattr__(self, "boundary_shift", _make_read_only(np.asarray(self.boundary_shift, dtype=np.int32)))
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -198,14 +198,14 @@ class ChoiceTable(Sequence[ChoiceScore]):
             index=i,
             text=text,
             duplicate_of=None if first == i else first,
-            logp=_none_if_nan(value["logp"]),
+            logp=_replace_nan(value["logp"]),
             logp_upper=value["logp_upper"],
-            logp_terminator=_none_if_nan(value["logp_terminator"]),
-            score=_none_if_nan(value["score"]),
-            probability=_none_if_nan(value["probability"]),
+            logp_terminator=_replace_nan(value["logp_terminator"]),
+            score=_replace_nan(value["score"]),
+            probability=_replace_nan(value["probability"]),
             probability_low=value["probability_low"],
             probability_high=value["probability_high"],
-            logp_local=_none_if_nan(value["logp_local"]),
+            logp_local=_replace_nan(value["logp_local"]),
             tokens=() if pruned else self.tokens(path),
             n_chars=len(text),
             n_bytes=len(text.encode("utf-8", "surrogatepass")),
@@ -240,10 +240,10 @@ class ChoiceTable(Sequence[ChoiceScore]):
         rows = zip(*columns.values(), strict=True)
         return [
             {"text": text, **dict(zip(columns, row, strict=True)), "tokens": tokens}
-            for text, row, tokens in zip(self.texts, rows, self._token_dicts(), strict=True)
+            for text, row, tokens in zip(self.texts, rows, self._make_token_dicts(), strict=True)
         ]
 
-    def _token_dicts(self) -> list[list[dict[str, object]]]:
+    def _make_token_dicts(self) -> list[list[dict[str, object]]]:
         """Return the tokens of each choice as dictionaries; empty if pruned."""
         nodes, offsets = _list_path_nodes(self.trie)
         shown = self.finished.tolist()
@@ -279,7 +279,7 @@ def _list_path_nodes(trie: TokenTrie) -> tuple[IntArray, OffsetArray]:
     return nodes, offsets
 
 
-def _as_read_only(array: Any) -> Any:
+def _make_read_only(array: Any) -> Any:
     """Return a read-only view of an array, or the array if it is read-only."""
     if not array.flags.writeable:
         return array
@@ -288,6 +288,6 @@ def _as_read_only(array: Any) -> Any:
     return view
 
 
-def _none_if_nan(x: float) -> float | None:
+def _replace_nan(x: float) -> float | None:
     """Return a number, or None for NaN."""
     return None if np.isnan(x) else x

@@ -135,8 +135,8 @@ def view_of(
     return TrieView(
         parent=(NO_NODE, *row_of[trie.parent[shown[1:]]].tolist()),
         piece=(b"", *(pieces[token] for token in tokens[1:])),
-        logp=(None, *_none_if_nan(edge[shown[1:]])),
-        logp_prefix=tuple(_none_if_nan(prefix[shown])),
+        logp=(None, *_replace_nan(edge[shown[1:]])),
+        logp_prefix=tuple(_replace_nan(prefix[shown])),
         choice=tuple(int(first[end]) if end >= 0 else None for end in ends.tolist()),
         n_choices=tuple(n_choices[shown].tolist()),
         n_hidden=tuple(hidden.tolist()),
@@ -186,6 +186,6 @@ def _find_pruned(trie: TokenTrie, finished: BoolArray | None) -> BoolArray:
     return np.asarray(total[trie.first_path + trie.n_paths] == total[trie.first_path])
 
 
-def _none_if_nan(x: Iterable[float]) -> list[float | None]:
+def _replace_nan(x: Iterable[float]) -> list[float | None]:
     """Return the numbers as a list, with None for NaN."""
     return [None if np.isnan(value) else float(value) for value in x]

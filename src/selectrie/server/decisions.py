@@ -375,7 +375,7 @@ def read_systemone(data: Mapping[str, Any], options: ServerOptions) -> DecisionR
     """
     questions = data.get("questions")
     items = questions.items() if isinstance(questions, dict) else ()
-    by_path = {_question_path(name, index): one for index, (name, one) in enumerate(items)}
+    by_path = {_make_path(name, index): one for index, (name, one) in enumerate(items)}
     _check_size(by_path, options)
     body = read(SystemoneBody, data, options)
     refuse_media(body.state, "state")
@@ -424,7 +424,7 @@ def _make_request(
     return DecisionRequest(text, questions, names, [*by_path.values()], params, confidence, warnings)
 
 
-def _question_path(name: str, index: int) -> str:
+def _make_path(name: str, index: int) -> str:
     """Return the path to a question: its name, or its index if the name is long."""
     return f"questions.{name}" if len(name) <= MAX_QUOTED else f"questions[{index}]"
 

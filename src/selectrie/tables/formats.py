@@ -510,8 +510,8 @@ class ParquetWriter:
 
         arrow = import_pyarrow()
         self._arrow, self._scan, self._added = arrow, scan, added
-        existing = [arrow.field(one.name, one.type or _arrow_type(arrow, one.kind)) for one in scan.columns]
-        new = [arrow.field(one.name, _arrow_type(arrow, one.kind)) for one in added]
+        existing = [arrow.field(one.name, one.type or _find_arrow_type(arrow, one.kind)) for one in scan.columns]
+        new = [arrow.field(one.name, _find_arrow_type(arrow, one.kind)) for one in added]
         metadata = source.schema().metadata if isinstance(source, ParquetTable) else None
         self._schema = arrow.schema([*existing, *new], metadata=metadata)
         self._writer = Writer(file, self._schema)
@@ -519,7 +519,7 @@ class ParquetWriter:
         self._n_pending = 0
 
     def write(self, rows: TableRows, cells: Sequence[Sequence[Cell]]) -> None:
-        existing = self._source_arrays(rows)
+        existing = self._make_source_arrays(rows)
         new = [self._make_array(one, [row[at] for row in cells]) for at, one in enumerate(self._added)]
         self._pending.append(self._arrow.Table.from_arrays([*existing, *new], schema=self._schema))
         self._n_pending += len(rows)
@@ -538,14 +538,14 @@ class ParquetWriter:
             )
         self._pending, self._n_pending = [], 0
 
-    def _source_arrays(self, rows: TableRows) -> list[Any]:
+    def _make_source_arrays(self, rows: TableRows) -> list[Any]:
         """Return the input table's columns of some rows, as Arrow arrays."""
         if isinstance(rows, ArrowRows):
             return list(rows.batch.columns)
         lists = list(zip(*rows.values(self._scan.names), strict=True))
         fields = zip(self._scan.columns, lists, strict=True)
         return [
-            self._arrow.array(_convert_values(one.kind, values), _arrow_type(self._arrow, one.kind))
+            self._arrow.array(_convert_values(one.kind, values), _find_arrow_type(self._arrow, one.kind))
             for one, values in fields
         ]
 
@@ -553,7 +553,7 @@ class ParquetWriter:
         """Return the Arrow array of a new column."""
         arrow = self._arrow
         if column.kind != "label":
-            return arrow.array(cells, _arrow_type(arrow, column.kind))
+            return arrow.array(cells, _find_arrow_type(arrow, column.kind))
         index = {label: at for at, label in enumerate(column.labels)}
         at = arrow.array([None if cell is None else index[str(cell)] for cell in cells], arrow.int32())
         return arrow.DictionaryArray.from_arrays(at, arrow.array(column.labels, arrow.string()))
@@ -571,7 +571,7 @@ def _convert_values(kind: str, values: Sequence[Any]) -> list[Any]:
     return [None if isinstance(value, float) else value for value in values]
 
 
-def _arrow_type(arrow: Any, kind: str) -> Any:
+def _find_arrow_type(arrow: Any, kind: str) -> Any:
     """Return the Arrow type of a column of this kind."""
     types: dict[str, Callable[[], Any]] = {"float": arrow.float64, "int": arrow.int64, "bool": arrow.bool_}
     if kind == "label":
