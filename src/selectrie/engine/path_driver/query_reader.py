@@ -1,4 +1,4 @@
-"""Reads rows from a `PathModel`, by queries that jobs share, and keeps them."""
+"""Reads rows from a `PathModel`, by queries that jobs share, and caches them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _NO_IDS: IntArray = np.empty(0, dtype=np.int32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowWants:
-    """What is wanted of one row.
+    """The values that a task wants of one row.
 
     Attributes:
         named: int32[m], tokens whose log-probabilities are wanted, ascending.
-        top: How many of the most probable tokens are wanted.
-        has_best: Whether it is asked again if the most probable token is not certain.
-        needs_best: Whether the call fails if it is not certain then.
+        top: Number of most probable tokens that are wanted.
+        has_best: Whether to ask again if the most probable token is not certain.
+        needs_best: Whether the call fails if it is still not certain then.
     """
 
     named: IntArray
@@ -43,14 +43,13 @@ class RowWants:
 
 
 def row_wants(reads: Reads, limits: PathLimits, n_tokens: int) -> list[RowWants]:
-    """Return what is wanted of each row of `reads`.
+    """Return the wanted values of each row of `reads`.
 
-    Tokens whose log-probabilities are read are always named. The tokens of a mass, of a
-    rest, or among which the best are looked for, are named if that takes no further
-    query, the smallest sets first. Of larger sets, those among the most probable tokens
-    of the row are known, and the others have bounds. One more of the most probable
-    tokens is wanted than is read, because the last may be as probable as one that is
-    not known.
+    Tokens whose log-probabilities are read are always named. The token sets of
+    `masses`, `rests` and restricted `tops` are named if that takes no further query,
+    the smallest sets first. For larger sets, the most probable tokens of the row are
+    wanted, and the others have bounds. One most probable token more is wanted than is
+    read, because the last one may be as probable as an unknown token.
 
     Raises:
         WholeRowsError: If whole rows are read.
@@ -75,16 +74,16 @@ def row_wants(reads: Reads, limits: PathLimits, n_tokens: int) -> list[RowWants]
             sets[top.row].append(np.flatnonzero(top.allowed).astype(np.int32) if is_mask else np.unique(top.allowed))
     wants = []
     for own, others, n_top, best in zip(named, sets, tops, has_best, strict=True):
-        all_ids, is_whole = _with_sets(own, others, limits.named_ids)
+        all_ids, is_whole = _add_sets(own, others, limits.named_ids)
         most = min(limits.top_ids, n_tokens)
         wants.append(RowWants(all_ids, min(n_top, most) if is_whole else most, best, reads.best))
     return wants
 
 
-def _with_sets(named: IntArray, sets: list[IntArray], max_named: int) -> tuple[IntArray, bool]:
-    """Return the tokens to name, int32[], and whether they hold all tokens of the sets.
+def _add_sets(named: IntArray, sets: list[IntArray], max_named: int) -> tuple[IntArray, bool]:
+    """Add token sets to the tokens to name, as long as no further query is needed.
 
-    They take as many queries as `named` does, or one.
+    Returns the tokens, int32[], and whether they include all sets.
     """
     room = max(1, -(-len(named) // max(1, max_named))) * max_named
     is_whole = True
@@ -98,26 +97,27 @@ def _with_sets(named: IntArray, sets: list[IntArray], max_named: int) -> tuple[I
 
 
 _ENTRY_BYTES = 500
-"""Bytes that an entry takes beside its arrays."""
+"""Approximate size of a cache entry without its arrays, in bytes."""
 NO_IDS: IntArray = np.empty(0, dtype=np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownRow:
-    """What is known of a row.
+    """The known values of a row.
 
     Attributes:
-        row: What all answers say together.
-        top: How many of the most probable tokens are certainly in it.
+        row: The values and bounds of all answers, merged.
+        top: Number of most probable tokens that are certainly among the values.
     """
 
     row: RowBounds
     top: int
 
     def missing(self, wants: RowWants) -> tuple[IntArray, int]:
-        """Return the tokens that are to be named, and the most probable ones, if any.
+        """Return the wanted tokens that are unknown, int32[], and the `top` to ask for.
 
-        Nothing is missing if every other token has probability 0.
+        `top` is 0 if enough of the most probable tokens are known. Nothing is missing
+        if every unknown token has probability 0.
         """
         if self.row.log_rest[1] == -np.inf:
             return NO_IDS, 0
@@ -126,19 +126,19 @@ class KnownRow:
 
 
 UNKNOWN = KnownRow(RowBounds(NO_IDS, np.empty(0), (-np.inf, 0.0), 0.0), 0)
-"""A row of which nothing is known."""
+"""A row without known values."""
 
 
 class RowStore:
-    """Keeps what is known of rows, and drops what was not used for the longest time.
+    """A cache of known row values, which drops the least recently used rows.
 
     Args:
-        max_bytes: Bytes that the rows may take, roughly.
+        max_bytes: Approximate maximum size in bytes.
         n_tokens: Number of tokens of the vocabulary.
         tolerance: Nats by which answers about a row may differ.
 
     Attributes:
-        nbytes: Bytes that they take.
+        nbytes: Approximate size in bytes.
     """
 
     def __init__(self, max_bytes: int, n_tokens: int, tolerance: float) -> None:
@@ -147,21 +147,21 @@ class RowStore:
         self.nbytes = 0
 
     def get(self, key: bytes) -> KnownRow:
-        """Return what is known of the row after a path, by its key."""
+        """Return the known values of the row after a path, by the path's key."""
         known = self._rows.get(key)
         if known is None:
             return UNKNOWN
         self._rows.move_to_end(key)
         return known
 
-    def joined(self, known: KnownRow, row: RowBounds, top: int) -> KnownRow:
-        """Return what is known with a further answer, which has the `top` best."""
+    def merge(self, known: KnownRow, row: RowBounds, top: int) -> KnownRow:
+        """Return known values merged with another answer, which has the `top` best."""
         if known is UNKNOWN:
             return KnownRow(row, top)
         return KnownRow(merge_bounds([known.row, row], self._n_tokens, self._tolerance), max(known.top, top))
 
     def put(self, key: bytes, known: KnownRow) -> None:
-        """Keep what is known of a row, in place of what was known before."""
+        """Store the known values of a row, in place of earlier ones."""
         before = self._rows.pop(key, None)
         self.nbytes += _nbytes(known) - (0 if before is None else _nbytes(before))
         self._rows[key] = known
@@ -175,37 +175,39 @@ class RowStore:
 
 
 def _nbytes(known: KnownRow) -> int:
+    """Return the approximate size of a row's known values in bytes."""
     return _ENTRY_BYTES + known.row.ids.nbytes + known.row.logp.nbytes
 
 
 def path_key(path: IntArray) -> bytes:
-    """Return a key of a path; equal paths have equal keys."""
+    """Return the cache key of a path; equal paths have equal keys."""
     return blake2b(path.tobytes(), digest_size=16).digest()
 
 
 ROW_CACHE_BYTES = 64 << 20
-"""Bytes of rows that are kept for later, about 80 000 rows of 20 tokens."""
+"""Maximum size of the row cache in bytes, about 80 000 rows of 20 tokens."""
 _ASK_ROWS = 4096
-"""Maximum number of rows of one ask of a task: their values are held at once."""
-_ANY = 1 << 40
-"""More nodes and branches than a task can hold."""
+"""Maximum number of rows of one ask of a task, whose values are all in memory."""
+_UNLIMITED = 1 << 40
+"""A number of nodes and branches beyond the needs of any task."""
 
 Done = Callable[[Answer | BaseException], None]
 
 
 @dataclass(slots=True, eq=False)
-class _Asked:
-    """Rows that were taken up by one call of `start`.
+class _RowCall:
+    """One call of `start`: the rows to read, and the state of the reading.
 
     Attributes:
-        paths, wants, done, priority: As they were given, or made of it.
+        paths, done, priority: The arguments of `start`.
+        wants: The wanted values of each row.
         keys: Key of each path.
-        known: What is known of each row.
-        queries: Queries that are to be sent in its turn. Those that are sent already,
-            that belong to another call, or that nothing waits for, are skipped.
-        waits: The queries that it waits for, as (query, number of the row).
-        own_rows: Numbers of the rows that queries were made for.
-        cost: What the requests that carried these queries took.
+        known: The known values of each row.
+        queries: Queries to send in the turn of this call. Some may be obsolete when the
+            turn comes: sent already, owned by another call, or no longer needed.
+        waits: The queries whose answers are missing, as (query, index of the row).
+        own_rows: Indices of the rows that this call created queries for.
+        cost: This call's share of the cost of the requests.
         asks_again: Whether the most probable tokens were asked for a second time.
         is_over: Whether `done` was called, or is about to be.
     """
@@ -226,16 +228,16 @@ class _Asked:
 
 @dataclass(slots=True, eq=False)
 class _Query:
-    """One query, and what waits for its answer.
+    """A query, and the calls that wait for its answer.
 
     Attributes:
         key: Key of the path.
-        paths, index: Where the path is made.
+        paths, index: The path, as an element of a sequence; it is built when sent.
         named, top: As in `RowQuery`.
-        owner: The call in whose turn it is sent.
-        waiting: What waits for it, as (call, number of the row), in order.
-        request: The request that carries it; None before it is sent.
-        is_alone: Whether it must not share a request with queries of other calls.
+        owner: The call in whose turn the query is sent.
+        waiting: The calls that wait for it, as (call, index of the row), in order.
+        request: The request that carries the query; None before it is sent.
+        is_alone: Whether the query must not share a request with other calls' queries.
     """
 
     key: bytes
@@ -243,13 +245,13 @@ class _Query:
     index: int
     named: IntArray
     top: int
-    owner: _Asked
-    waiting: list[tuple[_Asked, int]] = field(default_factory=list)
+    owner: _RowCall
+    waiting: list[tuple[_RowCall, int]] = field(default_factory=list)
     request: _Request | None = None
     is_alone: bool = False
 
-    def made(self) -> RowQuery:
-        """Return the query as the model takes it."""
+    def to_row_query(self) -> RowQuery:
+        """Return the query in the form that the model takes."""
         return RowQuery(self.paths[self.index], self.named, self.top)
 
 
@@ -262,25 +264,25 @@ class _Request:
 
 
 class QueryReader:
-    """Reads rows from a model that is asked for them by their path (`RowReader`).
+    """Reads rows from a model that is asked for rows by their path (`RowReader`).
 
-    Queries that wait at the same time share requests. What is known of a row is kept,
-    and a later call asks only for what is missing. A query that is under way serves
-    every call that wants its values, and ends when none of them wants it any more.
+    Queries that wait at the same time share requests. Known values of a row are cached,
+    and a later call asks only for missing ones. A query in progress serves every call
+    that wants its values, and is cancelled when no call wants them any more.
 
     Args:
         model: The model; `close` closes it.
-        cache_bytes: Bytes of rows that are kept for later, roughly.
+        cache_bytes: Approximate maximum size of the row cache in bytes.
     """
 
     def __init__(self, model: PathModel, *, cache_bytes: int = ROW_CACHE_BYTES) -> None:
         self._model, self._limits = model, model.limits
         self._n_tokens = len(model.vocabulary.pieces)
         self._store = RowStore(cache_bytes, self._n_tokens, model.tolerance)
-        # Taken by this reader's threads and by the one that calls the methods. What is
-        # foreign is called without it (`_calls`).
+        # Held by this reader's threads and by callers of its methods. Foreign callbacks
+        # are called without it (`_calls`).
         self._lock = threading.Lock()
-        self._turns: list[_Asked] = []
+        self._turns: list[_RowCall] = []
         self._open: dict[bytes, list[_Query]] = {}
         self._in_flight: set[_Request] = set()
         self._inbox: SimpleQueue[_Request | None] = SimpleQueue()
@@ -290,7 +292,8 @@ class QueryReader:
 
     def capacity(self, floor: Capacity) -> Capacity:
         # Nothing is held for a task, so it may hold any number of nodes.
-        return Capacity(max(floor.rows, _ASK_ROWS), max(floor.nodes, _ANY), max(floor.sequences, _ANY))
+        """Return the capacity for one ask, which no memory limits."""
+        return Capacity(max(floor.rows, _ASK_ROWS), max(floor.nodes, _UNLIMITED), max(floor.sequences, _UNLIMITED))
 
     def start(
         self,
@@ -301,37 +304,41 @@ class QueryReader:
         *,
         priority: int = 0,
     ) -> None:
+        """Start to read rows; see `RowStarter`. `done` gets the answer or an error."""
         try:
             wants = row_wants(reads, self._limits, self._n_tokens)
         except SelectrieError as error:
             done(error)
             return
-        asked = _Asked(paths, wants, done, priority, [path_key(path) for path in paths])
+        call = _RowCall(paths, wants, done, priority, [path_key(path) for path in paths])
         with self._lock:
             if self._is_closed:
-                self._end(asked, ClosedError("the model"))
+                self._end(call, ClosedError("the model"))
             else:
-                asked.known = [self._store.get(key) for key in asked.keys]
+                call.known = [self._store.get(key) for key in call.keys]
                 for index, want in enumerate(wants):
-                    self._want(asked, index, want)
-                self._go_on(asked)
+                    self._request_row(call, index, want)
+                self._continue(call)
         self._make_calls()
-        cancellation.when_cancelled(lambda: self._cancel(asked))
+        cancellation.when_cancelled(lambda: self._cancel(call))
 
     def flush(self) -> None:
+        """Send the queries that wait, as far as requests may be in flight."""
         with self._lock:
             self._send()
 
     def clear(self) -> None:
+        """Drop all cached rows."""
         with self._lock:
             self._store.clear()
 
     def close(self) -> None:
+        """End all calls with `ClosedError`, end the threads and close the model."""
         with self._lock:
             self._is_closed = True
             for query in [query for queries in self._open.values() for query in queries]:
-                for asked, _ in tuple(query.waiting):
-                    self._end(asked, ClosedError("the model"))
+                for call, _ in tuple(query.waiting):
+                    self._end(call, ClosedError("the model"))
         self._make_calls()
         for _ in self._threads:
             self._inbox.put(None)
@@ -340,87 +347,89 @@ class QueryReader:
         self._threads.clear()
         self._model.close()
 
-    def _cancel(self, asked: _Asked) -> None:
+    def _cancel(self, call: _RowCall) -> None:
+        """End a call with `CancelledError`."""
         with self._lock:
-            self._end(asked, CancelledError())
+            self._end(call, CancelledError())
         self._make_calls()
 
     def _make_calls(self) -> None:
-        """Call what became due while the lock was held."""
+        """Call the callbacks that were collected while the lock was held."""
         while self._calls:
             with suppress(IndexError):  # another thread makes the last call
                 self._calls.popleft()()
 
     # The methods below are called with the lock held.
 
-    def _want(self, asked: _Asked, index: int, want: RowWants) -> None:
-        """Wait for queries that are under way, and make those that are still needed."""
-        key = asked.keys[index]
-        named, top = asked.known[index].missing(want)
+    def _request_row(self, call: _RowCall, index: int, want: RowWants) -> None:
+        """Join open queries for the missing values of a row, and create the others."""
+        key = call.keys[index]
+        named, top = call.known[index].missing(want)
         for query in self._open.get(key, ()):
             left = np.setdiff1d(named, query.named, assume_unique=True).astype(np.int32)
             if len(left) < len(named) or 0 < top <= query.top:
-                self._wait(asked, index, query)
+                self._wait_for(call, index, query)
                 named, top = left, 0 if top <= query.top else top
         step = max(1, self._limits.named_ids)
         for start in range(0, max(len(named), min(top, 1)), step):
-            query = _Query(key, asked.paths, index, named[start : start + step], top, asked)
+            query = _Query(key, call.paths, index, named[start : start + step], top, call)
             top = 0
             self._open.setdefault(key, []).append(query)
-            asked.own_rows.add(index)
-            self._wait(asked, index, query)
+            call.own_rows.add(index)
+            self._wait_for(call, index, query)
 
-    def _wait(self, asked: _Asked, index: int, query: _Query) -> None:
-        query.waiting.append((asked, index))
-        asked.waits.add((query, index))
-        if query.request is None and (query.owner is asked or query.owner.priority < asked.priority):
-            self._take_turn(asked, query)
+    def _wait_for(self, call: _RowCall, index: int, query: _Query) -> None:
+        """Let a call wait for a query; its priority may bring the query forward."""
+        query.waiting.append((call, index))
+        call.waits.add((query, index))
+        if query.request is None and (query.owner is call or query.owner.priority < call.priority):
+            self._take_turn(call, query)
 
-    def _take_turn(self, asked: _Asked, query: _Query) -> None:
-        """Have a query sent in the turn of a call."""
-        query.owner = asked
-        asked.queries.append(query)
-        if asked not in self._turns:
-            self._turns.append(asked)
+    def _take_turn(self, call: _RowCall, query: _Query) -> None:
+        """Let a query be sent in the turn of this call."""
+        query.owner = call
+        call.queries.append(query)
+        if call not in self._turns:
+            self._turns.append(call)
 
-    def _go_on(self, asked: _Asked) -> None:
-        """End a call that waits for nothing more, or ask for what is not certain."""
-        if asked.waits or asked.is_over:
+    def _continue(self, call: _RowCall) -> None:
+        """End a call that waits for no query, or ask again for uncertain values."""
+        if call.waits or call.is_over:
             return
-        rows = BoundedRows([known.row for known in asked.known], self._n_tokens)
-        doubtful = [i for i, want in enumerate(asked.wants) if want.has_best and not len(rows.top(i, 1)[0])]
-        if doubtful and not asked.asks_again:
-            asked.asks_again = True
+        rows = BoundedRows([known.row for known in call.known], self._n_tokens)
+        doubtful = [i for i, want in enumerate(call.wants) if want.has_best and not len(rows.top(i, 1)[0])]
+        if doubtful and not call.asks_again:
+            call.asks_again = True
             top = min(self._limits.top_ids, self._n_tokens)
             for index in doubtful:
-                self._want(asked, index, replace(asked.wants[index], top=top))
-        if asked.waits:
+                self._request_row(call, index, replace(call.wants[index], top=top))
+        if call.waits:
             return
-        needed = [i for i in doubtful if asked.wants[i].needs_best]
+        needed = [i for i in doubtful if call.wants[i].needs_best]
         if needed:
-            n_top = asked.known[needed[0]].top
-            self._end(asked, DecodeError(f"the most probable token is one of more than {n_top} that are equal"))
+            n_top = call.known[needed[0]].top
+            self._end(call, DecodeError(f"the most probable token is one of more than {n_top} that are equal"))
         else:
-            self._end(asked, Answer(rows, replace(asked.cost, rows=len(asked.own_rows))))
+            self._end(call, Answer(rows, replace(call.cost, rows=len(call.own_rows))))
 
-    def _end(self, asked: _Asked, outcome: Answer | BaseException) -> None:
-        """Have `done` called, and drop the queries that nothing else waits for."""
-        if asked.is_over:
+    def _end(self, call: _RowCall, outcome: Answer | BaseException) -> None:
+        """Schedule `done` of a call, and drop the queries that no other call wants."""
+        if call.is_over:
             return
-        asked.is_over = True
-        self._calls.append(partial(asked.done, outcome))
-        if asked in self._turns:
-            self._turns.remove(asked)
-        for query, index in asked.waits:
-            query.waiting.remove((asked, index))
+        call.is_over = True
+        self._calls.append(partial(call.done, outcome))
+        if call in self._turns:
+            self._turns.remove(call)
+        for query, index in call.waits:
+            query.waiting.remove((call, index))
             if not query.waiting:
                 self._drop(query)
-            elif query.owner is asked and query.request is None:
+            elif query.owner is call and query.request is None:
                 self._take_turn(query.waiting[0][0], query)
-        asked.waits.clear()
+        call.waits.clear()
 
     def _drop(self, query: _Query) -> None:
-        """Forget a query, and cancel its request if nothing waits for any of it."""
+        """Forget a query, and cancel its request if no call waits for it any more."""
         queries = self._open.get(query.key, [])
         if query in queries:
             queries.remove(query)
@@ -431,7 +440,7 @@ class QueryReader:
             self._calls.append(request.cancellation.cancel)
 
     def _send(self) -> None:
-        """Send requests while some may be made, and queries wait."""
+        """Send requests while queries wait and more requests may be in flight."""
         while len(self._in_flight) < max(1, self._limits.requests_in_flight):
             queries = self._next_queries()
             if not queries or self._is_closed:
@@ -449,28 +458,29 @@ class QueryReader:
     def _next_queries(self) -> list[_Query]:
         """Return the queries of the next request.
 
-        Calls take turns within a priority.
+        Within a priority, calls take turns.
         """
         queries: list[_Query] = []
         max_queries = max(1, self._limits.queries_per_request)
-        for asked in sorted(self._turns, key=lambda one: -one.priority):
+        for call in sorted(self._turns, key=lambda one: -one.priority):
             n_before = len(queries)
-            while asked.queries and len(queries) < max_queries:
-                query = asked.queries[0]
+            while call.queries and len(queries) < max_queries:
+                query = call.queries[0]
                 if (query.is_alone and n_before) or (queries and query.is_alone != queries[0].is_alone):
                     break
-                asked.queries.popleft()
-                if query.owner is asked and query.request is None and query.waiting:
+                call.queries.popleft()
+                if query.owner is call and query.request is None and query.waiting:
                     queries.append(query)
-            if len(queries) > n_before or not asked.queries:
-                self._turns.remove(asked)
-                if asked.queries:
-                    self._turns.append(asked)
+            if len(queries) > n_before or not call.queries:
+                self._turns.remove(call)
+                if call.queries:
+                    self._turns.append(call)
             if len(queries) == max_queries or (queries and queries[0].is_alone):
                 break
         return queries
 
     def _finish(self, request: _Request, outcome: list[RowBounds] | BaseException, seconds: float) -> None:
+        """Store a request's answers, or its error, and continue the waiting calls."""
         self._in_flight.discard(request)
         owners = {query.owner: 0 for query in request.queries}
         for query in request.queries:
@@ -484,38 +494,39 @@ class QueryReader:
             if len(np.setdiff1d(query.named, row.ids)):
                 self._fail(_Request([query]), DecodeError("the model left out tokens that were named"), is_shared=False)
                 continue
-            known = self._store.joined(self._store.get(query.key), row, query.top)
+            known = self._store.merge(self._store.get(query.key), row, query.top)
             self._store.put(query.key, known)
             waiting, query.waiting = query.waiting, []
             self._drop(query)
-            for asked, index in waiting:
-                asked.waits.discard((query, index))
-                asked.known[index] = self._store.joined(asked.known[index], row, query.top)
-            for asked, _ in waiting:
-                self._go_on(asked)
+            for call, index in waiting:
+                call.waits.discard((query, index))
+                call.known[index] = self._store.merge(call.known[index], row, query.top)
+            for call, _ in waiting:
+                self._continue(call)
 
     def _fail(self, request: _Request, error: BaseException, *, is_shared: bool) -> None:
-        """End what waits for a request that failed.
+        """End the calls that wait for a failed request.
 
-        If it carried queries of several calls, those of each are sent again by
-        themselves, so that one call's query does not fail the others.
+        If the request carried queries of several calls, the queries of each call are
+        sent again by themselves, so that one call's query does not fail the others.
         """
         for query in request.queries:
             if is_shared and query.waiting:
                 query.request, query.is_alone = None, True
                 self._take_turn(query.waiting[0][0], query)
                 continue
-            for asked, _ in tuple(query.waiting):
-                self._end(asked, copy_error(error))
+            for call, _ in tuple(query.waiting):
+                self._end(call, copy_error(error))
 
     # In the threads that call the model, without the lock:
 
     def _work(self) -> None:
+        """Send requests from the inbox to the model until None arrives."""
         while (request := self._inbox.get()) is not None:
             began = time.perf_counter()
             outcome: list[RowBounds] | BaseException
             try:
-                outcome = self._model.rows([query.made() for query in request.queries], request.cancellation)
+                outcome = self._model.rows([query.to_row_query() for query in request.queries], request.cancellation)
                 if len(outcome) != len(request.queries):
                     outcome = DecodeError(f"the model gave {len(outcome)} rows for {len(request.queries)} queries")
             except BaseException as error:  # noqa: BLE001 - a model is foreign code; the error goes to its callers
