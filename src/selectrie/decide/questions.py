@@ -66,26 +66,6 @@ def _find_most_probable(probabilities: Mapping[Any, float], _threshold: float) -
     return max(probabilities, key=probabilities.__getitem__)
 
 
-def text_of(value: object) -> str | None:
-    """Return the text by which a value is scored, or None if its type has no text.
-
-    A str is returned as it is, a bool gives "true" or "false", an int its digits, and
-    an Enum member the text of its value.
-    """
-    if isinstance(value, Enum):
-        value = value.value
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, int):
-        return None
-    try:
-        return str(value)
-    except ValueError:  # too many digits for `str`
-        return None
-
-
 # Generic records have no slots: `Option[int](…)` sets an attribute, for which a frozen
 # record with slots raises TypeError instead of the AttributeError that typing expects.
 @final
