@@ -180,7 +180,8 @@ class ChoiceScore:
         logp: Raw joint log-probability, with the terminator and without priors; None if
             pruned. A lower bound if rows are partial; otherwise too high by at most
             `heal_gap` of the result. In a best-first search with terminator
-            "unless-continued", it may be off by up to 5e-5 nats.
+            "unless-continued", it may be off by up to 5e-5 nats, because bounds within
+            1e-4 of each other count as one value.
         logp_upper: Upper bound of the log-probability; equal to logp unless rows are
             partial or the choice is pruned.
         logp_terminator: The terminator's part of logp; a lower bound if logp is one;
