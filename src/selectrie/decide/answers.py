@@ -379,7 +379,7 @@ class Decision(Mapping[str, Answer]):
 
         Where an answer has `bounds`, these are their middles.
         """
-        return {name: answer.probabilities for name, answer in self._answers_or_raise().items()}
+        return {name: answer.probabilities for name, answer in self._require_answers().items()}
 
     @property
     def usage(self) -> DecisionUsage:
@@ -411,7 +411,7 @@ class Decision(Mapping[str, Answer]):
         """
         rows = (
             (name, one.value, *_probability(one), one.confidence, one.label_mass, one.margin, one.abstained)
-            for name, one in self._answers_or_raise().items()
+            for name, one in self._require_answers().items()
         )
         names = "question value probability probability_low probability_high confidence label_mass margin abstained"
         return frame(rows, names)

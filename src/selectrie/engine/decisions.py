@@ -258,7 +258,7 @@ class PromptMaker:
         if plan is None:
             return TokenizedPrompt(page.prompt, self._prepare_search(page, request), request)
         prompt_text = self._read_prompt(state, request.prompting)
-        return TokenizedPrompt(page.prompt, plan.after(page.prompt, prompt_text), request)
+        return TokenizedPrompt(page.prompt, plan.prepare(page.prompt, prompt_text), request)
 
     def _write_page(self, state: str | None) -> Page:
         """Return the page about a state, or the page without a state for None."""

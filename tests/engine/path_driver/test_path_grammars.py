@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from selectrie import BeamSearchParams, Grammar
 from selectrie.engine.engine import Engine
-from selectrie.engine.requests.reasons import tokens_unread, too_close
+from selectrie.engine.requests.reasons import reason_tokens_unread, reason_too_close
 from selectrie.errors import NothingFoundError, WholeRowsError
 from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import HashModel, PathsOf, TableModel, make_vocabulary
@@ -99,7 +99,7 @@ def test_what_is_proved_is_so(seed, name, top_ids, hides_rest):
             best = sorted(logp.values(), reverse=True)[:2]
             assert [choice.logp for choice in found.choices][:2] == best
         else:
-            assert found.certificate.reason == tokens_unread()
+            assert found.certificate.reason == reason_tokens_unread()
         left = math.fsum(math.exp(value) for text, value in logp.items() if text not in {c.text for c in found.choices})
         assert left <= found.certificate.open_mass + 1e-6
 
@@ -127,7 +127,7 @@ def test_a_beam_is_that_of_the_local_engine_where_it_says_so(seed, name, top_ids
         if searched is not None and searched.certificate.proved:
             assert [one.logp for one in searched.hypotheses] == [one.logp for one in best.hypotheses]
         elif searched is not None:
-            assert (searched.certificate.reason == tokens_unread()) == (searched.stopped == "done")
+            assert (searched.certificate.reason == reason_tokens_unread()) == (searched.stopped == "done")
 
 
 def test_few_tokens_are_enough_where_the_rest_cannot_win():
@@ -178,7 +178,7 @@ def test_greedy_decoding_is_known_where_no_token_that_is_not_told_can_matter(aft
         assert searched.best.text == "at"
         assert searched.agrees_with_greedy is (True if is_known else None)
         assert searched.n_dead_ends == 0
-        assert searched.certificate.reason == ("" if is_known else tokens_unread())
+        assert searched.certificate.reason == ("" if is_known else reason_tokens_unread())
 
 
 @pytest.mark.parametrize(("tolerance", "is_proved"), [(0.0, True), (0.01, True), (2.0, False)])
@@ -194,7 +194,7 @@ def test_what_the_tolerance_could_change_is_not_proved(tolerance, is_proved):
             llm.beam_search("a", GRAMMARS["words"], beam=replace(beam, exact=True), prompting=SPLIT).certificate,
         ]
     assert [one.proved for one in certificates] == [is_proved] * 3
-    assert {one.reason for one in certificates} == {"" if is_proved else too_close(tolerance)}
+    assert {one.reason for one in certificates} == {"" if is_proved else reason_too_close(tolerance)}
 
 
 def test_every_token_that_ends_generation_is_read():

@@ -28,7 +28,7 @@ from selectrie.engine.requests import choice_scores
 from selectrie.engine.requests.choice_scores import SearchReport
 from selectrie.engine.requests.constrained_prompt import may_alter
 from selectrie.engine.requests.near_ties import EvaluatedSelect
-from selectrie.engine.requests.reasons import budget_ended
+from selectrie.engine.requests.reasons import reason_budget_ended
 from selectrie.engine.requests.select import settle_scores
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
@@ -689,7 +689,7 @@ def _certificate(searched: _SearchedProduct, kth: float, offset: float, open_mas
     """
     search, doubt = searched.search, searched.doubt
     gap = np.inf if search.best_open == -np.inf else kth - (search.best_open - offset)
-    reason = "" if gap > ROUNDING else budget_ended(search.n_evaluated)
+    reason = "" if gap > ROUNDING else reason_budget_ended(search.n_evaluated)
     return Certificate.best_first(
         bound_gap=gap,
         open_mass=open_mass,

@@ -23,12 +23,12 @@ from selectrie.engine.requests.choice_scores import bound_coverage
 from selectrie.engine.requests.constrained_prompt import (
     UNREAD_REMEDY,
     ConstrainedPrompt,
-    about,
     constrain,
-    nothing_found,
-    shown,
+    decode_text,
+    nothing_found_error,
+    result_subject,
 )
-from selectrie.engine.requests.reasons import beam_ended, gap_moves, tokens_unread, too_close
+from selectrie.engine.requests.reasons import max_gap_change, reason_beam_ended, reason_tokens_unread, reason_too_close
 from selectrie.engine.requests.session import Session
 from selectrie.errors import NothingFoundError, WholeRowsError, remedies, words
 from selectrie.grammar import read_grammar
@@ -191,13 +191,13 @@ class PreparedBeamSearch:
         reason = self.constrained.reason(outcome.heal.width)
         if not reason and not is_proved:
             is_unread &= beam.groups == 1 and beam.expand is None
-            reason = tokens_unread() if is_unread else beam_ended(beam, stopped, outcome.n_evaluated)
+            reason = reason_tokens_unread() if is_unread else reason_beam_ended(beam, stopped, outcome.n_evaluated)
         if not reason and session.is_served and session.tolerance:
-            is_clear = gap > gap_moves(session.tolerance, outcome.n_steps)
-            reason = "" if is_clear else too_close(session.tolerance)
+            is_clear = gap > max_gap_change(session.tolerance, outcome.n_steps)
+            reason = "" if is_clear else reason_too_close(session.tolerance)
         return BeamCertificate(
             proved=not reason,
-            about=about(strings=beam.canonical_only if isinstance(outcome, BeamOutcome) else outcome.strings),
+            about=result_subject(strings=beam.canonical_only if isinstance(outcome, BeamOutcome) else outcome.strings),
             bound_gap=gap,
             nodes_evaluated=outcome.n_evaluated,
             method="best_first" if beam.exact else "beam",
@@ -222,7 +222,7 @@ class PreparedBeamSearch:
         outcome = handle.result()
         paths = outcome.paths[: beam.n]
         if not paths:
-            raise nothing_found(constrained, outcome, beam.max_tokens)
+            raise nothing_found_error(constrained, outcome, beam.max_tokens)
         hypotheses = tuple(constrained.hypothesis(path) for path in paths)
         last = paths[-1].score if len(paths) == beam.n else -math.inf
         gap = min(outcome.bound_gap, math.inf if outcome.cut_bound == -math.inf else last - outcome.cut_bound)
@@ -302,7 +302,7 @@ def _make_hypothesis(constrained: ConstrainedPrompt, path: BeamPath, unfinished:
     """
     data = constrained.read(path.data[len(constrained.delimiter) :])
     return Hypothesis(
-        text=shown(data),
+        text=decode_text(data),
         data=data,
         tokens=TokenScore.along(constrained.vocabulary, path.tokens, path.token_logp),
         logp=path.logp,

@@ -17,7 +17,7 @@ from selectrie.core.types import Cost, IntArray, Limits
 from selectrie.core.vocabulary import TokenizerKind, Vocabulary, to_bytes
 from selectrie.decoding.automaton.automaton_task import AutomatonOutcome, AutomatonSpec, FinishedPath
 from selectrie.decoding.healed_bytes import MAX_GAP, Healed
-from selectrie.engine.requests.reasons import heal_unknown
+from selectrie.engine.requests.reasons import reason_heal_unknown
 from selectrie.engine.requests.session import Session, fix_time
 from selectrie.errors import (
     LOAD_HERE,
@@ -252,7 +252,7 @@ class ConstrainedPrompt:
         if self.doubt:
             return self.doubt
         if width > MAX_GAP:
-            return heal_unknown(width)
+            return reason_heal_unknown(width)
         return ""
 
     def hypothesis(self, path: FinishedPath) -> Hypothesis:
@@ -263,7 +263,7 @@ class ConstrainedPrompt:
         """
         data = self.read(path.data)
         return Hypothesis(
-            text=shown(data),
+            text=decode_text(data),
             data=data,
             tokens=TokenScore.along(self.vocabulary, path.tokens, path.token_logp),
             logp=path.logp_path,
@@ -297,7 +297,9 @@ class ConstrainedPrompt:
 UNREAD_REMEDY = remedies("use a grammar that allows fewer tokens at a time", operator=LOAD_HERE)
 
 
-def nothing_found(constrained: ConstrainedPrompt, outcome: AutomatonOutcome, max_tokens: int) -> NothingFoundError:
+def nothing_found_error(
+    constrained: ConstrainedPrompt, outcome: AutomatonOutcome, max_tokens: int
+) -> NothingFoundError:
     """Return the error that says why a search found no text and what helps."""
     reasons: list[str] = []
     advice: list[str] = []
@@ -322,7 +324,7 @@ def nothing_found(constrained: ConstrainedPrompt, outcome: AutomatonOutcome, max
     return NothingFoundError(constrained.grammar.name, ", ".join(reasons), remedies(*advice))
 
 
-def about(*, strings: bool) -> str:
+def result_subject(*, strings: bool) -> str:
     """Return the value of `about` in results: "strings" or "token paths".
 
     It says what certificates and masses refer to: texts in the tokenizer's own encoding
@@ -331,7 +333,7 @@ def about(*, strings: bool) -> str:
     return "strings" if strings else "token paths"
 
 
-def shown(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Decode the bytes of a text for a result; invalid UTF-8 becomes U+FFFD."""
     return data.decode("utf-8", "replace")
 
@@ -492,11 +494,12 @@ def may_alter(vocabulary: Vocabulary, start: bytes, used: frozenset[int]) -> str
 
 
 def _quote_altered(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> str:
-    """Return the shortest of the `altered` strings that may occur, quoted; "" for none.
+    """Return the first string that the tokenizer may alter, quoted; "" for none.
 
-    A string may occur if `start` contains it. It may also occur if `start` ends with a
-    prefix of it and the rest consists of bytes in `used`. Of equally short strings, the
-    first one in byte order is returned.
+    Of the `altered` strings, the shortest one that may occur is returned; of equally
+    short ones, the first in byte order. A string may occur if `start` contains it. It
+    may also occur if `start` ends with a prefix of it and the rest consists of bytes in
+    `used`.
     """
 
     def may_occur(one: bytes) -> bool:
@@ -504,7 +507,7 @@ def _quote_altered(altered: Iterable[bytes], start: bytes, used: frozenset[int])
         return one in start or any(used.issuperset(one[n:]) for n in overlaps)
 
     first = min(filter(may_occur, altered), key=lambda one: (len(one), one), default=None)
-    return "" if first is None else repr(shown(first))
+    return "" if first is None else repr(decode_text(first))
 
 
 def _fit_prompt(

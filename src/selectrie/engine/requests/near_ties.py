@@ -75,7 +75,7 @@ def rescore_near_ties(
     k = prepared.n_first
     contexts = (prepared.encoded.context, *prepared.premises)
     tolerances = prepared.tolerances(tolerance, evaluated.evaluation)
-    scores, widths, path_of = prepared.compared(scored.scores, tolerances)
+    scores, widths, path_of = prepared.items_to_compare(scored.scores, tolerances)
     margin = scoring.near_margins(scores.low[None], widths[None], path_of)[0]
     certificate = replace(report.certificate, near_margin=float(margin))
     report = replace(report, certificate=certificate)

@@ -8,27 +8,27 @@ from __future__ import annotations
 from selectrie.options import BeamSearchParams, SearchParams
 
 
-def bounds_overlap() -> str:
+def reason_bounds_overlap() -> str:
     """Return the reason for choices whose order the known probabilities leave open."""
     return "the probabilities that were not read may change the order of the first choices"
 
 
-def heal_unknown(width: float) -> str:
+def reason_heal_unknown(width: float) -> str:
     """Return the reason for scores that depend on the healed bytes' probability."""
     return f"the probability of the healed bytes is known to {width:.2g} nats only"
 
 
-def heal_in_callable(width: float) -> str:
+def reason_heal_in_callable(width: float) -> str:
     """Return the reason for a callable rule whose logp are known as intervals."""
-    return f"{heal_unknown(width)}, and a callable rule does not say how it uses that"
+    return f"{reason_heal_unknown(width)}, and a callable rule does not say how it uses that"
 
 
-def too_close(tolerance: float) -> str:
+def reason_too_close(tolerance: float) -> str:
     """Return the reason for scores within the tolerance of a served model."""
     return f"scores are closer than they may differ when they are read again ({tolerance:.2g} nats a row)"
 
 
-def gap_moves(tolerance: float, n_steps: int) -> float:
+def max_gap_change(tolerance: float, n_steps: int) -> float:
     """Return by how many nats two scores of a served model may approach each other.
 
     Args:
@@ -38,25 +38,25 @@ def gap_moves(tolerance: float, n_steps: int) -> float:
     return 2 * tolerance * (n_steps + 1)
 
 
-def search_ended(search: SearchParams, n_evaluated: int) -> str:
+def reason_search_ended(search: SearchParams, n_evaluated: int) -> str:
     """Return why a best-first search ended although a better text may exist."""
     has_budget_left = search.budget_nodes is None or n_evaluated < search.budget_nodes
     if search.stop == "mass" and has_budget_left:
         return f"the search ended when {search.mass:g} of the probability was found (stop='mass')"
-    return budget_ended(n_evaluated)
+    return reason_budget_ended(n_evaluated)
 
 
-def budget_ended(n_evaluated: int) -> str:
+def reason_budget_ended(n_evaluated: int) -> str:
     """Return the reason for a search whose budget ended after `n_evaluated` nodes."""
     return f"the budget ended after {n_evaluated} {'node' if n_evaluated == 1 else 'nodes'}"
 
 
-def tokens_unread() -> str:
+def reason_tokens_unread() -> str:
     """Return the reason for a search in which the model reported only likely tokens."""
     return "a text may be better whose tokens are among those that the model does not tell"
 
 
-def beam_ended(beam: BeamSearchParams, stopped: str, n_evaluated: int) -> str:
+def reason_beam_ended(beam: BeamSearchParams, stopped: str, n_evaluated: int) -> str:
     """Return why a beam search, or the exact search in its place, proves nothing.
 
     `stopped` is `BeamResult.stopped`.
@@ -66,7 +66,7 @@ def beam_ended(beam: BeamSearchParams, stopped: str, n_evaluated: int) -> str:
     if beam.expand is not None:
         return "a callback chose the extensions"
     if stopped == "budget":
-        return budget_ended(n_evaluated)
+        return reason_budget_ended(n_evaluated)
     if stopped == "deadline":
         return "time ran out"
     if stopped == "length":

@@ -22,7 +22,13 @@ from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import choice_scores, selection
 from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
 from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
-from selectrie.engine.requests.reasons import bounds_overlap, heal_in_callable, heal_unknown, search_ended, too_close
+from selectrie.engine.requests.reasons import (
+    reason_bounds_overlap,
+    reason_heal_in_callable,
+    reason_heal_unknown,
+    reason_search_ended,
+    reason_too_close,
+)
 from selectrie.engine.requests.selection import Choices, PreparedSelect, ReadChoices, SelectPlan, SelectRequest
 from selectrie.engine.requests.session import Session, fix_time
 from selectrie.engine.scheduler.model_thread import Handle
@@ -117,9 +123,9 @@ def settle_scores(
         tolerances = np.where(np.isin(path_of, path_of[near]), 0.0, tolerances)  # these were scored again
         slack = np.maximum(tolerances, slack)
         if not scoring.is_certain(scored.compared, path_of, tolerances, prepared.n_first):
-            reason = heal_unknown(scored.heal.width)
+            reason = reason_heal_unknown(scored.heal.width)
     elif prepared.custom is not None and scored.heal.width > 0:
-        reason = heal_in_callable(scored.heal.width)
+        reason = reason_heal_in_callable(scored.heal.width)
     report = _mark_unproved(report, reason if report.certificate.proved else "")
     return scored, report, _compute_decision(evaluated, scored, slack)
 
@@ -162,7 +168,8 @@ def _compute_decision(evaluated: EvaluatedSelect, scored: ChoiceScores, slack: F
         decision,
         probability=shown.probability,
         bounds=Interval(
-            np.minimum(shown.bounds.low, decision.bounds.low), np.maximum(shown.bounds.high, decision.bounds.high)
+            np.minimum(shown.bounds.low, decision.bounds.low),
+            np.maximum(shown.bounds.high, decision.bounds.high),
         ),
     )
 
@@ -170,14 +177,14 @@ def _compute_decision(evaluated: EvaluatedSelect, scored: ChoiceScores, slack: F
 def _explain_doubt(prepared: PreparedSelect, scored: ChoiceScores, tolerances: FloatArray, tolerance: float) -> str:
     """Return why the order of the first k choices is uncertain; "" if it is not."""
     k, gap = prepared.n_first, scored.heal.width
-    scores, tolerances, path_of = prepared.compared(scored.compared, tolerances)
+    scores, tolerances, path_of = prepared.items_to_compare(scored.compared, tolerances)
     if not scoring.is_certain(scores, path_of, np.zeros(len(path_of)), k):
-        return heal_unknown(gap) if scored.scores.is_known and not scores.is_known else bounds_overlap()
+        return reason_heal_unknown(gap) if scored.scores.is_known and not scores.is_known else reason_bounds_overlap()
     if prepared.custom is not None and gap > 0:
-        return heal_in_callable(gap)
+        return reason_heal_in_callable(gap)
     if prepared.custom is not None and tolerance:
         return "a callable rule does not say by how much the tolerance of the model may move a score"
-    return "" if scoring.is_certain(scores, path_of, tolerances, k) else too_close(tolerance)
+    return "" if scoring.is_certain(scores, path_of, tolerances, k) else reason_too_close(tolerance)
 
 
 _MIN_TOGETHER = 2
@@ -241,7 +248,9 @@ def _decide_alike(session: Session, group: dict[int, EvaluatedSelect], signature
     decisions = scoring.posteriors(scored.scores.low, first.trie.path_of, scored.rounding)
     clear, margins = [True] * len(group), np.zeros(len(group))
     if session.tolerance is not None:
-        scores, tolerances, path_of = first.compared(scored.scores, first.tolerances(session.tolerance, evaluation))
+        scores, tolerances, path_of = first.items_to_compare(
+            scored.scores, first.tolerances(session.tolerance, evaluation)
+        )
         asks_one = first.search.k == 1 and first.search.stop != "all"
         is_clear = scoring.are_clear(scores.low, tolerances, path_of)
         clear = is_clear.tolist() if asks_one else [False] * len(group)
@@ -453,7 +462,7 @@ def _prepare(
         within = selection.resolve_turn_terminator(model.vocabulary, options, prompt)
         if within.terminator not in plans:
             plans[within.terminator] = SelectPlan(model, choices, within)
-        return plans[within.terminator].after(prompt)
+        return plans[within.terminator].prepare(prompt)
     except SelectrieError as error:
         error.request = index if several else None
         raise
@@ -524,7 +533,7 @@ def _wait_search(
         open_mass=outcome.open_mass,
         nodes_evaluated=outcome.n_evaluated,
         nodes_inner=outcome.n_required,
-        reason="" if outcome.proved else search_ended(prepared.search, outcome.n_evaluated),
+        reason="" if outcome.proved else reason_search_ended(prepared.search, outcome.n_evaluated),
     )
     cost = handle.cost.with_rows_naive(prepared.rows_naive)
     return outcome.evaluation, SearchReport(certificate, cost, outcome.log_open)

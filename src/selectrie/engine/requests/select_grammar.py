@@ -22,15 +22,21 @@ from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.engine.requests.choice_scores import bound_coverage
 from selectrie.engine.requests.constrained_prompt import (
     ConstrainedPrompt,
-    about,
     constrain,
+    decode_text,
     is_prefix_free,
-    nothing_found,
+    nothing_found_error,
     remove_following,
+    result_subject,
     shorten_following,
-    shown,
 )
-from selectrie.engine.requests.reasons import gap_moves, heal_unknown, search_ended, tokens_unread, too_close
+from selectrie.engine.requests.reasons import (
+    max_gap_change,
+    reason_heal_unknown,
+    reason_search_ended,
+    reason_tokens_unread,
+    reason_too_close,
+)
 from selectrie.engine.requests.selection import SelectRequest, check_terminator
 from selectrie.engine.requests.session import Session
 from selectrie.errors import IncompatibleOptionsError, NothingFoundError, OptionError, remedies
@@ -107,14 +113,16 @@ class PreparedGrammarSelect:
         constrained, on_found = self.constrained, self.search.on_found
         spec = replace(constrained.spec(self.search, rule=self.rule), max_children=session.max_named)
         end = self.following
-        on_path = None if on_found is None else lambda path: on_found(shown(path.data).removesuffix(end), path.logp)
+        on_path = (
+            None if on_found is None else lambda path: on_found(decode_text(path.data).removesuffix(end), path.logp)
+        )
         task = AutomatonSearch(
             constrained.prompt, constrained.automaton, spec, on_found=on_path, fill_rows=session.fill_rows
         )
         handle = session.group.begin_counted(task, self.search.on_progress)
         outcome = handle.result()
         if not outcome.paths:
-            raise nothing_found(constrained, outcome, self.search.max_tokens)
+            raise nothing_found_error(constrained, outcome, self.search.max_tokens)
         made = self._make_selection(
             outcome,
             self._make_certificate(outcome, spec.search, session),
@@ -134,13 +142,17 @@ class PreparedGrammarSelect:
         k, reason = search.k, self.constrained.reason(outcome.heal.width)
         if not reason and not outcome.proved:
             has_unread = outcome.best_unread == outcome.best_open
-            reason = tokens_unread() if has_unread else search_ended(search, outcome.n_evaluated)
+            reason = reason_tokens_unread() if has_unread else reason_search_ended(search, outcome.n_evaluated)
         scores = np.array([path.score for path in outcome.paths[: k + 1]])
         next_best = max([outcome.best_open, *scores[k:]])
         scores = np.append(scores[:k], [next_best] if next_best > -np.inf else [])
         if not reason and self.rule != "joint":  # the healed bytes' log-probability is divided by other lengths
             nearest = min([outcome.bound_gap - ROUNDING, *(-np.diff(scores))])
-            reason = "" if nearest > outcome.heal.width or not outcome.heal.width else heal_unknown(outcome.heal.width)
+            reason = (
+                ""
+                if nearest > outcome.heal.width or not outcome.heal.width
+                else reason_heal_unknown(outcome.heal.width)
+            )
         n_rows = max(len(path.tokens) for path in outcome.paths[: k + 1]) + 1
         n_moving = n_rows if self.rule == "joint" else 1
         moves = np.inf if tolerance is None else tolerance * math.sqrt(2 * n_moving)
@@ -148,8 +160,8 @@ class PreparedGrammarSelect:
             moves = 2 * tolerance * (n_rows if self.rule == "joint" else 2)
         is_certain = len(scores) < 2 or bool((-np.diff(scores)).min() > moves)
         if session.is_served and tolerance:
-            is_certain &= outcome.bound_gap > gap_moves(tolerance, outcome.n_steps if self.rule == "joint" else 0)
-            reason = reason or ("" if is_certain else too_close(tolerance))
+            is_certain &= outcome.bound_gap > max_gap_change(tolerance, outcome.n_steps if self.rule == "joint" else 0)
+            reason = reason or ("" if is_certain else reason_too_close(tolerance))
         return Certificate.best_first(
             bound_gap=outcome.bound_gap,
             open_mass=outcome.open_mass,
@@ -185,7 +197,7 @@ class PreparedGrammarSelect:
         logp = np.array([path.logp_path for path in texts])
         p = decision.bounds if outcome.strings else _raise_bounds(scores, decision.bounds, outcome.best_open)
         table = ChoiceTable(
-            texts=tuple(shown(constrained.read(path.data)) for path in texts),
+            texts=tuple(decode_text(constrained.read(path.data)) for path in texts),
             trie=trie,
             edge_logp=_edge_logp(trie, texts),
             pieces=constrained.vocabulary.pieces,
@@ -222,7 +234,7 @@ class PreparedGrammarSelect:
             grammar=GrammarFacts(
                 name=constrained.grammar.name,
                 digest=constrained.grammar.digest,
-                about=about(strings=outcome.strings),
+                about=result_subject(strings=outcome.strings),
                 max_tokens=self.search.max_tokens,
                 any_length=certificate.proved and _holds_for_any_length(outcome, self.search.k),
                 n_dead_ends=outcome.n_dead_ends,
@@ -357,7 +369,7 @@ class PreparedSample:
             samples,
             exact=not doubt,
             reason=doubt,
-            about=about(strings=outcome.strings),
+            about=result_subject(strings=outcome.strings),
             mass=None if doubt else outcome.estimate,
             mass_low=None if doubt else outcome.mass.low,
             mass_high=None if doubt else outcome.mass.high,
@@ -416,7 +428,7 @@ class PreparedSample:
             texts=texts,
             exact=False,
             reason="",
-            about=about(strings=False),
+            about=result_subject(strings=False),
             seed=self.seed,
             max_tokens=self.search.max_tokens,
             mass=None,

@@ -156,7 +156,7 @@ class PreparedSelect:
         """Return the number of leading choices whose order must be proven."""
         return len(self.texts) if self.search.stop == "all" else self.search.k
 
-    def compared(
+    def items_to_compare(
         self, scores: Interval[FloatArray], tolerances: FloatArray
     ) -> tuple[Interval[FloatArray], FloatArray, IntArray]:
         """Return the scores to compare, their tolerances and the path index of each.
@@ -237,7 +237,7 @@ def prepare_selection(
     if prompting is not request.prompting:
         request = replace(request, prompting=prompting)
     request = resolve_turn_terminator(model.vocabulary, request, prompt)
-    return SelectPlan(model, choices, request, premises=premises).after(prompt)
+    return SelectPlan(model, choices, request, premises=premises).prepare(prompt)
 
 
 def resolve_turn_terminator(vocabulary: Vocabulary, request: SelectRequest, prompt: Prompt) -> SelectRequest:
@@ -286,7 +286,7 @@ class SelectPlan:
         self._premises = premises
         self._prepared: dict[tuple[object, ...], tuple[PreparedSelect, int]] = {}
 
-    def after(self, prompt: Prompt, read: PromptText | None = None) -> PreparedSelect:
+    def prepare(self, prompt: Prompt, read: PromptText | None = None) -> PreparedSelect:
         """Return the request for this prompt, checked and tokenized.
 
         `read` is the result of `read_prompt` for the prompt; None computes it here.
@@ -300,10 +300,10 @@ class SelectPlan:
             read = read_prompt(self._vocabulary, prompt, prompting, check_length=check)
         key = None if prompting.truncate == "left" else _end_key(read)
         if key is None:
-            return self._prepare(read)
+            return self._prepare_new(read)
         if key in self._prepared:
             return _replace_prompt(*self._prepared[key], read, self._limits)
-        prepared = self._prepare(read)
+        prepared = self._prepare_new(read)
         if len(self._prepared) < _ENDS_KEPT:
             self._prepared[key] = prepared, len(read.prefix)
         return prepared
@@ -317,7 +317,7 @@ class SelectPlan:
         if n_least > self._limits.nodes:
             raise self._limits.too_long(n_least, remedy, is_least=True)
 
-    def _prepare(self, read: PromptText) -> PreparedSelect:
+    def _prepare_new(self, read: PromptText) -> PreparedSelect:
         """Encode the choices after a prompt, build their trie and choose the method."""
         vocabulary, request, rule = self._vocabulary, self._request, self._rule
         longest = max(self._written, key=len, default=b"")

@@ -25,7 +25,7 @@ from selectrie.decoding.spelling import (
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import choice_scores, selection
 from selectrie.engine.requests.choice_scores import SearchReport
-from selectrie.engine.requests.reasons import budget_ended
+from selectrie.engine.requests.reasons import reason_budget_ended
 from selectrie.engine.requests.select import PreparedScore, prepare_score
 from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest, read_choices
 from selectrie.engine.requests.session import Session
@@ -186,7 +186,7 @@ def explain_open_bounds(spec: SpellingSpec, outcome: SpellingOutcome, events: In
     """
     log_open = outcome.log_open if events is None else outcome.log_open[events]
     if spec.budget_nodes is not None and outcome.n_evaluated >= spec.budget_nodes:
-        return budget_ended(outcome.n_evaluated)
+        return reason_budget_ended(outcome.n_evaluated)
     if (log_open == -np.inf).all():
         return "the model does not tell some of the probabilities that are summed, and no other row would"
     return "the other spellings take more tokens than the context has room for"
