@@ -377,7 +377,7 @@ class Decision(Mapping[str, Answer]):
     def probabilities(self) -> Mapping[str, Mapping[Any, float]]:
         """Return the probabilities of each question's options, by the question's name.
 
-        Where an answer has `bounds`, these are their middles.
+        If an answer has `bounds`, they are the midpoints of the bounds.
         """
         return {name: answer.probabilities for name, answer in self._require_answers().items()}
 
@@ -404,13 +404,13 @@ class Decision(Mapping[str, Answer]):
         return {**head, "answers": answers, "usage": fields_of(self.usage, "prompts input_tokens cost")}
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a data frame with a line for each question (extra `pandas`).
+        """Return a pandas data frame with a row for each question (extra `pandas`).
 
         The columns are question, value, probability, probability_low, probability_high,
         confidence, label_mass, margin and abstained.
         """
         rows = (
-            (name, one.value, *_probability(one), one.confidence, one.label_mass, one.margin, one.abstained)
+            (name, one.value, *_bound_probability(one), one.confidence, one.label_mass, one.margin, one.abstained)
             for name, one in self._require_answers().items()
         )
         names = "question value probability probability_low probability_high confidence label_mass margin abstained"
@@ -424,8 +424,8 @@ class Decision(Mapping[str, Answer]):
             row(
                 label(name),
                 label(_format_value(one.value), bold=True),
-                bar(_probability(one)[0]),
-                cell(format_bounds(*_probability(one)[1:], 4)),
+                bar(_bound_probability(one)[0]),
+                cell(format_bounds(*_bound_probability(one)[1:], 4)),
                 cell(f"{one.label_mass:.3g}"),
                 faint=bool(one.abstained),
             )
@@ -608,7 +608,7 @@ def _summarize(probability: float, answer: _AnswerBase) -> str:
     return f"p={probability:.4g}, confidence={answer.confidence:.3g}, label_mass={answer.label_mass:.3g}{abstained}"
 
 
-def _probability(answer: Any) -> tuple[float, float, float]:
+def _bound_probability(answer: Any) -> tuple[float, float, float]:
     """Return the probability of an answer's value, and the bounds on it."""
     p = answer.probabilities[answer.value]
     return (p, p, p) if answer.bounds is None else (p, *answer.bounds.probabilities[answer.value])

@@ -10,10 +10,10 @@ _ITERABLES = "several texts, such as a list, a column of a data frame, an Enum c
 
 
 def text_of(value: object) -> str | None:
-    """Return the text by which a value is scored, or None if it has none of its own.
+    """Return the text by which a value is scored, or None if its type has no text.
 
-    A str is its own text, an Enum member has that of its value, a bool is "true" or
-    "false", and an int is written in digits.
+    A str is returned as it is, a bool gives "true" or "false", an int its digits, and
+    an Enum member the text of its value.
     """
     if isinstance(value, Enum):
         value = value.value

@@ -313,7 +313,7 @@ class Generation(Sequence[Completion]):
 
     @property
     def text(self) -> str:
-        """Return the text of the only sequence; raise `OptionError` if several are."""
+        """Return the text of the only sequence; raise `OptionError` if several."""
         if len(self.completions) != 1:
             many, remedy = f"{len(self.completions)} sequences", "read `texts`, or the text of one, as in `[0].text`"
             raise IncompatibleOptionsError(OptionRef("text"), many, remedy)
@@ -377,7 +377,7 @@ class Generation(Sequence[Completion]):
         }
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a data frame with a line for each sequence (extra `pandas`).
+        """Return a pandas data frame with a row for each sequence (extra `pandas`).
 
         The columns are prompt, index, text, finish, logp, n_tokens and seed.
         """

@@ -145,9 +145,10 @@ def jsonable(value: object, depth: int = _MAX_DEPTH) -> object:
 
 
 def frame(rows: Iterable[Any], names: str = "") -> pd.DataFrame:
-    """Return a data frame of pandas with one line for each row.
+    """Return a pandas data frame of rows.
 
-    A row is a mapping, or a tuple whose columns are `names`, separated by spaces.
+    A row is a mapping from column names to values, or a tuple of values. `names` are
+    then the names of the columns, separated by spaces.
     """
     try:
         import pandas as pd

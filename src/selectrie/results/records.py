@@ -28,7 +28,7 @@ from selectrie.results.plain import (
 from selectrie.version import __version__
 
 MIN_LOGP = -9999.0
-"""Log-probability of an impossible token, as the API has it: JSON has no infinity."""
+"""Log-probability that the API uses for -inf, because JSON has no infinity."""
 
 
 def json_logprob(logp: float | None) -> float | None:
@@ -457,7 +457,7 @@ class TextScore:
         return result_fields(self, "text_score", f"{names} {lower} notes? warnings?")
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a data frame with a line for each token (extra `pandas`).
+        """Return a pandas data frame with a row for each token (extra `pandas`).
 
         The columns are id, text and logp.
         """

@@ -46,7 +46,7 @@ _REPR_ROWS = 5
 _HTML_ROWS = 20
 _REPR_TOKENS = 12
 _KNOWN = 1e-4
-"""Largest distance of the bounds on a probability that is shown as a number."""
+"""Maximum distance of the bounds on a probability that is returned as a number."""
 _LARGE_SHARE = 0.5
 """Probability of tokens with a leading space above which a space seems missing."""
 _SPACE_CAUSE = "The choices begin without the space that the model puts there."
@@ -239,22 +239,23 @@ class Selection:
 
     @property
     def probabilities(self) -> Mapping[str, float]:
-        """Return the probability of each choice in the set by its text, in order.
+        """Return the probability of each choice by its text, in the caller's order.
 
-        NaN stands for one that is known only by bounds more than 1e-4 apart, after a
-        search or if rows were not read in full (`ChoiceScore.probability_low` and
-        `probability_high`). Equal choices are one entry.
+        A probability is NaN if its bounds are more than 1e-4 apart
+        (`ChoiceScore.probability_low` and `probability_high`), after a search or with
+        partial rows. Equal choices have one entry.
         """
-        return dict(zip(self.choices.texts, self._known_probabilities(), strict=True))
+        return dict(zip(self.choices.texts, self._mask_probabilities(), strict=True))
 
-    def _known_probabilities(self) -> list[float]:
+    def _mask_probabilities(self) -> list[float]:
+        """Return the probability of each choice; NaN if its bounds are far apart."""
         low, high = self.choices.probability_low, self.choices.probability_high
         known: list[float] = np.where(high - low <= _KNOWN, self.choices.probability, np.nan).tolist()
         return known
 
     @property
     def proved(self) -> bool:
-        """Return whether the first places are proved (`Certificate.proved`)."""
+        """Return whether the best choices are proved to be best (`Certificate`)."""
         return self.certificate.proved
 
     @property
@@ -318,13 +319,14 @@ class Selection:
         }
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a data frame with a line for each choice, in order (extra `pandas`).
+        """Return a pandas data frame with a row for each choice (extra `pandas`).
 
         The columns are text, value, logp, score, probability, probability_low and
-        probability_high. A probability is NaN where `probabilities` is.
+        probability_high. Rows are in the caller's order. A probability is NaN as in
+        `probabilities`.
         """
         table, values = self.choices, self.choices.texts if self.values is None else self.values
-        columns = (table.logp, table.score, self._known_probabilities(), table.probability_low, table.probability_high)
+        columns = (table.logp, table.score, self._mask_probabilities(), table.probability_low, table.probability_high)
         names = "text value logp score probability probability_low probability_high"
         return frame(zip(table.texts, values, *columns, strict=True), names)
 
