@@ -242,17 +242,17 @@ class Exchange:
         """
         return await self.in_thread(function) if self.is_large else function()
 
-    def admitted(self) -> None:
+    def note_admission(self) -> None:
         """Note that the engine has begun to work on it. Any thread may call it."""
         if self.queue_s is None:
             self.queue_s, self.waits_for = perf_counter() - self.began_s, ""
 
-    def spent(self, cost: Cost) -> None:
+    def add_cost(self, cost: Cost) -> None:
         """Add the cost of a task's part of a model call, on the model's thread."""
         self.cost += cost
         self.meter(cost)
 
-    def reused(self, n_tokens: int) -> None:
+    def add_reused(self, n_tokens: int) -> None:
         """Add cached tokens of a task's prompt, on the model's thread."""
         self.n_reused += n_tokens
 

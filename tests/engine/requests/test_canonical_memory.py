@@ -283,7 +283,7 @@ def test_what_was_evaluated_apart_is_not_reused(quantised):
     def reused(n_tokens):
         told.reused += n_tokens
 
-    account = SimpleNamespace(admitted=told.admitted, spent=told.spent, reused=reused)
+    account = SimpleNamespace(note_admission=told.admitted, add_cost=told.spent, add_reused=reused)
     quantised.trim()
     forget_settled(quantised)
 

@@ -66,14 +66,14 @@ class Paid:
     def __init__(self) -> None:
         self.cost, self.n_reused = Cost(), 0
 
-    def admitted(self) -> None:
+    def note_admission(self) -> None:
         """Do nothing."""
 
-    def spent(self, cost: Cost) -> None:
+    def add_cost(self, cost: Cost) -> None:
         """Add a cost."""
         self.cost += cost
 
-    def reused(self, n_tokens: int) -> None:
+    def add_reused(self, n_tokens: int) -> None:
         """Add tokens."""
         self.n_reused += n_tokens
 

@@ -495,15 +495,15 @@ class Told:
     def __init__(self, name: str, told: list[str]) -> None:
         self.name, self.told, self.cost, self.n_reused = name, told, Cost(), []
 
-    def admitted(self) -> None:
+    def note_admission(self) -> None:
         """Add its name to a list."""
         self.told.append(self.name)
 
-    def spent(self, cost: Cost) -> None:
+    def add_cost(self, cost: Cost) -> None:
         """Add up costs."""
         self.cost += cost
 
-    def reused(self, n_tokens: int) -> None:
+    def add_reused(self, n_tokens: int) -> None:
         """Keep the numbers."""
         self.n_reused.append(n_tokens)
 

@@ -415,7 +415,7 @@ def test_running_calls_are_looked_after_as_often_as_it_helps(monkeypatch, can_in
             call.future.set_result(None)
 
     monkeypatch.setattr(call.future, "wait", wait)
-    owner._stop(call)
+    owner._stop_call(call)
     owner.close()
     assert waits == [wait_s] * 2
 

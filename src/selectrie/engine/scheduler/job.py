@@ -131,13 +131,13 @@ class Account(Protocol):
     The methods are called on the model's thread and must not raise.
     """
 
-    def admitted(self) -> None:
+    def note_admission(self) -> None:
         """Note that a task no longer waits for memory."""
 
-    def spent(self, cost: Cost) -> None:
+    def add_cost(self, cost: Cost) -> None:
         """Add a task's share of the cost of a model call."""
 
-    def reused(self, n_tokens: int) -> None:
+    def add_reused(self, n_tokens: int) -> None:
         """Add the number of prompt tokens that a task found in the cache."""
 
 
@@ -156,15 +156,15 @@ def charge(cost: Cost) -> None:
     """Add the cost of model work outside jobs to the account of this context."""
     account = _ACCOUNT.get()
     if account is not None:
-        account.admitted()
-        account.spent(cost)
+        account.note_admission()
+        account.add_cost(cost)
 
 
 def discount_reuse(n_tokens: int) -> None:
     """Correct the account for cached tokens whose evaluation it has paid for."""
     account = _ACCOUNT.get()
     if account is not None:
-        account.reused(-n_tokens)
+        account.add_reused(-n_tokens)
 
 
 class RowCollector:
@@ -353,20 +353,20 @@ class Job:
         self.rows_before = self.cost.rows
         self.leave_queue()
         if self.account is not None:
-            self.account.admitted()
+            self.account.note_admission()
 
     def spend(self, cost: Cost) -> None:
         """Add to the cost of the job and of its account."""
         self.cost += cost
         if self.account is not None:
-            self.account.spent(cost)
+            self.account.add_cost(cost)
 
     def begin_asks(self) -> None:
         """Note that the task has received the row of its prompt's end."""
         self.has_prompt_row = True
         if self.account is not None:
             n_new = self.cost.rows - self.cost.rows_repeated
-            self.account.reused(max(0, len(self.prompt) - n_new))
+            self.account.add_reused(max(0, len(self.prompt) - n_new))
 
     def leave_queue(self) -> None:
         """Call `on_queued_no_more`, because the job was admitted or has ended."""

@@ -154,7 +154,7 @@ def _abandon(model_thread: _Canceller, job: weakref.ref[Job]) -> None:
         model_thread.cancel(under_way)
 
 
-def _move(source: list[bool], target: list[bool]) -> bool:
+def _move_item(source: list[bool], target: list[bool]) -> bool:
     """Move an item from one list to another; return False if there is none.
 
     This is atomic: no signal handler and no other thread can run in between, since no
@@ -181,7 +181,7 @@ class _Call:
 
     def claim(self) -> bool:
         """Return True to the first caller, which alone may run or drop the function."""
-        return _move(self._claims, [])
+        return _move_item(self._claims, [])
 
 
 class _Use:
@@ -287,8 +287,8 @@ class JobThread(ABC, Generic[SchedulerT]):
         for job in jobs:
             slot: list[bool] = []
             # Set first: Ctrl-C may come as soon as the job has a place.
-            job.on_queued_no_more = partial(_move, slot, self._free_slots)
-            if not _move(self._free_slots, slot):
+            job.on_queued_no_more = partial(_move_item, slot, self._free_slots)
+            if not _move_item(self._free_slots, slot):
                 raise QueueFullError(max_waiting, n_tasks=len(jobs))
 
     def now(self) -> float:
@@ -317,7 +317,7 @@ class JobThread(ABC, Generic[SchedulerT]):
                 self._put(call)
                 answer: R = call.future.result()
             except KeyboardInterrupt:
-                self._stop(call)
+                self._stop_call(call)
                 raise
             return answer
 
@@ -341,7 +341,7 @@ class JobThread(ABC, Generic[SchedulerT]):
             raise OptionError("on_progress", "a call of the engine", expected)
         self._inbox.put(item)
 
-    def _stop(self, call: _Call) -> None:
+    def _stop_call(self, call: _Call) -> None:
         """Cancel a queued call; interrupt a running one until it has ended.
 
         If the model cannot be interrupted, this waits for the end of the call.
@@ -350,7 +350,7 @@ class JobThread(ABC, Generic[SchedulerT]):
         if call.claim():
             return
         while not call.future.done():
-            self._interrupt(call)
+            self._interrupt_if_running(call)
             call.future.wait(self._again_s)
 
     def cancel(self, job: Job) -> None:
@@ -361,7 +361,7 @@ class JobThread(ABC, Generic[SchedulerT]):
         """
         job.cancelled = True
         if self._process == os.getpid() and all(sharer.cancelled for sharer in self.scheduler.calling):
-            self._interrupt(self.scheduler)
+            self._interrupt_if_running(self.scheduler)
 
     @abstractmethod
     def interrupt(self) -> None:
@@ -371,7 +371,7 @@ class JobThread(ABC, Generic[SchedulerT]):
     def _free(self) -> None:
         """Free the resources of the jobs; the thread calls this last."""
 
-    def _interrupt(self, work: _Call | SchedulerT) -> None:
+    def _interrupt_if_running(self, work: _Call | SchedulerT) -> None:
         """Interrupt the running decode if it belongs to `work`.
 
         The interrupt may hit other work that begins at this very moment. That work is
@@ -393,12 +393,12 @@ class JobThread(ABC, Generic[SchedulerT]):
             ClosedError: If the engine was closed.
             ForkedError: In a child process, where the thread does not run.
         """
-        self._check()
+        self._check_open()
         use = _Use(threading.get_ident())
         reference = weakref.ref(use)
         try:
             self._uses.add(reference)
-            self._check()  # again: a close before this line sees the use, or is seen here
+            self._check_open()  # again: a close before this line sees the use, or is seen here
             yield
         finally:
             self._uses.discard(reference)
@@ -440,7 +440,7 @@ class JobThread(ABC, Generic[SchedulerT]):
         if self._process != os.getpid():
             raise ForkedError
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         """Raise `ForkedError` in a child process, and `ClosedError` after `close`."""
         self.check_process()
         if self.closed:
@@ -451,13 +451,13 @@ class JobThread(ABC, Generic[SchedulerT]):
     def _loop(self) -> None:
         """Do turns until the engine closes, and then end all work."""
         try:
-            while self._turn():
+            while self._do_turn():
                 pass
             self._shut_down()
         finally:
             self._ended.set_result(None)
 
-    def _turn(self) -> bool:
+    def _do_turn(self) -> bool:
         """Receive queued work and do one step; return False if the engine is closing.
 
         Waits for work if there is none.
@@ -473,7 +473,7 @@ class JobThread(ABC, Generic[SchedulerT]):
                 for job in item:
                     self.scheduler.submit(job)
             elif item is not None:
-                self._run(item)
+                self._run_call(item)
         if self.closed:
             return False
         if not received and self.scheduler.idle:
@@ -501,7 +501,7 @@ class JobThread(ABC, Generic[SchedulerT]):
             return []
         return items + [self._inbox.get() for _ in range(self._inbox.qsize())]
 
-    def _run(self, call: _Call) -> None:
+    def _run_call(self, call: _Call) -> None:
         """Run a queued call and set its outcome, unless its caller has dropped it."""
         if not call.claim():
             return

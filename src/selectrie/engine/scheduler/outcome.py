@@ -46,19 +46,19 @@ class Outcome(Generic[R]):
     def set_result(self, result: R) -> None:
         """Set the result and call the callbacks."""
         self._result = result
-        self._set()
+        self._mark_set()
 
     def set_exception(self, error: BaseException) -> None:
         """Set the error and call the callbacks."""
         self._error = error
-        self._set()
+        self._mark_set()
 
-    def _set(self) -> None:
+    def _mark_set(self) -> None:
         """Mark the outcome as set and call the callbacks."""
         self._is_set = True
         while self._callbacks:
             with suppress(IndexError):  # its own thread has called the last one meanwhile
-                _call(self._callbacks.popleft())
+                _run_callback(self._callbacks.popleft())
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
         """Call `callback` once when the outcome is set, or now if it is set already."""
@@ -66,7 +66,7 @@ class Outcome(Generic[R]):
         if self._is_set:
             with suppress(ValueError):  # the other thread calls it
                 self._callbacks.remove(callback)
-                _call(callback)
+                _run_callback(callback)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait up to `timeout_s` seconds for the outcome; return whether it is set."""
@@ -109,7 +109,7 @@ class Outcome(Generic[R]):
         return cast("R", self._result)
 
 
-def _call(callback: Callable[[], None]) -> None:
+def _run_callback(callback: Callable[[], None]) -> None:
     """Call a callback; log its error, if any."""
     try:
         callback()

@@ -269,7 +269,7 @@ class Scheduler:
                 if last is None:
                     break
                 logger.debug("job %d releases its nodes for job %d", last.order, job.order)
-                last.rows_owed = 2 * self._n_held(last)
+                last.rows_owed = 2 * self._count_held_nodes(last)
                 self._release(last, forget=False)
                 self._active.remove(last)
                 lines[last.request].appendleft(last)
@@ -325,10 +325,10 @@ class Scheduler:
         """Return the share of the model's memory that a job holds and may need."""
         need, limits = job.need(is_recurrent=self._is_recurrent), self._limits
         n_branches = job.rows.n_nodes if self._is_recurrent else job.rows.n_leaves
-        nodes = self._n_held(job) + need.nodes
+        nodes = self._count_held_nodes(job) + need.nodes
         return max(nodes / limits.nodes, (n_branches + need.sequences) / limits.sequences)
 
-    def _n_held(self, job: Job) -> int:
+    def _count_held_nodes(self, job: Job) -> int:
         """Return the number of nodes that a job holds, shared ones included."""
         return (job.depth if job.prompt_node == NO_NODE else len(job.prompt)) + job.rows.n_nodes
 

@@ -111,7 +111,7 @@ class TaskGroup:
             job.observer = observer.begin(task)
         handle: Handle[R] = self.model_thread.handle(job)
         self._handles.append(handle)  # before it is queued: Ctrl-C may come as soon as it runs
-        self._check()
+        self._check_cancelled()
         if self._held is None:
             self.model_thread.queue(handle)
         else:
@@ -158,7 +158,7 @@ class TaskGroup:
         context = copy_context()
         self._is_calling = True
         try:
-            self._check()
+            self._check_cancelled()
             # After `cancel` interrupts a decode, the thread calls again and learns that
             # the group was cancelled.
             answer = self.model_thread.call(lambda: () if self._is_cancelled else (context.run(function),))
@@ -185,7 +185,7 @@ class TaskGroup:
         if self._scope is not None:
             self._scope.drop(self)
 
-    def _check(self) -> None:
+    def _check_cancelled(self) -> None:
         """Raise `CancelledError` if the group was cancelled."""
         if self._is_cancelled:
             raise CancelledError
