@@ -210,9 +210,8 @@ def _canonical_joints(
     Returns:
         The joints of the choices and of their whole paths, float64[2, n], with the
         log-probability of the healed bytes subtracted, and the cost. The joints are
-            None if
-        a choice needs more than `MAX_ROWS` rows. Joints in the session's cache are not
-        evaluated again.
+        None if a choice needs more than `MAX_ROWS` rows. Joints in the session's cache
+        are not evaluated again.
 
     Raises:
         _CallsRemain: If a long context needs another turn. The next call continues it.

@@ -392,8 +392,7 @@ class SelectBatch:
 
         Returns:
             For each request, the handles of all its baselines, and the handles of those
-                that
-            were begun for it. The request bears the cost of the latter.
+            that were begun for it. The request bears the cost of the latter.
         """
         begun: dict[tuple[bytes, ...], BaselineHandle] = {}
         baselines, own = [], []
