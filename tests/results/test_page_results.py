@@ -155,7 +155,7 @@ def test_names_of_the_package():
 @pytest.mark.parametrize(
     "options",
     [
-        {"seed": -1},
+        {"seed": -2},
         {"max_tokens": 0},
         {"parse_special": 1},
         {"template_args": [1]},
