@@ -171,8 +171,8 @@ THIRD_PARTY = {
     "pandas": frozenset({"evaluation", "results", "decide.answers"}),
     "narwhals": frozenset({"decide.columns"}),
     "lm_eval": frozenset({"evaluation.lm_eval_model"}),
-    "typing_extensions": frozenset({"engine.engine"}),  # for types only
     "tqdm": frozenset({"evaluation.lm_eval_model"}),
+    "typing_extensions": frozenset({"decide.answers", "engine.engine"}),  # for types only
     "ray": frozenset({"runs.actors"}),
 }
 """Who may import what, by room or by module; a package that is not named here may be imported by nobody."""

@@ -34,6 +34,11 @@ from selectrie.results.plain import (
 
 if TYPE_CHECKING:
     import pandas as pd
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    V_co = TypeVarWithDefault("V_co", covariant=True, default=dict[str, Any])
+else:
+    V_co = TypeVar("V_co", covariant=True)
 
 T = TypeVar("T")
 
@@ -329,8 +334,36 @@ class ScoreAnswer(_AnswerBase):
 Answer: TypeAlias = ChoiceAnswer[Any] | PredicateAnswer | ScoreAnswer
 
 
+@dataclass(frozen=True, slots=True)
+class ValueShape:
+    """An object that values of answers make: of a class with fields, or a dictionary.
+
+    Attributes:
+        make: What makes it of keyword arguments.
+        parts: Each argument, and the name of the question whose answer has its value,
+            or the object that is its value.
+    """
+
+    make: Callable[..., Any]
+    parts: tuple[tuple[str, str | ValueShape], ...]
+
+    def build(self, values: Mapping[str, Any]) -> Any:
+        """Return the object, by the values of the answers.
+
+        Raises `OptionError` if the class refuses them.
+        """
+        parts = {name: values[one] if isinstance(one, str) else one.build(values) for name, one in self.parts}
+        try:
+            return self.make(**parts)
+        except (TypeError, ValueError) as error:
+            if isinstance(error, SelectrieError):
+                raise
+            reason = " ".join(str(error).split())
+            raise OptionError("value", parts, f"values that {self.make.__name__} takes; it says: {reason}") from error
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class Decision(Mapping[str, Answer]):
+class Decision(Mapping[str, Answer], Generic[V_co]):
     """The answers to several questions about one state, by the questions' names.
 
     `decision[name]` is an answer of any kind. `choices`, `predicates` and `scores` are
@@ -340,10 +373,12 @@ class Decision(Mapping[str, Answer]):
         answers: The answers by name, in the order of the questions.
         error: Why no question could be asked about the state, with `on_error="keep"`;
             None if the questions were answered.
+        shape: The object that the values make, if a class gave the questions.
     """
 
     answers: Mapping[str, Answer]
     error: SelectrieError | None = None
+    shape: ValueShape | None = None
 
     def __getitem__(self, name: str) -> Answer:
         return self._require_answers()[name]
@@ -357,6 +392,18 @@ class Decision(Mapping[str, Answer]):
     def __bool__(self) -> bool:
         """Raise `TypeError`: several answers together have no truth value."""
         raise truth_error(self, "the `.value` of an answer, as in `decision[name].value`")
+
+    @property
+    def value(self) -> V_co:
+        """Return the object that the values of the answers make.
+
+        It is of the class whose fields were asked, and a dictionary for questions by
+        name. Each value is that of its own answer, whether or not it abstained. Raises
+        `OptionError` if the class refuses the values together.
+        """
+        values: Any = {name: answer.value for name, answer in self.items()}
+        made: V_co = values if self.shape is None else self.shape.build(values)
+        return made
 
     @property
     def choices(self) -> Mapping[str, ChoiceAnswer[Any]]:

@@ -33,6 +33,7 @@ from selectrie.decide.answers import (
 )
 from selectrie.decide.calibration import Calibration
 from selectrie.decide.questions import KINDS, Option, Question
+from selectrie.decide.typed import Questions, parse_questions
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, words
 from selectrie.options.arguments import named_fields
 from selectrie.options.checks import (
@@ -191,11 +192,11 @@ DEFAULT_DECISION = DecisionParams()
 
 def questions_and_params(
     questions: object, params: DecisionParams | None, *, may_be_one: bool = False
-) -> tuple[dict[str, Question], DecisionParams]:
+) -> tuple[Questions, DecisionParams]:
     """Check the arguments of `decide`; return the questions by name, and the options.
 
     Args:
-        questions: A mapping from names to questions.
+        questions: Questions, types or options, as `parse_questions` reads them.
         params: The options; None means the defaults.
         may_be_one: Whether `questions` may also be a single question. Its name is "".
 
@@ -204,21 +205,7 @@ def questions_and_params(
     """
     options = DEFAULT_DECISION if params is None else params
     record("params", options, DecisionParams)
-    return {"": questions} if may_be_one and isinstance(questions, KINDS) else named_questions(questions), options
-
-
-def named_questions(questions: object) -> dict[str, Question]:
-    """Return the questions by name; raise unless they are a non-empty mapping."""
-    if not isinstance(questions, Mapping):
-        raise OptionError("questions", questions, "a mapping from names to questions")
-    if not questions:
-        raise OptionError("questions", dict(questions), "at least one question")
-    for name, question in questions.items():
-        if not isinstance(name, str) or not name.strip():
-            raise OptionError("questions", name, "names that are texts, and not blank")
-        if not isinstance(question, KINDS):
-            raise OptionError(f"questions[{name!r}]", question, "a Choice, a Predicate or a Score")
-    return dict(questions)
+    return parse_questions(questions, may_be_one=may_be_one), options
 
 
 Order = tuple[int, ...]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
 from hashlib import sha256
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, final, overload
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, final, overload
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.answers import (
@@ -47,6 +47,7 @@ from selectrie.results.advice import warn
 
 T = TypeVar("T")
 A = TypeVar("A", bound=Hashable)
+R_co = TypeVar("R_co", covariant=True)
 
 Examples: TypeAlias = Sequence[tuple[State, Any]]
 """Pairs of a state and its answer, given as the value or the text of an option."""
@@ -437,6 +438,15 @@ KINDS = (Choice, Predicate, Score)
 - `answer`: returns the answer, given the probabilities of the options (`Evidence`).
 - `columns`: returns the columns that only this kind adds to a table (`KindColumns`).
 """
+
+
+class Asking(Protocol[R_co]):
+    """A question, by the type of its answers, for type checkers."""
+
+    def answer(self, found: Evidence) -> R_co:
+        """Return the answer that selections give."""
+
+
 Question: TypeAlias = Choice[Any] | Predicate | Score
 """A question of any kind, for annotations: `questions: dict[str, Question] = {…}`."""
 

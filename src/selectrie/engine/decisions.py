@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from selectrie.core.model import ModelDescription
 from selectrie.core.types import ROOT, IntArray
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary
-from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage
+from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage, ValueShape
 from selectrie.decide.calibration import Calibration, question_calibration
 from selectrie.decide.params import CONTENT_FREE, Ask, DecisionParams, Order, ask_of, is_calibrated
 from selectrie.decide.questions import Question
@@ -32,6 +32,7 @@ from selectrie.decide.templates import (
     page_of,
     values_of,
 )
+from selectrie.decide.typed import Questions
 from selectrie.engine.rendering.slot_ends import ending_of
 from selectrie.engine.requests import select_grammar
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
@@ -95,6 +96,7 @@ class DecisionMaker:
         prompting: Options of the chat template. The assistant prefix of a page is
             appended to theirs.
         _prompts: The prompt makers of each question used so far, one for each order.
+        shape: The object that the values of the answers make; None for a dictionary.
     """
 
     model: ModelDescription
@@ -103,6 +105,7 @@ class DecisionMaker:
     template: Template | str
     digest: str
     prompting: PromptParams
+    shape: ValueShape | None = None
     _prompts: dict[str, tuple[PromptMaker, ...]] = field(default_factory=dict, init=False)
 
     @classmethod
@@ -151,7 +154,8 @@ class DecisionMaker:
             warn(_LETTERS_WARNING)
         prompting = model.vocabulary.derived(_find_answer_params)
         args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
-        return cls(model, asks, params, template, digest, replace(prompting, template_args=args))
+        shape = questions.shape if isinstance(questions, Questions) else None
+        return cls(model, asks, params, template, digest, replace(prompting, template_args=args), shape)
 
     def prepare_batch(self, states: Sequence[State], *, keep_errors: bool, first_index: int | None) -> DecisionBatch:
         """Check and tokenize all questions about several states.
@@ -429,7 +433,10 @@ class DecisionBatch:
             for (key, _), result in zip(new, self._run_selections(session, new), strict=True):
                 done[key].append(result)
         return [
-            Decision({name: self._make_answer((index, name), tuple(done[index, name])) for name in asks})
+            Decision(
+                {name: self._make_answer((index, name), tuple(done[index, name])) for name in asks},
+                shape=self.maker.shape,
+            )
             for index in indices
         ]
 

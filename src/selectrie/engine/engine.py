@@ -4,15 +4,18 @@ An `Engine` owns one model. All model work runs on a single background thread; m
 may be called from any thread and are batched together. Most methods have an awaitable
 form.
 """
+# mypy: disable-error-code="overload-overlap"
+# Of several signatures of `decide` that fit, the first is meant.
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from itertools import islice
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import IntArray, Limits, ModelIdentity, SelfCheck
@@ -56,14 +59,15 @@ from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompts import Prompt, read_prompt
 
 if TYPE_CHECKING:  # the modules of requests are imported on first use: a `select` needs few of them
-    from typing_extensions import Unpack
+    from typing_extensions import TypedDict, TypeForm, Unpack
 
-    from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
+    from selectrie.decide.answers import ChoiceAnswer, Decision, PredicateAnswer
     from selectrie.decide.calibration import Calibration
     from selectrie.decide.params import DecisionParams
-    from selectrie.decide.questions import Choice, Predicate, Question, Score
+    from selectrie.decide.questions import Asking, Question
     from selectrie.decide.states import State
     from selectrie.decide.templates import DecisionPrompt
+    from selectrie.decide.typed import Questions
     from selectrie.decoding.sampling.task import Drafter
     from selectrie.engine.decision_scorer import DecisionScorer
     from selectrie.engine.decisions import DecisionBatch, DecisionMaker
@@ -85,8 +89,24 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     )
     from selectrie.template.analysis.template import Template
 
+    States: TypeAlias = Iterable[State]
+
+    class _One(TypedDict, total=False):
+        """The keywords of `decide`."""
+
+        params: DecisionParams | None
+        max_rows: int | None
+
+    class _Many(TypedDict, total=False):
+        """The keywords of `decide_many`."""
+
+        params: DecisionParams | None
+        on_error: str
+
+
 T = TypeVar("T")
 R = TypeVar("R")
+E = TypeVar("E", bound=Enum)
 TableT = TypeVar("TableT")
 
 WINDOW = 64
@@ -779,50 +799,28 @@ class Engine:
         return page
 
     @overload
-    def decide(
-        self,
-        state: State,
-        questions: Choice[T],
-        *,
-        params: DecisionParams | None = None,
-        max_rows: int | None = None,
-    ) -> ChoiceAnswer[T]: ...
+    def decide(self, state: State, questions: Asking[R], **kw: Unpack[_One]) -> R: ...
     @overload
-    def decide(
-        self,
-        state: State,
-        questions: Predicate,
-        *,
-        params: DecisionParams | None = None,
-        max_rows: int | None = None,
-    ) -> PredicateAnswer: ...
+    def decide(self, state: State, questions: Mapping[str, Any], **kw: Unpack[_One]) -> Decision: ...
     @overload
-    def decide(
-        self,
-        state: State,
-        questions: Score,
-        *,
-        params: DecisionParams | None = None,
-        max_rows: int | None = None,
-    ) -> ScoreAnswer: ...
+    def decide(self, state: State, questions: type[E], **kw: Unpack[_One]) -> ChoiceAnswer[E]: ...
     @overload
-    def decide(
-        self,
-        state: State,
-        questions: Mapping[str, Question],
-        *,
-        params: DecisionParams | None = None,
-        max_rows: int | None = None,
-    ) -> Decision: ...
+    def decide(self, state: State, questions: TypeForm[bool], **kw: Unpack[_One]) -> PredicateAnswer: ...
+    @overload
+    def decide(self, state: State, questions: type[T], **kw: Unpack[_One]) -> Decision[T]: ...
+    @overload
+    def decide(self, state: State, questions: Iterable[T], **kw: Unpack[_One]) -> ChoiceAnswer[T]: ...
+    @overload
+    def decide(self, state: State, questions: TypeForm[T], **kw: Unpack[_One]) -> ChoiceAnswer[T]: ...
     @named_arguments
     def decide(
         self,
         state: State,
-        questions: Question | Mapping[str, Question],
+        questions: Any,
         *,
         params: DecisionParams | None = None,
         max_rows: int | None = None,
-    ) -> Answer | Decision:
+    ) -> Any:
         """Answer a question about a state, or several.
 
         Each question has its own prompt, so its answer does not depend on which others
@@ -831,15 +829,17 @@ class Engine:
 
         Args:
             state: Text, an object or array of JSON, or messages.
-            questions: A `Choice`, `Predicate` or `Score`, or a mapping from names to
-                these.
+            questions: A `Choice`, `Predicate` or `Score`, a list of options, an `Enum`
+                class or a `Literal`; a mapping from names to these; or a class whose
+                fields have types with finitely many values: a pydantic model, data
+                class, `TypedDict` or `NamedTuple`.
             params: Template, layout, rule and other options.
             max_rows: Maximum number of rows of the model that the prompts and options
                 may plan, with nothing cached; None for no limit.
 
         Returns:
             The answer of the question's kind, or a `Decision` with one answer for each
-            name.
+            name or field. Its `value` is a dictionary or an object of the class.
 
         Raises:
             RequestError: If the request is invalid, before any model call.
@@ -854,31 +854,44 @@ class Engine:
         decision = _decisions(self, [state], named, options, max_rows=max_rows)[0]
         return decision[""] if "" in named else decision
 
+    @overload
+    def decide_many(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> list[R]: ...
+    @overload
+    def decide_many(self, states: States, questions: Mapping[str, Any], **kw: Unpack[_Many]) -> list[Decision]: ...
+    @overload
+    def decide_many(self, states: States, questions: type[E], **kw: Unpack[_Many]) -> list[ChoiceAnswer[E]]: ...
+    @overload
+    def decide_many(self, states: States, questions: TypeForm[bool], **kw: Unpack[_Many]) -> list[PredicateAnswer]: ...
+    @overload
+    def decide_many(self, states: States, questions: type[T], **kw: Unpack[_Many]) -> list[Decision[T]]: ...
+    @overload
+    def decide_many(self, states: States, questions: Iterable[T], **kw: Unpack[_Many]) -> list[ChoiceAnswer[T]]: ...
+    @overload
+    def decide_many(self, states: States, questions: TypeForm[T], **kw: Unpack[_Many]) -> list[ChoiceAnswer[T]]: ...
     @named_arguments
     def decide_many(
         self,
         states: Iterable[State],
-        questions: Mapping[str, Question],
+        questions: Any,
         *,
         params: DecisionParams | None = None,
         on_error: str = "raise",
-    ) -> list[Decision]:
+    ) -> Any:
         """Answer the same questions about many states, all at once.
 
         Args:
             states: The states.
-            questions: The questions by name.
+            questions: What is asked about each, as in `decide`.
             params: Template, layout, rule and other options.
             on_error: With "raise", nothing runs if any state is invalid; the error's
                 `request` is the index of the first such state. With "keep", the
-                decision on a state that cannot be asked holds its error.
+                decision on a state that cannot be asked holds its error. This takes
+                questions by name, since an answer has no place for an error.
 
         Returns:
-            One decision for each state, in order.
+            What `decide` returns, for each state in order.
         """
-        from selectrie.decide.params import questions_and_params
-
-        several, (named, options) = list(_iterator(states)), questions_and_params(questions, params)
+        several, (named, options) = list(_iterator(states)), _read_questions_of_many(questions, params, on_error)
         first = 0 if len(several) > 1 else None
         if options.calibration == "batch":
             from selectrie.engine.decision_scorer import with_fitted_calibration
@@ -893,17 +906,33 @@ class Engine:
                 )
             )
             options = with_fitted_calibration(self, several, named, options)
-        return _decisions(self, several, named, options, on_error, first=first)
+        return _unwrap_answers(named, _decisions(self, several, named, options, on_error, first=first))
 
+    @overload
+    def decide_iter(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> Iterator[R]: ...
+    @overload
+    def decide_iter(self, states: States, questions: Mapping[str, Any], **kw: Unpack[_Many]) -> Iterator[Decision]: ...
+    @overload
+    def decide_iter(self, states: States, questions: type[E], **kw: Unpack[_Many]) -> Iterator[ChoiceAnswer[E]]: ...
+    @overload
+    def decide_iter(
+        self, states: States, questions: TypeForm[bool], **kw: Unpack[_Many]
+    ) -> Iterator[PredicateAnswer]: ...
+    @overload
+    def decide_iter(self, states: States, questions: type[T], **kw: Unpack[_Many]) -> Iterator[Decision[T]]: ...
+    @overload
+    def decide_iter(self, states: States, questions: Iterable[T], **kw: Unpack[_Many]) -> Iterator[ChoiceAnswer[T]]: ...
+    @overload
+    def decide_iter(self, states: States, questions: TypeForm[T], **kw: Unpack[_Many]) -> Iterator[ChoiceAnswer[T]]: ...
     @named_arguments
     def decide_iter(
         self,
         states: Iterable[State],
-        questions: Mapping[str, Question],
+        questions: Any,
         *,
         params: DecisionParams | None = None,
         on_error: str = "raise",
-    ) -> Iterator[Decision]:
+    ) -> Any:
         """Answer the same questions about states that are read as they are needed.
 
         Decisions come in the order of the states. At most `WINDOW` questions are under
@@ -911,16 +940,13 @@ class Engine:
         `decide_many`; with "raise", the iterator ends with the error of the first
         window that has an invalid state.
         """
-        from selectrie.decide.params import questions_and_params
-
-        one_of("on_error", on_error, ("raise", "keep"))
-        return _flat(_windows(self, _iterator(states), *questions_and_params(questions, params), on_error))
+        return _flat(_windows(self, _iterator(states), *_read_questions_of_many(questions, params, on_error), on_error))
 
     @named_arguments
     def decide_table(
         self,
         table: TableT,
-        questions: Mapping[str, Question],
+        questions: Mapping[str, Any] | type,
         *,
         state: str,
         params: DecisionParams | None = None,
@@ -940,7 +966,7 @@ class Engine:
 
         Args:
             table: A data frame of pandas, polars or pyarrow.
-            questions: The questions by name.
+            questions: The questions by name, or a class with fields, as in `decide`.
             state: The name of a column, or a pattern in which `{column}` stands for a
                 value and `{{` and `}}` for braces.
             params: Template, layout, rule and other options.
@@ -979,7 +1005,7 @@ class Engine:
 
     @named_arguments
     def decision_scorer(
-        self, questions: Mapping[str, Question], *, params: DecisionParams | None = None
+        self, questions: Mapping[str, Any] | type, *, params: DecisionParams | None = None
     ) -> DecisionScorer:
         """Return a scorer that decides about units of states, as a table has them.
 
@@ -988,7 +1014,7 @@ class Engine:
         model. It is a context manager that frees this memory.
 
         Args:
-            questions: The questions by name.
+            questions: The questions by name, or a class with fields, as in `decide`.
             params: Template, layout, rule and other options.
 
         Raises:
@@ -1002,7 +1028,7 @@ class Engine:
 
     @named_arguments
     def fit_calibration(
-        self, states: Iterable[State], questions: Mapping[str, Question], *, params: DecisionParams | None = None
+        self, states: Iterable[State], questions: Any, *, params: DecisionParams | None = None
     ) -> Calibration:
         """Return a calibration of questions, fitted to the answers about some states.
 
@@ -1012,7 +1038,7 @@ class Engine:
 
         Args:
             states: The states.
-            questions: The questions by name; grammars have no calibration.
+            questions: The questions, as in `decide`; grammars have no calibration.
             params: The options that it holds for; calibration and prior are not used.
 
         Returns:
@@ -1028,7 +1054,7 @@ class Engine:
         from selectrie.decide.states import text_of_state
         from selectrie.engine.decisions import DecisionMaker
 
-        named, options = questions_and_params(questions, params)
+        named, options = questions_and_params(questions, params, may_be_one=True)
         if options.rule in BASELINE_RULES:
             remedy = "both compare with a baseline; take another rule"
             raise IncompatibleOptionsError("calibration", OptionRef("rule", options.rule), remedy)
@@ -1043,31 +1069,53 @@ class Engine:
 
     @named_arguments
     def decision_prompts(
-        self, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None
+        self, state: State, questions: Any, *, params: DecisionParams | None = None
     ) -> dict[str, tuple[DecisionPrompt, ...]]:
         """Return the prompts of questions about a state: one for each order of options.
 
-        No model call is made. Arguments are those of `decide`.
+        No model call is made. Arguments are those of `decide`; a question alone has the
+        name "".
         """
         from selectrie.decide.params import questions_and_params
         from selectrie.engine import decisions
 
-        named, options = questions_and_params(questions, params)
+        named, options = questions_and_params(questions, params, may_be_one=True)
         return self._prepare_only(lambda model: decisions.write_prompts(model, state, named, options))
 
+    @overload
+    def adecide_iter(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> AsyncIterator[R]: ...
+    @overload
+    def adecide_iter(
+        self, states: States, questions: Mapping[str, Any], **kw: Unpack[_Many]
+    ) -> AsyncIterator[Decision]: ...
+    @overload
+    def adecide_iter(
+        self, states: States, questions: type[E], **kw: Unpack[_Many]
+    ) -> AsyncIterator[ChoiceAnswer[E]]: ...
+    @overload
+    def adecide_iter(
+        self, states: States, questions: TypeForm[bool], **kw: Unpack[_Many]
+    ) -> AsyncIterator[PredicateAnswer]: ...
+    @overload
+    def adecide_iter(self, states: States, questions: type[T], **kw: Unpack[_Many]) -> AsyncIterator[Decision[T]]: ...
+    @overload
+    def adecide_iter(
+        self, states: States, questions: Iterable[T], **kw: Unpack[_Many]
+    ) -> AsyncIterator[ChoiceAnswer[T]]: ...
+    @overload
+    def adecide_iter(
+        self, states: States, questions: TypeForm[T], **kw: Unpack[_Many]
+    ) -> AsyncIterator[ChoiceAnswer[T]]: ...
     async def adecide_iter(
         self,
         states: Iterable[State],
-        questions: Mapping[str, Question],
+        questions: Any,
         *,
         params: DecisionParams | None = None,
         on_error: str = "raise",
-    ) -> AsyncIterator[Decision]:
+    ) -> AsyncIterator[Any]:
         """`decide_iter`, asynchronously; cancelling it cancels the work."""
-        from selectrie.decide.params import questions_and_params
-
-        one_of("on_error", on_error, ("raise", "keep"))
-        windows = _windows(self, _iterator(states), *questions_and_params(questions, params), on_error)
+        windows = _windows(self, _iterator(states), *_read_questions_of_many(questions, params, on_error), on_error)
         while window := await in_thread(lambda: next(windows, [])):
             for decision in window:
                 yield decision
@@ -1139,6 +1187,25 @@ def _decisions(
     return engine._run(prepare)
 
 
+def _read_questions_of_many(
+    questions: object, params: DecisionParams | None, on_error: str
+) -> tuple[Questions, DecisionParams]:
+    """Return the questions by name and the options of a decision about many states."""
+    from selectrie.decide.params import questions_and_params
+
+    one_of("on_error", on_error, ("raise", "keep"))
+    named, options = questions_and_params(questions, params, may_be_one=True)
+    if "" in named and on_error == "keep":
+        remedy = "give it a name, {'label': …}: a decision holds the error of its state, an answer does not"
+        raise IncompatibleOptionsError(OptionRef("on_error", "keep"), "one question alone", remedy)
+    return named, options
+
+
+def _unwrap_answers(questions: Mapping[str, Question], decisions: list[Decision]) -> list[Any]:
+    """Return the decisions, or the answers of a question that was asked alone."""
+    return [one[""] for one in decisions] if "" in questions else list[Any](decisions)
+
+
 def _iterator(states: object) -> Iterator[State]:
     if not isinstance(states, Iterable) or isinstance(states, str | bytes | bytearray | Mapping):
         raise OptionError("states", states, "several states, such as a list")
@@ -1153,7 +1220,7 @@ def _windows(
     questions: Mapping[str, Question],
     params: DecisionParams,
     on_error: str,
-) -> Iterator[list[Decision]]:
+) -> Iterator[list[Any]]:
     """Yield the decisions on as many states at a time as make `WINDOW` questions.
 
     If reading a state fails, the states before it are decided first.
@@ -1168,13 +1235,13 @@ def _windows(
             failed = error
         if not window:
             break
-        yield _decisions(engine, window, questions, params, on_error, first=first)
+        yield _unwrap_answers(questions, _decisions(engine, window, questions, params, on_error, first=first))
         first += len(window)
     if failed is not None:
         raise failed
 
 
-def _flat(windows: Iterator[list[Decision]]) -> Iterator[Decision]:
+def _flat(windows: Iterator[list[T]]) -> Iterator[T]:
     for window in windows:
         yield from window
 

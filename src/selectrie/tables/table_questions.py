@@ -10,11 +10,12 @@ from typing import Any
 
 from selectrie.decide.calibration import Calibration
 from selectrie.decide.columns import AnswerColumns, columns_of
-from selectrie.decide.params import DEFAULT_DECISION, DecisionParams, named_questions
+from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
 from selectrie.decide.question_data import data_of_questions, questions_of_data
 from selectrie.decide.questions import Question
 from selectrie.decide.states import UNIT_ROWS
 from selectrie.decide.templates import digest_of
+from selectrie.decide.typed import parse_questions
 from selectrie.errors import InputFileError, RequestError
 from selectrie.options.checks import at_least, record
 from selectrie.results.plain import fields_of, jsonable
@@ -98,7 +99,7 @@ class TableQuestions:
     def __post_init__(self) -> None:
         record("params", self.params, DecisionParams)
         at_least("unit_rows", self.unit_rows, 1, optional=False)
-        object.__setattr__(self, "questions", named_questions(self.questions))
+        object.__setattr__(self, "questions", parse_questions(self.questions))
         self.columns()
 
     def columns(self) -> AnswerColumns:
