@@ -196,3 +196,54 @@ def test_a_prior_weighs_the_options_of_one_question(llm, labels, tmp_path):
     assert "'repairs' has no weight" in run(*flags, code=2).stderr
     prior.write_text(json.dumps({"Post": 1.0}))
     assert "not one of the choices" in run(*flags, code=2).stderr
+
+
+MODELS = '''
+from __future__ import annotations
+from dataclasses import dataclass
+from enum import Enum
+class Team(Enum):
+    """Which team?"""
+    SALES = "sales"
+    POST = "post"
+@dataclass
+class Ticket:
+    team: Team
+    angry: bool
+number = 5
+'''
+
+
+@pytest.mark.parametrize("source", ["ticket_models", "ticket_models.py"])
+def test_a_class_gives_the_questions(llm, tmp_path, monkeypatch, source):
+    """`--type` asks the fields of a class in a module or file, beside other questions, as Python does."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "ticket_models.py").write_text(MODELS)
+    questions = {"team": Choice("Which team?", ["sales", "post"]), "angry": Predicate("Angry.")}
+    answers = decided("--type", f"{source}:Ticket", "--state", STATE)
+    found = {name: [x["probability"] for x in one.get("probabilities", [one])] for name, one in answers.items()}
+    plain = llm.decide(STATE, questions)
+    assert found == {"team": [*plain["team"].probabilities.values()], "angry": [plain["angry"].probability]}
+    asked = ["--type", f"{source}:Ticket", "--predicate", "late=It is late.", "--state", STATE]
+    assert list(decided(*asked)) == ["team", "angry", "late"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("Ticket", "expected MODULE:CLASS or FILE.py:CLASS"),
+        ("missing.py:Ticket", "missing.py: cannot import Ticket: FileNotFoundError"),
+        ("no_such_module:Ticket", "no_such_module: cannot import Ticket: ModuleNotFoundError"),
+        ("ticket_models.py:Other", "cannot import Other: AttributeError"),
+        ("ticket_models.py:number", "questions=5: expected a Choice"),
+        ("ticket_models.py:Ticket", "expected a class without the field angry, which is a question of the file"),
+        ("ticket_models.py:Team", "expected a mapping from names to questions, or a class with fields"),
+    ],
+)
+def test_what_is_no_class_is_named(tmp_path, monkeypatch, given, message):
+    """One error that says what cannot be imported or asked."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ticket_models.py").write_text(MODELS)
+    (tmp_path / "q.toml").write_text('[angry]\ntype = "predicate"\ninstructions = "They shout."\n')
+    assert message in " ".join(run("q.toml", "--type", given, "--state", "x", code=2).stderr.split())

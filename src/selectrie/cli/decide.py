@@ -18,7 +18,15 @@ from selectrie.cli.groups import Json, ModelGroup, RunGroup, TraceGroup
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.core.output import is_terminal, visible, write
-from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef, PromptError, words
+from selectrie.errors import (
+    IncompatibleOptionsError,
+    InputFileError,
+    OptionError,
+    OptionRef,
+    PromptError,
+    of_slot,
+    words,
+)
 
 if TYPE_CHECKING:
     from selectrie.decide.params import DecisionParams
@@ -171,6 +179,10 @@ class QuestionsGroup:
         str | None,
         Argument(metavar="QUESTIONS", help="A file: .toml, a table for each question, or .json as servers take it."),
     ] = None
+    type: Annotated[
+        str | None,
+        Option("--type", metavar="MODULE:CLASS", help="A class, whose fields are questions: models.py:Ticket."),
+    ] = None
     choice: Annotated[
         list[str] | None,
         Option("--choice", metavar="NAME=TEXT", help="Which option? The text is the question. Repeatable."),
@@ -275,6 +287,7 @@ def decide(
     \b
     selectrie decide --state-file mail.txt --choice team="Who answers?" --options team=teams.txt
     selectrie decide --state "It broke!" --predicate angry="They are angry." --json
+    selectrie decide --type models.py:Ticket --state-file mail.txt
     selectrie decide questions.toml --table tickets.csv --state body --out decided.jsonl
     selectrie decide --resume decided.jsonl.run
     """
@@ -376,11 +389,12 @@ def _asked(group: QuestionsGroup, decision: DecisionGroup) -> tuple[Mapping[str,
 
 
 def _questions(group: QuestionsGroup, data: Any) -> Mapping[str, Question]:
-    """Return the questions by name: those of the file, then those of the options."""
+    """Return the questions by name: those of file and type, then those of options."""
     from selectrie.decide.questions import Choice, Predicate, Score
 
     options = _options(group)
-    made = {} if group.file is None else _of_file(Path(group.file), data, options)
+    made: dict[str, Question] = {} if group.file is None else _of_file(Path(group.file), data, options)
+    made |= {} if group.type is None else _of_type(group.type, made)
     for flag, values in (("choice", group.choice), ("predicate", group.predicate), ("score", group.score)):
         for name, text in (_pair(flag, one) for one in values or ()):
             if name in made:
@@ -393,7 +407,7 @@ def _questions(group: QuestionsGroup, data: Any) -> Mapping[str, Question]:
                     raise OptionError("options", name, f"some for this question: --option {name}=TEXT, once for each")
                 made[name] = Choice(text, own) if flag == "choice" else Score(text, own)
     if not made:
-        raise OptionError("choice", None, "at least one question: a file, --choice, --predicate or --score")
+        raise OptionError("choice", None, "at least one question: a file, --type, --choice, --predicate or --score")
     for name in options:
         raise OptionError(
             "options", name, "the name of a --choice or --score, or of one in the file that has no options there"
@@ -434,6 +448,17 @@ def _of_file(path: Path, data: Any, options: dict[str, list[str]]) -> dict[str, 
         if field is not None and name in options and field not in one and "criteria" not in one:
             one[field] = options.pop(name)
     return questions_of_file(path, data)
+
+
+def _of_type(text: str, others: Mapping[str, Question]) -> dict[str, Question]:
+    """Return the questions of the class that a text names, beside other questions."""
+    from selectrie.decide.typed import parse_questions
+
+    with of_slot(text):
+        made = parse_questions(inputs.read_type(text))
+    for name in made.keys() & others.keys():
+        raise OptionError("type", text, f"a class without the field {name}, which is a question of the file")
+    return made
 
 
 def _options(group: QuestionsGroup) -> dict[str, list[str]]:

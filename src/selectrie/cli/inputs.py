@@ -7,6 +7,7 @@ either end are kept, because ` Paris` and `Paris` are different choices.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import re
@@ -222,6 +223,28 @@ def _check_object(path: str, value: object, *, line: int | None = None) -> dict[
 
 
 _VALUE = re.compile(r"([^\W\d]\w*)(:?)=(.*)", re.DOTALL)
+
+
+def read_type(text: str) -> Any:
+    """Import and return what `module:Name` or `file.py:Name` names, such as a class.
+
+    Modules are also looked for in the working folder.
+    """
+    source, _, name = text.rpartition(":")
+    if not source or not name:
+        raise OptionError("type", text, "MODULE:CLASS or FILE.py:CLASS, such as models.py:Ticket")
+    try:
+        if source.endswith(".py"):
+            own = f"selectrie_type_{Path(source).stem}"
+            spec = importlib.util.spec_from_file_location(own, source)
+            module = sys.modules[own] = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]  # has a name
+            spec.loader.exec_module(module)  # type: ignore[union-attr]  # a file of Python has a loader
+        else:
+            sys.path.insert(0, str(Path.cwd()))
+            module = importlib.import_module(source)
+        return getattr(module, name)
+    except Exception as error:  # the caller's module may raise anything
+        raise InputFileError(source, f"cannot import {name}: {type(error).__name__}: {error}") from error
 
 
 def parse_values(items: Sequence[str]) -> dict[str, Any]:
