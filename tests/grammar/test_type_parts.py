@@ -28,6 +28,13 @@ class Team(enum.Enum):
     POST = "post"
 
 
+class Rights(enum.Flag):
+    """Members that may be combined."""
+
+    READ = 1
+    WRITE = 2
+
+
 class Empty(enum.Enum):
     """No members."""
 
@@ -69,6 +76,7 @@ def test_values_in_the_order_of_the_type(kind, values):
         tuple[bool, bool],
         str | None,
         Team | int,
+        Rights,
         Annotated[int, pydantic.Field(ge=1)],
         Annotated[int, pydantic.Field(ge=1), pydantic.Field(le=101)],
         Annotated[int, pydantic.Field(ge=3), pydantic.Field(le=1)],

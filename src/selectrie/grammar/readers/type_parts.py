@@ -9,7 +9,7 @@ import typing
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from enum import Enum
+from enum import Enum, Flag
 from math import lcm
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin
 
@@ -337,7 +337,7 @@ def _bounded_parts(kind: Any, bounds: tuple[tuple[str, Any], ...], depth: int) -
 def _values_of_part(part: Any, bounds: list[tuple[str, Any]], limit: int) -> list[Any] | None:
     if isinstance(part, type) and issubclass(part, Enum):
         members_of(part)  # refuses one without members
-        return list[Any](part)
+        return None if issubclass(part, Flag) else list[Any](part)  # flags may be combined
     if get_origin(part) is Literal:
         return list(get_args(part))
     if part is None or part is type(None):
