@@ -334,9 +334,13 @@ class Certificate:
             rows, the scores' bounds and tolerance must also decide the order of the
             first k. The same holds for means that depend on `heal_gap`. A callable rule
             that may depend on `heal_gap` is never proved.
-        bound_gap: Score of the k-th choice minus the best bound on a choice without a
-            score; inf if all have one.
+        bound_gap: Lowest score of the first k choices minus the best bound on a choice
+            without a score, for every probability that the healed bytes may have. inf
+            if all others have a score, no probability, or prior 0; -inf if fewer than k
+            choices have a score.
         open_mass: Upper bound on the total probability of the choices without a score.
+            For a searched grammar with terminator "none", it bounds the probability
+            that the model writes any of them.
         nodes_evaluated: Number of rows read to score edges.
         nodes_inner: Number of rows that exhaustive scoring needs; None if not known
             (the texts of a grammar).

@@ -89,10 +89,11 @@ class Selection:
         healed: Bytes of the prompt that were encoded again together with the choices.
         log_heal: Log-probability of the healed bytes, already subtracted from every
             logp.
-        heal_gap: Maximum error of `log_heal` in nats, 0 if exact. The true `log_heal`
-            may be higher by this, and every logp lower (`ChoiceScore.logp_lower`). If
-            rows are partial, logp already subtracts `log_heal + heal_gap`, and
-            logp_upper subtracts `log_heal`.
+        heal_gap: Maximum error of `log_heal` in nats, 0 if exact; inf if `log_heal` is
+            -inf although the bytes may be written. The true `log_heal` may be higher by
+            this, and every logp lower (`ChoiceScore.logp_lower`). If rows are partial,
+            logp already subtracts `log_heal + heal_gap`, and logp_upper subtracts
+            `log_heal`.
         certificate: Whether the first k choices are proved to be the best.
         cost: The model work done for the selection.
         signature: Model, software and options that determine the scores.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,8 @@ class Posterior:
             show.
         margin: The winner's score minus the best score, or upper bound on a score, of
             another path; inf if there is only one path.
+        bound_gap: The lowest score of the first k paths minus the best bound on a path
+            without a score; inf if no path without a score can have any probability.
     """
 
     probability: FloatArray
@@ -33,6 +36,7 @@ class Posterior:
     winner: int
     is_tie: bool
     margin: float
+    bound_gap: float = math.inf
 
 
 def duplicates(path_of: IntArray) -> IntArray:
@@ -70,6 +74,7 @@ def posterior(
     ranking: FloatArray | None = None,
     log_open: float = -np.inf,
     slack: FloatArray | None = None,
+    k: int = 1,
 ) -> Posterior:
     """Decide among C choices by their scores, or by bounds on them.
 
@@ -86,6 +91,7 @@ def posterior(
         log_open: Log of a bound on the summed exp(score) of all paths without a score.
         slack: float64[C], nats by which rounding, or reading it again, may move each
             score; None for 0.
+        k: The number of best paths that `Posterior.bound_gap` is about.
     """
     low, ranking = scores.low, scores.low if ranking is None else ranking
     best = scores.map(lambda one: best_of_paths(one, path_of))
@@ -111,7 +117,27 @@ def posterior(
         winner=winner,
         is_tie=has_near_tie(scores, path_of, np.zeros(len(low)) if slack is None else slack, winner),
         margin=margin if len(most) > 1 else np.inf,
+        bound_gap=_bound_gap(best_of_paths(ranking, path_of), Interval(least, most), k),
     )
+
+
+def _bound_gap(ranking: FloatArray, scores: Interval[FloatArray], k: int) -> float:
+    """Return the lowest score of the first k paths minus the best bound on the others.
+
+    The others are those that have no score. The result is -inf if fewer than k paths
+    have one, and inf if the others can have no probability.
+
+    Args:
+        ranking: float64[P], the scores that are shown; NaN where there is none.
+        scores: float64[P], bounds on the scores; NaN as `low` where there is none.
+        k: The number of best paths; all of them if there are fewer.
+    """
+    best_open = float(scores.high[np.isnan(ranking)].max(initial=-np.inf))
+    if best_open == -np.inf:
+        return np.inf
+    ranked = np.sort(ranking)[: np.count_nonzero(~np.isnan(ranking))]  # NaN comes last
+    k = min(k, len(ranking))
+    return -np.inf if len(ranked) < k else float(scores.low[ranking >= ranked[-k]].min()) - best_open
 
 
 def _softmax(weights: FloatArray, log_open: float) -> Interval[FloatArray]:

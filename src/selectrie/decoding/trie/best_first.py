@@ -140,8 +140,6 @@ class SearchOutcome:
     Attributes:
         evaluation: The numbers that were read from the trie's rows.
         proved: Whether no unresolved path can be among the first k.
-        bound_gap: The k-th best score minus the best open bound; inf if nothing is
-            open.
         open_mass: Upper bound on the probability of all unresolved paths.
         log_open: Log of an upper bound on the summed exp(score) of all unresolved
             paths, for `posterior`.
@@ -152,7 +150,6 @@ class SearchOutcome:
 
     evaluation: TrieEvaluation
     proved: bool
-    bound_gap: float
     open_mass: float
     log_open: float
     n_evaluated: int
@@ -422,12 +419,10 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
 
     def _result(self) -> SearchOutcome:
         """Return the rows read and the certificate."""
-        proved, gap = self._frontier.check_proof()
         open_mass, log_open = self._frontier.bound_open_mass()
         return SearchOutcome(
             evaluation=self._reader.evaluation(),
-            proved=proved,
-            bound_gap=gap,
+            proved=self._frontier.check_proof(),
             open_mass=open_mass,
             log_open=log_open,
             n_evaluated=self._reader.n_evaluated,

@@ -162,12 +162,12 @@ class Incumbents:
         spans.sort()
         return [c for c in counting if not c.is_exact and (not _is_resolved(c) or _overlaps(c, spans, margin))]
 
-    def check_proof(self, best_open: float, margin: float) -> tuple[bool, float]:
-        """Return whether the first k paths are proven, and the gap to all others.
+    def check_proof(self, best_open: float, margin: float) -> bool:
+        """Return whether the first k paths are proven.
 
         They are proven if no other path can be among them and their order cannot
-        change. The gap is the k-th best score minus the best bound on all others. An
-        unresolved candidate has no score to rank it by, so it counts among the others.
+        change. An unresolved candidate has no score to rank it by, so it counts among
+        the others.
 
         Args:
             best_open: Upper bound on the scores of all paths below open nodes.
@@ -182,8 +182,7 @@ class Incumbents:
         best_open = max([best_open, *outside])
         spans = sorted([(c.lower, c.upper) for c in inside] + [(score, score) for score, _ in self._top])
         ordered = not any(_overlaps(c, spans, margin) for c in inside if not c.is_exact)
-        gap = np.inf if best_open == -np.inf else kth - best_open
-        return ordered and (best_open == -np.inf or best_open + margin < kth), float(gap)
+        return ordered and (best_open == -np.inf or best_open + margin < kth)
 
     def log_resolved(self) -> float:
         """Return the log of the summed exp(score) of all finished or resolved paths."""
@@ -415,7 +414,7 @@ class Frontier:
         finished = self.incumbents.log_resolved()
         return bool(finished - np.logaddexp(finished, self._log_open()) >= np.log(mass))
 
-    def check_proof(self) -> tuple[bool, float]:
+    def check_proof(self) -> bool:
         """Return `Incumbents.check_proof` for the best bound of all open nodes."""
         return self.incumbents.check_proof(float(self.upper(self.open_nodes()).max(initial=-np.inf)), self.margin)
 

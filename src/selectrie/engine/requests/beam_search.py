@@ -28,7 +28,13 @@ from selectrie.engine.requests.constrained_prompt import (
     nothing_found_error,
     result_subject,
 )
-from selectrie.engine.requests.reasons import max_gap_change, reason_beam_ended, reason_tokens_unread, reason_too_close
+from selectrie.engine.requests.reasons import (
+    lower_gap,
+    max_gap_change,
+    reason_beam_ended,
+    reason_tokens_unread,
+    reason_too_close,
+)
 from selectrie.engine.requests.session import Session
 from selectrie.errors import NothingFoundError, WholeRowsError, remedies, words
 from selectrie.grammar import read_grammar
@@ -185,8 +191,8 @@ class PreparedBeamSearch:
             stopped: `BeamResult.stopped`.
         """
         beam, is_unread = self.beam, _has_unread_rival(outcome)
-        moves = outcome.heal.width if beam.length_penalty else 0.0
-        is_bounded = beam.groups == 1 and beam.expand is None and gap > ROUNDING + moves
+        gap = lower_gap(gap, outcome.heal.width if beam.length_penalty else 0.0)
+        is_bounded = beam.groups == 1 and beam.expand is None and gap > ROUNDING
         is_proved = stopped == "done" and not is_unread if beam.exact else is_bounded
         reason = self.constrained.reason(outcome.heal.width)
         if not reason and not is_proved:

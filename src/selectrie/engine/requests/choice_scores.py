@@ -402,7 +402,7 @@ def selection(
         healed=prepared.encoded.healed,
         log_heal=float(scored.heal.low),
         heal_gap=float(scored.heal.width),
-        certificate=report.certificate,
+        certificate=replace(report.certificate, bound_gap=min(report.certificate.bound_gap, decision.bound_gap)),
         cost=report.cost,
         signature=signature,
         notes=(*prepared.notes, *scored.notes),

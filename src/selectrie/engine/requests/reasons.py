@@ -5,6 +5,8 @@ The text becomes the `reason` of a certificate with `proved=False`.
 
 from __future__ import annotations
 
+import math
+
 from selectrie.options import BeamSearchParams, SearchParams
 
 
@@ -23,9 +25,24 @@ def reason_heal_in_callable(width: float) -> str:
     return f"{reason_heal_unknown(width)}, and a callable rule does not say how it uses that"
 
 
+def reason_rescored_lower() -> str:
+    """Return the reason for near ties whose new scores are within reach of a bound."""
+    return "scored again, one of the first choices is no better than a choice without a score may be"
+
+
 def reason_too_close(tolerance: float) -> str:
     """Return the reason for scores within the tolerance of a served model."""
     return f"scores are closer than they may differ when they are read again ({tolerance:.2g} nats a row)"
+
+
+def lower_gap(gap: float, heal_width: float) -> float:
+    """Return a gap between means that holds for every probability of the healed bytes.
+
+    Args:
+        gap: The gap for the lowest one; inf if no other text is possible.
+        heal_width: Nats by which their log-probability may be higher.
+    """
+    return gap if gap == math.inf else gap - heal_width
 
 
 def max_gap_change(tolerance: float, n_steps: int) -> float:

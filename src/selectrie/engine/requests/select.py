@@ -26,6 +26,7 @@ from selectrie.engine.requests.reasons import (
     reason_bounds_overlap,
     reason_heal_in_callable,
     reason_heal_unknown,
+    reason_rescored_lower,
     reason_search_ended,
     reason_too_close,
 )
@@ -126,8 +127,10 @@ def settle_scores(
             reason = reason_heal_unknown(scored.heal.width)
     elif prepared.custom is not None and scored.heal.width > 0:
         reason = reason_heal_in_callable(scored.heal.width)
-    report = _mark_unproved(report, reason if report.certificate.proved else "")
-    return scored, report, _compute_decision(evaluated, scored, slack)
+    decision = _compute_decision(evaluated, scored, slack)
+    if decision.bound_gap <= 0:
+        reason = reason or reason_rescored_lower()
+    return scored, _mark_unproved(report, reason if report.certificate.proved else ""), decision
 
 
 def _mark_unproved(report: SearchReport, reason: str) -> SearchReport:
@@ -147,10 +150,10 @@ def _compute_decision(evaluated: EvaluatedSelect, scored: ChoiceScores, slack: F
 
     `slack` is float64[C], nats by which each score may be wrong.
     """
-    prepared, log_open = evaluated.prepared, evaluated.report.log_open
+    prepared, log_open, k = evaluated.prepared, evaluated.report.log_open, evaluated.prepared.search.k
     scores, compared, path_of = scored.scores, scored.compared, prepared.trie.path_of
     if compared.is_known:
-        return scoring.posterior(compared, path_of, log_open=log_open, slack=slack)
+        return scoring.posterior(compared, path_of, log_open=log_open, slack=slack, k=k)
     left = scoring.best_of_paths(compared.high, path_of)[np.isnan(scoring.best_of_paths(compared.low, path_of))]
     # The search subtracted a different constant from all of its log-probabilities.
     heals = prepared.healing.log_heal(evaluated.evaluation.edge_logp, evaluated.evaluation.observed), scored.heal
@@ -160,7 +163,7 @@ def _compute_decision(evaluated: EvaluatedSelect, scored: ChoiceScores, slack: F
         own = numerics.logsumexp(left)
         # Divided by different lengths, a constant moves scores by different amounts.
         log_open = own if prepared.lengths.divides(prepared.rule.name) else min(log_open, own)
-    decision = scoring.posterior(compared, path_of, ranking=scores.low, log_open=log_open, slack=slack)
+    decision = scoring.posterior(compared, path_of, ranking=scores.low, log_open=log_open, slack=slack, k=k)
     if not scores.is_known:
         return decision
     shown = scoring.posterior(scores, path_of, log_open=evaluated.report.log_open)
@@ -528,7 +531,7 @@ def _wait_search(
     """Wait for a best-first search; return its evaluation with its report."""
     outcome = handle.result()
     certificate = Certificate.best_first(
-        bound_gap=outcome.bound_gap,
+        bound_gap=np.inf,  # `choice_scores.selection` sets it from the final scores
         open_mass=outcome.open_mass,
         nodes_evaluated=outcome.n_evaluated,
         nodes_inner=outcome.n_required,

@@ -31,6 +31,7 @@ from selectrie.engine.requests.constrained_prompt import (
     shorten_following,
 )
 from selectrie.engine.requests.reasons import (
+    lower_gap,
     max_gap_change,
     reason_heal_unknown,
     reason_search_ended,
@@ -163,7 +164,7 @@ class PreparedGrammarSelect:
             is_certain &= outcome.bound_gap > max_gap_change(tolerance, outcome.n_steps if self.rule == "joint" else 0)
             reason = reason or ("" if is_certain else reason_too_close(tolerance))
         return Certificate.best_first(
-            bound_gap=outcome.bound_gap,
+            bound_gap=lower_gap(outcome.bound_gap, outcome.heal.width if self.rule != "joint" else 0.0),
             open_mass=outcome.open_mass,
             nodes_evaluated=outcome.n_evaluated,
             rescored=is_certain,

@@ -1,0 +1,90 @@
+"""What is left open by a search: gaps, bounds and masses that can be checked by hand."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from math import log
+
+import numpy as np
+import pytest
+
+from selectrie import BeamSearchParams, Grammar, SearchParams
+from selectrie.core.types import SelfCheck
+from selectrie.decoding import healed_bytes
+from selectrie.engine.engine import Engine
+from selectrie.engine.requests import near_ties
+from selectrie.testing import TableModel, make_vocabulary
+from tests.laws.test_engine_laws import EXACT
+
+HEALS = make_vocabulary([b"c", b"ca", b"cat", b"cab", b"s"])
+LETTERS = make_vocabulary([b"a", b"b", b"c"])
+NEAR = SelfCheck(batch_multiple=1, moved=0.025, tolerance=0.1, n_rows=100)
+
+
+def searched(model, prompt, choices, *, check=EXACT, k=1, budget=None, **options):
+    search = SearchParams(method="best_first", width=1, k=k, budget_nodes=budget)
+    with closing(Engine(model, check=check)) as engine:
+        return engine.select(prompt, choices, search=search, **options)
+
+
+@pytest.mark.parametrize("rule", ["token_mean", "char_mean", "byte_mean"])
+def test_a_gap_holds_for_every_probability_of_the_healed_bytes(rule):
+    """`ca` has 0.4 to 0.8: log 0.75 - half of log 0.25, or log 0.375 - half of log 0.125."""
+    table = {(): {"cat": 0.3, "cab": 0.1, "c": 0.4, "s": 0.2}}
+    found = searched(TableModel(table, vocabulary=HEALS), "ca", ["t", "bs"], budget=1, rule=rule)
+    assert found.heal_gap == pytest.approx(log(2))
+    assert found.choices[1].pruned
+    assert found.certificate.bound_gap == pytest.approx(log(0.375) - log(0.125) / 2)
+    assert found.margin == pytest.approx(found.certificate.bound_gap)
+
+
+@pytest.mark.parametrize(("k", "kth"), [(1, 0.3), (2, 0.1), (3, 0.0)])
+def test_a_gap_counts_from_the_choice_that_is_shown(k, kth):
+    """`a` is at least 0.54 and at most 0.6, so it has no score: `b` is first, and nothing is third."""
+    table = {(): {"a": 0.6, "b": 0.3, "c": 0.1}, ("a",): {"b": 0.1, "c": 0.9}}
+    choices, model = ["a", "abb", "b", "c"], TableModel(table, vocabulary=LETTERS)
+    found = searched(model, [0], choices, budget=2, k=k, terminator="unless-continued")
+    assert [choice.pruned for choice in found.choices] == [True, True, False, False]
+    assert found.certificate.bound_gap == pytest.approx(log(kth) - log(0.6) if kth else -np.inf)
+    assert found.margin == pytest.approx(log(0.3) - log(0.6))
+
+
+def test_what_is_scored_again_and_comes_out_lower_is_not_proved(monkeypatch):
+    """The budget leaves `ca` at 0.35 at most, behind `a` with 0.5; in another layout, `a` and `b` have 0.3."""
+    table = {(): {"a": 0.5, "b": 0.48, "c": 0.02}}
+    proved = searched(
+        TableModel(table, vocabulary=LETTERS), [0], ["a", "b", "ca"], check=NEAR, budget=1, terminator="none"
+    )
+    assert proved.certificate.proved
+    monkeypatch.setattr(
+        near_ties, "_score_paths", lambda memory, _, __, paths: (np.full((len(paths), 2), -5.0), memory.spent)
+    )
+    found = searched(
+        TableModel(table, vocabulary=LETTERS), [0], ["a", "b", "ca"], check=NEAR, budget=1, terminator="none"
+    )
+    assert found.certificate.n_rescored == 2
+    assert found.certificate.bound_gap == pytest.approx(-5.0 - log(0.02))
+    assert not found.certificate.proved
+    assert "scored again" in found.certificate.reason
+
+
+SEARCHES = {
+    "best_first": lambda llm, grammar: llm.select(
+        "ca", grammar=grammar, rule="token_mean", terminator="none", search=SearchParams(max_tokens=4, width=1)
+    ),
+    "beam": lambda llm, grammar: llm.beam_search(
+        "ca", grammar, beam=BeamSearchParams(width=1, n=1, max_tokens=4, length_penalty=1.0, terminator="none")
+    ),
+}
+
+
+@pytest.mark.parametrize("method", SEARCHES)
+def test_a_gap_of_searched_texts_holds_for_every_probability_of_the_healed_bytes(method, monkeypatch):
+    """`ca` has 0.4 to 0.8 as its second row is not read: log 0.75 - log(0.25)/4, or log 0.375 - log(0.125)/4."""
+    monkeypatch.setattr(healed_bytes, "MAX_ROWS", 1)
+    table = {(): {"cat": 0.3, "cab": 0.1, "c": 0.4, "s": 0.2}}
+    with closing(Engine(TableModel(table, vocabulary=HEALS), check=EXACT)) as engine:
+        found = SEARCHES[method](engine, Grammar.from_regex("t|bs+"))
+    assert found.heal_gap == pytest.approx(log(2))
+    assert -1 < found.certificate.bound_gap <= log(0.375) - log(0.125) / 4
+    assert not found.certificate.proved
