@@ -182,11 +182,12 @@ class ChoiceScore:
             `heal_gap` of the result. In a best-first search with terminator
             "unless-continued", it may be off by up to 5e-5 nats, because bounds within
             1e-4 of each other count as one value.
-        logp_upper: Upper bound of the log-probability; equal to logp unless rows are
-            partial or the choice is pruned.
+        logp_upper: Upper bound of the log-probability; equal to logp if that is a
+            value.
         logp_terminator: The terminator's part of logp; a lower bound if logp is one;
-            None if pruned. If a near tie was rescored, the terminator and the tokens
-            add up to logp only within the tolerance.
+            None if pruned, or if logp is -inf and the end was not evaluated. If a near
+            tie was rescored, the terminator and the tokens add up to logp only within
+            the tolerance.
         score: Score by the rule, computed from `logp`, prior included; None if pruned.
         probability: Probability of this choice in the set (softmax of scores); None if
             pruned. The midpoint of its bounds if they differ.
@@ -201,8 +202,9 @@ class ChoiceScore:
         n_chars: Number of characters of the choice as given.
         n_bytes: Number of UTF-8 bytes of the choice as given.
         boundary_shift: Number of prompt tokens that the choice's encoding changes.
-        logp_lower: Lower bound of the log-probability, with `heal_gap` subtracted; -inf
-            if pruned.
+        logp_lower: Lower bound of the log-probability, with `heal_gap` subtracted, and
+            what a search with terminator "unless-continued" leaves open; -inf if
+            pruned.
     """
 
     index: int

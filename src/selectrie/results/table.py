@@ -48,7 +48,8 @@ class ChoiceTable(Sequence[ChoiceScore]):
         logp: float64[C], raw joint log-probability, with the terminator, without
             priors, minus the log-probability of the healed bytes. A rescored choice has
             its new value. `logp` and `score` are NaN for exactly the pruned choices.
-        logp_upper: float64[C], as in `ChoiceScore`.
+        logp_upper: float64[C], as in `ChoiceScore`. If rows are not partial and it is
+            above the logp of a finished choice, logp is midway to the lower bound.
         logp_terminator: float64[C], the terminator's part of logp.
         score: float64[C], the score by the rule, prior included.
         probability: float64[C], as in `ChoiceScore`.
@@ -95,8 +96,14 @@ class ChoiceTable(Sequence[ChoiceScore]):
     @property
     def logp_lower(self) -> FloatArray:
         """Return float64[C], a lower bound of each log-probability; -inf if pruned."""
-        lower: FloatArray = np.where(np.isnan(self.logp) | np.isneginf(self.logp), -np.inf, self.logp - self.heal_gap)
-        return lower
+        return self._lower(slice(None))
+
+    def _lower(self, at: int | slice) -> FloatArray:
+        """Return the elements `at` of `logp_lower`."""
+        logp, upper = self.logp[at], self.logp_upper[at]
+        with np.errstate(invalid="ignore"):  # -inf - -inf
+            below = 0.0 if self.has_unread else upper - logp
+            return np.where(logp > -np.inf, logp - below - self.heal_gap, -np.inf)
 
     @overload
     def __getitem__(self, index: int) -> ChoiceScore: ...
@@ -190,7 +197,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
 
     def _make_record(self, i: int) -> ChoiceScore:
         """Return the record of choice `i`."""
-        path, gap = int(self.trie.path_of[i]), self.heal_gap
+        path = int(self.trie.path_of[i])
         first, text = int(self.first[path]), self.texts[i]
         value = {name: float(getattr(self, name)[i]) for name in _COLUMNS}
         pruned = np.isnan(value["score"])
@@ -210,7 +217,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
             n_chars=len(text),
             n_bytes=len(text.encode("utf-8", "surrogatepass")),
             boundary_shift=int(self.boundary_shift[i]),
-            logp_lower=value["logp"] - gap if value["logp"] > -np.inf else -np.inf,  # NaN gives -inf too
+            logp_lower=float(self._lower(i)),
         )
 
     def tokens(self, path: int) -> tuple[TokenScore, ...]:
@@ -233,7 +240,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
         columns: dict[str, list[Any]] = {name: numbers(getattr(self, name)) for name in _COLUMNS}
         duplicate_of = first.astype(object)
         duplicate_of[first == index] = None
-        if self.heal_gap:
+        if (self.logp_lower < self.logp).any():
             columns["logp_lower"] = numbers(self.logp_lower)
         columns["duplicate_of"] = duplicate_of.tolist()
         columns["boundary_shift"] = self.boundary_shift.tolist()

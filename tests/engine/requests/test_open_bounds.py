@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from math import log
+from math import log, log1p
 
 import numpy as np
 import pytest
@@ -11,10 +11,13 @@ import pytest
 from selectrie import BeamSearchParams, Grammar, SearchParams
 from selectrie.core.types import SelfCheck
 from selectrie.decoding import healed_bytes
+from selectrie.engine.connect import PathRuntime
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests import near_ties
-from selectrie.testing import TableModel, make_vocabulary
-from tests.laws.test_engine_laws import EXACT
+from selectrie.options import PromptParams
+from selectrie.testing import PathsOf, TableModel, make_vocabulary
+from tests.laws.test_engine_laws import EXACT, WIDE
+from tests.support.hidden_rows import HidingModel
 
 HEALS = make_vocabulary([b"c", b"ca", b"cat", b"cab", b"s"])
 LETTERS = make_vocabulary([b"a", b"b", b"c"])
@@ -47,6 +50,74 @@ def test_a_gap_counts_from_the_choice_that_is_shown(k, kth):
     assert [choice.pruned for choice in found.choices] == [True, True, False, False]
     assert found.certificate.bound_gap == pytest.approx(log(kth) - log(0.6) if kth else -np.inf)
     assert found.margin == pytest.approx(log(0.3) - log(0.6))
+
+
+@pytest.mark.parametrize("budget", [3, 4])
+def test_a_choice_is_open_although_a_token_before_the_cut_has_probability_0(budget):
+    """Only `s` and the end are scored: 0.1 times an end that was not read, behind `cat`, which never comes."""
+    table = {(): {"cat": 0.0, "cab": 1.0}, ("cat",): {"s": 0.1, "c": 0.9}, ("cab",): {"s": 0.9, "c": 0.1}}
+    model = TableModel(table, vocabulary=HEALS)
+    found = searched(
+        model, "ca", ["ts", "bs"], budget=budget, terminator="eog", prompting=PromptParams(boundary="harness")
+    )
+    assert [choice.pruned for choice in found.choices] == [True, False]
+    assert found.choices[0].logp_upper == pytest.approx(log(0.1) if budget == 4 else 0.0)
+    assert found.certificate.proved == (budget == 4)
+
+
+CONTINUED = {(): {"a": 0.6, "b": 0.15, "c": 0.15}, ("a",): {"b": 5e-5}}
+
+
+@pytest.mark.parametrize("kind", ["local", "near", "served"])
+def test_a_middle_is_no_value(kind):
+    """`abb` is not read, so `a` is continued with 0 to 5e-5; others are scored again, or not."""
+    model = TableModel(CONTINUED, vocabulary=LETTERS)
+    asked = PathRuntime(PathsOf(model, hides_rest=True)) if kind == "served" else model
+    check = NEAR if kind == "near" else EXACT
+    found = searched(asked, [0], ["a", "abb", "b", "c"], budget=2, check=check, k=3, terminator="unless-continued")
+    assert found.certificate.n_rescored == (0 if kind == "served" else 2)
+    first = found.choices[0]
+    assert not first.is_known
+    assert log(0.6) - 6e-5 < first.logp_lower <= log(0.6) + log1p(-5e-5) + 1e-6
+    assert log(0.6) - 1e-6 <= first.logp_upper < log(0.6) + 3e-6
+    assert (found.choices.logp_lower[0], found.choices.logp_upper[0]) == (first.logp_lower, first.logp_upper)
+    assert first.logp == (first.logp_lower if kind == "served" else pytest.approx(log(0.6) + log1p(-5e-5) / 2))
+    written = found.to_dict()["choices"][0]
+    assert written.get("logp_lower", written["logp"]) == first.logp_lower
+    assert all(choice.is_known for choice in found.choices[2:])
+
+
+def test_a_middle_is_no_value_where_other_rows_were_not_read_in_full():
+    """What follows `b` is hidden, and what follows `a` is not: its lower end is shown, as of all bounds."""
+    planted = {(0,): np.log([1e-9, 1e-9, 0.6, 0.3, 0.1]), (0, 2): np.log([0.4, 0.3, 0.29995, 2.5e-5, 2.5e-5])}
+    model = HidingModel(1, shares=(0.0, 1.0), vocabulary=LETTERS, planted=planted, limits=WIDE)
+    found = searched(model, [0], ["a", "abb", "acc", "b", "bb"], budget=3, k=2, terminator="unless-continued")
+    first, *_, third, _ = found.choices
+    assert third.logp < third.logp_upper - 0.1
+    assert first.logp == first.logp_lower == pytest.approx(log(0.6) + log1p(-5e-5), abs=1e-6)
+    assert first.logp_upper == pytest.approx(log(0.6), abs=1e-6)
+
+
+def test_a_middle_is_no_value_where_the_first_tokens_do_not_count():
+    """`ts` is 0.5, and goes on with 0 to 5e-5; the token before it has 0.1."""
+    table = {
+        (): {"cat": 0.1, "cab": 0.9},
+        ("cat",): {"s": 0.5, "c": 0.5},
+        ("cat", "s"): {"s": 5e-5, "c": 1 - 5e-5},
+        ("cab",): {"s": 0.1, "c": 0.9},
+    }
+    found = searched(
+        TableModel(table, vocabulary=HEALS),
+        "ca",
+        ["ts", "tsss", "bs"],
+        budget=4,
+        terminator="unless-continued",
+        prompting=PromptParams(boundary="harness"),
+    )
+    first = found.choices[0]
+    assert found.choices[1].pruned
+    assert first.logp_lower == pytest.approx(log(0.5) + log1p(-5e-5), abs=1e-6)
+    assert first.logp_upper == pytest.approx(log(0.5), abs=1e-6)
 
 
 def test_what_is_scored_again_and_comes_out_lower_is_not_proved(monkeypatch):

@@ -35,7 +35,9 @@ class PathScores:
         logp: float64[P], the joint, including the terminator; NaN where not resolved.
             -inf means probability 0 and is a result. `is_known` if all rows that the
             joints depend on were given in full. `high` is an upper bound in any case.
-        terminator: float64[P], the terminator's part of `logp`; NaN where not resolved.
+        terminator: float64[P], the terminator's part of `logp`; NaN where not resolved,
+            and on a path of probability 0 whose end was not evaluated. `high` is an
+            upper bound in any case.
         logp_local: float64[P], the local log-probability (masked step-by-step choice);
             NaN where a row on the path was not evaluated, or given in part.
         greedy_path: int32[], the path that masked greedy decoding picks; NO_PATH where
@@ -70,9 +72,9 @@ class PathScores:
             sums[counted] += edge
             highest[counted] += np.where(np.isnan(edge), 0.0, edge)
             node[counted] = trie.parent[node[counted]]
-        end, low, high = self.terminator.high[path], joints.low.copy(), joints.high.copy()
+        low, high = joints.low.copy(), joints.high.copy()
         low[changed] = sums + self.terminator.low[path]
-        high[changed] = highest + np.where(np.isnan(end), 0.0, end)
+        high[changed] = highest + self.terminator.high[path]
         return Interval(low, high, joints.is_known)
 
 
@@ -133,14 +135,15 @@ def _resolve_joints(
     """
     upper = prefix + end.high
     lower = np.where(np.isfinite(prefix) & is_read, prefix + end.low, -np.inf)
-    if (lower == upper).all():
+    if (lower == upper).all() and (end.low == end.high).all():
         return Interval.point(upper), Interval.point(end.high)
     with np.errstate(invalid="ignore"):
         is_resolved = np.isneginf(upper) | (upper - lower <= RESOLVED)
+        has_end = is_resolved & ((end.low == end.high) | (end.high - end.low <= RESOLVED))
         middle = np.where(lower == upper, upper, (lower + upper) / 2)
-        term = np.where(lower == upper, end.high, (end.low + end.high) / 2)
-    joint = np.where(is_resolved, middle, np.nan)
-    return Interval(joint, upper, is_known=True), Interval.point(np.where(is_resolved, term, np.nan))
+        term = np.where(end.low == end.high, end.high, (end.low + end.high) / 2)
+    joint, term = np.where(is_resolved, middle, np.nan), np.where(has_end, term, np.nan)
+    return Interval(joint, upper, is_known=True), Interval(term, end.high, is_known=True)
 
 
 def _widen_joints(
@@ -155,15 +158,15 @@ def _widen_joints(
     Args:
         prefix, end: The arguments of `_resolve_joints`, computed with the lower bounds.
         most: float64[..., P], upper bounds on the terminators. Values stay as they are
-            where these are not above `end.high`.
+            where these are not above `end.low`.
         joint, term: The results of `_resolve_joints`.
     """
-    is_bounded = most > end.high
-    is_value = is_bounded & ~np.isnan(joint.low)
+    is_bounded = most > end.low
+    has_joint, has_end = (is_bounded & ~np.isnan(one.low) for one in (joint, term))
     sums, ends = Interval(prefix + end.low, prefix + most).widened(), Interval(end.low, most).widened()
     return (
-        Interval(np.where(is_value, sums.low, joint.low), np.where(is_bounded, sums.high, joint.high)),
-        Interval(np.where(is_value, ends.low, term.low), np.where(is_value, ends.high, term.low)),
+        Interval(np.where(has_joint, sums.low, joint.low), np.where(is_bounded, sums.high, joint.high)),
+        Interval(np.where(has_end, ends.low, term.low), np.where(is_bounded, ends.high, term.high)),
     )
 
 

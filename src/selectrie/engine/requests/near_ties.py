@@ -155,7 +155,7 @@ def _merge_joints(
     logp = _replace_values(scored.logp.low, prepared, finalists, joints)
     scored = replace(
         scored,
-        logp=Interval(logp, np.where(np.isnan(logp), scored.logp.high, logp), is_known=True),
+        logp=Interval(logp, _replace_values(scored.logp.high, prepared, finalists, joints), is_known=True),
         path_logp=path_logp,
         coverage=choice_scores.bound_coverage(Interval.point(scoring.coverage_of(path_logp)), scored.lower_by),
     )
