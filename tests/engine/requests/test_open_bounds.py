@@ -139,6 +139,58 @@ def test_what_is_scored_again_and_comes_out_lower_is_not_proved(monkeypatch):
     assert "scored again" in found.certificate.reason
 
 
+PLANTED = {
+    (0,): np.log([1e-9, 1e-9, 0.4, 0.1, 0.5]),
+    (0, 2): np.log([0.2, 0.2, 0.1, 0.5, 1e-9]),
+}
+"""After nothing and after `a`; the rest of that row may be twice as probable as it is, or four times."""
+
+
+def hiding(seed):
+    return HidingModel(seed, shares=(1.0,), vocabulary=LETTERS, planted=PLANTED, limits=WIDE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_choice_is_at_most_as_probable_as_its_tokens(seed):
+    """`a` goes on with `b` in 0.5, and with something else in up to 1, as far as is told; together it is 0.4."""
+    found = searched(hiding(seed), [0], ["a", "abb", "c"], k=2, budget=2, terminator="unless-continued")
+    assert found.certificate.nodes_evaluated == 2
+    assert found.choices[0].pruned
+    assert found.choices[0].logp_upper <= log(0.4) + 1e-6
+    assert found.certificate.open_mass <= 0.4 + 0.4 * 0.5 + 1e-6
+    assert found.coverage_high == pytest.approx(0.5 + found.certificate.open_mass, abs=1e-6)
+    with closing(Engine(hiding(seed), check=EXACT)) as engine:
+        whole = engine.select([0], ["a", "abb", "c"], terminator="unless-continued")
+    assert (whole.choices.logp_upper <= np.log([0.4, 0.2, 0.5]) + 1e-6).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_coverage_is_at_most_that_of_all_upper_bounds(seed):
+    """`ab` has 0.2 and `b` 0.1; `a` without `ab` has 0.2, and up to 0.4 as far as is told."""
+    with closing(Engine(hiding(seed), check=EXACT)) as engine:
+        found = engine.select([0], ["a", "ab", "b"], terminator="unless-continued")
+    assert found.coverage_high == pytest.approx(np.exp(found.choices.logp_upper).sum(), abs=1e-9)
+    assert found.coverage <= 0.5 <= found.coverage_high + 1e-6
+    assert found.coverage_high <= 0.7 + 1e-5
+
+
+@pytest.mark.parametrize("seed", range(6, 10))
+@pytest.mark.parametrize(("terminator", "coverage"), [("none", 2.0), ("eog", 1.0)])
+def test_a_coverage_counts_a_path_for_each_one_that_it_begins_with(seed, terminator, coverage):
+    """`ca` always becomes `cats`: `t` and `ts` are both certain, unless the text ends behind one of them."""
+    cat, s = (0, HEALS.texts.index("cat")), (HEALS.texts.index("s"),)
+
+    def only(*tokens):
+        return np.where(np.isin(np.arange(len(HEALS.pieces)), tokens), 0.0, -40.0)
+
+    planted = {(0,): only(cat[1], *s), cat: only(*s), cat + s: only(1)}
+    model = HidingModel(seed, shares=(1.0,), vocabulary=HEALS, planted=planted, limits=WIDE)
+    with closing(Engine(model, check=EXACT)) as engine:
+        found = engine.select("ca", ["t", "ts"], terminator=terminator)
+    assert found.coverage <= coverage + 1e-6
+    assert found.coverage_high == pytest.approx(coverage, abs=1e-5)
+
+
 SEARCHES = {
     "best_first": lambda llm, grammar: llm.select(
         "ca", grammar=grammar, rule="token_mean", terminator="none", search=SearchParams(max_tokens=4, width=1)
