@@ -106,7 +106,7 @@ def test_a_set_the_model_does_not_expect_is_said_plainly():
     assert "leading space" in report
     assert "thinks before it answers" in report
     assert "--chat" not in report
-    assert "See --chat" in shown(results.selection_report(unlikely(skips_template=True)))
+    assert "See --user" in shown(results.selection_report(unlikely(skips_template=True)))
     assert "! coverage" not in shown(results.selection_report(armour()))
 
 

@@ -195,13 +195,18 @@ class RunGroup:
 
 @dataclass(frozen=True, slots=True)
 class BarePromptGroup:
-    """Prompt (one of the first four, or text on stdin).
+    """Prompt (one of the first five, or text on stdin).
 
     The options that give a prompt.
     """
 
     prompt: Annotated[
         str | None, Option("--prompt", "-p", metavar="TEXT", help="The prompt, exactly as given."), WITH_ESCAPES
+    ] = None
+    user: Annotated[
+        str | None,
+        Option(metavar="TEXT", help="Message to a chat model, which its own template makes a prompt."),
+        WITH_ESCAPES,
     ] = None
     prompt_file: Annotated[
         str | None, Option(metavar="FILE", help="Prompt from a file (- for stdin), less one line end at its end.")
@@ -210,9 +215,7 @@ class BarePromptGroup:
     chat: Annotated[
         str | None, Option(metavar="FILE", help="Chat messages, a JSON array; the model's own template is used.")
     ] = None
-    system: Annotated[
-        str | None, Option(metavar="TEXT", help="System message before the prompt; the model's own template is used.")
-    ] = None
+    system: Annotated[str | None, Option(metavar="TEXT", help="System message before that of --user.")] = None
     assistant_prefix: Annotated[str, Option(metavar="TEXT", help="What the assistant's turn begins with.")] = ""
     template_arg: TemplateArgs = None
     parse_special: Annotated[
@@ -226,7 +229,7 @@ class BarePromptGroup:
         bool,
         Option(
             "--escapes",
-            help="Read \\n, \\r, \\t and \\\\ in -p, -c, -t, --delimiter, --following and texts of --stop "
+            help="Read \\n, \\r, \\t and \\\\ in -p, --user, -c, -t, --delimiter, --following and texts of --stop "
             "as line ends, tab and backslash.",
         ),
     ] = False
@@ -234,7 +237,7 @@ class BarePromptGroup:
 
 @dataclass(frozen=True, slots=True)
 class PromptGroup(BarePromptGroup):
-    """Prompt (one of the first four, or text on stdin).
+    """Prompt (one of the first five, or text on stdin).
 
     The options that give a prompt, and how it is joined to choices.
     """
@@ -246,7 +249,7 @@ class PromptGroup(BarePromptGroup):
 
 @dataclass(frozen=True, slots=True)
 class PromptsGroup(BarePromptGroup):
-    """Prompt (one of the first four, --prompts-file, or text on stdin).
+    """Prompt (one of the first five, --prompts-file, or text on stdin).
 
     The options that give one prompt or many.
     """

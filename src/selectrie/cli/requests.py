@@ -41,7 +41,7 @@ Prompt = str | list[int] | list[dict[str, object]]
 
 LOCAL = "local"
 """Value of `--ray` for a cluster on this machine that is started for the run."""
-_PROMPTS = ("prompt", "prompt_file", "token_ids", "chat")
+_PROMPTS = ("prompt", "user", "prompt_file", "token_ids", "chat")
 """Fields of the options that give one prompt, of which one may be set."""
 
 
@@ -206,9 +206,12 @@ def read_prompt(group: BarePromptGroup) -> Prompt:
             f"the prompt is given {len(sources)} times: {', '.join(map(long_flag, sources))}; give it once"
         )
     if group.system is not None and sources and sources[0] in ("chat", "token_ids"):
-        raise PromptError(f"--system goes with a prompt as text, not with {long_flag(sources[0])}")
+        raise PromptError(f"--system goes with --user or a prompt as text, not with {long_flag(sources[0])}")
     if group.prompt is not None:
         return group.prompt
+    if group.user is not None:
+        message: dict[str, object] = {"role": "user", "content": group.user}
+        return [message]
     if group.token_ids is not None:
         return inputs.parse_token_ids(group.token_ids)
     if group.chat is not None:
@@ -218,7 +221,8 @@ def read_prompt(group: BarePromptGroup) -> Prompt:
     text = inputs.read_prompt(inputs.STDIN) if inputs.has_piped_text() else ""
     if not text:
         raise PromptError(
-            "no prompt: give -p TEXT, --prompt-file, --token-ids, --chat, or text on stdin (-p '' for an empty one)"
+            "no prompt: give -p TEXT, --user TEXT (to a chat model), --prompt-file, --token-ids, --chat, "
+            "or text on stdin (-p '' for an empty one)"
         )
     return text
 

@@ -184,7 +184,7 @@ class Selection:
             elif self._has_missing_space():
                 found.append(Advice("coverage", f"{text} {_SPACE_CAUSE}", Remedy("delimiter", " ")))
             elif self.skips_template:
-                found.append(Advice("coverage", f"{text} {_TEMPLATE_CAUSE}", Remedy("messages")))
+                found.append(Advice("coverage", f"{text} {_TEMPLATE_CAUSE}", Remedy("user")))
             else:
                 found.append(Advice("coverage", f"{text} {_OTHER_CAUSES}"))
         return tuple(found)

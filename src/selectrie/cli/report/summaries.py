@@ -32,7 +32,7 @@ def _advice_sentence(advice: Advice) -> str:
     return f"{text} {f'See {option}' if value is None else f'Try {option} {quoted(str(value))}'}."
 
 
-_OPTIONS = {"budget_nodes": "budget", "deadline_s": "deadline", "messages": "chat"}
+_OPTIONS = {"budget_nodes": "budget", "deadline_s": "deadline"}
 """Names of command options by the names that differ in Python."""
 
 
