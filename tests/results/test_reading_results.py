@@ -11,7 +11,7 @@ from selectrie import Choice, Predicate, SearchParams
 from selectrie.errors import OptionError
 from tests.support.deciding import fake
 
-LONG = "word " * 400
+LONG = "word " * 60
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_results_are_data_frames(llm):
 
 def test_long_texts_do_not_overflow_a_notebook(llm):
     """Reprs are cut, and tables have a share of the width for each text."""
-    drawn = llm.generate("a", choices=[LONG], max_tokens=4000)
+    drawn = llm.generate("a", choices=[LONG], max_tokens=400)
     assert drawn.text == LONG
     assert max(map(len, repr(drawn).splitlines())) < 260
     assert len(drawn._repr_html_()) < 3000

@@ -10,10 +10,9 @@ form.
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from enum import Enum
-from itertools import islice
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
@@ -27,6 +26,7 @@ from selectrie.engine.requests import selection
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, GenerationParams
 from selectrie.engine.requests.selection import Choices, CustomRule, SelectRequest
 from selectrie.engine.requests.session import Prepared, Session, fix_time
+from selectrie.engine.requests.windows import by_windows, counted_from, flatten
 from selectrie.engine.runtimes import LocalRuntime, Runtime
 from selectrie.engine.scheduler.job import Observer
 from selectrie.engine.scheduler.scheduler import Load
@@ -110,7 +110,7 @@ E = TypeVar("E", bound=Enum)
 TableT = TypeVar("TableT")
 
 WINDOW = 64
-"""Number of questions that `decide_iter` has under way, at least one state's."""
+"""Number of requests or questions that iterators like `decide_iter` run at a time."""
 
 NO_VALUES: Mapping[str, object] = MappingProxyType({})
 NOT_GIVEN: Any = None
@@ -426,7 +426,40 @@ class Engine:
         runs; the error's `request` is the index of the first invalid one.
         """
         options = SelectRequest(rule, terminator, following, prior, search, prompting)
-        return self._select(selection.pairs_of(requests, choices), options, search.on_progress)
+        return self._select(list(selection.pairs_of(requests, choices)), options, search.on_progress)
+
+    @named_arguments
+    def select_iter(
+        self,
+        requests: Iterable[tuple[Prompt, Choices]] | Iterable[Prompt],
+        choices: Choices | None = None,
+        *,
+        rule: str | ScoringRule | CustomRule = "joint",
+        terminator: str = "auto",
+        following: str = "",
+        prior: Mapping[str, float] | Sequence[float] | None = None,
+        search: SearchParams = DEFAULT_SEARCH,
+        prompting: PromptParams = DEFAULT_PROMPTING,
+        **_keywords: Unpack[keywords.ManyKeywords],
+    ) -> Iterator[Selection]:
+        """Decide requests that are read as they are needed, as `select_many` does.
+
+        Selections come in the order of the requests, which are decided in windows of
+        `WINDOW`, so memory does not grow with their number. The iterator ends with the
+        error of the first invalid request of a window. `search.on_progress` is called
+        with (requests evaluated, requests in all; 0 if their number is not known).
+        """
+        options = SelectRequest(rule, terminator, following, prior, search, prompting)
+        if options.named_rule().name == "batch":
+            remedy = "its baseline is a mean over all requests; use `select_many`"
+            raise IncompatibleOptionsError(OptionRef("rule", "batch"), "an iterator", remedy)
+        total, tell = len(requests) if isinstance(requests, Sized) else 0, search.on_progress
+
+        def run(window: list[tuple[Prompt, Choices]], first: int) -> list[Selection]:
+            with counted_from(first):
+                return self._select(window, options, tell and (lambda done, _: tell(first + done, total)))
+
+        return flatten(by_windows(selection.pairs_of(requests, choices), WINDOW, run))
 
     @named_arguments
     def tokens(
@@ -765,6 +798,28 @@ class Engine:
         return renderer.make_many(self._make_page, renderer.requests_of(template, rows, rendering))
 
     @named_arguments
+    def render_iter(
+        self,
+        template: Template,
+        rows: Iterable[Mapping[str, object]],
+        *,
+        rendering: RenderParams = DEFAULT_RENDERING,
+    ) -> Iterator[Page]:
+        """Render a template for rows that are read as they are needed.
+
+        Pages come in the order of the rows, which are rendered in windows of `WINDOW`
+        as `render_many` does, so memory does not grow with their number. The iterator
+        ends with the error of the first row that fails.
+        """
+        from selectrie.engine.rendering import renderer
+
+        def run(window: list[Mapping[str, object]], first: int) -> list[Page]:
+            with counted_from(first):
+                return renderer.make_many(self._make_page, renderer.requests_of(template, window, rendering))
+
+        return flatten(by_windows(renderer.iterate_rows(rows), WINDOW, run))
+
+    @named_arguments
     def stream_render(
         self,
         template: Template,
@@ -940,7 +995,9 @@ class Engine:
         `decide_many`; with "raise", the iterator ends with the error of the first
         window that has an invalid state.
         """
-        return _flat(_windows(self, _iterator(states), *_read_questions_of_many(questions, params, on_error), on_error))
+        return flatten(
+            _windows(self, _iterator(states), *_read_questions_of_many(questions, params, on_error), on_error)
+        )
 
     @named_arguments
     def decide_table(
@@ -1221,29 +1278,13 @@ def _windows(
     params: DecisionParams,
     on_error: str,
 ) -> Iterator[list[Any]]:
-    """Yield the decisions on as many states at a time as make `WINDOW` questions.
+    """Yield the decisions on as many states at a time as make `WINDOW` questions."""
+    size = max(1, WINDOW // len(questions))
 
-    If reading a state fails, the states before it are decided first.
-    """
-    size, first = max(1, WINDOW // len(questions)), 0
-    failed: Exception | None = None
-    while failed is None:
-        window: list[State] = []
-        try:
-            window.extend(islice(states, size))
-        except Exception as error:  # noqa: BLE001 - whatever the caller's iterator raises
-            failed = error
-        if not window:
-            break
-        yield _unwrap_answers(questions, _decisions(engine, window, questions, params, on_error, first=first))
-        first += len(window)
-    if failed is not None:
-        raise failed
+    def decide(window: list[State], first: int) -> list[Any]:
+        return _unwrap_answers(questions, _decisions(engine, window, questions, params, on_error, first=first))
 
-
-def _flat(windows: Iterator[list[T]]) -> Iterator[T]:
-    for window in windows:
-        yield from window
+    return by_windows(states, size, decide)
 
 
 def _encoded(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams) -> IntArray:

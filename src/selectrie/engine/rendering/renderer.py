@@ -358,14 +358,19 @@ def requests_of(template: Template, rows: Iterable[Mapping[str, object]], render
     If any row is invalid, its error is raised; the error's `request` is the index of
     the first invalid row.
     """
-    several: object = rows
-    if not isinstance(several, Iterable) or isinstance(several, str | bytes | bytearray | Mapping):
-        raise OptionError("rows", rows, "mappings from names to values, one for each page")
-    requests, all_rows = [], list(rows)
+    requests, all_rows = [], list(iterate_rows(rows))
     for index, row in enumerate(all_rows):
         with of_request(index if len(all_rows) > 1 else None):
             requests.append(request_of(template, row, {}, rendering))
     return requests
+
+
+def iterate_rows(rows: Iterable[Mapping[str, object]]) -> Iterator[Mapping[str, object]]:
+    """Iterate over the values of pages; raise `OptionError` for another object."""
+    several: object = rows
+    if not isinstance(several, Iterable) or isinstance(several, str | bytes | bytearray | Mapping):
+        raise OptionError("rows", rows, "mappings from names to values, one for each page")
+    return iter(rows)
 
 
 def make_many(make: RenderPage, requests: Sequence[PageRequest]) -> list[Page]:

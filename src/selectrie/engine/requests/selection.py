@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -446,16 +446,20 @@ def read_choices(choices: Choices) -> ReadChoices:
     return ReadChoices(tuple(texts), values)
 
 
-def pairs_of(requests: object, choices: Choices | None) -> list[tuple[Prompt, Choices]]:
-    """Return the requests of `Engine.select_many` as pairs of prompt and choices."""
+def pairs_of(requests: object, choices: Choices | None) -> Iterator[tuple[Prompt, Choices]]:
+    """Iterate over the requests of `Engine.select_many`, pairs of prompt and choices.
+
+    Raises `OptionError` at once if they are not an iterable, and `ChoiceError` for
+    choices of all prompts that are invalid.
+    """
     if not isinstance(requests, Iterable) or isinstance(requests, str | bytes | Mapping):
         raise OptionError("requests", requests, "pairs of prompt and choices, or prompts beside `choices`")
     if hasattr(requests, "columns"):  # iterating yields names
         raise OptionError("requests", type(requests).__name__, "one column of prompts beside `choices`")
     if choices is None:
-        return list(requests)
+        return iter(requests)
     read = read_choices(choices)
-    return [(prompt, read) for prompt in requests]
+    return ((prompt, read) for prompt in requests)
 
 
 def _not_choices(choices: object, allowed: str) -> ChoiceError:
