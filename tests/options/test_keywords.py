@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import fields
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from selectrie import (
     SamplingParams,
     SearchParams,
     StopParams,
+    options,
 )
 from selectrie.engine.engine import Engine
 from selectrie.errors import (
@@ -32,7 +33,9 @@ from selectrie.errors import (
     PromptError,
     SelectrieError,
 )
+from selectrie.options import keywords
 from selectrie.options.arguments import _owners
+from selectrie.options.checks import options_of
 from selectrie.options.keywords import KEYWORDS
 from tests.support.deciding import fake
 
@@ -325,3 +328,21 @@ def test_values_with_two_meanings_are_refused(llm, call, message):
     """The error says which ones there are."""
     with pytest.raises((OptionError, PromptError), match=message):
         call(llm)
+
+
+@pytest.mark.parametrize(
+    ("literal", "names"),
+    [
+        (keywords.RuleName, options.RULES),
+        (keywords.Terminator, options.TERMINATORS),
+        (keywords.GrammarTerminator, options.BEAM_TERMINATORS),
+        (keywords.Tokenizations, options.TOKENIZATIONS),
+        (keywords.SpellingEvent, options.SPELLING_EVENTS),
+        (keywords.SearchMethod, options_of(SearchParams)["method"].allowed.names),
+        (keywords.SearchStop, options_of(SearchParams)["stop"].allowed.names),
+    ],
+)
+def test_types_of_names_have_the_names(literal, names):
+    """A type checker knows what the check allows."""
+    parts = get_args(literal)
+    assert {one for part in parts for one in (get_args(part) or (part,))} == set(names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -37,6 +37,7 @@ from selectrie.cli.traces import ReplayGroup, ReplayOutput
 from selectrie.core.output import write
 from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionRef
 from selectrie.options import TERMINATORS, one_of
+from selectrie.options.keywords import Terminator
 from selectrie.version import __version__
 
 if TYPE_CHECKING:
@@ -201,9 +202,8 @@ def tokens(
     texts = requests.read_choices(choices)
     one_of("terminator", ending.terminator, TERMINATORS)
     with requests.open_engine(model) as engine:
-        plan = engine.tokens(
-            prompt_input, texts, terminator=ending.terminator, following=ending.following, prompting=how
-        )
+        terminator = cast("Terminator", ending.terminator)
+        plan = engine.tokens(prompt_input, texts, terminator=terminator, following=ending.following, prompting=how)
     unnamed = requests.unnamed_model(model)
     if output.json:
         return show_json({**plan.to_dict(), **({} if unnamed is None else {"model": unnamed})})

@@ -163,7 +163,7 @@ def options_of(record: Any) -> Mapping[str, OptionField]:
     found = {
         one.name: OptionField(
             name=one.name,
-            kind=_KINDS[one.type.partition(" ")[0]],
+            kind=_KINDS.get(one.type.partition(" ")[0], str),
             default=one.default,
             allowed=one.metadata.get(_ALLOWED, Flag()),
             help=texts.get(one.name, "").partition(". ")[0].removesuffix(".") + ".",

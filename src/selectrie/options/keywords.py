@@ -8,7 +8,15 @@ the keywords into the records before the call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
+
+RuleName: TypeAlias = Literal["joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated", "batch"]
+GrammarTerminator: TypeAlias = Literal["auto", "none", "eog", "unless-continued"]
+Terminator: TypeAlias = GrammarTerminator | Literal["text"]
+Tokenizations: TypeAlias = Literal["canonical", "all"]
+SpellingEvent: TypeAlias = Literal["auto", "ends", "begins"]
+SearchMethod: TypeAlias = Literal["auto", "exhaustive", "best_first"]
+SearchStop: TypeAlias = Literal["best", "mass", "all"]
 
 
 class ChatKeywords(TypedDict, total=False):

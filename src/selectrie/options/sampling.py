@@ -21,6 +21,7 @@ from selectrie.options.checks import (
     texts,
     token_ids,
 )
+from selectrie.options.keywords import GrammarTerminator
 from selectrie.options.selection import GRAMMAR_TERMINATORS
 
 _ALL = Bounds(0, 1, "a number from 0 to 1 (1 = all tokens)")
@@ -224,7 +225,7 @@ class BeamSearchParams:
     exact: bool = False
     budget_nodes: int | None = option(None, Bounds(1, optional=True))
     expand: Callable[[Any, Any], Sequence[int]] | None = None
-    terminator: str = option("auto", Names(BEAM_TERMINATORS))
+    terminator: GrammarTerminator = option("auto", Names(BEAM_TERMINATORS))
     incomplete: bool = False
 
     def __post_init__(self) -> None:

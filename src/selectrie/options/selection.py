@@ -23,6 +23,12 @@ from selectrie.options.checks import (
     text,
     texts,
 )
+from selectrie.options.keywords import (
+    SearchMethod,
+    SearchStop,
+    SpellingEvent,
+    Tokenizations,
+)
 
 GRAMMAR_NODES = 2_000
 """Nodes that a search of a grammar evaluates if no budget is given."""
@@ -62,9 +68,9 @@ class SearchParams:
             better text is found.
     """
 
-    method: str = option("auto", Names(("auto", "exhaustive", "best_first")))
+    method: SearchMethod = option("auto", Names(("auto", "exhaustive", "best_first")))
     k: int = option(1, Bounds(1))
-    stop: str = option("best", Names(("best", "mass", "all")))
+    stop: SearchStop = option("best", Names(("best", "mass", "all")))
     mass: float = option(0.99, Bounds(math.ulp(0.0), 1, "a probability in (0, 1]"))
     budget_nodes: int | None = option(None, Bounds(1, optional=True))
     width: int = option(16, Bounds(1))
@@ -204,8 +210,8 @@ class SpellingParams:
             and `MAX_SPELLING_ROWS`. The canonical spelling is read in any case.
     """
 
-    tokenizations: str = option("canonical", Names(TOKENIZATIONS))
-    event: str = option("auto", Names(SPELLING_EVENTS))
+    tokenizations: Tokenizations = option("canonical", Names(TOKENIZATIONS))
+    event: SpellingEvent = option("auto", Names(SPELLING_EVENTS))
     budget_nodes: int | None = option(None, Bounds(1, optional=True))
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.errors import OptionError
 from selectrie.options import SearchParams, at_least, one_of
+from selectrie.options.keywords import SearchMethod
 from selectrie.results import Certificate, Selection
 from selectrie.results.page import Assignment, JointSelection
 from selectrie.template.values.values import SlotOption
@@ -183,7 +184,8 @@ def _select_request(request: JointRequest, context: SlotContext) -> SelectReques
 
     At least the two best texts are asked for.
     """
-    search = SearchParams(method=request.method, k=_n_best(request), budget_nodes=request.budget, width=request.width)
+    method = cast("SearchMethod", request.method)
+    search = SearchParams(method=method, k=_n_best(request), budget_nodes=request.budget, width=request.width)
     return SelectRequest(terminator=_terminator(context), following=context.following, search=search)
 
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from queue import SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -49,6 +49,7 @@ from selectrie.options import (
     SearchParams,
     StopParams,
 )
+from selectrie.options.keywords import GrammarTerminator
 from selectrie.results import BeamResult, ChoiceTable, Generation, Samples, Selection
 from selectrie.results.selection import SampledChoice
 from selectrie.template.syntax import ast
@@ -567,7 +568,8 @@ def _decide_beam(session: Session, slot: BeamSlot, context: SlotContext) -> Slot
     model = session.model
     ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, context.following, ends_turn=context.ends_turn)
     n_more = len(encode_inside(model.vocabulary, ending.text.encode()))
-    beam = replace(slot.beam, terminator=ending.terminator, max_tokens=slot.beam.max_tokens + n_more)
+    terminator = cast("GrammarTerminator", ending.terminator)
+    beam = replace(slot.beam, terminator=terminator, max_tokens=slot.beam.max_tokens + n_more)
     prepared = beam_search.prepare_beam_search(model, context.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
     result = ending.strip_beam(prepared.run(session))
     if slot.options is not None and not result.best.complete:
