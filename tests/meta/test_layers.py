@@ -168,7 +168,7 @@ THIRD_PARTY = {
     "regex": frozenset({"evaluation"}),
     "tomli": frozenset({"runs.data_files"}),
     "pyarrow": frozenset({"runs.data_files", "tables.formats"}),
-    "pandas": frozenset({"evaluation", "results", "decide.answers"}),
+    "pandas": frozenset({"evaluation", "results", "decide.answers", "decide.classification"}),
     "narwhals": frozenset({"decide.columns"}),
     "lm_eval": frozenset({"evaluation.lm_eval_model"}),
     "tqdm": frozenset({"evaluation.lm_eval_model"}),

@@ -190,6 +190,12 @@ _PANDAS_TYPES = {"text": "string", "float": "float64", "int": "Int64", "bool": "
 """Pandas types that allow missing values, so that errors do not change a type."""
 
 
+def pandas_type(pandas: Any, column: Column) -> Any:
+    """Return the type of a column in pandas: categorical for labels."""
+    labels = list(dict.fromkeys(column.labels))
+    return pandas.CategoricalDtype(labels) if column.kind == "label" else _PANDAS_TYPES[column.kind]
+
+
 class Frame:
     """A data frame with a row for each state, of pandas, polars or pyarrow.
 
@@ -248,7 +254,7 @@ class Frame:
         native = kind.to_native_namespace()
         labels = list(dict.fromkeys(column.labels))
         if kind.is_pandas_like():
-            dtype = native.CategoricalDtype(labels) if column.kind == "label" else _PANDAS_TYPES[column.kind]
+            dtype = pandas_type(native, column)
             series = native.Series(list(cells), dtype=dtype, index=self._frame.to_native().index)
             return nw.from_native(series, series_only=True).alias(column.name)
         if kind.is_pyarrow() and column.kind == "label":

@@ -54,7 +54,8 @@ Examples: TypeAlias = Sequence[tuple[State, Any]]
 
 _PYTHON_VALUES = PythonOnly(", an Enum member, or an Option with a text")
 _ALLOWED_VALUES = MessageText("a text, a truth value or a whole number", _PYTHON_VALUES)
-_INT64 = range(-(1 << 63), 1 << 63)
+INT64 = range(-(1 << 63), 1 << 63)
+"""The whole numbers that columns of tables and arrays hold."""
 
 
 def _resolve_auto_layout(n_questions: int) -> str:
@@ -241,7 +242,7 @@ class Choice(Generic[T]):
         kind = "label" if all(type(value) is str for value in values) else None
         if all(type(value) is bool for value in values):
             kind = "bool"
-        elif all(type(value) is int and value in _INT64 for value in values):
+        elif all(type(value) is int and value in INT64 for value in values):
             kind = "int"
         if kind is None:
             labels = tuple(one.scored for one in self.options)

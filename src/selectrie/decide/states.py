@@ -74,7 +74,8 @@ def text_of_state(state: State, name: str = "state") -> str:
         is_empty = state.value is None or (isinstance(state.value, str | Mapping | list | tuple) and not state.value)
         text = "" if is_empty else _write_json(state.value, name)
     elif _are_texts(state):
-        raise OptionError(name, state, "one text; `decide_many` takes several, and `Json([…])` is one state")
+        several = "`decide_many` and `classify_many` take several, and `Json([…])` is one state"
+        raise OptionError(name, state, f"one text; {several}")
     elif isinstance(state, Mapping | list | tuple):
         text = _write_json(state, name) if state else ""
     else:

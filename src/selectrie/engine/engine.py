@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
 
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import IntArray, Limits, ModelIdentity, SelfCheck
@@ -63,8 +63,9 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
 
     from selectrie.decide.answers import ChoiceAnswer, Decision, PredicateAnswer
     from selectrie.decide.calibration import Calibration
+    from selectrie.decide.classification import Classification, LabelAnswer
     from selectrie.decide.params import DecisionParams
-    from selectrie.decide.questions import Asking, Question
+    from selectrie.decide.questions import Asking, Examples, Question
     from selectrie.decide.states import State
     from selectrie.decide.templates import DecisionPrompt
     from selectrie.decide.typed import Questions
@@ -999,6 +1000,139 @@ class Engine:
             _windows(self, _iterator(states), *_read_questions_of_many(questions, params, on_error), on_error)
         )
 
+    @overload
+    def classify(
+        self,
+        text: State,
+        labels: Any,
+        *,
+        multi_label: Literal[False] = False,
+        none: str | None = None,
+        instructions: str | None = None,
+        cue: str | None = None,
+        examples: Examples = (),
+        params: DecisionParams | None = None,
+    ) -> ChoiceAnswer[Any]: ...
+    @overload
+    def classify(
+        self,
+        text: State,
+        labels: Any,
+        *,
+        multi_label: Literal[True],
+        none: str | None = None,
+        instructions: str | None = None,
+        cue: str | None = None,
+        examples: Examples = (),
+        params: DecisionParams | None = None,
+    ) -> Decision: ...
+    @named_arguments
+    def classify(
+        self,
+        text: State,
+        labels: Any,
+        *,
+        multi_label: bool = False,
+        none: str | None = None,
+        instructions: str | None = None,
+        cue: str | None = None,
+        examples: Examples = (),
+        params: DecisionParams | None = None,
+    ) -> LabelAnswer:
+        """Return the label of a text, or which of several labels it has.
+
+        It is `decide` with a `Choice` of the labels, or with a `Predicate` for each.
+
+        Args:
+            text: Text, an object or array of JSON, or messages.
+            labels: The options of a `Choice`: values or `Option`s, an Enum class, or a
+                mapping from texts to descriptions.
+            multi_label: Whether any number of labels may be true of a text. Each label
+                is then asked about in a prompt that names it.
+            none: The text of one more option, such as "none of these", for a text that
+                no label fits. The answer then has the value None.
+            instructions: The question. With `multi_label`, a statement in which
+                "{label}" stands for a label; "The text is about {label}." if it is
+                left out.
+            cue: A text before the answer in place of a question, as in `Choice`.
+            examples: Pairs of a text and its label, or with `multi_label` of a text and
+                the list of its labels.
+            params: Template, layout, rule and other options.
+
+        Returns:
+            A `ChoiceAnswer`, or with `multi_label` a `Decision` with the answer for
+            each label under its text.
+
+        Raises:
+            RequestError: If the request is invalid, before any model call.
+            ModelError: If the model fails.
+        """
+        from selectrie.decide.classification import label_questions
+
+        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
+        return asked.answer(self.decide(text, asked.questions, params=params))
+
+    @named_arguments
+    def classify_many(  # noqa: PLR0913 - labels, how they are asked about, and what errors do
+        self,
+        texts: Iterable[State],
+        labels: Any,
+        *,
+        multi_label: bool = False,
+        none: str | None = None,
+        instructions: str | None = None,
+        cue: str | None = None,
+        examples: Examples = (),
+        params: DecisionParams | None = None,
+        on_error: str = "raise",
+    ) -> Classification:
+        """Return the labels of many texts, all asked about at once.
+
+        It is `decide_many` with the questions of `classify`. The option
+        `calibration="batch"` is fitted to these texts.
+
+        Args:
+            texts: The texts.
+            labels: The labels, and the following, as in `classify`.
+            multi_label: Whether any number of labels may be true of a text.
+            none: The text of one more option, for texts that no label fits.
+            instructions: The question, or with `multi_label` the statement.
+            cue: A text before the answer in place of a question.
+            examples: Pairs of a text and its label or labels.
+            params: Template, layout, rule and other options.
+            on_error: As in `decide_many`. With "keep", a text that cannot be asked has
+                its error in `Classification.errors`.
+        """
+        from selectrie.decide.classification import Classification, label_questions
+
+        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
+        decisions = self.decide_many(_iterator(texts, "texts"), asked.questions, params=params, on_error=on_error)
+        index = getattr(texts, "index", None) if hasattr(texts, "iloc") else None  # of a pandas Series
+        return Classification(asked, tuple(decisions), index)
+
+    @named_arguments
+    def classify_iter(
+        self,
+        texts: Iterable[State],
+        labels: Any,
+        *,
+        multi_label: bool = False,
+        none: str | None = None,
+        instructions: str | None = None,
+        cue: str | None = None,
+        examples: Examples = (),
+        params: DecisionParams | None = None,
+    ) -> Iterator[LabelAnswer]:
+        """Return an iterator over the answers to `classify` about texts.
+
+        Texts are read as they are needed, as the states of `decide_iter`. A text that
+        cannot be asked ends the iterator with its error.
+        """
+        from selectrie.decide.classification import label_questions
+
+        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
+        return map(asked.answer, self.decide_iter(_iterator(texts, "texts"), asked.questions, params=params))
+
     @named_arguments
     def decide_table(
         self,
@@ -1177,6 +1311,27 @@ class Engine:
             for decision in window:
                 yield decision
 
+    async def aclassify_iter(
+        self,
+        texts: Iterable[State],
+        labels: Any,
+        *,
+        multi_label: bool = False,
+        none: str | None = None,
+        instructions: str | None = None,
+        cue: str | None = None,
+        examples: Examples = (),
+        params: DecisionParams | None = None,
+    ) -> AsyncIterator[LabelAnswer]:
+        """`classify_iter`, asynchronously; cancelling it cancels the work."""
+        from selectrie.decide.classification import label_questions
+
+        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
+        async for decision in self.adecide_iter(_iterator(texts, "texts"), asked.questions, params=params):
+            yield asked.answer(decision)
+
+    aclassify = awaitable(classify)
+    aclassify_many = awaitable(classify_many)
     adecide = awaitable(decide)
     adecide_many = awaitable(decide_many)
     adecide_table = awaitable(decide_table)
@@ -1263,11 +1418,11 @@ def _unwrap_answers(questions: Mapping[str, Question], decisions: list[Decision]
     return [one[""] for one in decisions] if "" in questions else list[Any](decisions)
 
 
-def _iterator(states: object) -> Iterator[State]:
+def _iterator(states: object, name: str = "states") -> Iterator[State]:
     if not isinstance(states, Iterable) or isinstance(states, str | bytes | bytearray | Mapping):
-        raise OptionError("states", states, "several states, such as a list")
+        raise OptionError(name, states, f"several {name}, such as a list")
     if hasattr(states, "columns") or hasattr(states, "column_names"):  # iterating yields names or columns
-        raise OptionError("states", type(states).__name__, "several states; `decide_table` takes a data frame")
+        raise OptionError(name, type(states).__name__, f"several {name}; `decide_table` takes a data frame")
     return iter(states)
 
 
