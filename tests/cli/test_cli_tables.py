@@ -164,10 +164,8 @@ def test_a_field_may_be_long(folder):
     ("arguments", "message"),
     [
         ((*CLASSIFY[:2], *CLASSIFY[4:], "--out", "o.csv"), "--state is not given"),
-        (("classify",), "TABLE is not given"),
         ((*CLASSIFY[:4], "--out", "o.csv"), "--labels is not given"),
-        (CLASSIFY, "--out is not given; give a file for the results"),
-        ((*CLASSIFY, "--out", "-"), "--out '-': expected a file whose name ends in"),
+        ((*TABLE, "--state", "body", "--out", "-"), "--out '-': expected a file whose name ends in"),
         ((*CLASSIFY, "--out", "t.csv"), "another file than the table itself"),
         ((*CLASSIFY, "--out", "labels.csv"), "it exists, and there is no run in labels.csv.run"),
         ((*CLASSIFY, "--out", "o.csv", "--actors", "2"), "--actors 2: expected --ray too"),
@@ -210,7 +208,7 @@ def test_a_stopped_run_says_how_to_go_on(folder, monkeypatch):
 
     monkeypatch.setattr(table_run, "decide_on_engine", stopped)
     result = run(*CLASSIFY, "--out", "out.csv", code=130)
-    assert "interrupted; go on with: selectrie decide --resume out.csv.run" in result.stderr
+    assert "interrupted; go on with: selectrie classify --resume out.csv.run" in result.stderr
     assert not (folder / "out.csv").exists()
     monkeypatch.undo()
     monkeypatch.chdir(folder)

@@ -10,7 +10,8 @@ import typer
 
 from selectrie.cli import requests, traces
 from selectrie.cli.arguments import command, run_guarded, tell
-from selectrie.cli.decide import classify, decide
+from selectrie.cli.classify import classify
+from selectrie.cli.decide import decide
 from selectrie.cli.evaluation import eval_app
 from selectrie.cli.generation import beam, generate
 from selectrie.cli.grammar import grammar_app, read_constraint

@@ -1,4 +1,4 @@
-"""The commands `selectrie decide` and `selectrie classify`, also about tables."""
+"""The command `selectrie decide`, and runs over tables of both `decide` and `classify`."""
 
 from __future__ import annotations
 
@@ -91,22 +91,30 @@ def run_table(
     model: ModelGroup, table: Path, asked: TableQuestions, out: Path, running: TableRunGroup, *, as_json: bool
 ) -> int:
     """Answer the questions for every row of a table, and write a summary."""
-    from selectrie.tables.table_run import TableRunOptions, decide_on_cluster, plan_table, run_table
+    from selectrie.tables.table_run import plan_table
 
     requests.check_run(running)
-    with _long_fields(), ExitStack() as opened:
+    with long_fields():
         plan = plan_table(table, asked, out)
+        with requests.resumable(f"selectrie decide --resume {plan.folder}"):
+            done = run_plan(model, plan, running)
+    return show_table(plan, done, as_json=as_json)
+
+
+def run_plan(model: ModelGroup, plan: TablePlan, running: TableRunGroup) -> TableProgress:
+    """Answer the questions for every row of a planned table."""
+    from selectrie.tables.table_run import TableRunOptions, decide_on_cluster, run_table
+
+    with ExitStack() as opened:
         engine = opened.enter_context(requests.open_engine(model))
         on_progress = opened.enter_context(_progress_bar())
         options = TableRunOptions(asdict(model), other_machine=running.other_machine, on_progress=on_progress)
         work = requests.on_cluster(decide_on_cluster, engine, running, model)
-        with requests.resumable(f"selectrie decide --resume {plan.folder}"):
-            done = run_table(engine, plan, options, work=work)
-    return _show_table(plan, done, as_json=as_json)
+        return run_table(engine, plan, options, work=work)
 
 
 @contextmanager
-def _long_fields() -> Iterator[None]:
+def long_fields() -> Iterator[None]:
     """Allow long fields in CSV files in the block."""
     before = csv.field_size_limit(_LONGEST_FIELD)
     try:
@@ -126,7 +134,7 @@ def _progress_bar() -> Iterator[OnProgress]:
         yield told
 
 
-def _show_table(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:
+def show_table(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:
     """Write a summary of a run over a table, and return the exit code."""
     from selectrie.core.output import count
 
@@ -518,104 +526,6 @@ def _show_prompts(prompts: Mapping[str, tuple[DecisionPrompt, ...]], *, as_json:
 def _prompt_fields(one: DecisionPrompt) -> dict[str, object]:
     names = ("shown", "n_tokens", "n_choice_tokens", "terminator", "following")
     return {**{name: getattr(one, name) for name in names}, "choices": None if one.choices is None else [*one.choices]}
-
-
-_SHOTS = 4
-"""Examples of each label."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClassifyGroup:
-    """Table.
-
-    The options that name the table and the labels.
-    """
-
-    table: Annotated[str | None, Argument(metavar="TABLE", help=f"The rows to label ({SHOWN_SUFFIXES}).")] = None
-    state: Annotated[
-        str | None, Option(metavar="COLUMN", help="What is labelled: a column, or a pattern: '{subject}: {body}'.")
-    ] = None
-    labels: Annotated[str | None, Option(metavar="FILE", help="The labels: one a line, or a .json array of texts.")] = (
-        None
-    )
-    question: Annotated[str, Option(metavar="TEXT", help="What is asked about each row.")] = ""
-    prior: Annotated[
-        str | None, Option(metavar="FILE", help="JSON object from label to weight; the labels' own if left out.")
-    ] = None
-    cue: Annotated[
-        str | None, Option(metavar="TEXT", help="In place of a question, such as 'Topic:'; best on base models.")
-    ] = None
-    examples: Annotated[
-        str | None, Option(metavar="FILE", help="A table of the same columns, and the right one in `label`.")
-    ] = None
-    shots: Annotated[
-        int | None, Option(metavar="N", help="Examples of each label that the prompt shows.  [default: 4]")
-    ] = None
-
-
-@dataclass(frozen=True, slots=True)
-class ClassifyOutput:
-    """Output.
-
-    The options of `selectrie classify` for its output.
-    """
-
-    json: Json = False
-
-
-def classify(
-    model: ModelGroup,
-    table: ClassifyGroup,
-    decision: DecisionGroup,
-    columns: ColumnsGroup,
-    *,
-    running: TableRunGroup,
-    output: ClassifyOutput,
-) -> int:
-    r"""Label every row of a table.
-
-    The rows are kept, and get the columns label, probability, confidence, label_mass,
-    margin, abstained and error. Labels are scored as whole texts, any number of any
-    length. A run that was killed goes on where it was.
-
-    \b
-    selectrie classify tickets.csv --state body --labels labels.txt --out routed.csv
-    selectrie classify tickets.csv --state "{subject}: {body}" --labels labels.txt --out routed.jsonl
-    selectrie classify --resume routed.csv.run
-    """
-    if running.resume is not None:
-        if (table, decision, columns) != (ClassifyGroup(), DecisionGroup(), ColumnsGroup()):
-            raise OptionError("resume", running.resume, "no table or option of it: the run's folder has them")
-        source, asked, out, model = began(running, model)
-        return run_table(model, source, asked, out, running, as_json=output.json)
-    from selectrie.decide.questions import Choice
-    from selectrie.tables.table_questions import TableQuestions
-
-    for name, value, allowed in (
-        ("table", table.table, "the file whose rows get labels"),
-        ("state", table.state, "the name of a column, or a pattern of columns in braces"),
-        ("labels", table.labels, "the file of the labels"),
-    ):
-        if value is None:
-            raise OptionError(name, None, allowed)
-    labels = inputs.read_choices(str(table.labels))
-    shown: list[tuple[str, str]] = []
-    if table.examples is not None:
-        n_each = _SHOTS if table.shots is None else table.shots
-        shown = inputs.read_examples(table.examples, str(table.state), labels, n_each)
-    elif table.shots is not None:
-        raise OptionError("shots", table.shots, "--examples too, which names the table that has them")
-    prior = None if table.prior is None else inputs.read_prior(table.prior, labels)
-    asked = TableQuestions(
-        state=str(table.state),
-        questions={"label": Choice(table.question, labels, cue=table.cue, examples=shown)},
-        params=params_of(decision, prior),
-        probabilities=columns.probabilities,
-        prefix=columns.prefix,
-        bare=True,
-    )
-    out = out_of(running)
-    return run_table(model, Path(str(table.table)), asked, out, running, as_json=output.json)
 
 
 _LONGEST_FIELD = 16 << 20

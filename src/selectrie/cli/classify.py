@@ -1,0 +1,346 @@
+"""The command `selectrie classify`: labels of a text, or of every row of a table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from selectrie.cli import inputs, requests
+from selectrie.cli.decide import (
+    ColumnsGroup,
+    DecisionGroup,
+    TableRunGroup,
+    began,
+    long_fields,
+    params_of,
+    run_plan,
+    run_table,
+    show_table,
+)
+from selectrie.cli.groups import Json, ModelGroup
+from selectrie.cli.show import show_json, show_report
+from selectrie.core.files import SHOWN_SUFFIXES
+from selectrie.core.output import put, visible, write
+from selectrie.errors import (
+    IncompatibleOptionsError,
+    InputFileError,
+    OptionError,
+    OptionRef,
+    joined,
+    words,
+)
+
+if TYPE_CHECKING:
+    from selectrie.decide.classification import LabelQuestions
+    from selectrie.decide.params import DecisionParams
+    from selectrie.tables.table_questions import TableQuestions
+    from selectrie.tables.table_run import TablePlan
+
+_SHOTS = 4
+"""Examples of each label."""
+_TEXT_COLUMN = "text"
+"""Name of the column that is labelled if no other is named."""
+_FURTHER = "predicted_"
+"""Prefix of new columns if the table has columns of their names."""
+_STREAMED = (".csv", ".tsv", ".jsonl")
+"""Formats that can be written to standard output."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifyGroup:
+    """Texts and labels.
+
+    The options that name what is labelled, and the labels.
+    """
+
+    table: Annotated[
+        str | None, Argument(metavar="TABLE", help=f"The rows to label ({SHOWN_SUFFIXES}; - for stdin).")
+    ] = None
+    text: Annotated[str | None, Option(metavar="TEXT", help="One text to label, in place of a table.")] = None
+    state: Annotated[
+        str | None,
+        Option(
+            metavar="COLUMN",
+            help="What is labelled: a column, or a pattern: '{subject}: {body}'.  [default: 'text', or the only one]",
+        ),
+    ] = None
+    labels: Annotated[
+        str | None,
+        Option(metavar="A,B,…|FILE", help="The labels, or a file of them: one a line, or a .json array of texts."),
+    ] = None
+    none: Annotated[
+        str | None, Option(metavar="TEXT", help="One more label for what no other fits, such as 'none of these'.")
+    ] = None
+    multi_label: Annotated[
+        bool, Option("--multi-label", help="Any number of labels may be true; each gets its own columns.")
+    ] = False
+    instructions: Annotated[
+        str | None,
+        Option(
+            "--question", metavar="TEXT", help="What is asked; with --multi-label a statement: 'It is about {label}.'."
+        ),
+    ] = None
+    prior: Annotated[
+        str | None,
+        Option(metavar="FILE", help="JSON object from label to weight, or of yes and no; the labels' own if left out."),
+    ] = None
+    cue: Annotated[
+        str | None, Option(metavar="TEXT", help="In place of a question, such as 'Topic:'; best on base models.")
+    ] = None
+    examples: Annotated[
+        str | None, Option(metavar="FILE", help="A table of the same columns, and the right one in `label`.")
+    ] = None
+    shots: Annotated[
+        int | None, Option(metavar="N", help="Examples of each label that the prompt shows.  [default: 4]")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifyOutput:
+    """Output.
+
+    The options of `selectrie classify` for its output.
+    """
+
+    json: Json = False
+
+
+def classify(
+    model: ModelGroup,
+    table: ClassifyGroup,
+    decision: DecisionGroup,
+    columns: ColumnsGroup,
+    *,
+    running: TableRunGroup,
+    output: ClassifyOutput,
+) -> int:
+    r"""Label a text, or every row of a table.
+
+    The rows are kept, and get the columns label, probability, confidence, label_mass,
+    margin, abstained and error; if the table has one of these, all begin with
+    predicted_. Labels are scored as whole texts, any number of any length. Without
+    --out the rows go to stdout. With it, a run that was killed goes on where it was.
+
+    \b
+    selectrie classify --text "It broke!" --labels refund,praise --none "none of these"
+    selectrie classify tickets.csv --state body --labels refund,praise > routed.csv
+    selectrie classify tickets.csv --state body --labels labels.txt --out routed.jsonl
+    selectrie classify --resume routed.csv.run
+    """
+    if running.resume is not None:
+        if (table, decision, columns) != (ClassifyGroup(), DecisionGroup(), ColumnsGroup()):
+            raise OptionError("resume", running.resume, "no table or option of it: the run's folder has them")
+        source, asked, out, model = began(running, model)
+        return run_table(model, source, asked, out, running, as_json=output.json)
+    if table.text is not None:
+        return _label_text(model, table, decision, columns, running=running, output=output)
+    with long_fields(), _source_of(table) as source:
+        state = _state_of(table, source)
+        questions, params = _questions_of(table, decision, state)
+        asked = _asked(questions, params, columns, state)
+        return _label_table(model, source, asked, running, as_json=output.json)
+
+
+def _label_table(
+    model: ModelGroup, source: Path, asked: TableQuestions, running: TableRunGroup, *, as_json: bool
+) -> int:
+    """Label every row of a table, in a run or to standard output."""
+    requests.check_run(running)
+    if running.out not in (None, inputs.STDIN):
+        plan = _plan(source, asked, Path(str(running.out)))
+        with requests.resumable(f"selectrie classify --resume {plan.folder}"):
+            done = run_plan(model, plan, running)
+        return show_table(plan, done, as_json=as_json)
+    if as_json:
+        raise OptionError("out", running.out, words("a file, with `json`, whose object would be among the rows"))
+    suffix = source.suffix.lower()
+    if suffix not in _STREAMED:
+        raise OptionError("out", running.out, f"a file for the results: {suffix} cannot be written to stdout")
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / f"out{suffix}"
+        done = run_plan(model, _plan(source, asked, out), running)
+        for one in done.warnings:
+            write(visible(f"! {one}"), sys.stderr)
+        with out.open(encoding="utf-8", newline="") as file:
+            while block := file.read(1 << 20):
+                put(block, sys.stdout)
+    return 0
+
+
+def _plan(source: Path, asked: TableQuestions, out: Path) -> TablePlan:
+    """Return the plan of a table, with a prefix if names of new columns are taken."""
+    from selectrie.tables.table_run import plan_table
+
+    try:
+        return plan_table(source, asked, out)
+    except OptionError as error:
+        if error.name != "prefix" or asked.prefix:
+            raise
+        taken = error.value
+    plan = plan_table(source, replace(asked, prefix=_FURTHER), out)
+    write(visible(f"! the table has a column {taken!r}, so the new ones begin with {_FURTHER}"), sys.stderr)
+    return plan
+
+
+def _label_text(
+    model: ModelGroup,
+    table: ClassifyGroup,
+    decision: DecisionGroup,
+    columns: ColumnsGroup,
+    *,
+    running: TableRunGroup,
+    output: ClassifyOutput,
+) -> int:
+    """Label one text, and show the answer."""
+    for name in ("table", "state"):
+        if getattr(table, name) is not None:
+            raise IncompatibleOptionsError("text", OptionRef(name), "label one text, or the rows of a table")
+    if (columns, running) != (ColumnsGroup(), TableRunGroup()):
+        raise OptionError("table", None, words("a table, or no `out`, `probabilities` or other option of tables"))
+    _require(table)
+    questions, params = _questions_of(table, decision, _TEXT_COLUMN)
+    with requests.open_engine(model) as engine:
+        made = engine.decide(str(table.text), questions.questions, params=params)
+    unnamed = requests.unnamed_model(model)
+    if output.json:
+        return show_json({**made.to_dict(), **({} if unnamed is None else {"model": unnamed})})
+    from selectrie.cli.report.results import decision_report
+
+    return show_report(decision_report(made, unnamed=unnamed))
+
+
+def _require(table: ClassifyGroup, *further: str) -> None:
+    """Raise one `OptionError` that names everything that is missing.
+
+    `further` are options that are missing for another reason.
+    """
+    allowed = {
+        "table": words("the file whose rows get labels, - for stdin, or one text as `text`"),
+        "labels": "the labels with commas between them, or their file",
+        "state": "the name of a column, or a pattern of columns in braces",
+    }
+    has_source = table.table is not None or table.text is not None
+    given = {"table": has_source, "labels": table.labels is not None, "state": "state" not in further}
+    missing = [name for name, is_given in given.items() if not is_given]
+    if missing:
+        first, others = allowed[missing[0]], missing[1:]
+        also = words("{}; also missing: {}", first, joined(map(OptionRef, others))) if others else first
+        raise OptionError(missing[0], None, also)
+
+
+@contextmanager
+def _source_of(table: ClassifyGroup) -> Iterator[Path]:
+    """Yield the file of the table; standard input becomes a temporary one."""
+    if table.table is None:
+        _require(table, *(() if table.state else ("state",)))
+    if table.table != inputs.STDIN:
+        source = Path(str(table.table))
+        if not source.suffix and not source.exists():
+            raise OptionError("table", table.table, words("a file; one text is given as `text`"))
+        yield source
+        return
+    if sys.stdin is None:
+        raise InputFileError(inputs.STDIN, "standard input is closed")
+    data = sys.stdin.buffer.read()
+    head = data.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 1)[0]
+    is_tabbed = b"\t" in head and b"," not in head
+    suffix = ".jsonl" if head.startswith(b"{") else ".tsv" if is_tabbed else ".csv"
+    with TemporaryDirectory() as folder:
+        source = Path(folder) / f"stdin{suffix}"
+        source.write_bytes(data)
+        try:
+            yield source
+        except InputFileError as error:
+            if error.path != str(source):
+                raise
+            raise InputFileError(inputs.STDIN, error.reason, line=error.line) from error
+
+
+def _state_of(table: ClassifyGroup, source: Path) -> str:
+    """Return the column that is labelled, by its name or because it is the only one."""
+    from selectrie.runs.data_files import reading
+    from selectrie.tables.formats import open_table
+
+    if table.state is not None:
+        _require(table)
+        return table.state
+    with reading(source):
+        opened = open_table(source)
+        names = [one.name for one in opened.columns(islice(opened.units(1), 1))]
+    found = [name for name in names if name == _TEXT_COLUMN] or [name for name in names if name != "label"]
+    if len(found) == 1:
+        _require(table)
+        return found[0]
+    if table.labels is None:
+        _require(table, "state")
+    raise OptionError("state", None, f"the column to label; the table has {', '.join(map(repr, names))}")
+
+
+def _labels_of(given: str) -> list[str]:
+    """Return the labels of `--labels`: those between its commas, or those of a file."""
+    if Path(given).is_file() or given == inputs.STDIN:
+        return inputs.read_choices(given)
+    if "," not in given:
+        raise OptionError("labels", given, "labels with commas between them, or a file that there is")
+    labels = [one.strip() for one in given.split(",")]
+    if not all(labels):
+        raise OptionError("labels", given, "a label between any two commas, and none at an end")
+    return labels
+
+
+def _questions_of(table: ClassifyGroup, decision: DecisionGroup, state: str) -> tuple[LabelQuestions, DecisionParams]:
+    """Return the questions of the labels, and the `DecisionParams` to ask them with."""
+    from selectrie.decide.classification import label_questions
+
+    labels = _labels_of(str(table.labels))
+    own = labels if table.none is None or table.multi_label else [*labels, table.none]
+    weights: Sequence[float] | None = None
+    if table.prior is not None:
+        texts = ["yes", "no"] if table.multi_label else own
+        read = inputs.read_prior(table.prior, texts)
+        missing = next((text for text in texts if text not in read), None)
+        if missing is not None:
+            raise InputFileError(table.prior, f"{missing!r} has no weight; give every label one")
+        weights = [read[text] for text in texts]
+    params = params_of(decision, weights)
+    if table.multi_label and (table.examples is not None or table.none is not None):
+        name = "examples" if table.none is None else "none"
+        remedy = "its rows have one label each" if table.none is None else "a row that no label fits has none"
+        raise IncompatibleOptionsError(name, OptionRef("multi_label", value=True), remedy)
+    shown: list[tuple[str, str]] = []
+    if table.examples is not None:
+        n_each = _SHOTS if table.shots is None else table.shots
+        shown = inputs.read_examples(table.examples, state, own, n_each)
+    elif table.shots is not None:
+        raise OptionError("shots", table.shots, "--examples too, which names the table that has them")
+    questions = label_questions(
+        own,
+        multi_label=table.multi_label,
+        instructions=table.instructions,
+        cue=table.cue,
+        examples=shown,
+        params=params,
+    )
+    return questions, params
+
+
+def _asked(questions: LabelQuestions, params: DecisionParams, columns: ColumnsGroup, state: str) -> TableQuestions:
+    """Return what is asked about every row."""
+    from selectrie.tables.table_questions import TableQuestions
+
+    return TableQuestions(
+        state=state,
+        questions=questions.questions,
+        params=params,
+        probabilities=columns.probabilities,
+        prefix=columns.prefix,
+        bare=not questions.is_multi,
+    )
