@@ -376,6 +376,14 @@ def close_schema(schema: Any, *, is_part: bool = False) -> Any:
     return made
 
 
+def require_all(schema: Any) -> Any:
+    """Return a schema whose objects have all the properties that it names."""
+    if not isinstance(schema, dict):
+        return schema
+    made = _map_parts(schema, lambda one, _: require_all(one))
+    return {**made, "required": list(made["properties"])} if made.get("properties") else made
+
+
 def list_sets(schema: Any, definitions: Mapping[str, Any]) -> Any:
     """Return a schema in which small set types list all their values.
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, Flag
+from inspect import cleandoc
 from math import lcm
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin
 
@@ -295,6 +296,19 @@ def metadata_of(kind: Any) -> tuple[Any, ...]:
     while _last_name(get_origin(kind)) in _MARKS:
         kind = get_args(kind)[0]
     return kind.__metadata__ if get_origin(kind) is Annotated else ()
+
+
+def description_of(field: TypeField) -> str:
+    """Return what a class, or the metadata of the type, says about a field; or ""."""
+    said = [field.description]
+    for one in metadata_of(field.kind):
+        is_pydantic_field = type(one).__module__.partition(".")[0] == "pydantic"
+        said += [
+            one,
+            getattr(one, "documentation", None),
+            getattr(one, "description", None) if is_pydantic_field else "",
+        ]
+    return next((cleandoc(text) for text in said if isinstance(text, str) and text.strip()), "")
 
 
 def values_of(kind: Any, limit: int) -> tuple[Any, ...] | None:

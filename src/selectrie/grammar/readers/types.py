@@ -20,6 +20,7 @@ from selectrie.grammar.readers.model_schemas import (
     generator_argument,
     is_text,
     list_sets,
+    require_all,
     schema_of_written,
     unknown_constraint_error,
 )
@@ -27,7 +28,9 @@ from selectrie.grammar.readers.regex import read_regex
 from selectrie.grammar.readers.shapes import alternatives, repeat
 from selectrie.grammar.readers.type_parts import (
     MAX_DEPTH,
+    TypeField,
     check_size,
+    description_of,
     fields_of,
     is_class,
     is_hashable,
@@ -56,14 +59,17 @@ _SIMPLE: dict[Any, str] = {
     None: "null",
     type(None): "null",
 }
-_ARRAYS = frozenset({list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection})
-_SETS = frozenset({set, frozenset, abc.Set, abc.MutableSet})
-_MAPPINGS = frozenset({dict, abc.Mapping, abc.MutableMapping})
-_KNOWN = _ARRAYS | _SETS | _MAPPINGS | {tuple}
+ARRAYS = frozenset({list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection})
+SETS = frozenset({set, frozenset, abc.Set, abc.MutableSet})
+MAPPINGS = frozenset({dict, abc.Mapping, abc.MutableMapping})
+_KNOWN = ARRAYS | SETS | MAPPINGS | {tuple}
 
 
-def schema_of_type(kind: Any) -> Mapping[str, Any]:
+def schema_of_type(kind: Any, *, is_whole: bool = False) -> Mapping[str, Any]:
     """Return the JSON Schema of a type's values.
+
+    With `is_whole`, fields with a default are required too, except in typed
+    dictionaries, and fields have their descriptions.
 
     - Data classes, attrs classes and typed dictionaries: an object with exactly their
       fields. A field with a default is optional; one with `init=False` is left out.
@@ -83,7 +89,7 @@ def schema_of_type(kind: Any) -> Mapping[str, Any]:
     `GrammarError` for any other type, by name.
     """
     check_size(kind)
-    builder = _Builder()
+    builder = _Builder(is_whole=is_whole)
     root = builder.schema(kind, 0)
     definitions = builder.definitions()
     name = root.get("$ref", "").removeprefix(REFERENCE)
@@ -113,11 +119,15 @@ class _Builder:
 
     Classes are queued, so that they may contain each other.
 
+    Args:
+        is_whole: As in `schema_of_type`.
+
     Attributes:
         uses: Number of `$ref`s to each class.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_whole: bool) -> None:
+        self._is_whole = is_whole
         self.uses: dict[str, int] = {}
         self._names: dict[Any, str] = {}
         self._waiting: deque[Any] = deque()
@@ -190,12 +200,12 @@ class _Builder:
         adapted = None if origin in _KNOWN else self._schema_by_pydantic(kind)
         if adapted is not None:
             return adapted
-        if origin in _ARRAYS or origin in _SETS:
+        if origin in ARRAYS or origin in SETS:
             item = self.schema(arguments[0], depth + 1) if arguments else {}
-            return {"type": "array", "items": item, **({"uniqueItems": True} if origin in _SETS else {})}
+            return {"type": "array", "items": item, **({"uniqueItems": True} if origin in SETS else {})}
         if origin is tuple:
             return self._tuple_schema(arguments, depth)
-        if origin in _MAPPINGS:
+        if origin in MAPPINGS:
             key, value = arguments or (str, Any)
             schema = self.schema(value, depth + 1)
             names = members_of(key)
@@ -242,14 +252,21 @@ class _Builder:
         """Return the schema of a class with fields, or of a pydantic model."""
         if is_pydantic(kind):
             return self._model_schema(kind)
-        fields = fields_of(kind) or ()
-        required = [one.argument for one in fields if one.is_required]
-        properties = {one.argument: self.schema(one.kind, 1) for one in fields}
-        if is_named_tuple(get_origin(kind) or kind):  # the last fields may be missing, if they have a default
+        origin, fields = get_origin(kind) or kind, fields_of(kind) or ()
+        needs_all = self._is_whole and not issubclass(origin, dict)
+        required = [one.argument for one in fields if one.is_required or needs_all]
+        properties = {one.argument: self._field_schema(one) for one in fields}
+        if is_named_tuple(origin):  # the last fields may be missing, if they have a default
             items = list(properties.values())
             bounds = {"minItems": len(required), "maxItems": len(items)}
             return {"type": "array", "prefixItems": items, "items": False, **bounds}
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+    def _field_schema(self, field: TypeField) -> dict[str, Any]:
+        """Return the schema of a field, with its description if that is wanted."""
+        schema = self.schema(field.kind, 1)
+        said = description_of(field) if self._is_whole else ""
+        return {**schema, "description": said} if said else schema
 
     def _model_schema(self, kind: Any) -> dict[str, Any]:
         """Return the schema of a pydantic model or data class, closed.
@@ -270,7 +287,7 @@ class _Builder:
 
         Their names get the prefix `name`.
         """
-        made = dict(close_schema(whole))
+        made = dict(close_schema(require_all(whole) if self._is_whole else whole))
         for inner, schema in made.pop("$defs", {}).items():
             self._done[f"{name}.{inner}"] = schema
         return made
