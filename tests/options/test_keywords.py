@@ -22,6 +22,7 @@ from selectrie import (
     SamplingParams,
     SearchParams,
     StopParams,
+    Template,
     options,
 )
 from selectrie.engine.engine import Engine
@@ -289,6 +290,41 @@ def test_what_cannot_be_meant_is_refused_with_a_remedy(llm, name):
     with pytest.raises(error, match=message):
         call(llm)
     assert llm._model.calls == calls
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("chat", r"generate\(messages=…\)"),
+        ("tokenize", "encode"),
+        ("create_completion", "generate"),
+        ("selct", "select"),
+    ],
+)
+def test_methods_of_other_libraries_are_answered_with_ours(llm, name, meant):
+    """An `AttributeError` that says what to write; what is near nothing has no advice."""
+    with pytest.raises(AttributeError, match=f"'Engine' object has no attribute '{name}'; did you mean {meant}"):
+        getattr(llm, name)
+    assert not hasattr(llm, "qqqq")
+
+
+@pytest.mark.parametrize(
+    ("options", "meant"), [({"rule": "pmi_dc"}, "pmi"), ({"terminator": "eos"}, "eog"), ({"rule": "jiont"}, "joint")]
+)
+def test_a_wrong_name_is_answered_with_the_nearest(llm, options, meant):
+    """All names are listed too."""
+    with pytest.raises(OptionError, match=f"expected one of .*; did you mean '{meant}'"):
+        llm.select("a", ["b"], **options)
+
+
+def test_the_text_of_a_template_is_rendered_as_one(llm):
+    """In each of the calls."""
+    text = "Hi <<name>>"
+    assert llm.render(text, name="a").text == llm.render(Template(text), name="a").text == "Hi a"
+    assert [page.text for page in llm.render_many(text, [{"name": "a"}, {"name": "b"}])] == ["Hi a", "Hi b"]
+    assert [page.text for page in llm.render_iter(text, [{"name": "a"}])] == ["Hi a"]
+    with llm.stream_render(text, name="a") as events:
+        assert "".join(event.text for event in events) == "Hi a"
 
 
 def test_options_alone_are_a_question():

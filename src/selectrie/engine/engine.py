@@ -52,7 +52,7 @@ from selectrie.options import (
     at_least,
     one_of,
 )
-from selectrie.options.arguments import named_arguments
+from selectrie.options.arguments import missing_attribute, named_arguments
 from selectrie.options.checks import record
 from selectrie.results.advice import warn_of_advice
 from selectrie.tokenization.encoding import encode_prompt
@@ -163,6 +163,11 @@ class Engine:
         identity = self._model.identity
         state = ", closed" if self._model_thread.closed else ""
         return f"Engine({identity.name!r}, precision={identity.precision!r}{state})"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(self, name)
 
     def close(self) -> None:
         """Free the model; running work ends with `ClosedError`. May be called twice."""
@@ -755,7 +760,7 @@ class Engine:
     @named_arguments
     def render(
         self,
-        template: Template,
+        template: Template | str,
         values: Mapping[str, object] = NO_VALUES,
         /,
         *,
@@ -765,7 +770,7 @@ class Engine:
         """Render a template: decide its slots in order, each after the page so far.
 
         Args:
-            template: The template.
+            template: The template, or its text.
             values: Values that the template reads; others are ignored.
             rendering: Options for the seed, limits and the writing of chat turns.
             **named: More values, by name.
@@ -782,7 +787,7 @@ class Engine:
     @named_arguments
     def render_many(
         self,
-        template: Template,
+        template: Template | str,
         rows: Iterable[Mapping[str, object]],
         *,
         rendering: RenderParams = DEFAULT_RENDERING,
@@ -801,7 +806,7 @@ class Engine:
     @named_arguments
     def render_iter(
         self,
-        template: Template,
+        template: Template | str,
         rows: Iterable[Mapping[str, object]],
         *,
         rendering: RenderParams = DEFAULT_RENDERING,
@@ -823,7 +828,7 @@ class Engine:
     @named_arguments
     def stream_render(
         self,
-        template: Template,
+        template: Template | str,
         values: Mapping[str, object] = NO_VALUES,
         /,
         *,

@@ -64,6 +64,15 @@ _ADVICE = {
 """Maps unknown arguments to the argument to give instead, and its value."""
 _ALSO = {"device": "n_gpu_layers", "top_k": "k", "choices": "options", "labels": "options", "values": "options"}
 """Maps unknown arguments to what some calls have in their place."""
+_METHODS = {
+    **dict.fromkeys(("chat", "create_chat_completion"), "generate(messages=…) or generate(user=…)"),
+    **dict.fromkeys(("create_completion", "complete", "completion", "invoke", "predict"), "generate(…)"),
+    **dict.fromkeys(("choose", "choice"), "select(…)"),
+    **dict.fromkeys(("logprobs", "loglikelihood", "get_logprobs"), "score(…) or prompt_logprobs(…)"),
+    "tokenize": "encode(…)",
+    "detokenize": "decode(…)",
+}
+"""Maps methods of other libraries to the calls to write here."""
 _OF_CALLS = ("n", "prompt", "seed", "prompting", "rendering", "sampling", "search", "stopping")
 """Arguments that belong to no record of options."""
 
@@ -105,6 +114,15 @@ def named_arguments(call: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
+def missing_attribute(owner: object, name: str) -> AttributeError:
+    """Return the error for an attribute that an object lacks, with what to write."""
+    kind = type(owner)
+    near = get_close_matches(name, [one for one in dir(kind) if not one.startswith("_")], n=1)
+    meant = _METHODS.get(name) or next(iter(near), "")
+    text = f"{kind.__name__!r} object has no attribute {name!r}"
+    return AttributeError(f"{text}; did you mean {meant}?" if meant else text)
+
+
 def meant_name(name: str, names: Sequence[str]) -> str | None:
     """Return the one of `names` that is meant by another name; None if none is near."""
     for one in (_SAME.get(name, name), _ALSO.get(name)):
@@ -143,6 +161,8 @@ def merge_keywords(
     Raises `IncompatibleOptionsError` for a keyword whose field has another value in a
     record that was given, and `OptionError` for a call without a prompt.
     """
+    if not kwargs and len(args) > 1 and args[1] is not None:
+        return args, {}
     found = {name: value for name, value in kwargs.items() if name not in keywords}
     given = {name: kwargs[name] for name in keywords if kwargs.get(name) is not None}
     owners = _owners(call)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from functools import cache
 from numbers import Integral
 from typing import Any, NoReturn, TypeVar
@@ -25,7 +26,9 @@ MAX_TEXTS = 65_536
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise `OptionError` unless `value` is one of the allowed names."""
     if not isinstance(value, str) or value not in allowed:
-        raise OptionError(name, value, "one of " + ", ".join(repr(a) for a in allowed))
+        near = get_close_matches(value, allowed, n=1, cutoff=0.65) if isinstance(value, str) else ()
+        meant = "".join(f"; did you mean {one!r}?" for one in near)
+        raise OptionError(name, value, "one of " + ", ".join(repr(a) for a in allowed) + meant)
 
 
 def at_least(name: str, value: object, min_value: int, *, max_value: int = sys.maxsize, optional: bool = True) -> None:

@@ -478,7 +478,7 @@ def test_pages_are_bounded(fake, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "named", "error"),
     [
-        (("a <<b>>",), {}, "expected a Template"),
+        ((3,), {}, "expected a Template"),
         ((Template("a"), [1]), {}, "a mapping from names"),
         ((Template("a"), {"b": 1}), {"b": 2}, "given once"),
         ((Template("a"),), {"rendering": 3}, "a RenderParams record"),

@@ -329,7 +329,7 @@ RenderPage = Callable[[PageRequest, OnEvent | None], Page]
 
 
 def request_of(
-    template: Template, values: Mapping[str, object], more: Mapping[str, object], rendering: RenderParams
+    template: Template | str, values: Mapping[str, object], more: Mapping[str, object], rendering: RenderParams
 ) -> PageRequest:
     """Check a page's template and values, as far as possible without a model.
 
@@ -340,8 +340,7 @@ def request_of(
         more: Further values, which the caller gave as keyword arguments.
         rendering: Options.
     """
-    if not isinstance(template, Template):
-        raise OptionError("template", template, "a Template: selectrie.Template(text) or Template.from_file(path)")
+    template = _read_template(template)
     record("rendering", rendering, RenderParams)
     all_values: dict[str, object] = dict(named("values", values))
     for name in more:
@@ -352,12 +351,24 @@ def request_of(
     return PageRequest(template, all_values, rendering)
 
 
-def requests_of(template: Template, rows: Iterable[Mapping[str, object]], rendering: RenderParams) -> list[PageRequest]:
+def _read_template(template: Template | str) -> Template:
+    """Return a template; a text is read as one."""
+    if isinstance(template, str):
+        return Template(template)
+    if not isinstance(template, Template):
+        raise OptionError("template", template, "a Template, such as Template.from_file(path), or its text")
+    return template
+
+
+def requests_of(
+    template: Template | str, rows: Iterable[Mapping[str, object]], rendering: RenderParams
+) -> list[PageRequest]:
     """Return a request for each row of values.
 
     If any row is invalid, its error is raised; the error's `request` is the index of
     the first invalid row.
     """
+    template = _read_template(template)
     requests, all_rows = [], list(iterate_rows(rows))
     for index, row in enumerate(all_rows):
         with of_request(index if len(all_rows) > 1 else None):
