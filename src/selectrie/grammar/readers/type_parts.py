@@ -300,7 +300,7 @@ def metadata_of(kind: Any) -> tuple[Any, ...]:
 
 def description_of(field: TypeField) -> str:
     """Return what a class, or the metadata of the type, says about a field; or ""."""
-    said = [field.description]
+    said: list[Any] = [field.description]
     for one in metadata_of(field.kind):
         is_pydantic_field = type(one).__module__.partition(".")[0] == "pydantic"
         said += [
