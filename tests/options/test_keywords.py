@@ -20,6 +20,7 @@ from selectrie import (
     Grammar,
     PromptParams,
     SamplingParams,
+    Score,
     SearchParams,
     StopParams,
     Template,
@@ -205,6 +206,7 @@ def test_columns_of_data_frames_are_choices_in_every_door(llm):
         assert llm.rank("a", given) == llm.rank("a", ["b", "c"])
         assert llm.tokens("a", given).choices == llm.tokens("a", ["b", "c"]).choices
         assert Choice("q", given) == Choice("q", ["b", "c"])
+        assert Score("q", given) == Score("q", ["b", "c"])
         assert llm.select_many(pandas.Series(["a", "b"]), given)[0] == expected
     for call in (lambda frame: llm.select("a", frame), lambda frame: Choice("q", frame)):
         with pytest.raises((ChoiceError, OptionError), match="one column of the data frame"):

@@ -346,7 +346,7 @@ class Predicate:
 
 
 _Levels: TypeAlias = (
-    Sequence[str | Option[Any]] | Mapping[str, str] | Mapping[str, str | None] | Mapping[float, str] | Mapping[int, str]
+    Iterable[str | Option[Any]] | Mapping[str, str] | Mapping[str, str | None] | Mapping[float, str] | Mapping[int, str]
 )
 
 
@@ -638,10 +638,9 @@ def _read_levels(given: object) -> tuple[Option[float], ...]:
             if not isinstance(text, str):
                 raise OptionError(f"levels[{of_value(number)}]", text, "the text that is scored for this number, a str")
         return tuple(Option(number, text) for number, text in given.items())
-    if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
-        raise OptionError("levels", given, "a sequence of texts or Options, or a mapping from texts or numbers")
+    values = listed(given, lambda allowed: OptionError("levels", given, f"{allowed}, or a mapping"))
     levels: list[Option[float]] = []
-    for number, level in enumerate(given):
+    for number, level in enumerate(values):
         if not isinstance(level, str | Option):
             raise OptionError(f"levels[{number}]", level, "a text, or an Option with a text")
         option = Option(level) if isinstance(level, str) else level
