@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -44,6 +45,7 @@ def test_it_is_decide(llm):
     assert answer == llm.decide(TEXTS[0], Choice("", options))
     assert list(answer.probabilities) == ["refund", "track order", None]
     assert llm.classify(TEXTS[0], Team).value in Team
+    assert llm.classify(TEXTS[0], Literal["a", "b"]) == llm.classify(TEXTS[0], np.array(["a", "b"]))
     assert llm.classify(TEXTS[0], LABELS, cue="Topic:").value in LABELS
 
 

@@ -128,6 +128,8 @@ def test_python_snippets_run(page, workplace):
         if "import pandas" in block:
             for name in ("pandas", "narwhals"):
                 pytest.importorskip(name, reason="needs the extra 'tables' and pandas")
+        if "selectrie.sklearn" in block:
+            pytest.importorskip("sklearn", reason="needs the extra 'sklearn'")
         if "selectrie.connect(" in block:
             for name in ("httpx2", "fastapi", "uvicorn"):
                 pytest.importorskip(name)

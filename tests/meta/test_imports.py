@@ -39,7 +39,7 @@ MOST_MODULES_OF_HELP = 200
 NOT_YET_IMPORTED: set[str] = set()
 """Core dependencies that are declared ahead of their use."""
 
-EXTRAS = ("transformers", "xla", "hf", "lm-eval", "ray", "parquet", "tables", "pandas", "server", "remote")
+EXTRAS = ("transformers", "xla", "hf", "lm-eval", "ray", "parquet", "tables", "pandas", "sklearn", "server", "remote")
 """Of the library."""
 SKIPPED_WITHOUT = (
     "transformers",
@@ -49,6 +49,7 @@ SKIPPED_WITHOUT = (
     "parquet",
     "tables",
     "pandas",
+    "sklearn",
     "parity",
     "frames",
     "server",
@@ -59,7 +60,7 @@ SKIPPED_WITHOUT = (
 
 LATER = ("compression", "typing_extensions")
 """Modules of the standard library of a later Python; every type checker has the second, which is imported for types only."""
-IMPORT_NAME = {"llama-cpp-python": "llama_cpp"}
+IMPORT_NAME = {"llama-cpp-python": "llama_cpp", "scikit-learn": "sklearn"}
 """Where the name of a distribution and of what it installs differ by more than a dash."""
 
 

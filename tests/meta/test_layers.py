@@ -47,6 +47,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runs",),
     (
         "evaluation",
+        "sklearn",
         "tables",
     ),
     ("server",),
@@ -56,7 +57,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "__main__",
     ),
 )
-"""Rooms by floor, from 1 on. A room is a folder, or one of the four modules at the top."""
+"""Rooms by floor, from 1 on. A room is a folder, or one of the five modules at the top."""
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS, 1) for room in rooms}
 
 INNER: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -169,6 +170,7 @@ THIRD_PARTY = {
     "tomli": frozenset({"runs.data_files"}),
     "pyarrow": frozenset({"runs.data_files", "tables.formats"}),
     "pandas": frozenset({"evaluation", "results", "decide.answers", "decide.classification"}),
+    "sklearn": frozenset({"sklearn"}),
     "narwhals": frozenset({"decide.columns"}),
     "lm_eval": frozenset({"evaluation.lm_eval_model"}),
     "tqdm": frozenset({"evaluation.lm_eval_model"}),
