@@ -116,6 +116,29 @@ def test_json_is_one_object(opened, llm):
     assert task["metrics"] == mine.to_dict()["tasks"][0]["metrics"]
 
 
+def test_a_table_needs_no_task_file(opened):
+    """The names of its columns do, in a run that goes on from its folder; the figures are those of the same questions."""
+    Path("quiz.csv").write_text(
+        "question,x,y,z,answer\n"
+        + "".join(f"{context},{','.join(choices)},{'ABC'[gold]}\n" for context, choices, gold in QUESTIONS)
+    )
+    words = ("quiz.csv", "--context", "question", "--choices", "x,y,z", "--gold", "answer")
+    shown = json.loads(run(*words, "--out", "a", "--json").stdout)
+    same = json.loads(run("questions.jsonl", "--json").stdout)
+    assert shown["tasks"][0]["task"] == "quiz"
+    assert shown["tasks"][0]["metrics"] == same["tasks"][0]["metrics"]
+    assert json.loads(run("--resume", "a", "--json").stdout) == shown
+    Path("kinds.tsv").write_text("text\tkind\nSnow is\twhite\nGrass is\tgreen\n")
+    named = run("kinds.tsv", "--text", "{text}", "--labels", "white,green", "--gold", "kind", "--json").stdout
+    assert json.loads(named) == json.loads(run("kinds.tsv", "--context", "text", "--labels", "kind", "--json").stdout)
+    said = refused("quiz.csv", "--choices", "x,y")
+    assert said.endswith("--context is not given; give the column of the questions, because --choices is given\n")
+    assert "--gold-as" in refused(
+        "quiz.csv", "--context", "question", "--choices", "x,y,z", "--gold", "answer", "--gold-as", "w"
+    )
+    assert "name their columns (--context" in refused("quiz.csv")
+
+
 def test_a_folder_holds_the_run(opened):
     """Configuration, log, records and figures; `report` shows them again, and the same command measures nothing anew."""
     first = run("questions.jsonl", "--out", "runs/a", "--json").stdout

@@ -528,7 +528,7 @@ def test_a_task_is_found_by_file_name_and_fields(file, record, name):
         (PIQA[0], "are read by piqa"),
         (ARC[0], "are read by arc_challenge, arc_easy"),
         (LAMBADA[0], "are read by lambada_openai, text"),
-        ({"q": "x"}, f"no shipped task ({', '.join(shipped())}) reads records of q; write a TOML file"),
+        ({"q": "x"}, f"no shipped task ({', '.join(shipped())}) reads records of q; name their columns"),
     ],
 )
 def test_a_file_that_names_no_task_is_never_guessed(record, told):

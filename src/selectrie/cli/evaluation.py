@@ -19,9 +19,10 @@ from selectrie.cli.groups import Json, ModelGroup, RunGroup
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.files import SHOWN_ITEM_SUFFIXES
 from selectrie.core.output import flush, write
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, OptionRef, words
 
 if TYPE_CHECKING:
+    from selectrie.evaluation.columns import Columns
     from selectrie.evaluation.configuration import Loaded
     from selectrie.evaluation.evaluator import OnProgress, Progress
     from selectrie.evaluation.results import Evaluation
@@ -63,6 +64,35 @@ class DataGroup:
     task: Annotated[
         str | None,
         Option(metavar="TASK", help="A shipped task or a TOML file. [default: by file name and fields]"),
+    ] = None
+    context: Annotated[
+        str | None,
+        Option(
+            "--context",
+            "--text",
+            metavar="COLUMN",
+            help="In place of a task: the column of the questions or texts, or a pattern with columns in braces.",
+        ),
+    ] = None
+    choices: Annotated[
+        list[str] | None,
+        Option(metavar="COLUMNS", help="The columns of the choices, separated by commas; or one with a list."),
+    ] = None
+    labels: Annotated[
+        list[str] | None,
+        Option(
+            metavar="COLUMN|TEXTS",
+            help="For --choices: the column of the labels, whose texts are the choices; with --gold, the "
+            "labels themselves, separated by commas.",
+        ),
+    ] = None
+    gold: Annotated[str | None, Option(metavar="COLUMN", help="The column of the right choice.")] = None
+    gold_as: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help="What it holds: index (from 0), number (from 1), letter, column or text. [default: what all rows fit]",
+        ),
     ] = None
     metric: Annotated[
         list[str] | None, Option(metavar="NAMES", help="Metrics, separated by commas. [default: those of the task]")
@@ -202,7 +232,7 @@ def report(run: OneRunGroup, output: EvalOutput) -> int:
     from selectrie.evaluation.runner import read_run
 
     _check_html(output)
-    _show(read_run(Path(run.folder), _metrics(run.metric)), output)
+    _show(read_run(Path(run.folder), _split(run.metric)), output)
     return 0
 
 
@@ -233,7 +263,8 @@ def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tupl
         configuration = Configuration(
             data=tuple(data.data or ()),
             task=data.task,
-            metrics=_metrics(data.metric),
+            columns=_columns(data),
+            metrics=_split(data.metric),
             n_shots=data.shots,
             shots_file=data.shots_file,
             shots_seed=data.shots_seed,
@@ -251,8 +282,29 @@ def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tupl
     return loaded, Path(running.resume), requests.resumed_model(model, model_then, running.resume)
 
 
-def _metrics(options: list[str] | None) -> tuple[str, ...]:
-    """Return the metric names in all `--metric` options."""
+def _columns(data: DataGroup) -> Columns | None:
+    """Return the columns that the options name, or None if they name none."""
+    from selectrie.evaluation.columns import Columns
+
+    choices, labels = _split(data.choices), _split(data.labels)
+    if data.context is None:
+        if given := [name for name in ("choices", "labels", "gold", "gold_as") if getattr(data, name)]:
+            raise OptionError(
+                "context", None, words("the column of the questions, because {} is given", OptionRef(given[0]))
+            )
+        return None
+    is_label_column = data.gold is None and len(labels) == 1
+    return Columns(
+        data.context,
+        choices[0] if len(choices) == 1 else choices,
+        labels[0] if is_label_column else labels,
+        data.gold,
+        data.gold_as,
+    )
+
+
+def _split(options: list[str] | None) -> tuple[str, ...]:
+    """Return the names in all uses of an option that takes names between commas."""
     return tuple(name.strip() for one in options or () for name in one.split(",") if name.strip())
 
 

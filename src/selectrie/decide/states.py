@@ -245,12 +245,12 @@ class RowStates:
 
     Attributes:
         columns: Names of the columns whose values the state needs, without duplicates.
-        _parts: The parts of the pattern: literal text, or an index into `columns`. ()
-            if the state is the value of a single column.
+        parts: The parts of the pattern: literal text, or an index into `columns`. () if
+            the state is the value of a single column.
     """
 
     columns: tuple[str, ...]
-    _parts: tuple[str | int, ...] = ()
+    parts: tuple[str | int, ...] = ()
 
     def of(self, values: Sequence[object]) -> State:
         """Return the state of a row.
@@ -268,10 +268,10 @@ class RowStates:
             PromptError: For malformed messages.
         """
         states = [_read_value(name, value) for name, value in zip(self.columns, values, strict=True)]
-        if not self._parts:
+        if not self.parts:
             return states[0]
         texts = [one if isinstance(one, str) else text_of_state(one) for one in states]
-        return "".join(part if isinstance(part, str) else texts[part] for part in self._parts)
+        return "".join(part if isinstance(part, str) else texts[part] for part in self.parts)
 
     def of_each(self, rows: Iterable[Sequence[object]]) -> list[State | RequestError]:
         """Return the state of each row, or the error of a row without one."""
@@ -285,19 +285,20 @@ class RowStates:
             return error
 
 
-def row_states(state: str, columns: Sequence[str]) -> RowStates:
+def row_states(state: str, columns: Sequence[str], option: str = "state") -> RowStates:
     """Return the converter from rows of a table to states.
 
     Args:
         state: The name of a column, or a pattern in which `{column}` is replaced by a
             value and `{{` and `}}` by single braces.
         columns: The names of the table's columns.
+        option: Name of the option that gives `state`, for errors.
 
     Raises:
         OptionError: For a column that is not in the table, and for a pattern without a
             column or with an unpaired brace.
     """
-    require_text("state", state)
+    require_text(option, state)
     if state in columns:
         return RowStates((state,))
     parts: list[str | int] = []
@@ -306,21 +307,21 @@ def row_states(state: str, columns: Sequence[str]) -> RowStates:
         name = token[1]
         if name is None:
             if token[0] in "{}":
-                raise OptionError("state", state, f"braces in pairs; {token[0] * 2} stands for {token[0]!r}")
+                raise OptionError(option, state, f"braces in pairs; {token[0] * 2} stands for {token[0]!r}")
             parts.append(token[0][:1] if token[0] in ("{{", "}}") else token[0])
             continue
         if name not in columns:
-            raise OptionError("state", name, f"a column of the table; it has {_list_columns(columns)}")
+            raise OptionError(option, name, f"a column of the table; it has {list_columns(columns)}")
         if name not in used:
             used.append(name)
         parts.append(used.index(name))
     if not used:
         allowed = "the name of a column, or a pattern with columns in braces; the table has"
-        raise OptionError("state", state, f"{allowed} {_list_columns(columns)}")
+        raise OptionError(option, state, f"{allowed} {list_columns(columns)}")
     return RowStates(tuple(used), tuple(parts))
 
 
-def _list_columns(columns: Sequence[str]) -> str:
+def list_columns(columns: Sequence[str]) -> str:
     """Return the names of at most 20 columns, for an error."""
     more = f" and {len(columns) - _MAX_SHOWN} more" if len(columns) > _MAX_SHOWN else ""
     return (", ".join(repr(clip(name, 48)) for name in columns[:_MAX_SHOWN]) or "none") + more
@@ -334,7 +335,7 @@ def _read_value(name: str, value: Any) -> State:
         return value
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or _is_nan(value) or type(value).__name__ in _MISSING_TYPES:
+    if is_missing(value):
         raise OptionError(name, value, "a value in this row")
     if isinstance(value, bool | int | float):
         return json.dumps(value)
@@ -347,6 +348,9 @@ def _read_value(name: str, value: Any) -> State:
     raise OptionError(name, value, "a text, a number, a date, or an object or array of JSON")
 
 
-def _is_nan(value: object) -> bool:
-    """Return whether a value is a NaN of float or `Decimal`."""
-    return value.is_nan() if isinstance(value, Decimal) else isinstance(value, float) and math.isnan(value)
+def is_missing(value: object) -> bool:
+    """Return whether a cell of a table is None, NaN, or a missing value of pandas."""
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return value is None or is_nan or type(value).__name__ in _MISSING_TYPES

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from selectrie.errors import InputFileError, OptionError
+from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
+from selectrie.evaluation.columns import Columns, build_task
 from selectrie.evaluation.dataset import Data, Shots, items_of, read_data, task_for
 from selectrie.evaluation.metrics import find_metrics
 from selectrie.evaluation.tasks import Task, load_task, parse_task
@@ -27,6 +28,8 @@ class Configuration:
         data: Data files, each `PATH` or `TASK=PATH`.
         task: The task of files without `TASK=`. None means that it is found by file
             name and fields (`dataset.task_for`).
+        columns: The columns that become questions, in place of a task; `TASK=` is then
+            the task's name, else the file's name.
         metrics: Names of metrics; empty for those of each task.
         n_shots: Number of examples before each question.
         shots_file: File of the examples; None means the data file itself.
@@ -37,6 +40,7 @@ class Configuration:
 
     data: tuple[str, ...]
     task: str | None = None
+    columns: Columns | None = None
     metrics: tuple[str, ...] = ()
     n_shots: int = 0
     shots_file: str | None = None
@@ -46,6 +50,8 @@ class Configuration:
     def __post_init__(self) -> None:
         if not self.data:
             raise OptionError("data", self.data, "at least one data file")
+        if self.task is not None and self.columns is not None:
+            raise IncompatibleOptionsError("task", "context", "the columns are a task already")
         find_metrics(self.metrics)
         at_least("shots", self.n_shots, 0, optional=False)
         at_least("limit", self.limit, 1)
@@ -68,6 +74,8 @@ class Configuration:
         if rest and not os.path.exists(argument):  # noqa: PTH110 - `Path.exists` raises for a name that is too long
             task, path = name, rest
         data = read_data(Path(path))
+        if self.columns is not None:
+            return build_task(task or data.path.stem, self.columns, data), data
         return (task_for(data) if task is None else load_task(task)), data
 
 
@@ -93,6 +101,7 @@ class Loaded:
         Tasks are included as text, data files by absolute path and digest.
         """
         own = asdict(self.configuration)
+        del own["columns"]  # the texts of the tasks hold them
         shots_file = self.configuration.shots_file
         return {
             **own,

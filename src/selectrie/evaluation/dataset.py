@@ -168,7 +168,10 @@ def task_for(data: Data) -> Task:
     if fitting:
         reason = f"say which task this is: records of {', '.join(first)} are read by {', '.join(fitting)}"
     else:
-        reason = f"no shipped task ({', '.join(shipped())}) reads records of {', '.join(first)}; write a TOML file"
+        reason = (
+            f"no shipped task ({', '.join(shipped())}) reads records of {', '.join(first)}; name their columns "
+            "(--context, --choices, --gold), or write a TOML file"
+        )
     raise InputFileError(str(data.path), f"{reason} (--task NAME or NAME=FILE)", line=data.records[0].number)
 
 
@@ -199,7 +202,7 @@ def items_of(task: Task, data: Data, *, shots: Shots = NO_SHOTS, limit: int | No
     at_least("limit", limit, 1)
     if task.kind == "rolling" and shots.n:
         raise OptionError("shots", shots.n, f"0, because task {task.name!r} has whole texts")
-    read = _RecordReader(task, data.path)
+    read = RecordReader(task, data.path)
     questions = [read.read_question(record) for record in data.records[:limit]]
     examples = _Examples(task, shots, data, questions)
     items = tuple(read.make_item(i, one, examples) for i, one in enumerate(questions))
@@ -235,7 +238,7 @@ class _Question:
     group: str
 
 
-class _RecordReader:
+class RecordReader:
     """Reads the records of one file by a task's rules."""
 
     def __init__(self, task: Task, path: Path) -> None:
@@ -255,7 +258,7 @@ class _RecordReader:
             contexts = tuple(render_text(text, values) for text in form.contexts or (form.context,))
             choices = _read_choices(self._task, form, values)
             self._check_choices(form, choices)
-            gold = _read_gold(form, values, choices)
+            gold = read_gold(form, values, choices)
             group = str(value_at(values, self._task.shots_by)) if self._task.shots_by else ""
         except TemplateError as error:
             raise self._error(record, error.reason) from error
@@ -364,7 +367,7 @@ def _parse_list(text: str) -> Any:
     return value
 
 
-def _read_gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> tuple[int, ...]:
+def read_gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> tuple[int, ...]:
     """Return the indices of the right choices, each once.
 
     Raises `FieldError` if there are none, or for a choice that does not exist.
@@ -390,7 +393,7 @@ _BOOLEAN_INDICES = {"true": 1, "false": 0}
 
 def _gold_index(form: Format, value: Any, values: Mapping[str, Any], choices: tuple[str, ...]) -> int:
     """Return the index of the right choice that one value of the gold field names."""
-    text = str(value).strip()
+    text = text_of_value(value)
     if form.gold_as in ("label", "text"):
         names = choices if form.gold_as == "text" else _read_texts(form.labels, values)
         for one in (value, text):
@@ -405,6 +408,11 @@ def _gold_index(form: Format, value: Any, values: Mapping[str, Any], choices: tu
     if not is_number or not from_ <= int(text.split(".")[0]) <= last:
         raise FieldError(f"{form.gold} is {value!r}: expected an integer from {from_} to {last}")
     return int(text.split(".")[0]) - from_
+
+
+def text_of_value(value: Any) -> str:
+    """Return a value of a field as templates write it, without white space around."""
+    return (json.dumps(value) if isinstance(value, bool) else str(value)).strip()
 
 
 class _Examples:
@@ -425,7 +433,7 @@ class _Examples:
         self._made: dict[tuple[str, str, tuple[int, ...]], str] = {}
         if not shots.n:
             return
-        reader = _RecordReader(task, self._file.path)
+        reader = RecordReader(task, self._file.path)
         known = own if shots.data is None else ()
         rest = self._file.records[len(known) :]
         questions = [*known, *(reader.read_question(record) for record in rest)]

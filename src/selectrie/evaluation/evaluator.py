@@ -13,10 +13,13 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
 from selectrie.engine.requests.loglikelihood import LogLikelihoods, Sequences, SequenceScorer
 from selectrie.errors import OptionError
+from selectrie.evaluation.columns import Columns, Table, build_task, data_of
+from selectrie.evaluation.dataset import items_of
 from selectrie.evaluation.items import Item, ItemRecord
 from selectrie.evaluation.metrics import METRICS, Metric, find_metrics
 from selectrie.evaluation.results import Evaluation, TaskResult
 from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
+from selectrie.options.arguments import named_arguments
 from selectrie.runs.actors import ActorJob, Cluster, work_on
 from selectrie.runs.folder import signature_of
 
@@ -232,23 +235,32 @@ def results_of(tasks: Sequence[TaskItems], records: Iterable[ItemRecord]) -> tup
     )
 
 
-def evaluate(
+@named_arguments
+def evaluate(  # noqa: PLR0913 - the columns of a table
     llm: Engine,
-    items: Sequence[Item],
+    items: Sequence[Item] | Table,
     metrics: Sequence[str] = ("acc", "acc_norm"),
     *,
+    context: str | None = None,
+    choices: str | Sequence[str] = (),
+    labels: str | Sequence[str] = (),
+    gold: str | None = None,
+    gold_as: str | None = None,
     task: str = "items",
     on_progress: OnProgress | None = None,
 ) -> Evaluation:
-    """Compute metrics of a model on items.
+    """Compute metrics of a model on items, or on the rows of a table.
 
     Each item is measured once for all metrics. Items that do not fit into the model are
     counted and named, not cut.
 
     Args:
         llm: The engine.
-        items: The items, at least one.
+        items: The items, at least one. With `context`, a list of objects, the path of a
+            data file, or a data frame of pandas, polars or pyarrow.
         metrics: Names of metrics (`metrics.METRICS`).
+        context, choices, labels, gold, gold_as: The columns of a table that become
+            questions (`Columns`).
         task: Name of the task in the result.
         on_progress: Called at the start and after each unit of items.
 
@@ -256,8 +268,13 @@ def evaluate(
         RequestError: If items or metrics are invalid, before any model call.
         ModelError: If the model fails.
     """
-    if not items:
-        raise OptionError("items", items, "at least one item")
+    if context is not None:
+        columns = Columns(context, choices, labels, gold, gold_as)
+        data = data_of(items)
+        read = items_of(build_task(task, columns, data), data)
+        return evaluate_tasks(llm, [replace(read, metrics=tuple(metrics))], on_progress=on_progress)
+    if not isinstance(items, Sequence) or not items or not all(isinstance(one, Item) for one in items):
+        raise OptionError("items", items, "at least one Item, or a table and the names of its columns (context=)")
     tasks = [TaskItems(task, tuple(items), tuple(metrics))]
     return evaluate_tasks(llm, tasks, on_progress=on_progress)
 

@@ -79,6 +79,8 @@ def value_at(values: Mapping[str, Any], path: str) -> Any:
         values: The fields by name.
         path: Name of the field; a nested field is written "choices.text".
     """
+    if path in values:
+        return values[path]
     value: Any = values
     try:
         for name in path.split("."):

@@ -62,7 +62,14 @@ _ADVICE = {
     "choices": ("questions", "Choice(…)"),
 }
 """Maps unknown arguments to the argument to give instead, and its value."""
-_ALSO = {"device": "n_gpu_layers", "top_k": "k", "choices": "options", "labels": "options", "values": "options"}
+_ALSO = {
+    "device": "n_gpu_layers",
+    "top_k": "k",
+    "choices": "options",
+    "labels": "options",
+    "values": "options",
+    "text": "context",
+}
 """Maps unknown arguments to what some calls have in their place."""
 _METHODS = {
     **dict.fromkeys(("chat", "create_chat_completion"), "generate(messages=…) or generate(user=…)"),
