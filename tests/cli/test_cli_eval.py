@@ -139,6 +139,20 @@ def test_a_table_needs_no_task_file(opened):
     assert "name their columns (--context" in refused("quiz.csv")
 
 
+def test_names_are_whole_in_files(opened, llm):
+    """A report that goes elsewhere than to a terminal cuts no name, and a single item has no error that is no number."""
+    names = [f"{'a long name of a subset ' * 5}{i}" for i in range(2)]
+    records = [{"q": "Snow is", "l": ["white", "green"], "gold": "white", "group": name, "id": name} for name in names]
+    Path("own.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    task = 'name = "own"\nversion = 1\nkind = "multiple_choice"\nsource = "here"\nmetrics = ["acc"]\n[[format]]\n'
+    Path("own.toml").write_text(task + 'context = "<<q>>"\nchoices = "l"\ngold_as = "text"\nsubset = "<<group>>"\n')
+    text = run("own.jsonl", "--task", "own.toml").stdout
+    assert all(re.search(rf"^{name} +1  acc +1\.0000 +0\.2", text, re.MULTILINE) for name in names), text
+    one = evaluate(llm, [Item("Snow is", ("white", "green"), (0,))])
+    assert "nan" not in repr(one) + one._repr_html_()
+    assert "acc 1.0000  acc_norm 1.0000" in repr(one)
+
+
 def test_a_folder_holds_the_run(opened):
     """Configuration, log, records and figures; `report` shows them again, and the same command measures nothing anew."""
     first = run("questions.jsonl", "--out", "runs/a", "--json").stdout

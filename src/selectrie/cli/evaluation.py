@@ -213,7 +213,7 @@ def compare(runs: RunsGroup, output: CompareOutput) -> int:
     else:
         from selectrie.cli.report.evaluation import comparison_report
 
-        show_report(comparison_report(fields, runs.first, runs.second, flips=output.flips))
+        show_report(comparison_report(fields, runs.first, runs.second, flips=output.flips), is_cut=False)
     if output.html is not None:
         from selectrie.evaluation.report.html import comparison_page
 
@@ -327,7 +327,7 @@ def _show(evaluation: Evaluation, output: EvalOutput) -> None:
     else:
         from selectrie.cli.report.evaluation import evaluation_report
 
-        show_report(evaluation_report(evaluation.to_dict()))
+        show_report(evaluation_report(evaluation.to_dict()), is_cut=False)
     if output.html is not None:
         from selectrie.evaluation.report.html import evaluation_page
 

@@ -90,11 +90,18 @@ def show_stream(parts: Iterable[Any]) -> str:
     return last
 
 
-def show_report(report: RenderableType) -> int:
-    """Write a report for people, and return the exit code 0."""
+FILE_WIDTH = 10_000
+"""Width in columns of a report whose lines are cut only on a terminal."""
+
+
+def show_report(report: RenderableType, *, is_cut: bool = True) -> int:
+    """Write a report for people, and return the exit code 0.
+
+    With `is_cut` false, lines are wrapped and cut only on a terminal.
+    """
     from selectrie.cli.report import terminal  # rich: not needed for --help
 
-    terminal.show(report, sys.stdout)
+    terminal.show(report, sys.stdout, width=None if is_cut or is_terminal(sys.stdout) else FILE_WIDTH)
     return 0
 
 

@@ -25,6 +25,7 @@ from selectrie.evaluation.metrics import (
     expected_calibration_error,
     mcnemar,
 )
+from selectrie.evaluation.notation import between, number
 from selectrie.results.plain import cell, fields_of, frame, label, row, table
 from selectrie.results.records import FORMAT_VERSION, result_fields
 
@@ -117,7 +118,10 @@ class TaskResult:
 
     def _line(self) -> str:
         failed = f", {self.figures.n_failed} not measured" if self.figures.n_failed else ""
-        shown = "  ".join(f"{name} {one.value:.4f} ± {one.stderr:.4f}" for name, one in self.figures.metrics.items())
+        shown = "  ".join(
+            f"{name} {number(one.value)}" + (f" ± {number(one.stderr)}" if math.isfinite(one.stderr) else "")
+            for name, one in self.figures.metrics.items()
+        )
         return f"{self.task}: {self.figures.n} items{failed}  {shown}"
 
     @property
@@ -176,10 +180,10 @@ class Evaluation:
                 label(task.task),
                 cell(str(task.figures.n)),
                 cell(name),
-                cell(f"{one.value:.4f}"),
-                cell(f"{one.stderr:.4f}"),
-                cell(f"{one.low:.4f} to {one.high:.4f}"),
-                cell("" if one.chance is None else f"{one.chance:.4f}"),
+                cell(number(one.value)),
+                cell(number(one.stderr)),
+                cell(between(one.low, one.high)),
+                cell(number(one.chance)),
             )
             for task in self.tasks
             for name, one in task.figures.metrics.items()

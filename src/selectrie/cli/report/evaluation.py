@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from selectrie.core.output import count, escaped, thousands
-from selectrie.evaluation.report.html import between, number, p_value, signed, signed_interval
+from selectrie.evaluation.notation import between, number, p_value, signed, signed_interval
 
 _MAX_SUBSETS = 80
 

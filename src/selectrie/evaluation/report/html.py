@@ -16,41 +16,8 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from selectrie.core.output import count, thousands
 from selectrie.evaluation import metrics
 from selectrie.evaluation.metrics import METRICS, Estimate, wilson
+from selectrie.evaluation.notation import between, number, p_value, signed, signed_interval
 from selectrie.evaluation.results import Evaluation, Figures, TaskResult
-
-
-def number(value: float | None, sign: str = "") -> str:
-    """Return a number with four decimals, or with one decimal from 100 on.
-
-    Args:
-        sign: "+" to write the sign of positive numbers too.
-    """
-    if value is None or not math.isfinite(value):
-        return ""
-    return f"{value:{sign}.4f}" if abs(value) < 100 else f"{value:{sign}.1f}"
-
-
-def signed(value: float | None) -> str:
-    """Return a number as text with its sign, + or -."""
-    return number(value, "+")
-
-
-def between(low: float | None, high: float | None) -> str:
-    """Return an interval as text; "" if an end is missing."""
-    if low is None or high is None or not math.isfinite(low + high):
-        return ""
-    return f"{number(low)} {'to' if low < 0 else '–'} {number(high)}"
-
-
-def p_value(p: float | None) -> str:
-    """Return a p-value with three digits."""
-    return "" if p is None else f"{p:.3g}"
-
-
-def signed_interval(interval: Mapping[str, float | None]) -> str:
-    """Return the interval of a difference as text, given its JSON form."""
-    return " to ".join(filter(None, map(signed, interval.values())))
-
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Matches control characters, direction marks, and what no page may hold."""
