@@ -119,6 +119,8 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A home of the session's own: what selectrie remembers between runs (`~/.cache`) is neither read nor written."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        for name in ("MODEL", "PRECISION", "THREADS"):
+            patch.delenv(f"SELECTRIE_{name}", raising=False)
         yield
 
 

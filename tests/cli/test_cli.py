@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 import cli_docs
 from selectrie import errors
 from selectrie.backends import table
-from selectrie.cli import app, requests
+from selectrie.cli import app, entry, requests
 from selectrie.cli.show import progress
 from selectrie.engine import load, sources
 from selectrie.options import PromptParams, ScoringRule, SearchParams
@@ -193,6 +193,62 @@ def test_an_option_of_one_value_is_given_once(arguments: str, named: str | None)
     assert (named is not None and named in result.output and "is given twice" in result.output) == (named is not None)
     if named is not None:
         assert result.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ("decide --column x", "--state"),
+        ("select --n-threads 3", "--threads"),
+        ("select --budget-nodes 3", "--budget"),
+        ("generate --max-new-tokens 3", "--max-tokens"),
+        ("generate --top-logprobs 3", "--logprobs"),
+        ("select --temp 3", "--temperature of generate"),
+        ("classify --table x", "TABLE, without a flag"),
+        ("select --zzz", None),
+    ],
+)
+def test_an_unknown_option_is_answered_by_what_it_means(arguments: str, hint: str | None):
+    """Names of Python, of other programs and of other commands; similar letters come last."""
+    result = run(*arguments.split())
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"(Possible options: {hint})\n" if hint else "No such option: --zzz\n")
+
+
+def test_the_environment_names_a_model_and_a_flag_wins(engine: Engine, monkeypatch: pytest.MonkeyPatch):
+    """A run that is resumed keeps its model, and a server is not given options that only the environment has."""
+    from selectrie.cli.groups import ModelGroup
+
+    for name, value in {"MODEL": "e.gguf", "THREADS": "3", "PRECISION": "fast"}.items():
+        monkeypatch.setenv(f"SELECTRIE_{name}", value)
+    run("select", "-p", "p", "-c", "a")
+    run("select", "-p", "p", "-c", "a", "-m", "f.gguf", "--threads", "2", "--precision", "exact")
+    named, typed = engine.opened
+    assert (named.model, named.threads, named.precision) == ("e.gguf", 3, "fast")
+    assert (typed.model, typed.threads, typed.precision) == ("f.gguf", 2, "exact")
+    assert requests.resumed_model(named, {"model": "then.gguf"}, "run").model == "then.gguf"
+    assert requests.resumed_model(typed, {"model": "then.gguf"}, "run") == typed
+    assert requests.load_options(replace(named, model="http://host")) == {}
+    assert requests.load_options(replace(named, model="http://host", threads=4)) == {"threads": 4}
+    monkeypatch.setenv("SELECTRIE_MODEL", "")
+    assert requests.default_model(ModelGroup).model is None
+
+
+@pytest.mark.parametrize("asked", ["source_bash", "bash_source"])
+def test_shells_complete(asked: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """The variable has the words in the order of Typer or of Click."""
+    monkeypatch.setattr(sys, "argv", ["selectrie"])
+    monkeypatch.setenv("_SELECTRIE_COMPLETE", asked)
+    with pytest.raises(SystemExit):
+        entry._run_command()
+    assert "complete -o default" in capsys.readouterr().out
+    for words, found in (("selectrie cla", "classify"), ("selectrie select --pre", "--premise\n--precision")):
+        monkeypatch.setenv("_SELECTRIE_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        with pytest.raises(SystemExit):
+            entry._run_command()
+        assert sorted(capsys.readouterr().out.split()) == sorted(found.split())
 
 
 def test_options_that_are_not_given_are_not_handed_to_load(monkeypatch: pytest.MonkeyPatch):
@@ -547,6 +603,9 @@ def test_score_and_tokens_hand_on_what_they_are_given(engine: Engine):
 def test_version_and_help():
     """Both exit 0; the bare command shows its help."""
     assert run("--version").stdout.startswith("selectrie 0.")
+    assert run("--version").stdout == run("-V").stdout == run("version").stdout
+    assert run("help").stdout == run("--help").stdout
+    assert run("help", "select").stdout == run("select", "--help").stdout
     assert run("-h").stdout == run("--help").stdout
     assert "Usage: selectrie" in run().output
 

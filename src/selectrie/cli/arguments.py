@@ -36,6 +36,7 @@ from selectrie.errors import (
     of_value,
     words,
 )
+from selectrie.options.arguments import SAME, meant_name
 
 Groups = Mapping[str, type[Any]]
 """A command's option groups (dataclasses), by the names of its parameters."""
@@ -245,6 +246,8 @@ def _split_excerpt(error: SelectrieError, flags: Mapping[str, str]) -> tuple[str
     return message, f"{line}\n{caret}"
 
 
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
+"""The usage error of the click that typer bundles, which has no public name."""
 Command = Callable[..., int]
 """A command: takes one record for each option group and returns an exit code."""
 
@@ -252,22 +255,52 @@ Command = Callable[..., int]
 class SectionedCommand(TyperCommand):
     """A typer command whose help shows options under the headings of their groups.
 
-    An option that takes one value is refused if it is given twice.
+    An option that takes one value is refused if it is given twice. Of the long flags of
+    an option the help shows the first; the others are its names of earlier versions.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments, and refuse an option that is given twice for one value."""
-        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        try:
+            _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        except UsageError as error:
+            if hasattr(error, "possibilities"):
+                error.possibilities = self._meant_flags(ctx, error.option_name)
+            raise
         for option in given:
             takes_one = isinstance(option, TyperOption) and not (option.multiple or option.is_flag or option.count)
             if takes_one and given.count(option) > 1 and not ctx.resilient_parsing:
                 ctx.fail(f"Option {' / '.join(map(repr, option.opts))} is given twice, and takes one value.")
         return super().parse_args(ctx, args)
 
+    def _meant_flags(self, ctx: Any, flag: str) -> list[str]:
+        """Return the flag that is meant by an unknown one, with its command if another.
+
+        Names of Python and of other programs are known too.
+        """
+        flags: dict[str, str] = {}
+        for parameter in self.get_params(ctx):
+            shown = f"{parameter.metavar}, without a flag"
+            if isinstance(parameter, TyperOption):
+                shown = _shown_flags(parameter)[-1]
+            names = [one.lstrip("-").replace("-", "_") for one in parameter.opts]
+            flags |= dict.fromkeys([str(parameter.name), *names], shown)
+        flags |= {name: flags[own] for name, own in _NAMED_OTHERWISE.items() if own in flags}
+        name = flag.lstrip("-").replace("-", "_")
+        long = long_flag(SAME.get(name, name))
+        others = ctx.parent.command.commands.values() if ctx.parent else ()
+        found = [f"{long} of {one.name}" for one in others if any(long in option.opts for option in one.params)]
+        if found and SAME.get(name, name) not in flags:
+            return found
+        meant = meant_name(name, list(flags))
+        return [] if meant is None else [flags[meant]]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options into the help, in sections by their groups' headings."""
         sections: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
+        for parameter in map(copy, self.get_params(ctx)):
+            if isinstance(parameter, TyperOption):
+                parameter.opts = _shown_flags(parameter)
             record = parameter.get_help_record(ctx)
             if record is not None:
                 heading = getattr(parameter, "rich_help_panel", None) or "Other"
@@ -275,6 +308,12 @@ class SectionedCommand(TyperCommand):
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records, col_max=26)
+
+
+def _shown_flags(option: TyperOption) -> list[str]:
+    """Return the short flags of an option, and the first of its long ones."""
+    long = [flag for flag in option.opts if flag.startswith("--")]
+    return [flag for flag in option.opts if flag not in long[1:]]
 
 
 def command(app: typer.Typer) -> Callable[[Command], Command]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
 from selectrie.cli import requests, traces
 from selectrie.cli.arguments import command, run_guarded, tell
@@ -46,9 +47,20 @@ if TYPE_CHECKING:
 
 TIE = 2
 
+
+class _WithWords(TyperGroup):
+    """The commands, where the words `help` and `version` are `--help` and `--version`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse arguments; `help select` means `select --help`."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        return super().parse_args(ctx, ["--version"] if args == ["version"] else args)
+
+
 app = typer.Typer(
     name="selectrie",
-    add_completion=False,
+    cls=_WithWords,
     no_args_is_help=True,
     # Plain help: half the start-up time, and the same text in every terminal.
     rich_markup_mode=None,
@@ -72,7 +84,7 @@ def _show_version(value: bool) -> None:
 )
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Accept the options of `selectrie` itself, such as `--version`."""

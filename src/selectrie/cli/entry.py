@@ -6,18 +6,19 @@ import errno
 import io
 import os
 import sys
-from typing import Any
 
-import typer
 from typer.main import get_command
 
-from selectrie.cli.arguments import report
+from selectrie.cli.arguments import UsageError, report
 from selectrie.cli.commands import app
 from selectrie.core import output
 from selectrie.errors import OutputError
 
-_UsageError: type[Any] = typer.BadParameter.__mro__[1]
-"""The usage error of the click that typer bundles, which has no public name."""
+_COMPLETION, _SOURCE = "_SELECTRIE_COMPLETE", "_source"
+"""Variable that asks for shell completion, and the end of its value as click has it.
+
+Typer has `source_bash` in place of `bash_source`.
+"""
 
 
 def run() -> None:
@@ -38,10 +39,13 @@ def run() -> None:
 
 def _run_command() -> int:
     """Run the command and return its exit code."""
+    completion = os.environ.get(_COMPLETION, "")
+    if completion.endswith(_SOURCE):
+        os.environ[_COMPLETION] = f"source_{completion.removesuffix(_SOURCE)}"
     try:
         # A choice "*" is a choice, not the files of the folder.
         return int(get_command(app)(prog_name="selectrie", windows_expand_args=False, standalone_mode=False) or 0)
-    except _UsageError as error:
+    except UsageError as error:
         shown = io.StringIO()
         error.show(file=shown)
         output.write(shown.getvalue(), sys.stderr, end="")

@@ -80,6 +80,7 @@ class ModelGroup:
             "--model",
             "-m",
             metavar="MODEL",
+            envvar="SELECTRIE_MODEL",
             help="GGUF file, folder of a Transformers checkpoint, hf:owner/repo (a checkpoint), "
             "hf:owner/repo/file.gguf, hf:owner/repo:Q4_K_M, a server's http://host:8000, or a trace. "
             "[default: the embedded model]",
@@ -96,6 +97,7 @@ class ModelGroup:
         str,
         Option(
             metavar="exact|fast",
+            envvar="SELECTRIE_PRECISION",
             help="exact: numbers do not depend on how work is cut; fast: llama.cpp's own layout, "
             "a checkpoint's own type.",
         ),
@@ -108,7 +110,8 @@ class ModelGroup:
         int | None, Option("--n-batch", metavar="N", help="At most N rows in a model call. [default: 512]")
     ] = None
     threads: Annotated[
-        int | None, Option(metavar="N", help="Threads. [default: one a core; one below 20 M weights]")
+        int | None,
+        Option(metavar="N", envvar="SELECTRIE_THREADS", help="Threads. [default: one a core; one below 20 M weights]"),
     ] = None
     gpu_layers: Annotated[
         int | None, Option("--gpu-layers", metavar="N", help="llama.cpp: layers on the GPU, -1 for all. [default: 0]")
@@ -146,6 +149,7 @@ class FastModelGroup(ModelGroup):
         str,
         Option(
             metavar="exact|fast",
+            envvar="SELECTRIE_PRECISION",
             help="fast: llama.cpp's own layout, a checkpoint's own type; exact: close draws are measured and reported.",
         ),
     ] = "fast"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from selectrie.cli import inputs
-from selectrie.cli.arguments import long_flag
+from selectrie.cli.arguments import hints_of, long_flag
 from selectrie.cli.groups import (
     BarePromptGroup,
     ChoicesGroup,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from selectrie.runs.actors import Cluster
 
 T = TypeVar("T")
+ModelT = TypeVar("ModelT", bound=ModelGroup)
 Prompt = str | list[int] | list[dict[str, object]]
 
 LOCAL = "local"
@@ -91,13 +92,21 @@ def load_options(group: ModelGroup) -> dict[str, Any]:
     from selectrie.traces.blocks import is_trace
 
     if group.model is not None and (is_server(group.model) or is_trace(Path(group.model))):
-        plain = asdict(type(group)(verbose=group.verbose))
+        plain = asdict(default_model(type(group))) | {"verbose": group.verbose}
         return {name: value for name, value in asdict(group).items() if name != "model" and value != plain[name]}
     return {
         _LOAD_NAMES.get(name, name): value
         for name, value in asdict(group).items()
         if name != "model" and value is not None
     }
+
+
+def default_model(group: type[ModelT]) -> ModelT:
+    """Return the options of a model that are not given: those of the environment."""
+    options = hints_of(group)
+    names = {name: hint.__metadata__[0].envvar for name, hint in options.items() if hint.__metadata__[0].envvar}
+    given: dict[str, Any] = {name: os.environ[one] for name, one in names.items() if os.environ.get(one)}
+    return group(**given | ({"threads": int(given["threads"])} if "threads" in given else {}))
 
 
 def cluster(group: ModelGroup, address: str, n_actors: int | None) -> Cluster:
@@ -150,7 +159,7 @@ def check_run(running: RunGroup) -> None:
 def resumed_model(model: ModelGroup, then: dict[str, Any], where: str) -> ModelGroup:
     """Return the options of the model of a run that is resumed.
 
-    They are those with which the run began, unless `model` differs from the defaults.
+    They are those with which the run began, unless an option of the model is given.
 
     Args:
         model: The options of the command.
@@ -160,7 +169,7 @@ def resumed_model(model: ModelGroup, then: dict[str, Any], where: str) -> ModelG
     from selectrie.evaluation.configuration import check_kinds
 
     check_kinds(then, get_type_hints(ModelGroup), where)
-    return ModelGroup(**then) if model == ModelGroup() else model
+    return ModelGroup(**then) if model == default_model(ModelGroup) else model
 
 
 @contextmanager

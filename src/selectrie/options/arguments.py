@@ -19,7 +19,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 RecordT = TypeVar("RecordT", bound=type[Any])
 
-_SAME = {
+SAME = {
     "max_new_tokens": "max_tokens",
     "max_length": "max_tokens",
     "n_predict": "max_tokens",
@@ -39,6 +39,9 @@ _SAME = {
     "candidates": "choices",
     "classes": "choices",
     "text": "state",
+    "column": "state",
+    "output": "out",
+    "num_fewshot": "shots",
     "question": "questions",
     "threads": "n_threads",
     "num_threads": "n_threads",
@@ -132,7 +135,7 @@ def missing_attribute(owner: object, name: str) -> AttributeError:
 
 def meant_name(name: str, names: Sequence[str]) -> str | None:
     """Return the one of `names` that is meant by another name; None if none is near."""
-    for one in (_SAME.get(name, name), _ALSO.get(name)):
+    for one in (SAME.get(name, name), _ALSO.get(name)):
         if one in names:
             return one
     return next(iter(get_close_matches(name, names, n=1)), None)
@@ -301,7 +304,7 @@ def _count_error(
 def _advice(call: Callable[..., object], signature: inspect.Signature, name: str) -> str:
     """Return the advice for an unknown argument `name` of a call."""
     parameters = list(signature.parameters)
-    own = _SAME.get(name, name)
+    own = SAME.get(name, name)
     for one in (own, _ALSO.get(name)):
         if one in parameters:
             return f"give it as {one}"
