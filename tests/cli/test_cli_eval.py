@@ -236,6 +236,20 @@ def test_a_page_is_written(opened):
     run("report", "a", "--html", "q.html")
     assert Path("q.html").read_text() == page
     assert not list(Path().glob("*.tmp"))
+    assert run("report", "a", "--html", "-").stdout == page
+    assert "--json cannot be combined with --html -" in refused("report", "a", "--html", "-", "--json")
+    assert not Path("-").exists()
+
+
+def test_data_comes_from_stdin(opened):
+    """The same figures; a run that is kept needs a file, which it reads again."""
+    figures = [
+        json.loads(CliRunner().invoke(app, ["eval", *args, "--json"], input=stdin).stdout)["tasks"][0]["metrics"]
+        for args, stdin in ((["questions.jsonl"], None), (["-"], Path("questions.jsonl").read_bytes()))
+    ]
+    assert figures[0] == figures[1]
+    for out in (("-", "--out", "a"), ("questions.jsonl", "--out", "-")):
+        assert "a folder, and files as data" in refused(*out)
 
 
 def test_a_page_goes_where_it_is_sent(opened):

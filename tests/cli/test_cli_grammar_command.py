@@ -122,11 +122,12 @@ def test_accepts_as_json():
 
 
 def test_accepts_reads_files_as_they_are(tmp_path: Path):
-    """With their line ends; from stdin too; exactly one place is given."""
+    """Less one line end; from stdin too; exactly one place is given."""
     path = tmp_path / "text"
-    path.write_text("stop\n")
+    path.write_text("stop\n\n")
     assert run("accepts", "move", "--text-file", str(path)).stdout.startswith("no: character 5: '\\n' is not allowed")
-    assert run("accepts", "move", "--text-file", "-", stdin="stop").stdout == "yes\n"
+    for words in (["--text-file", "-"], ["-"]):
+        assert run("accepts", "move", *words, stdin="stop\n").stdout == "yes\n"
     assert run("accepts", "move", "").stdout.startswith("unfinished")
     for words in ([], ["stop", "--text-file", str(path)]):
         result = run("accepts", "move", *words)
@@ -134,6 +135,15 @@ def test_accepts_reads_files_as_they_are(tmp_path: Path):
         assert "either TEXT or --text-file" in result.stderr
     assert "byte 0xff is not UTF-8" in run("accepts", "move", "--text-file", "-", stdin=b"a\xff").stderr
     assert "No such file" in run("accepts", "move", "--text-file", str(tmp_path / "none")).stderr
+
+
+def test_a_grammar_comes_from_stdin():
+    """GBNF, or a JSON Schema by its first character; also where it is an option."""
+    assert run("expand", "-", stdin='root ::= "a" | "b"').stdout == "a\nb\n"
+    assert run("expand", "-", stdin='{"type": "boolean"}').stdout == "true\nfalse\n"
+    beam = ["beam", "-p", "p", "-n", "1", "--json", "--grammar", "-"]
+    result = CliRunner().invoke(app, beam, input='root ::= "no"', prog_name="selectrie")
+    assert json.loads(result.stdout)["hypotheses"][0]["text"] == "no"
 
 
 def test_expand_writes_a_text_a_line(tmp_path: Path):

@@ -33,9 +33,9 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*arguments, code=0):
+def run(*arguments, code=0, stdin=None):
     """The result of the command, which ends with this exit code."""
-    result = CliRunner().invoke(app, [*map(str, arguments)])
+    result = CliRunner().invoke(app, [*map(str, arguments)], input=stdin)
     assert result.exit_code == code, result.output
     return result
 
@@ -149,6 +149,31 @@ def test_a_prior_weighs_the_labels(folder):
     assert {row["label"] for row in read(folder / "out.csv") if not row["error"]} == {"refund"}
 
 
+@pytest.mark.parametrize("out", [(), ("--out", "-")])
+def test_a_table_comes_from_stdin_and_goes_to_stdout(out, folder):
+    """`decide` writes the rows that it writes to a file; an error names stdin and its line."""
+    run(*TABLE, "--state", "body", "--out", "o.csv")
+    piped = (*TABLE[:-1], "-", "--state", "body", *out)
+    assert run(*piped, stdin=(folder / "t.csv").read_bytes()).stdout_bytes == (folder / "o.csv").read_bytes()
+    assert run(*piped, stdin="a,body\n1\n", code=2).stderr == "error[input_file]: -:2: 1 fields, and the header has 2\n"
+    assert not list(folder.glob("-*"))
+
+
+@pytest.mark.parametrize("questions", ["q.toml", "q.json"])
+def test_questions_come_from_stdin(questions, folder):
+    """TOML or JSON, by how they begin; stdin is read for one option."""
+    (folder / "q.json").write_text('[{"type": "predicate", "name": "a", "instructions": "Is it?"}]')
+    asked = ("--options", "intent=labels.txt") if questions == "q.toml" else ()
+    read = (folder / questions).read_bytes()
+    expected = run("decide", questions, *asked, "--state", "x", "--json").stdout
+    assert (
+        json.loads(run("decide", "-", *asked, "--state", "x", "--json", stdin=read).stdout)["answers"]
+        == (json.loads(expected)["answers"])
+    )
+    twice = run("decide", "-", *asked, "--state-file", "-", stdin=read, code=2)
+    assert "standard input was read for another option" in twice.stderr
+
+
 def test_a_field_may_be_long(folder):
     """A field of CSV beyond the limit of Python's reader is asked, or has its error in its row."""
     with (folder / "t.csv").open("w", newline="") as file:
@@ -165,14 +190,14 @@ def test_a_field_may_be_long(folder):
     [
         ((*CLASSIFY[:2], *CLASSIFY[4:], "--out", "o.csv"), "--state is not given"),
         ((*CLASSIFY[:4], "--out", "o.csv"), "--labels is not given"),
-        ((*TABLE, "--state", "body", "--out", "-"), "--out '-': expected a file whose name ends in"),
+        ((*TABLE, "--state", "body", "--out", "o"), "--out 'o': expected a file whose name ends in"),
+        ((*TABLE, "--state", "body", "--out", "-", "--json"), "--out '-': expected a file, with --json"),
         ((*CLASSIFY, "--out", "t.csv"), "another file than the table itself"),
         ((*CLASSIFY, "--out", "labels.csv"), "it exists, and there is no run in labels.csv.run"),
         ((*CLASSIFY, "--out", "o.csv", "--actors", "2"), "--actors 2: expected --ray too"),
         ((*CLASSIFY, "--out", "o.csv", "--top", "0"), "--top 0"),
         ((*TABLE, "--out", "o.csv"), "--state is not given"),
         ((*TABLE, "--state", "bdy", "--out", "o.csv"), "--state 'bdy': .* the table has 'id', 'subject', 'body'"),
-        ((*TABLE, "--state", "body"), "--out is not given"),
         (
             (*TABLE, "--state", "body", "--out", "o.csv", "--show-prompt"),
             "--show-prompt cannot be combined with --table",

@@ -12,10 +12,13 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import MISSING, fields
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -23,11 +26,12 @@ from typer.core import TyperCommand, TyperOption
 from typer.models import ArgumentInfo, OptionInfo
 
 from selectrie.cli import inputs
-from selectrie.cli.groups import WITH_ESCAPES
+from selectrie.cli.groups import WITH_ESCAPES, StdinAs
 from selectrie.cli.signals import exit_code_of, stoppable
 from selectrie.core import output
 from selectrie.errors import (
     GrammarError,
+    InputFileError,
     OptionError,
     OptionRef,
     RefusedOption,
@@ -53,7 +57,7 @@ def hints_of(group: type[Any]) -> Mapping[str, Any]:
     return _HINTS[group]
 
 
-def collect(group: type[Any], values: Mapping[str, Any]) -> Any:
+def collect(group: type[Any], values: Mapping[str, Any], stdin: Callable[[StdinAs], str] | None = None) -> Any:
     """Build an option group from a command's option values.
 
     Lists become tuples. With `--escapes`, backslash escapes are replaced in the options
@@ -62,12 +66,18 @@ def collect(group: type[Any], values: Mapping[str, Any]) -> Any:
     Args:
         group: The dataclass of the group.
         values: Values of all options of the command, by field name.
+        stdin: Returns the path of a file with standard input, which takes the place of
+            `-` in options that are marked `StdinAs`.
     """
     named = {field.name: values[field.name] for field in fields(group)}
-    if values.get("escapes"):
-        hints = hints_of(group)
-        read = [name for name in named if WITH_ESCAPES in hints[name].__metadata__[1:]]
-        named |= {name: _replace_escapes(name, named[name]) for name in read}
+    hints = hints_of(group)
+    for name, value in named.items():
+        marks = hints[name].__metadata__[1:]
+        if values.get("escapes") and WITH_ESCAPES in marks:
+            named[name] = _replace_escapes(name, value)
+        for mark in marks:
+            if stdin is not None and isinstance(mark, StdinAs):
+                named[name] = _replace_stdin(value, partial(stdin, mark))
     return group(**{name: tuple(value) if isinstance(value, list) else value for name, value in named.items()})
 
 
@@ -79,6 +89,15 @@ def _replace_escapes(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return [inputs.parse_escapes(name, text) for text in value]
     return None if value is None else inputs.parse_escapes(name, value)
+
+
+def _replace_stdin(value: Any, path: Callable[[], str]) -> Any:
+    """Replace `-`, and `-` after `NAME=`, by a path in a text or a list of texts."""
+    if isinstance(value, list):
+        return [_replace_stdin(one, path) for one in value]
+    if value is None or (value != inputs.STDIN and not value.endswith(f"={inputs.STDIN}")):
+        return value
+    return value.removesuffix(inputs.STDIN) + path()
 
 
 _NAMED_OTHERWISE = {
@@ -378,8 +397,18 @@ def note_command(name: str, groups: Groups, values: Mapping[str, Any]) -> Iterat
 
 def _run_noted(function: Command, groups: Mapping[str, type[Any]], values: Mapping[str, Any]) -> int:
     """Run a command's function with option groups built from `values`."""
-    with note_command(function.__name__, groups, values):
-        return function(**{name: collect(group, values) for name, group in groups.items()})
+    with note_command(function.__name__, groups, values), ExitStack() as opened:
+        folder = cache(lambda: Path(opened.enter_context(TemporaryDirectory())))
+
+        def stdin(mark: StdinAs) -> str:
+            return str(inputs.save_stdin(folder(), mark.suffix))
+
+        try:
+            return function(**{name: collect(group, values, stdin) for name, group in groups.items()})
+        except InputFileError as error:
+            if not inputs.is_stdin(error.path):
+                raise
+            raise InputFileError(inputs.STDIN, error.reason, line=error.line) from error
 
 
 def _make_parameters(group: type[Any]) -> list[inspect.Parameter]:

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.decide import (
-    ColumnsGroup,
-    DecisionGroup,
-    TableRunGroup,
-    began,
-    long_fields,
-    params_of,
-    run_plan,
-    run_table,
-    show_table,
-)
-from selectrie.cli.groups import Json, ModelGroup
+from selectrie.cli.decide import DecisionGroup, params_of
+from selectrie.cli.groups import STDIN_ROWS, Json, ModelGroup
 from selectrie.cli.show import show_json, show_report
+from selectrie.cli.tables import ColumnsGroup, TableRunGroup, long_fields, resume_table, run_table
 from selectrie.core.files import SHOWN_SUFFIXES
-from selectrie.core.output import put, visible, write
 from selectrie.errors import (
     IncompatibleOptionsError,
     InputFileError,
@@ -42,16 +29,11 @@ if TYPE_CHECKING:
     from selectrie.decide.classification import LabelQuestions
     from selectrie.decide.params import DecisionParams
     from selectrie.tables.table_questions import TableQuestions
-    from selectrie.tables.table_run import TablePlan
 
 _SHOTS = 4
 """Examples of each label."""
 _TEXT_COLUMN = "text"
 """Name of the column that is labelled if no other is named."""
-_FURTHER = "predicted_"
-"""Prefix of new columns if the table has columns of their names."""
-_STREAMED = (".csv", ".tsv", ".jsonl")
-"""Formats that can be written to standard output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +44,7 @@ class ClassifyGroup:
     """
 
     table: Annotated[
-        str | None, Argument(metavar="TABLE", help=f"The rows to label ({SHOWN_SUFFIXES}; - for stdin).")
+        str | None, Argument(metavar="TABLE", help=f"The rows to label ({SHOWN_SUFFIXES}; - for stdin)."), STDIN_ROWS
     ] = None
     text: Annotated[str | None, Option(metavar="TEXT", help="One text to label, in place of a table.")] = None
     state: Annotated[
@@ -138,56 +120,15 @@ def classify(
     if running.resume is not None:
         if (table, decision, columns) != (ClassifyGroup(), DecisionGroup(), ColumnsGroup()):
             raise OptionError("resume", running.resume, "no table or option of it: the run's folder has them")
-        source, asked, out, model = began(running, model)
-        return run_table(model, source, asked, out, running, as_json=output.json)
+        return resume_table(model, running, as_json=output.json)
     if table.text is not None:
         return _label_text(model, table, decision, columns, running=running, output=output)
-    with long_fields(), _source_of(table) as source:
+    source = _source_of(table)
+    with long_fields():
         state = _state_of(table, source)
         questions, params = _questions_of(table, decision, state)
         asked = _asked(questions, params, columns, state)
-        return _label_table(model, source, asked, running, as_json=output.json)
-
-
-def _label_table(
-    model: ModelGroup, source: Path, asked: TableQuestions, running: TableRunGroup, *, as_json: bool
-) -> int:
-    """Label every row of a table, in a run or to standard output."""
-    requests.check_run(running)
-    if running.out not in (None, inputs.STDIN):
-        plan = _plan(source, asked, Path(str(running.out)))
-        with requests.resumable(f"selectrie classify --resume {plan.folder}"):
-            done = run_plan(model, plan, running)
-        return show_table(plan, done, as_json=as_json)
-    if as_json:
-        raise OptionError("out", running.out, words("a file, with `json`, whose object would be among the rows"))
-    suffix = source.suffix.lower()
-    if suffix not in _STREAMED:
-        raise OptionError("out", running.out, f"a file for the results: {suffix} cannot be written to stdout")
-    with TemporaryDirectory() as folder:
-        out = Path(folder) / f"out{suffix}"
-        done = run_plan(model, _plan(source, asked, out), running)
-        for one in done.warnings:
-            write(visible(f"! {one}"), sys.stderr)
-        with out.open(encoding="utf-8", newline="") as file:
-            while block := file.read(1 << 20):
-                put(block, sys.stdout)
-    return 0
-
-
-def _plan(source: Path, asked: TableQuestions, out: Path) -> TablePlan:
-    """Return the plan of a table, with a prefix if names of new columns are taken."""
-    from selectrie.tables.table_run import plan_table
-
-    try:
-        return plan_table(source, asked, out)
-    except OptionError as error:
-        if error.name != "prefix" or asked.prefix:
-            raise
-        taken = error.value
-    plan = plan_table(source, replace(asked, prefix=_FURTHER), out)
-    write(visible(f"! the table has a column {taken!r}, so the new ones begin with {_FURTHER}"), sys.stderr)
-    return plan
+        return run_table(model, source, asked, running, as_json=output.json, verb="classify")
 
 
 def _label_text(
@@ -236,32 +177,14 @@ def _require(table: ClassifyGroup, *further: str) -> None:
         raise OptionError(missing[0], None, also)
 
 
-@contextmanager
-def _source_of(table: ClassifyGroup) -> Iterator[Path]:
-    """Yield the file of the table; standard input becomes a temporary one."""
+def _source_of(table: ClassifyGroup) -> Path:
+    """Return the file of the table."""
     if table.table is None:
         _require(table, *(() if table.state else ("state",)))
-    if table.table != inputs.STDIN:
-        source = Path(str(table.table))
-        if not source.suffix and not source.exists():
-            raise OptionError("table", table.table, words("a file; one text is given as `text`"))
-        yield source
-        return
-    if sys.stdin is None:
-        raise InputFileError(inputs.STDIN, "standard input is closed")
-    data = sys.stdin.buffer.read()
-    head = data.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 1)[0]
-    is_tabbed = b"\t" in head and b"," not in head
-    suffix = ".jsonl" if head.startswith(b"{") else ".tsv" if is_tabbed else ".csv"
-    with TemporaryDirectory() as folder:
-        source = Path(folder) / f"stdin{suffix}"
-        source.write_bytes(data)
-        try:
-            yield source
-        except InputFileError as error:
-            if error.path != str(source):
-                raise
-            raise InputFileError(inputs.STDIN, error.reason, line=error.line) from error
+    source = Path(str(table.table))
+    if not source.suffix and not source.exists():
+        raise OptionError("table", table.table, words("a file; one text is given as `text`"))
+    return source
 
 
 def _state_of(table: ClassifyGroup, source: Path) -> str:

@@ -1,12 +1,10 @@
-"""The command `selectrie decide`, and runs over tables of both `decide` and `classify`."""
+"""The command `selectrie decide`, which answers questions about a text or table."""
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import Json, ModelGroup, RunGroup, TraceGroup
-from selectrie.cli.show import count_progress, show_json, show_report
+from selectrie.cli.groups import STDIN_QUESTIONS, STDIN_ROWS, Json, ModelGroup, TraceGroup
+from selectrie.cli.show import show_json, show_report
+from selectrie.cli.tables import ColumnsGroup, TableRunGroup, resume_table, run_table
 from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.errors import (
@@ -33,127 +32,6 @@ if TYPE_CHECKING:
     from selectrie.decide.questions import Question
     from selectrie.decide.states import State
     from selectrie.decide.templates import DecisionPrompt
-    from selectrie.tables.table_questions import TableQuestions
-    from selectrie.tables.table_run import OnProgress, TablePlan, TableProgress
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnsGroup:
-    """New columns.
-
-    The options for the columns that answers add.
-    """
-
-    probabilities: Annotated[
-        str, Option(metavar="none|json|wide", help="Probabilities of all options: in one column, or one for each.")
-    ] = "none"
-    prefix: Annotated[str, Option(metavar="TEXT", help="Before the name of every new column.")] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TableRunGroup(RunGroup):
-    """Run.
-
-    The options for where results go, and how a run goes on and is distributed.
-    """
-
-    out: Annotated[
-        str | None,
-        Option(metavar="FILE", help=f"Results ({SHOWN_SUFFIXES}); the run is in FILE.run, and goes on there."),
-    ] = None
-    resume: Annotated[str | None, Option(metavar="FOLDER", help="Go on with a run from its folder FILE.run alone.")] = (
-        None
-    )
-
-
-def out_of(running: TableRunGroup) -> Path:
-    """Return the file of the results; raise `OptionError` if it is not given."""
-    if running.out is None:
-        raise OptionError("out", None, "a file for the results, with --table; its suffix is the format")
-    return Path(running.out)
-
-
-def began(running: TableRunGroup, model: ModelGroup) -> tuple[Path, TableQuestions, Path, ModelGroup]:
-    """Return the table, the questions, the results' file and the model of `--resume`.
-
-    The model is the one with which the run began, unless the options name another.
-    """
-    from selectrie.tables.table_run import read_run_start
-
-    folder = str(running.resume)
-    if running.out is not None:
-        raise OptionError("resume", folder, "no --out: the results are the folder's name without .run")
-    table, asked, out, model_then = read_run_start(Path(folder))
-    return table, asked, out, requests.resumed_model(model, model_then, folder)
-
-
-def run_table(
-    model: ModelGroup, table: Path, asked: TableQuestions, out: Path, running: TableRunGroup, *, as_json: bool
-) -> int:
-    """Answer the questions for every row of a table, and write a summary."""
-    from selectrie.tables.table_run import plan_table
-
-    requests.check_run(running)
-    with long_fields():
-        plan = plan_table(table, asked, out)
-        with requests.resumable(f"selectrie decide --resume {plan.folder}"):
-            done = run_plan(model, plan, running)
-    return show_table(plan, done, as_json=as_json)
-
-
-def run_plan(model: ModelGroup, plan: TablePlan, running: TableRunGroup) -> TableProgress:
-    """Answer the questions for every row of a planned table."""
-    from selectrie.tables.table_run import TableRunOptions, decide_on_cluster, run_table
-
-    with ExitStack() as opened:
-        engine = opened.enter_context(requests.open_engine(model))
-        on_progress = opened.enter_context(_progress_bar())
-        options = TableRunOptions(asdict(model), other_machine=running.other_machine, on_progress=on_progress)
-        work = requests.on_cluster(decide_on_cluster, engine, running, model)
-        return run_table(engine, plan, options, work=work)
-
-
-@contextmanager
-def long_fields() -> Iterator[None]:
-    """Allow long fields in CSV files in the block."""
-    before = csv.field_size_limit(_LONGEST_FIELD)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
-@contextmanager
-def _progress_bar() -> Iterator[OnProgress]:
-    """Yield a callback that shows how many rows are done, and their errors."""
-    with count_progress("rows") as tell:
-
-        def told(progress: TableProgress) -> None:
-            tell(progress.rows, progress.n_rows, resumed=progress.rows_logged, about=f"{progress.errors} with an error")
-
-        yield told
-
-
-def show_table(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:
-    """Write a summary of a run over a table, and return the exit code."""
-    from selectrie.core.output import count
-
-    if as_json:
-        from selectrie.results import FORMAT_VERSION
-        from selectrie.results.advice import advice_fields
-
-        fields: dict[str, Any] = {
-            "format": FORMAT_VERSION,
-            "kind": "decided_table",
-            "out": str(plan.out),
-            "run": str(plan.folder),
-        }
-        advice = advice_fields(done.warnings)
-        return show_json({**fields, "rows": done.rows, "errors": done.errors, **advice})
-    for one in done.warnings:
-        write(visible(f"! {one}"), sys.stderr)
-    write(visible(f"{plan.out}: {count(done.rows, 'row')}, {done.errors} with an error"), sys.stdout)
-    return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +64,7 @@ class QuestionsGroup:
     file: Annotated[
         str | None,
         Argument(metavar="QUESTIONS", help="A file: .toml, a table for each question, or .json as servers take it."),
+        STDIN_QUESTIONS,
     ] = None
     type: Annotated[
         str | None,
@@ -224,9 +103,9 @@ class TableGroup(ColumnsGroup):
     The options that ask about every row of a table.
     """
 
-    table: Annotated[str | None, Option(metavar="FILE", help=f"Ask about every row ({SHOWN_SUFFIXES}); --out too.")] = (
-        None
-    )
+    table: Annotated[
+        str | None, Option(metavar="FILE", help=f"Ask about every row ({SHOWN_SUFFIXES}; - for stdin)."), STDIN_ROWS
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +169,8 @@ def decide(
 
     Which option, is it true, how much. Each question has its own prompt, so no answer
     depends on which others are asked. Options are scored as whole texts. With --table,
-    the results are the rows with new columns, and a run that was killed goes on.
+    the rows with new columns go to stdout, or to --out, where a run that was killed
+    goes on.
 
     \b
     selectrie decide --state-file mail.txt --choice team="Who answers?" --options team=teams.txt
@@ -305,8 +185,7 @@ def decide(
         if (state, questions, decision, table) != (StateGroup(), QuestionsGroup(), DecisionGroup(), TableGroup()):
             allowed = "no question, --state, --table or option of the decision: the run's folder has them"
             raise OptionError("resume", running.resume, allowed)
-        source, asked, out, model = began(running, model)
-        return run_table(model, source, asked, out, running, as_json=output.json)
+        return resume_table(model, running, as_json=output.json)
     if table.table is not None:
         return _table(model, state, questions, decision, table=table, running=running, output=output)
     for name, is_given in (("out", running.out is not None), ("ray", running.ray is not None)):
@@ -356,8 +235,7 @@ def _table(
         probabilities=table.probabilities,
         prefix=table.prefix,
     )
-    source, out = Path(str(table.table)), out_of(running)
-    return run_table(model, source, asked, out, running, as_json=output.json)
+    return run_table(model, Path(str(table.table)), asked, running, as_json=output.json)
 
 
 def _state(group: StateGroup) -> State:
@@ -526,7 +404,3 @@ def _show_prompts(prompts: Mapping[str, tuple[DecisionPrompt, ...]], *, as_json:
 def _prompt_fields(one: DecisionPrompt) -> dict[str, object]:
     names = ("shown", "n_tokens", "n_choice_tokens", "terminator", "following")
     return {**{name: getattr(one, name) for name in names}, "choices": None if one.choices is None else [*one.choices]}
-
-
-_LONGEST_FIELD = 16 << 20
-"""Characters of a field of CSV; the csv module's own limit is 131 072."""

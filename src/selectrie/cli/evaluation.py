@@ -13,13 +13,13 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
-from selectrie.cli import requests
+from selectrie.cli import inputs, requests
 from selectrie.cli.arguments import command
-from selectrie.cli.groups import Json, ModelGroup, RunGroup
+from selectrie.cli.groups import STDIN_ROWS, Json, ModelGroup, RunGroup
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.files import SHOWN_ITEM_SUFFIXES
-from selectrie.core.output import flush, write
-from selectrie.errors import OptionError, OptionRef, words
+from selectrie.core.output import flush, put, write
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
 
 if TYPE_CHECKING:
     from selectrie.evaluation.columns import Columns
@@ -59,7 +59,8 @@ class DataGroup:
 
     data: Annotated[
         list[str] | None,
-        Argument(metavar="DATA", help=f"Files ({SHOWN_ITEM_SUFFIXES}), each FILE or TASK=FILE."),
+        Argument(metavar="DATA", help=f"Files ({SHOWN_ITEM_SUFFIXES}; - for stdin), each FILE or TASK=FILE."),
+        STDIN_ROWS,
     ] = None
     task: Annotated[
         str | None,
@@ -115,7 +116,7 @@ class EvalOutput:
     """
 
     json: Json = False
-    html: Annotated[str | None, Option(metavar="FILE", help="A page with pictures, in one file.")] = None
+    html: Annotated[str | None, Option(metavar="FILE", help="A page with pictures; - for stdout.")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ def compare(runs: RunsGroup, output: CompareOutput) -> int:
     fields = comparison_dict(result)
     if output.json:
         show_json(fields)
-    else:
+    elif output.html != inputs.STDIN:
         from selectrie.cli.report.evaluation import comparison_report
 
         show_report(comparison_report(fields, runs.first, runs.second, flips=output.flips), is_cut=False)
@@ -270,6 +271,9 @@ def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tupl
             shots_seed=data.shots_seed,
             limit=data.limit,
         )
+        files = [one.rpartition("=")[2] for one in configuration.data]
+        if running.out is not None and any(map(inputs.is_stdin, [running.out, *files])):
+            raise OptionError("out", running.out, "a folder, and files as data, which are read again")
         loaded, out = configuration.read(), None if running.out is None else Path(running.out)
         check(loaded.tasks)
         if out is not None:
@@ -324,7 +328,7 @@ def _show(evaluation: Evaluation, output: EvalOutput) -> None:
     """Write an evaluation as JSON or as a report, and its HTML page."""
     if output.json:
         show_json(evaluation.to_dict())
-    else:
+    elif output.html != inputs.STDIN:
         from selectrie.cli.report.evaluation import evaluation_report
 
         show_report(evaluation_report(evaluation.to_dict()), is_cut=False)
@@ -340,6 +344,10 @@ def _check_html(output: EvalOutput) -> None:
     It is checked before the run, not after.
     """
     if output.html is None:
+        return
+    if output.html == inputs.STDIN:
+        if output.json:
+            raise IncompatibleOptionsError("json", OptionRef("html", inputs.STDIN), "leave one of them out")
         return
     try:
         target = _target(Path(output.html))
@@ -369,6 +377,8 @@ def _write(path: str, text: str) -> None:
     from selectrie.core.files import write_file
 
     flush()
+    if path == inputs.STDIN:
+        return put(text, sys.stdout)
     try:
         write_file(Path(path), text)
     except OSError as error:

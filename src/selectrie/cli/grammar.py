@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs
 from selectrie.cli.arguments import command, long_flag, tell
-from selectrie.cli.groups import GRAMMAR_FILES, NOTATION_FLAGS, ConstraintGroup, Json
+from selectrie.cli.groups import GRAMMAR_FILES, NOTATION_FLAGS, STDIN_GRAMMAR, ConstraintGroup, Json
 from selectrie.cli.show import show_json
 from selectrie.core.output import write
 from selectrie.errors import OptionError
@@ -46,7 +46,9 @@ class GrammarGroup:
     The argument of `selectrie grammar` that names a grammar.
     """
 
-    grammar: Annotated[str, Argument(metavar="GRAMMAR", help="A file, or an installed grammar's name.")]
+    grammar: Annotated[
+        str, Argument(metavar="GRAMMAR", help="A file (- for stdin), or an installed grammar's name."), STDIN_GRAMMAR
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,9 @@ class TriedTextGroup:
     The options of `selectrie grammar accepts` that give a text.
     """
 
-    text: Annotated[str | None, Argument(metavar="TEXT", help="The text, exactly as given.")] = None
+    text: Annotated[str | None, Argument(metavar="TEXT", help="The text, exactly as given; - for stdin.")] = None
     text_file: Annotated[
-        str | None, Option(metavar="FILE", help="The text from a file, with its line ends (- for stdin).")
+        str | None, Option(metavar="FILE", help="The text from a file (- for stdin), less one line end at its end.")
     ] = None
 
 
@@ -235,10 +237,11 @@ def list(output: JsonOutput) -> int:
 
 
 def _read_tried_text(group: TriedTextGroup) -> str:
-    """Return the text to try; that of a file is not changed."""
+    """Return the text to try."""
     if (group.text is None) == (group.text_file is None):
         raise OptionError("text", group.text, "either TEXT or --text-file")
-    return group.text or "" if group.text_file is None else inputs.read_text(group.text_file)
+    path = inputs.STDIN if group.text == inputs.STDIN else group.text_file
+    return group.text or "" if path is None else inputs.read_prompt(path)
 
 
 def _write_json(values: dict[str, object]) -> None:

@@ -6,6 +6,8 @@ have the library's defaults and meanings.
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass
 from typing import Annotated, Any, TypeVar
@@ -27,6 +29,33 @@ GroupT = TypeVar("GroupT", bound=type[Any])
 
 WITH_ESCAPES = "escapes"
 """Marks an option, in its annotation, in which `--escapes` replaces escapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class StdinAs:
+    """Marks an option that takes a file, in its annotation: `-` is standard input.
+
+    The content becomes a file, whose suffix goes by its beginning: there is one for a
+    JSON object, one for other text, and `.json` for an array.
+    """
+
+    of_object: str
+    of_text: str
+
+    def suffix(self, data: bytes) -> str:
+        """Return the suffix for a content; text with tabs and no commas is `.tsv`."""
+        text = data.removeprefix(codecs.BOM_UTF8).lstrip()
+        if text.startswith(b"{"):
+            return self.of_object
+        if re.match(rb'\[\s*["{\]]', text):  # not a heading of TOML
+            return ".json"
+        head = text.split(b"\n", 1)[0]
+        return ".tsv" if self == STDIN_ROWS and b"\t" in head and b"," not in head else self.of_text
+
+
+STDIN_ROWS = StdinAs(".jsonl", ".csv")
+STDIN_GRAMMAR = StdinAs(".json", ".gbnf")
+STDIN_QUESTIONS = StdinAs(".json", ".toml")
 
 
 def with_options(record: Any, *names: str) -> Callable[[GroupT], GroupT]:
@@ -479,11 +508,14 @@ class ConstraintGroup:
 
     grammar: Annotated[
         str | None,
-        Option(metavar="FILE|NAME", help=f"A file ({GRAMMAR_FILES}), or an installed name."),
+        Option(metavar="FILE|NAME", help=f"A file ({GRAMMAR_FILES}; - for stdin), or an installed name."),
+        STDIN_GRAMMAR,
     ] = None
-    json_schema: Annotated[str | None, Option(metavar="FILE", help="JSON texts that a JSON Schema allows.")] = None
+    json_schema: Annotated[
+        str | None, Option(metavar="FILE", help="JSON texts that a JSON Schema allows."), STDIN_GRAMMAR
+    ] = None
     regex: Annotated[str | None, Option(metavar="PATTERN", help="Texts that the pattern matches as a whole.")] = None
-    lark: Annotated[str | None, Option(metavar="FILE", help="A grammar in Lark's notation.")] = None
+    lark: Annotated[str | None, Option(metavar="FILE", help="A grammar in Lark's notation."), STDIN_GRAMMAR] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,12 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from selectrie.core.output import is_terminal
 from selectrie.errors import InputFileError, OptionError, of_value
@@ -25,6 +26,10 @@ from selectrie.options.checks import MAX_NUMBER, at_least
 STDIN = "-"
 """The path that means standard input."""
 
+_SAVED: set[str] = set()
+"""Paths of the files of `save_stdin`."""
+_READ: WeakSet[Any] = WeakSet()
+"""Streams of standard input that were read."""
 _KEPT: ContextVar[dict[str, bytes] | None] = ContextVar("selectrie_files_kept", default=None)
 _GIVEN: ContextVar[Mapping[str, bytes] | None] = ContextVar("selectrie_files_given", default=None)
 _BOM = b"\xef\xbb\xbf"
@@ -379,6 +384,20 @@ def has_piped_text() -> bool:
     return sys.stdin is not None and not is_terminal(sys.stdin)
 
 
+def save_stdin(folder: Path, suffix_of: Callable[[bytes], str]) -> Path:
+    """Write standard input to a file `stdin` with the suffix of its content."""
+    data = _read_file_or_stdin(STDIN)
+    path = folder / f"stdin{suffix_of(data)}"
+    path.write_bytes(data)
+    _SAVED.add(str(path))
+    return path
+
+
+def is_stdin(path: str | Path) -> bool:
+    """Return whether a path is `-`, or that of a file of `save_stdin`."""
+    return str(path) in {STDIN, *_SAVED}
+
+
 def _read_bytes(path: str) -> bytes:
     """Return a file's content, from `replace_files` if that is in effect."""
     files, kept_files = _GIVEN.get(), _KEPT.get()
@@ -397,6 +416,9 @@ def _read_file_or_stdin(path: str) -> bytes:
             return Path(path).read_bytes()
         if sys.stdin is None:
             raise InputFileError(path, "standard input is closed")
+        if sys.stdin in _READ:
+            raise InputFileError(path, "standard input was read for another option; - can be given once")
+        _READ.add(sys.stdin)
         return sys.stdin.buffer.read()
     except (OSError, ValueError) as error:  # ValueError: a null character in the path.
         raise InputFileError(path, getattr(error, "strerror", None) or str(error)) from error

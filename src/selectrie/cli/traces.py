@@ -17,7 +17,7 @@ from selectrie.cli import inputs
 from selectrie.cli.arguments import NOTED, Groups, collect, flag_of, flags_of, hints_of, report
 from selectrie.cli.groups import NOTATION_FLAGS, Json, ModelGroup, TraceGroup
 from selectrie.core.output import visible, write
-from selectrie.errors import SelectrieError, TraceFileError
+from selectrie.errors import OptionError, SelectrieError, TraceFileError
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
@@ -41,6 +41,8 @@ def record_if_requested(engine: Engine, group: TraceGroup) -> Iterator[Engine]:
     if group.trace is None:
         yield engine
         return
+    if group.trace == inputs.STDIN:
+        raise OptionError("trace", group.trace, "a file; a trace is no text, so it is not written to stdout")
     from selectrie.engine.tracing.record import record
 
     told = f"trace: {group.trace} holds the prompt and all texts of this command; look at it before you share it"
