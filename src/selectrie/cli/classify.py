@@ -159,7 +159,7 @@ def _label_text(
 
 
 def _require(table: ClassifyGroup, *further: str) -> None:
-    """Raise one `OptionError` that names everything that is missing.
+    """Raise one `OptionError` that names all missing options; return if none is.
 
     `further` are options that are missing for another reason.
     """
@@ -179,7 +179,7 @@ def _require(table: ClassifyGroup, *further: str) -> None:
 
 def _source_of(table: ClassifyGroup) -> Path:
     """Return the file of the table."""
-    if table.table is None:
+    if table.table is None:  # the call raises, because the table is missing
         _require(table, *(() if table.state else ("state",)))
     source = Path(str(table.table))
     if not source.suffix and not source.exists():

@@ -278,12 +278,14 @@ class PromptMaker:
         terminator, following = "text" if page.following else "eog" if page.is_chat else "auto", page.following
         if params.scoring == "letters":
             terminator, following = "none", ""  # only the letter is scored
-        prior, members = self._ask.prior, self._ask.option_of_text
-        if members is not None:
+        prior, option_of_text = self._ask.prior, self._ask.option_of_text
+        if option_of_text is not None:
             if terminator == "auto":
+                # Nothing marks the end of an answer, so one text may begin another one,
+                # and the sum would count the longer text twice.
                 remedy = "their probabilities add up where an answer ends; write text after the slot"
                 raise IncompatibleOptionsError("texts", "a page on which answers do not end", remedy)
-            prior = None if prior is None else tuple(prior[index] for index in members)
+            prior = None if prior is None else tuple(prior[index] for index in option_of_text)
         rule = ScoringRule(self._ask.rule, content_free=CONTENT_FREE if self._ask.rule == "calibrated" else ())
         search = _SEARCH if params.top is None else SearchParams(method="best_first", k=params.top)
         prompting = PromptParams()
@@ -294,9 +296,10 @@ class PromptMaker:
         if self._choices is None:
             return request, None
         _check_endings(self._choices, following)
+        # Prompts of the rule's baselines: without a state, or with content-free ones.
         states = {"pmi": (None,), "calibrated": CONTENT_FREE}.get(rule.name)
         premises = None if states is None else [self._write_page(state).prompt for state in states]
-        return request, SelectPlan(self._maker.model, self._choices, request, premises=premises, groups=members)
+        return request, SelectPlan(self._maker.model, self._choices, request, premises=premises, groups=option_of_text)
 
     def _read_prompt(self, state: str, prompting: PromptParams) -> PromptText | None:
         """Return the encoded prompt about a state, or None if there is no frame.

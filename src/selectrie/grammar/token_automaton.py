@@ -290,10 +290,11 @@ class LeadingSpaceAutomaton:
         return self._intern_pair(self._walk_inner(added, text), self._walk_inner(own, text))
 
     def _walk_inner(self, state: int, text: bytes) -> int:
-        """Return the state of `inner`, which may be `_FRESH`, after more bytes."""
+        """Return the state of `inner` after more bytes; `state` may be `_FRESH`."""
         if state == DEAD or not text:
             return state
         if state == _FRESH:
+            # A text with a space in front has no other space added, so this way ends.
             return DEAD if text[:1] == _SPACE else self._inner.walk(self._inner.start(), text)
         return self._inner.walk(state, text)
 

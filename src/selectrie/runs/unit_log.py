@@ -326,10 +326,10 @@ class UnitLog(Generic[UnitT, ValuesT]):
 
         When this returns, the line outlives the process. It outlives a loss of power
         once the log is synced to the disk: at once if the last sync was `SYNC_S` ago or
-        earlier, otherwise with a later line, `finish` or the end of the block.
+        earlier, otherwise with a later line, `finish` or the end of the `with` block.
 
-        The unit must be one that `recover` returned, within the window, and not added
-        yet; others raise `InternalError`.
+        The unit must be one that `recover` returned and that has no line yet, less than
+        `window` units after the first one without a line. Others raise `InternalError`.
         """
         if unit.number not in self._open:
             raise InternalError(f"unit {unit.number} is not one that the run still has to do")

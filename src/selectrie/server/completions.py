@@ -386,7 +386,9 @@ class PromptTokens:
 
 
 class CompletionWriter:
-    """Writes the response objects, whole or streamed, that contain the choices.
+    """Writes the response objects of OpenAI's completions, whole or streamed.
+
+    A choice is one generated text in OpenAI's form (`Choice`).
 
     Args:
         request: The request.

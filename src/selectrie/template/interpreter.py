@@ -645,7 +645,10 @@ def _find_certain_text(ahead: Interpreter, cut: Cut, *, may_branch: bool) -> Fol
 
 
 def _common_beginning(one: Following, other: Following) -> Following:
-    """Return the longest common beginning of two possible continuations."""
+    """Return the longest common beginning of two possible continuations.
+
+    If the texts differ, `either` of the result has both, and theirs are dropped.
+    """
     if one == other:
         return one
     pairs = enumerate(zip(one.text, other.text, strict=False))

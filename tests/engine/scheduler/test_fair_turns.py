@@ -17,7 +17,7 @@ from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import CallCost, Capacity, ModelKind
 from selectrie.decoding.task import Ask
 from selectrie.engine.scheduler.scheduler import Job, Scheduler
-from selectrie.engine.scheduler.turns import CallTimes, Turn, end_turns, in_turns, shares_of
+from selectrie.engine.scheduler.turns import CallTimes, Turn, in_turns, move_to_end, shares_of
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
 from tests.support.n_examples import n_examples
@@ -107,7 +107,7 @@ def test_the_first_of_each_client_comes_before_the_second_of_any() -> None:
     assert [names[job] for job in in_turns(jobs.values())] == ["a1.0", "b1.0", "a2.0", "b1.1", "a1.1", "a1.2"]
     shares = {name: shares_of(list(jobs.values()))[job] for name, job in jobs.items()}
     assert shares == pytest.approx({"a1.0": 1 / 6, "a1.1": 1 / 6, "a1.2": 1 / 6, "a2.0": 0.5, "b1.0": 0.5, "b1.1": 0.5})
-    end_turns([jobs["a1.0"]])
+    move_to_end([jobs["a1.0"]])
     assert [names[job] for job in in_turns(jobs.values())][:3] == ["b1.0", "a2.0", "b1.1"]
     jobs["a1.2"].priority = 1
     assert names[in_turns(jobs.values())[0]] == "a1.2"

@@ -106,7 +106,10 @@ def chat_template(
     absent: Sequence[str] = (),
     aliases_reasoning: bool = False,
 ) -> JinjaTemplate:
-    """Return a `JinjaTemplate` with these attributes."""
+    """Return a `JinjaTemplate`; see there for the arguments, which are its attributes.
+
+    Nothing is compiled yet, so an error of the source is raised by the first rendering.
+    """
     return JinjaTemplate(source, special_tokens, tuple(absent), aliases_reasoning)
 
 

@@ -45,10 +45,14 @@ class CallLogits:
 
 
 class Contexts(Protocol):
-    """The memory of the nodes of a tree.
+    """Keeps the memory of the nodes of a context tree, and decides what is evicted.
 
-    A call goes through `plan_rows`, `make_room`, its evaluation, `PrefixTree.commit`
-    and `finish`. After an exception from the evaluation on, `restore` is called.
+    The memory of a node is a cell of the key/value cache, or a recurrent state. A call
+    goes through `plan_rows`, `make_room`, its evaluation, `PrefixTree.commit` and
+    `finish`. If the evaluation or a later step raises, `restore` must be called.
+
+    Attributes:
+        sequences: Maximum number of branches that can be held at a time.
     """
 
     sequences: int
@@ -70,7 +74,13 @@ class Contexts(Protocol):
         """
 
     def finish(self, plan: CallPlan, rows: Any, nodes: list[int]) -> None:
-        """Record the new nodes. `nodes` has the node of each entry."""
+        """Keep the memory of an evaluated call's nodes.
+
+        Args:
+            plan: The call.
+            rows: The rows that `plan_rows` returned for it, after their evaluation.
+            nodes: The node of each entry of the plan (`CallPlan.nodes_of_entries`).
+        """
 
     def restore(self) -> None:
         """Forget nodes that are not in the tree, after a failed call."""

@@ -86,7 +86,10 @@ class PoolCells(NodeCells):
         return CallLogits(logits, row_of, n, start - n, seconds, len(sizes))
 
     def seconds_of_body(self, size: int, n_runs: int) -> float:
-        """Compile the body of `size` rows, and return its seconds (`least_seconds`)."""
+        """Compile the layers for batches of `size` rows, and return their seconds.
+
+        `n_runs` is the number of runs to measure (`least_seconds`).
+        """
         nothing = np.empty(0, dtype=np.int64)
         n_cells = len(self._is_used)
         layout = CellLayout(
@@ -160,11 +163,11 @@ _SHORT_PART = 4
 
 @dataclass(frozen=True, slots=True)
 class PoolLengths:
-    """The two lengths of pools, to which contexts are rounded up.
+    """The two lengths of key/value pools, to which contexts are rounded up.
 
     Attributes:
-        long: Number of cells of the pool of the opened model.
-        short: Number of cells of a small pool; at most `long`.
+        long: Number of cells in the key/value pool of the opened model.
+        short: Number of cells of a pool for short contexts; at most `long`.
     """
 
     long: int
@@ -193,14 +196,14 @@ class SharedModule:
 
     Attributes:
         prepared: The module.
-        programs: Its programs.
+        programs: Its compiled programs. A body runs the layers, a head computes logits.
         vocabulary: Its vocabulary.
         options: The options it was opened with.
         digest: Digest of the weights.
         device: The device of JAX.
-        lengths: Lengths of pools.
-        bodies: Sizes and seconds of the bodies.
-        heads: Sizes and seconds of the heads.
+        lengths: Lengths of key/value pools.
+        bodies: Batch sizes of the bodies, and their seconds.
+        heads: Batch sizes of the heads, and their seconds.
         stop: Set to interrupt a running call.
     """
 
@@ -274,9 +277,10 @@ class XlaModel(ModuleModel):
         return self._source.programs.n_bodies, self._source.programs.n_heads
 
     def seconds_of_body(self, size: int, n_runs: int) -> float:
-        """Compile the body of `size` rows for this pool, and return its seconds.
+        """Compile the layers for `size` rows over this model's key/value pool.
 
-        They are measured by `programs.least_seconds`. The model must be empty.
+        Returns the seconds of the fastest of up to `n_runs` runs, or infinity with 0
+        (`programs.least_seconds`). The model must hold no nodes.
         """
         return self._cells.seconds_of_body(size, n_runs)
 

@@ -213,9 +213,10 @@ def _drop_weights(module: nn.Module) -> None:
 
 
 def _time_programs(source: SharedModule, model: XlaModel) -> None:
-    """Compile the programs of the long pool, and set `source.bodies` and `heads`.
+    """Compile the programs for the pool of the opened model, and time them.
 
-    Their seconds are measured, or read from the file of an earlier measurement.
+    Sets `source.bodies` (the layers) and `source.heads` (the logits) to the seconds of
+    each batch size. They are measured, or read from the file of an earlier measurement.
     """
     path = cache_folder() / "xla_seconds.json"
     identity, buckets = source.identity, source.options.buckets
@@ -226,7 +227,7 @@ def _time_programs(source: SharedModule, model: XlaModel) -> None:
     is_known = not identity.digest.startswith("unknown:")
     kept = read_object(path).get(key) if is_known else None
     bodies, heads = _read_seconds(kept, "bodies", buckets), _read_seconds(kept, "heads", buckets)
-    n_runs = 0 if bodies and heads else N_RUNS
+    n_runs = 0 if bodies and heads else N_RUNS  # 0 only compiles
     measured_bodies = {size: model.seconds_of_body(size, n_runs) for size in buckets}
     measured_heads = {size: source.programs.seconds_of_head(size, n_runs) for size in buckets}
     if bodies is None or heads is None:

@@ -222,7 +222,10 @@ class Programs:
         return np.asarray(self._run(program, arguments))
 
     def seconds_of_head(self, size: int, n_runs: int) -> float:
-        """Compile the head of `size` rows, and return its seconds (`least_seconds`)."""
+        """Compile the output head for `size` rows, and return its seconds.
+
+        `n_runs` is the number of runs to measure (`least_seconds`).
+        """
         at = np.zeros(size, dtype=np.int32)
         return least_seconds(lambda: self.head(at), n_runs)
 
@@ -376,9 +379,10 @@ class Programs:
 
 
 def least_seconds(run: Callable[[], object], n_runs: int) -> float:
-    """Return the seconds of the fastest of up to `n_runs` runs, after one to warm up.
+    """Return the seconds of the fastest of up to `n_runs` runs.
 
-    With 0 runs, returns infinity.
+    One run, which compiles the program, comes before them. With 0 runs, only that is
+    done, and infinity is returned.
     """
     run()
     best, spent = np.inf, 0.0

@@ -347,7 +347,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             return Reads.of_row(ids)
         eog = self._spec.vocabulary.eog
         tops: list[tuple[int, IntArray | None]] = [(N_TOP_TOKENS, None)] if node == ROOT else []
-        if self._reads_best(ids):
+        if self._has_too_many(ids):
             tops.append((MAX_KEPT, ids))
             ids = eog
         elif self._spec.max_children is not None:
@@ -355,17 +355,18 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         reads = Reads.of_row(ids, tops=tops).joined(self._end_reads(node))
         return reads if self._is_ready else reads.joined(self._healing.reads())
 
-    def _reads_best(self, ids: IntArray) -> bool:
-        """Return whether only the most probable children of a node are read."""
+    def _has_too_many(self, ids: IntArray) -> bool:
+        """Return whether a node has so many children that only the best are read."""
         return self._spec.max_children is not None and len(ids) > self._spec.max_children
 
     def _read_children(self, node: int, rows: Rows, i: int) -> tuple[IntArray, FloatArray]:
-        """Return the children of a node that row i tells, and their log-probabilities.
+        """Return the children of a node that row i shows, and their log-probabilities.
 
-        Bounds on the others are kept in `_beyond`.
+        These are all children, or the best if there are too many. Bounds on the others
+        are then kept in `_beyond`.
         """
         ids = self._ids_after(node)
-        if not self._reads_best(ids):
+        if not self._has_too_many(ids):
             return ids, rows.logp(i, ids)
         known, logp = rows.top(i, MAX_KEPT, ids)
         most = rows.unseen_max(i, MAX_KEPT, ids)

@@ -396,7 +396,10 @@ class BeamExpander:
         return np.unique(np.array(chosen, dtype=np.int32))
 
     def key(self, node: int) -> Key:
-        """Return the path's bytes, split at control tokens, with these tokens' ids."""
+        """Return the text of a path as a key, which is equal for all of its spellings.
+
+        It has the path's bytes, split at control tokens, and these tokens' ids.
+        """
         parts: list[bytes | int] = []
         text: list[bytes] = []
         for token in self.tree.tokens(node):

@@ -234,9 +234,9 @@ class Frontier:
     lies in a known interval. An open node is an unread node whose row is needed, below
     an evaluated node.
 
-    If bytes were healed and the objective divides by lengths, `heal` is required,
-    because the order of the scores depends on the probability of the healed bytes. No
-    bound then exists before all nodes of `needs.observe` were read.
+    If the objective divides by lengths, the order of the scores depends on the
+    probability of the healed bytes. The argument `heal` computes it, and no bound
+    exists before all nodes that it depends on (`needs.observe`) were read.
 
     Attributes:
         prefix: float64[N], log-probability of each node's prefix, NaN where unknown.
@@ -246,9 +246,9 @@ class Frontier:
         ready: Whether bounds can be computed yet.
         continues: Whether terminators depend on rows below their ends. Only then are
             there candidates.
-        margin: Nats by which the difference of two scores may be wrong: rounding, the
-            width of a baseline, and that of the healed bytes' log-probability where it
-            is divided by lengths.
+        margin: Largest error in nats of the difference of two scores: rounding, plus
+            the width of the interval of the baseline that is subtracted, plus that of
+            the healed bytes' log-probability if scores are divided by lengths.
     """
 
     def __init__(

@@ -153,14 +153,14 @@ class PromptReads:
 
 
 class PromptValues:
-    """Collects the values of the wanted rows of a trie, from rows or from the cache.
+    """Collects values of the rows of a trie, from rows or from a cache (`ValueCache`).
 
     Only the values to read are kept, not the whole row.
 
     Args:
         trie: The trie of texts below a prompt.
         keys: Key of the path to each node (`path_keys`), the prompt included.
-        reads: The values to read of each row.
+        reads: The values to read of each row, and the cache.
 
     Attributes:
         of_node: The values by node.

@@ -173,7 +173,11 @@ class PathScheduler:
         self._reader.clear()
 
     def _admit_waiting(self) -> None:
-        """Begin waiting jobs in order of rank, as far as `max_active` allows."""
+        """Begin waiting jobs in order of rank while fewer than `max_active` are active.
+
+        A job with a higher priority than an active one begins regardless, so that it
+        does not wait for less important work.
+        """
         while self._waiting:
             job = self._waiting[0]
             lowest = min((active.priority for active in self._active), default=job.priority - 1)
@@ -182,7 +186,7 @@ class PathScheduler:
             self._waiting.pop(0)
             progress = self._active[job] = _Progress(job.prompt)
             job.admit()
-            if job.has_prompt_row:
+            if job.has_prompt_row:  # the prompt is empty
                 self._continue(job)
             else:
                 self._start(job, progress.paths.of_prompt())

@@ -54,7 +54,7 @@ from selectrie.engine.scheduler.batch import (
 )
 from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache, end_early
 from selectrie.engine.scheduler.node_table import as_ids
-from selectrie.engine.scheduler.turns import ROUNDING, CallTimes, Turn, end_turns, in_turns, shares_of
+from selectrie.engine.scheduler.turns import ROUNDING, CallTimes, Turn, in_turns, move_to_end, shares_of
 from selectrie.errors import (
     CapacityError,
     ClosedError,
@@ -216,7 +216,7 @@ class Scheduler:
         self._update_load(free)
         if parts:
             self._execute(parts)
-            end_turns([part.job for part in parts])
+            move_to_end([part.job for part in parts])
             self._call_times.add(self._n_rows, self._decode_s, self._clock() - began_s)
         if self._refused and not self._has_advanced:
             self._preempt_last(*self._refused[0])

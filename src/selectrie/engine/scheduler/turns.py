@@ -37,7 +37,7 @@ class Turn:
 
 
 class TakesTurns(Protocol):
-    """A job, as far as its place in line is concerned."""
+    """What a job must have to be put in line: its request, its client, a priority."""
 
     request: Turn
     client: Turn
@@ -88,10 +88,11 @@ def shares_of(jobs: Sequence[JobT]) -> dict[JobT, float]:
     return {job: 1 / (n_jobs[job.request] * n_requests[job.client]) for job in jobs}
 
 
-def end_turns(jobs: Sequence[TakesTurns]) -> None:
-    """Move the clients and requests of a call to the end of the line.
+def move_to_end(jobs: Sequence[TakesTurns]) -> None:
+    """Move the clients and the requests of these jobs to the end of the line.
 
-    The first of them comes last.
+    The jobs are those of the last call. Among them, the first in `jobs` comes last and
+    the others keep their order.
     """
     for turns in ([job.client for job in jobs], [job.request for job in jobs]):
         first, *others = dict.fromkeys(turns)

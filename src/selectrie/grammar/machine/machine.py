@@ -131,14 +131,14 @@ class Stacks:
                 self._joined[pair] = self._intern(tuple(sorted(merged.items())), ends=ends)
         return self._joined[first]
 
-    def returns_of(self, stacks: int) -> dict[int, int]:
-        """Map each state after the completion of a rule to the set of its stacks.
+    def states_after_return(self, stacks: int) -> dict[int, int]:
+        """Return the states after a completed rule, each with the set of stacks below.
 
-        The rule returns to the states on top of `stacks`. If such a state is
-        final, its rule is complete too, and the states after its return are
-        included. A path that only leads to stacks already found is not
-        followed. A long path is cached, so that the next one, which is mostly
-        the same with one more rule, is short.
+        `stacks` is the set of stacks below the rule. The rule returns to the states
+        on top of them. A final state completes its own rule, so the states to which
+        that returns are included too. Stacks that were found already are not followed
+        again. The result of a long chain of returns is cached, because the next
+        token often repeats the chain with one more rule.
         """
         known = self._returned.get(stacks)
         if known is not None:
@@ -382,7 +382,7 @@ class Machine:
         self._merge(stacks_of, _pairs(items))
         for state, stacks in _pairs(items):
             if final[state]:
-                self._merge(stacks_of, self._stacks.returns_of(stacks).items())
+                self._merge(stacks_of, self._stacks.states_after_return(stacks).items())
         return tuple([part for item in stacks_of.items() for part in item])
 
     def _after(self, closed: Items, symbol: int) -> int:

@@ -349,6 +349,11 @@ def _bounded_parts(kind: Any, bounds: tuple[tuple[str, Any], ...], depth: int) -
 
 
 def _values_of_part(part: Any, bounds: list[tuple[str, Any]], limit: int) -> list[Any] | None:
+    """Return the values of a type that is no union, or None if they cannot be listed.
+
+    `bounds` are constraints on whole numbers, such as ("ge", 0). Whole numbers are
+    listed up to `limit`.
+    """
     if isinstance(part, type) and issubclass(part, Enum):
         members_of(part)  # refuses one without members
         return None if issubclass(part, Flag) else list[Any](part)  # flags may be combined

@@ -476,10 +476,11 @@ def normalize_strings(schema: Mapping[str, Any], pointer: str, notes: list[str])
 
 
 def pattern_of(pattern: object, keyword: str, pointer: str) -> RewrittenPattern:
-    """Return a pattern rewritten for all readers.
+    """Return a schema's regular expression, rewritten to mean the same everywhere.
 
-    Raises `GrammarError`, about `keyword` of the schema at `pointer`, if it cannot
-    be rewritten.
+    ECMA-262, Python and this library read many patterns differently (see
+    `RewrittenPattern`). Raises `GrammarError`, about `keyword` of the schema at
+    `pointer`, if no pattern means the same in all of them.
     """
     if not isinstance(pattern, str):
         raise keyword_error(pointer, keyword, f"{clip_repr(pattern)}; expected a regular expression")

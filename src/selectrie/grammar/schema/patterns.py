@@ -61,7 +61,7 @@ class PatternError(ValueError):
 class RewrittenPattern:
     """A pattern that matches only texts that ECMA-262 and Python both match.
 
-    All readers agree on texts without doubtful characters and final line feeds.
+    They agree on all texts without doubtful characters and final line feeds.
 
     Attributes:
         pattern: The pattern.
