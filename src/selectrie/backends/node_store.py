@@ -15,10 +15,10 @@ from selectrie.errors import InternalError, ModelError, NodeError, remedies, wor
 
 @dataclass(slots=True, eq=False)
 class CellRows:
-    """The rows of a call, parents before children.
+    """The rows that a call evaluates, parents before children.
 
     Attributes:
-        entries: The entry that each row evaluates.
+        entries: Index in the `CallPlan` of the entry that each row evaluates.
         cells: int64[n], the cell of each row, once the rows have been laid out.
     """
 
@@ -51,12 +51,12 @@ class CellLayout:
 class NodeCells(TreeStore):
     """Assigns a cell to each node of a tree, and records which cells a node's row sees.
 
-    For each cell, packed bits say which cells its row sees: its own, and those that its
-    parent sees. The cells of a call count as free until the call has succeeded, so a
-    failed call changes nothing. A node that is wanted again is evaluated in another
-    cell, which stays free. If its own cell were written again, its keys and values
-    might change in their last bits, and so might the rows of all nodes below. There can
-    be as many branches as nodes.
+    A cell is the place of one token in the key/value cache. For each cell, packed bits
+    say which cells its row sees: its own, and those that its parent sees. The cells of
+    a call count as free until the call has succeeded, so a failed call changes nothing.
+    A node that is wanted again is evaluated in another cell, which stays free. If its
+    own cell were written again, its keys and values might change in their last bits,
+    and so might the rows of all nodes below. There can be as many branches as nodes.
     """
 
     def __init__(
@@ -145,7 +145,13 @@ class NodeCells(TreeStore):
         return CellLayout(tokens, positions, free, seen, self._position[:n_read].copy())
 
     def finish(self, plan: CallPlan, rows: CellRows, nodes: list[int]) -> None:
-        """Record the cells of the new nodes. `nodes` has the node of each entry."""
+        """Record the cells of the new nodes.
+
+        Args:
+            plan: The call.
+            rows: Its rows, after `lay_out`.
+            nodes: The node of each entry of the plan (`CallPlan.nodes_of_entries`).
+        """
         if rows.cells is None:
             return
         new = [
@@ -181,7 +187,7 @@ class Run:
 
     Attributes:
         base: The node from whose state the run starts.
-        entries: The entries of the call's plan.
+        entries: Indices of the entries in the `CallPlan`.
         keeps: Whether the state after the last entry is kept.
     """
 

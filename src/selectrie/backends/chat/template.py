@@ -115,7 +115,11 @@ def chat_template(
 
 @dataclass
 class _Renderer:
-    """A chat template in one environment; `tracks` says if that tracks origins."""
+    """A chat template in one Jinja environment.
+
+    `tracks` says whether the rendered text knows which parts come from the template
+    (`TrackedText`).
+    """
 
     source: str
     special_tokens: Mapping[str, object]

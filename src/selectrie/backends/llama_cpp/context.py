@@ -119,7 +119,8 @@ class ContextSize:
 
     Attributes:
         nodes: Maximum number of nodes (tokens) held.
-        cells: Number of cells, enough for the nodes and the rows of one call.
+        cells: Number of cells of the key/value cache, for the nodes and the rows of one
+            call.
         rows: Maximum number of rows of one call.
         sequences: Number of sequence ids.
     """

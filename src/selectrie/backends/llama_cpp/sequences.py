@@ -77,6 +77,8 @@ class Sequences(Protocol):
         """Evaluate the states again that the call needs and an earlier failure lost.
 
         Returns the number of rows evaluated and the seconds that it took.
+
+        `evaluate` evaluates tokens of one sequence (`Evaluate`).
         """
 
     def lay_out(self, plan: CallPlan, row_plan: Any) -> RowLayout:
@@ -89,7 +91,7 @@ class Sequences(Protocol):
         """Clean up after the commit of the call.
 
         Removes the sequences that only this call needed, and records which sequence
-        ends at which node. `nodes` has the node of each entry.
+        ends at which node. `nodes` has the node of each entry of the plan.
         """
 
     def release(self, nodes: IntArray, *, forget: bool) -> None:
@@ -118,9 +120,9 @@ class AttentionRowLayout:
 
     Attributes:
         rows: The rows for the decode.
-        entry: int64[R], the entry that each row evaluates.
-        fresh: bool[R], whether the entry is new. The others are evaluated again on a
-            scratch branch.
+        entry: int64[R], index in the plan of the entry that each row evaluates.
+        fresh: bool[R], whether the entry is new. The others are evaluated again, on a
+            scratch branch (see `AttentionSequences`).
         copies: (source id, new id, number of positions) to copy before the decode.
         leaves: For each new leaf its id, its entry, and the live node below which its
             new rows begin.
@@ -300,7 +302,7 @@ class AttentionSequences(TreeStore):
         """Clean up after the decode and the commit of the call.
 
         Removes the sequences that only this call needed, and records which sequence
-        ends at which node. `nodes` has the node of each entry.
+        ends at which node. `nodes` has the node of each entry of the plan.
         """
         context = self._context
         for sequence in (*layout.scratch, self.padding_id):
@@ -437,7 +439,9 @@ class AttentionSequences(TreeStore):
 def _depth_first(entry: list[int], parent: list[int], base: list[int], *, scratch: set[int]) -> AttentionRowPlan:
     """Return the plan of rows with their places in depth-first order.
 
-    `scratch` has the indices of the rows that are evaluated again.
+    Args:
+        entry, parent, base: As in `AttentionRowPlan`.
+        scratch: Indices of the rows that are evaluated again.
     """
     n = len(entry)
     size, n_leaves = [1] * n, [0] * n

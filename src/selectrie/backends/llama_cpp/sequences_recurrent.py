@@ -177,7 +177,7 @@ class RecurrentSequences(NodeStates[_State]):
     def finish(self, layout: RecurrentRowLayout, nodes: list[int]) -> None:
         """Keep the states that runs ask for, and discard the others, after the commit.
 
-        `nodes` has the node of each entry.
+        `nodes` has the node of each entry of the plan.
         """
         for run, sequence in zip(layout.runs, layout.ids, strict=True):
             node = nodes[run.entries[-1]]

@@ -88,6 +88,10 @@ def _make_byte_check(spelled: frozenset[bytes], *, has_prefix: bool) -> Callable
 
     A user-defined token is matched before the text is cut, so a character that occurs
     only as a part of one is refused although it need not be.
+
+    Args:
+        spelled: The texts of all tokens.
+        has_prefix: Whether the tokenizer writes a space before a text.
     """
     missing = frozenset(byte for byte in range(256) if not {b"<0x%02X>" % byte, bytes([byte])} & spelled)
     if not missing:
@@ -455,7 +459,10 @@ def _pieces(vocab: llama_cpp.llama_vocab_p, n_tokens: int) -> list[bytes]:
 
 
 def _piece(vocab: llama_cpp.llama_vocab_p, token: int, size: int, *, special: bool) -> bytes:
-    """Return the bytes of a token, or with `special` the text of a control token."""
+    """Return the bytes of a token, or with `special` the text of a control token.
+
+    `size` is the length of the buffer for them.
+    """
     buffer = ctypes.create_string_buffer(size)
     length = llama_cpp.llama_token_to_piece(vocab, token, buffer, size, 0, special)
     return buffer.raw[:length] if length >= 0 else _piece(vocab, token, -length, special=special)

@@ -552,6 +552,7 @@ class EchoDialect:
         return [int(ids[low])] if high - low == 1 and self._is_certain(text) else []
 
     def _is_certain(self, text: str) -> bool:
+        """Return whether an echoed text surely is the text of its token, unaltered."""
         return "\ufffd" not in text and text.strip() == text.strip(" ") and bool(text)
 
     async def encode(self, text: str) -> list[int] | None:

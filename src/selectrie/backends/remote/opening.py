@@ -219,7 +219,14 @@ async def _read_first(dialect: ServerDialect, path: Sequence[int], named: Sequen
 async def _explain_difference(
     dialect: ServerDialect, vocabulary: Vocabulary, compared: Sequence[_Reading], largest: float
 ) -> str:
-    """Return why two readings differ, found by reading neighbouring paths."""
+    """Return, in words, why two readings differ, found by reading neighbouring paths.
+
+    Args:
+        dialect: The requests by which the server is asked.
+        vocabulary: The vocabulary.
+        compared: Pairs of readings; those that differ most are explained.
+        largest: The largest difference, in nats.
+    """
     worst = sorted(compared, key=lambda one: -abs(one.first - one.second))[:_N_EXPLAINED]
     start = vocabulary.start
     ways: list[tuple[str, Callable[[_Reading], list[int]]]] = [
@@ -237,9 +244,10 @@ async def _explain_difference(
 
 
 async def _is_explained_by(dialect: ServerDialect, compared: Sequence[_Reading], paths: Sequence[list[int]]) -> bool:
-    """Return whether the same one of two readings always is that of another path.
+    """Return whether one reading of each pair is that of another path.
 
-    `paths` has the other path for each pair of readings.
+    It must be the first one in all pairs, or the second one in all. `paths` has the
+    other path for each of `compared`.
     """
     is_first = is_second = True
     for one, path in zip(compared, paths, strict=True):
@@ -368,7 +376,7 @@ class RemoteModel:
     """A model that a server evaluates and draws text with.
 
     It is a `PathModel`, and satisfies `core.path_model.SupportsCompletion`. The
-    argument `prompt_of` turns token ids into a prompt for drawing.
+    argument `prompt_of` turns token ids into the prompt of a request that draws a text.
 
     Attributes:
         dialect: The requests by which the server is asked for rows.

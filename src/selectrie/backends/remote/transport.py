@@ -411,7 +411,15 @@ class Transport:
     async def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None, max_bytes: int, *, may_lack: bool
     ) -> JsonValue | None:
-        """Send a request, again after failures that may pass, and return the answer."""
+        """Send a request, again after failures that may pass, and return the answer.
+
+        Args:
+            method: "GET" or "POST".
+            path: Path below the server's address.
+            body: The object that is sent, or None.
+            max_bytes: Maximum size of the decoded answer.
+            may_lack: Whether None is returned if the server does not know the path.
+        """
         url = self.server.url + path
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         deadline_s = time.monotonic() + self.server.timeout_s

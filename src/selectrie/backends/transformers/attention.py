@@ -48,10 +48,10 @@ _running = threading.local()
 
 @dataclass(slots=True, eq=False)
 class ModuleCall:
-    """A forward pass of a module that is made by `PreparedModule`.
+    """One forward pass of a module.
 
     Attributes:
-        stop: The forward pass is interrupted when this event is set.
+        stop: Setting this event interrupts the forward pass.
     """
 
     stop: threading.Event
@@ -200,7 +200,7 @@ def running_call() -> ModuleCall | None:
 
 @contextmanager
 def running(call: ModuleCall) -> Iterator[None]:
-    """Let `running_call` return `call` in this thread until the block ends."""
+    """Let `running_call` return `call` in this thread, inside the `with` block."""
     _running.call = call
     try:
         yield
@@ -223,7 +223,7 @@ def require_tree_call() -> TreeCall:
 
 
 class CellLayer(CacheLayerMixin):  # type: ignore[misc]  # mypy does not follow transformers
-    """The cells of one layer.
+    """The key/value cache of one layer, in cells.
 
     Attributes:
         keys: [1, key heads, cells, width], after the first call.
@@ -281,7 +281,7 @@ def _cells_like(states: Tensor, n_cells: int) -> Tensor:
 
 
 class CellCache(Cache):  # type: ignore[misc]  # as above
-    """The cells of all layers, as the cache that a model is called with."""
+    """The cells of all layers: the key/value cache that a model is called with."""
 
     def __init__(self, n_layers: int, n_cells: int) -> None:
         super().__init__(layers=[CellLayer(n_cells) for _ in range(n_layers)])
@@ -311,7 +311,7 @@ class CellCache(Cache):  # type: ignore[misc]  # as above
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scoring:
-    """The settings by which a layer scores cells: arguments of `tree_attention`."""
+    """The arguments of `tree_attention` by which scores become weights."""
 
     scale: float
     window: int | None

@@ -29,7 +29,7 @@ class CallLogits:
     Attributes:
         logits: [M, V]: a tensor on the model's device, or an array; None if there are
             none.
-        row_of: Index of the row of `logits` for each entry of the plan that has one.
+        row_of: Row of `logits` for each entry of the plan (by index) that has one.
         n_rows: Number of rows evaluated.
         padding: Number of rows added as padding.
         seconds: Time spent inside the model.
@@ -96,24 +96,37 @@ class Contexts(Protocol):
 
 
 class TorchContexts(Contexts, Protocol):
-    """Contexts that a module of torch evaluates, in calls of one program."""
+    """Contexts whose calls are evaluated by a module of torch."""
 
     def evaluate(self, plan: CallPlan, rows: Any, batch_multiple: int) -> CallLogits:
         """Evaluate a call without changing the memory of live nodes.
 
-        `batch_multiple` is the multiple to which rows are padded.
+        Args:
+            plan: The call.
+            rows: The rows that `plan_rows` returned for it.
+            batch_multiple: The number of rows is padded to a multiple of this.
         """
 
 
 def cells_for(nodes: int, rows: int) -> int:
-    """Return the number of cells that hold this many nodes, and the rows of a call."""
+    """Return the number of cells for `nodes` nodes and the `rows` rows of a call."""
     return -(-(nodes + rows) // CELL_MULTIPLE) * CELL_MULTIPLE
 
 
 class CellContexts(NodeCells):
     """Keeps keys and values in cells, and evaluates calls over them.
 
-    The first cells are those of a prefix, and stay so.
+    The first cells are always those of `prefix`.
+
+    Args:
+        tree: The tree, which is empty.
+        prepared: The module.
+        nodes: Maximum number of nodes.
+        rows: Maximum number of rows of a call.
+        stop: Setting this event interrupts a call.
+        solo: Whether rows must not depend on other contexts in memory, not even in
+            their last bits. Near ties are evaluated so.
+        prefix: Keys and values that stand before every context, or None.
     """
 
     def __init__(
@@ -185,10 +198,10 @@ _STATE_SHARE = 4
 
 @dataclass(slots=True, eq=False)
 class StateRows:
-    """The runs of a call.
+    """The runs that a call evaluates.
 
     Attributes:
-        runs: The runs.
+        runs: The runs (see `node_store.Run`).
         states: The states to keep, by the index of their run, once evaluated.
     """
 
@@ -197,7 +210,7 @@ class StateRows:
 
 
 class StateContexts(NodeStates[Any]):
-    """Keeps states of nodes, and evaluates runs that start from copies of states."""
+    """Keeps recurrent states of nodes, and evaluates runs that start from copies."""
 
     def __init__(
         self, tree: PrefixTree, prepared: PreparedModule, *, nodes: int, sequences: int, stop: threading.Event
@@ -281,7 +294,10 @@ class StateContexts(NodeStates[Any]):
         return copy.deepcopy(state, {id(config): config for config in self._configs})
 
     def finish(self, _plan: CallPlan, rows: StateRows, nodes: list[int]) -> None:
-        """Keep the states at the ends of runs. `nodes` has the node of each entry."""
+        """Keep the states at the ends of runs.
+
+        `nodes` has the node of each entry of the plan.
+        """
         for i, state in rows.states.items():
             self._state.setdefault(nodes[rows.runs[i].entries[-1]], state)
 

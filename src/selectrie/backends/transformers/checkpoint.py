@@ -167,7 +167,7 @@ def check_tokenizer(folder: Path) -> None:
 
 @contextmanager
 def _as_file_errors(folder: Path) -> Iterator[None]:
-    """Turn an `OSError` in the block into a `ModelFileError` about the file."""
+    """Turn an `OSError` in the `with` block into a `ModelFileError` about the file."""
     try:
         yield
     except OSError as error:

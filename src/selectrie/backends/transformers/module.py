@@ -119,14 +119,17 @@ def other_windows(config: Any) -> list[int]:
 
 
 def raise_if_stopped(_block: nn.Module, _args: tuple[Any, ...]) -> None:
-    """Raise `DecodeInterrupted` if the running call was interrupted (a hook)."""
+    """Raise `DecodeInterrupted` if the running call was interrupted.
+
+    This is a forward hook of torch, set on each block of the module.
+    """
     call = running_call()
     if call is not None and call.stop.is_set():
         raise DecodeInterrupted("the decode was interrupted")
 
 
 def repeat_rows(_experts: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Repeat the rows that experts get, if the call is `in_path_order` (a hook).
+    """Repeat the rows that experts get, if the call is `in_path_order` (a torch hook).
 
     An expert evaluates its rows together. If their number is a multiple of
     `EXACT_BATCH_MULTIPLE`, the bits of a row do not depend on that number.
@@ -138,7 +141,7 @@ def repeat_rows(_experts: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] |
 
 
 def keep_first_of_each(_experts: nn.Module, _args: tuple[Any, ...], result: Any) -> Any:
-    """Keep one of the copies of each row that `repeat_rows` made (a hook)."""
+    """Keep one of the copies of each row that `repeat_rows` made (a torch hook)."""
     call = running_call()
     if not isinstance(call, TreeCall) or not call.in_path_order:
         return None
@@ -306,7 +309,7 @@ class PreparedModule:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Make calls of other threads wait until the block ends.
+        """Make calls of other threads wait until the `with` block ends.
 
         Waits first for calls that are running. This thread can call the module.
         """
@@ -425,7 +428,7 @@ class PreparedModule:
 
     @contextmanager
     def _count_caller(self) -> Iterator[None]:
-        """Count this thread among the callers of the module until the block ends.
+        """Count this thread among the module's callers until the `with` block ends.
 
         Waits first while another thread is in `alone`.
         """
@@ -542,7 +545,7 @@ class PreparedModule:
 
     @contextmanager
     def _own_attention(self) -> Iterator[None]:
-        """Set the model's own attention function until the block ends.
+        """Set the model's own attention function until the `with` block ends.
 
         No other call of the model may run meanwhile.
         """
@@ -628,7 +631,7 @@ class PreparedModule:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Compute products of float32 matrices in full precision until the block ends.
+    """Compute products of float32 matrices in full precision in the `with` block.
 
     By default, a GPU may round their elements to fewer bits.
     """
@@ -644,7 +647,7 @@ def full_precision() -> Iterator[None]:
 
 @contextmanager
 def threads(number: int | None) -> Iterator[None]:
-    """Set the number of torch's threads on the CPU until the block ends.
+    """Set the number of torch's threads on the CPU until the `with` block ends.
 
     None leaves the number unchanged.
     """

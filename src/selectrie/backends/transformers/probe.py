@@ -69,7 +69,7 @@ class _Tree:
             two further tokens with the first. The last shares all but two tokens of the
             prompt.
         rows: float64[4, T, V], log-probabilities of the module's own forward pass.
-        allowed_nats: The difference from these that is allowed.
+        allowed_nats: Maximum difference from `rows` that is allowed.
         prefix: The prefix before the texts, or None.
     """
 
@@ -159,7 +159,7 @@ def _worst_difference_of_model(model: Model, tree: _Tree) -> float:
 
 
 def probe_behind(prepared: PreparedModule, prefix: Prefix) -> None:
-    """Check a module behind a prefix, after `probe`.
+    """Check a module's rows of contexts that begin with a prefix. `probe` comes first.
 
     It is compared with the module's own forward pass on its own cache, which begins
     with the prefix. Calls of other threads wait meanwhile.
@@ -233,7 +233,7 @@ def _logp(logits: Tensor) -> FloatArray:
 
 @contextmanager
 def _add_rounding(module: nn.Module, seed: int) -> Iterator[None]:
-    """Add random rounding errors to the results of every part until the block ends.
+    """Add random rounding errors to the results of every part in the `with` block.
 
     Each number changes by up to half a unit in the last place.
     """
@@ -286,10 +286,10 @@ def _difference_sentence(worst: float, tree: _Tree) -> str:
 def _worst_difference(prepared: PreparedModule, tree: _Tree, *, solo: bool) -> float:
     """Return the largest difference of a row over the tree, in nats.
 
-    Another context is evaluated first and then dropped, so that its cells are used
-    again, out of order. Every call has one round. After states, runs of one token and
-    of several tokens are tried, because models have separate code for these. Behind a
-    prefix, the prompt is compared too: with a window, only its rows see the prefix.
+    Before that, another context is evaluated and then dropped, so that its cells are
+    used again, out of order. Every call has one round. After states, runs of one token
+    and of several tokens are tried, because models have separate code for these. Behind
+    a prefix, the prompt is compared too: with a window, only its rows see the prefix.
     `solo` is as for `CellContexts`.
     """
     walk = _Walk(prepared, tree, solo=solo)
@@ -314,7 +314,7 @@ def _worst_difference(prepared: PreparedModule, tree: _Tree, *, solo: bool) -> f
 
 
 class _Walk:
-    """Evaluates runs on a tree, and compares their rows with those of the texts."""
+    """Evaluates runs of tokens on a tree, and compares their rows with the texts'."""
 
     def __init__(self, prepared: PreparedModule, tree: _Tree, *, solo: bool) -> None:
         self._texts = tree
@@ -331,7 +331,11 @@ class _Walk:
         self.worst = 0.0
 
     def run(self, base: int, depth: int, tokens: Any, text: int | None = None) -> int:
-        """Evaluate one run, and return its last node."""
+        """Evaluate tokens below the node `base` of this depth; return the last node.
+
+        Their rows are compared with those of the text with index `text`, unless that is
+        None.
+        """
         return self.runs([(base, depth, tokens, text)])[0]
 
     def runs(self, runs: list[tuple[int, int, Any, int | None]]) -> list[int]:
@@ -359,7 +363,10 @@ class _Walk:
     ) -> list[int]:
         """Make one call, compare its rows, and return its nodes.
 
-        `expected` has the text and the position of each row's expected values, or None.
+        Args:
+            parents, ids, wanted, keep: The arguments of `Model.extend`.
+            expected: For each row, the text and the position whose row it must equal,
+                or None.
         """
         plan = self._tree.plan(parents, ids, wanted, keep)
         rows, _ = self._contexts.plan_rows(plan)
@@ -386,7 +393,7 @@ class _Walk:
 
 @contextmanager
 def _narrow_windows(prepared: PreparedModule) -> Iterator[bool]:
-    """Make wide sliding windows narrower than the tree is deep until the block ends.
+    """Make sliding windows narrower than the tree is deep, in the `with` block.
 
     The width is set in configs and in layers. Yields whether there were any wide ones.
     """

@@ -314,6 +314,11 @@ def _inner_encoder(json: TokenizerJson, starting: Tokenizer, inner: Tokenizer) -
 
     It adds no space before the text. But a tokenizer that adds a space after control
     tokens also adds one after added tokens within the text.
+
+    Args:
+        json: The tokenizer's file.
+        starting: A tokenizer that adds a space before a text.
+        inner: A tokenizer that adds none.
     """
     encode, begin = _encoder(inner), _encoder(starting)
     apart = frozenset() if json.adds_space_once else frozenset(token.id for token in json.added if not token.special)
@@ -400,7 +405,14 @@ def _tokens_of_a_letter(name: str, tokenize: Tokenize) -> list[int]:
 
 
 def _find_spacing(json: TokenizerJson, begin: Tokenize, inside: Tokenize, pieces: list[bytes]) -> Spacing | None:
-    """Return how the tokenizer adds a space before a text; None if it never does."""
+    """Return how the tokenizer adds a space before a text; None if it never does.
+
+    Args:
+        json: The tokenizer's file.
+        begin: Returns the tokens of a text at the beginning of a context.
+        inside: Returns the tokens of a text that continues another one.
+        pieces: The bytes of every token.
+    """
     letter = next(one.encode() for one in _LETTERS if _tokens(begin, one))
     if begin(letter) == inside(letter):
         return None
@@ -409,7 +421,11 @@ def _find_spacing(json: TokenizerJson, begin: Tokenize, inside: Tokenize, pieces
 
 
 def _end_tokens(name: str, configured: int | Iterable[int] | None, eos: int | None, n_tokens: int) -> IntArray:
-    """Return the ids that end a generation, as int32[]."""
+    """Return the ids that end a generation, as int32[].
+
+    They are `configured`, from the generation configuration, and `eos`, of the
+    tokenizer. Raises `UnsupportedModelError` if one is not a token of the model.
+    """
     several = [configured] if isinstance(configured, int) else list(configured or ())
     ids = sorted({*several, *([] if eos is None else [eos])})
     if ids and not 0 <= ids[0] <= ids[-1] < n_tokens:

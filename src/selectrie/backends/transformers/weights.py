@@ -398,7 +398,7 @@ def _describe_error(error: Exception) -> str:
 
 @contextmanager
 def quiet(verbose: bool) -> Iterator[None]:  # noqa: FBT001 - one option
-    """Suppress warnings and progress bars in the block, unless `verbose` is set."""
+    """Suppress warnings and progress bars in the `with` block, unless `verbose`."""
     if verbose:
         yield
         return

@@ -30,7 +30,7 @@ CELL_MULTIPLE = 64
 
 
 def cells_needed(nodes: int, rows: int) -> int:
-    """Return the number of cells of a pool, from the numbers of nodes and of rows.
+    """Return the number of cells of a key/value pool for `nodes` nodes.
 
     `rows` is the maximum number of rows of a call. Nodes that are wanted again are
     evaluated into additional cells, and the rows of padding share one.
@@ -39,7 +39,7 @@ def cells_needed(nodes: int, rows: int) -> int:
 
 
 class PoolCells(NodeCells):
-    """Evaluates nodes into the cells of a pool; its last cell is for padding."""
+    """Evaluates nodes into the cells of a key/value pool; one cell is for padding."""
 
     def __init__(
         self, tree: PrefixTree, programs: Programs, *, nodes: int, n_cells: int, stop: threading.Event
@@ -53,8 +53,8 @@ class PoolCells(NodeCells):
     def evaluate(self, plan: CallPlan, rows: CellRows, bodies: BatchSizes, heads: BatchSizes) -> CallLogits:
         """Evaluate a call in free cells.
 
-        `bodies` and `heads` have the sizes of the programs that layers and logits are
-        split among.
+        `bodies` and `heads` have the batch sizes of the compiled programs of the layers
+        and of the logits, among which the rows are split.
 
         Raises:
             DecodeError: A program failed.
@@ -99,7 +99,7 @@ class PoolCells(NodeCells):
         return least_seconds(lambda: self._evaluate_part(part, 0), n_runs)
 
     def _evaluate_part(self, part: tuple[NDArray[np.generic], ...], start: int) -> BoolArray:
-        """Run one body, and return whether the numbers of each row are finite.
+        """Run the layers for some rows; return whether each row's numbers are finite.
 
         `part` has the arguments of `_body_arguments`, `start` the index of row 0 among
         the hidden states.

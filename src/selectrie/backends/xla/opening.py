@@ -142,9 +142,9 @@ def memory_needed(folder: Path, options: XlaOptions) -> int:
     Not included are the weights in the host's memory while the model is opened, and the
     short pool that exists while scores that are too close to call are evaluated again.
 
-    It is the `memory_needs` of the back end on Transformers, with the cells of the long
-    pool and the rows of the largest program, and two matrices of attention scores,
-    which are in memory at once in the largest body.
+    It is the `memory_needs` of the back end on Transformers, with the cells of the
+    opened model's pool and the rows of the largest program, and two matrices of
+    attention scores, which are in memory at once in the largest program.
 
     Raises:
         ModelFileError: A file is missing, damaged, truncated or cannot be read.
@@ -280,7 +280,7 @@ def _make_reporter(*, verbose: bool) -> Compiling:
 
 @contextmanager
 def _status(line: str, *, is_shown: bool) -> Iterator[None]:
-    """Show a line with a spinner in the block, if `is_shown`."""
+    """Show a line with a spinner in the `with` block, if `is_shown`."""
     if not is_shown:
         yield
         return

@@ -132,7 +132,8 @@ class _Recorded(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
 class Programs:
     """The compiled programs of one module, which its contexts share.
 
-    Only one thread may use it at a time.
+    A body runs the layers for a number of rows, and a head computes logits. Only one
+    thread may use it at a time.
     """
 
     def __init__(self, prepared: PreparedModule, *, n_hidden: int, device: Any, compiling: Compiling) -> None:
@@ -268,7 +269,7 @@ class Programs:
 
     @contextmanager
     def _head_input(self, replacement: Tensor | None = None) -> Iterator[list[Tensor]]:
-        """Yield a list that gets the input of the head during the block.
+        """Yield a list that gets the input of the head in the `with` block.
 
         With `replacement`, the head gets that instead.
         """
@@ -298,7 +299,13 @@ class Programs:
     ) -> Any:
         """Return the compiled program of a function, compiled on first use.
 
-        The first `n_donated` of the arguments are used up by each run.
+        Args:
+            kind: "body" or "head".
+            size: Number of rows.
+            n_cells: Number of cells of the pool; 0 for a head.
+            function: The function of torch.
+            arguments: Arguments of the shapes that it is compiled for.
+            n_donated: Number of the first arguments whose memory each run takes over.
         """
         key = (kind, size, n_cells)
         if key not in self._compiled:
@@ -345,7 +352,7 @@ class Programs:
 
     @contextmanager
     def _traceable_experts(self) -> Iterator[None]:
-        """Set an implementation of experts that can be recorded, during the block."""
+        """Set an implementation of experts that can be recorded in the `with` block."""
         configs = [one for one in self._prepared.configs() if hasattr(one, "_experts_implementation_internal")]
         before = [one._experts_implementation_internal for one in configs]
         for one in configs:
