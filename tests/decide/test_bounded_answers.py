@@ -38,7 +38,8 @@ def answered(question, seed, shares, **params):
             llm.select(prompt, ask.choices(order)) for prompt, order in zip(PROMPTS, ask.orders, strict=False)
         )
     signature = DecisionSignature("base", "00", "state first", "text", "joint", True, 0, selections[0].signature)
-    return ask.answer(selections, first_token_fits=True, signature=signature, usage=DecisionUsage(1, 1, Cost()))
+    usage = DecisionUsage(1, 1, Cost())
+    return ask.answer(selections, first_token_fits=True, signature=signature, usage=usage, conditions={})
 
 
 def probabilities(answer, kind):

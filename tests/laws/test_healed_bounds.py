@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from selectrie import DecisionParams, Grammar
+from selectrie import Grammar
 from selectrie.decide.answers import mass_bounds
 from selectrie.decide.params import trust_fields
 from selectrie.engine.connect import PathRuntime
@@ -68,7 +68,7 @@ def test_a_decision_abstains_by_the_lower_bound_of_its_label_mass():
     """The label mass may be 0.15 although it would be 0.7 by the lower bound on the healed bytes."""
     with engine("local") as llm:
         found = llm.select("ab", ["x", "y"])
-    trust = trust_fields([found], 0.9, DecisionParams(min_label_mass=0.3))
+    trust = trust_fields([found], 0.9, 0.0, 0.3)
     assert trust["label_mass"] < 0.16
     assert trust["abstained"] == "label mass may be 0.14, which is below 0.3"
     low, high = mass_bounds([found])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 from selectrie.core.output import probability
 from selectrie.core.types import Cost
@@ -165,6 +165,8 @@ class _AnswerBase:
         selections: The selection after each prompt, one for each order. Not compared.
         usage: The work done for the answer. Not compared.
         bounds: Bounds on the numbers of the answer; None if they are exact.
+        conditions: The conditions under which the question was asked, as JSON data.
+            Calibrations and thresholds are bound to them. Not compared.
     """
 
     confidence: float
@@ -180,6 +182,7 @@ class _AnswerBase:
     selections: tuple[Selection, ...] = field(compare=False, repr=False)
     usage: DecisionUsage = field(compare=False, repr=False)
     bounds: AnswerBounds | None = None
+    conditions: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def selection(self) -> Selection:
@@ -360,6 +363,11 @@ class ValueShape:
                 raise
             reason = " ".join(str(error).split())
             raise OptionError("value", parts, f"values that {self.make.__name__} takes; it says: {reason}") from error
+
+
+def is_answer(value: object) -> TypeGuard[Answer]:
+    """Return whether a value is the answer to a question of any kind."""
+    return isinstance(value, _AnswerBase)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -626,13 +634,16 @@ def abstention_reason(
     Args:
         confidence: Confidence of the answer.
         label_mass: Label mass of the answer.
-        min_confidence: Confidence below which the answer abstains.
+        min_confidence: Confidence below which the answer abstains; inf if it always
+            does.
         min_label_mass: Label mass below which the answer abstains.
         are_bounds: Whether confidence and label mass are only lower bounds.
     """
     word = "may be {:.4g}, which is" if are_bounds else "{:.4g} is"
     reasons = []
-    if confidence < min_confidence:
+    if min_confidence == math.inf:
+        reasons.append("no confidence is enough for the threshold")
+    elif confidence < min_confidence:
         reasons.append(f"confidence {word.format(confidence)} below {min_confidence:g}")
     if label_mass < min_label_mass:
         reasons.append(f"label mass {word.format(label_mass)} below {min_label_mass:g}")

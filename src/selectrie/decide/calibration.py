@@ -1,24 +1,57 @@
-"""Calibrations correct for options that a model prefers whatever the state says."""
+"""Calibrations correct the probabilities of options, with or without labels.
+
+A `QuestionCalibration` is fitted to states alone. It corrects for options that the
+model prefers whatever the state says. A `LabelCalibration` is fitted to right answers.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import numpy as np
+
+from selectrie.core.types import FloatArray
 from selectrie.core.vocabulary import to_bytes
+from selectrie.decide.regression import fit_ridge, softmax
 from selectrie.errors import InputFileError, OptionError
+from selectrie.options.checks import number, one_of
+from selectrie.options.selection import BASELINE_RULES
 
+if TYPE_CHECKING:
+    from selectrie.decide.answers import Answer, Decision
+    from selectrie.decide.labels import LabelledAnswers
+
+T = TypeVar("T")
+
+
+class _Bound(Protocol):
+    """An object that holds for some conditions."""
+
+    @property
+    def bound(self) -> Mapping[str, object]: ...
+
+
+B = TypeVar("B", bound=_Bound)
 N_SAMPLED = 64
 """Maximum number of states to which a calibration is fitted."""
 N_LEAST = 16
 """Minimum number of states: no calibration is fitted to fewer."""
 _N_UNIFORM = 16
 """Weight of the uniform distribution in a mean, as a number of states."""
+METHODS = ("temperature", "bias", "vector")
+"""What a calibration may fit to labels."""
+_LEAST_SCALE = 0.01
+"""Least scale: with one above 0, a larger probability never becomes a smaller one."""
+_LEAST_PROBABILITY = 1e-300
+"""A smaller probability counts as this one, so that its logarithm is finite."""
+CHOSEN = ("calibration", "prior", "threshold", "min_label_mass")
+"""The conditions of an answer that do not determine the plain probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +81,116 @@ class QuestionCalibration:
         means = [(self.n * math.exp(one) + _N_UNIFORM / k) / (self.n + _N_UNIFORM) for one in self.log_means]
         return tuple(weight / mean for weight, mean in zip(prior or [1.0] * k, means, strict=True))
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the calibration as JSON data."""
+        means = [mean if math.isfinite(mean) else None for mean in self.log_means]
+        return {"bound": dict(self.bound), "n": self.n, "log_means": means}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelCalibration:
+    """A calibration of one question that was fitted to right answers.
+
+    The calibrated probability of option i is proportional to
+    exp(scales[i] · log p[i] + offsets[i]).
+
+    Attributes:
+        bound: The conditions of the fit, as of `QuestionCalibration`.
+        n: Number of labelled answers.
+        method: "temperature" (one scale), "bias" (one offset for each option) or
+            "vector" (a scale and an offset for each option).
+        ridge: Weight of the penalty on the distance from scales of 1 and offsets of 0.
+        scales, offsets: Of each option, in the caller's order.
+    """
+
+    bound: Mapping[str, object]
+    n: int
+    method: str
+    ridge: float
+    scales: tuple[float, ...]
+    offsets: tuple[float, ...]
+
+    @classmethod
+    def fit(cls, answers: LabelledAnswers, method: str, ridge: float) -> LabelCalibration:
+        """Fit scales and offsets to labelled answers, by ridge-penalised log loss.
+
+        Raises `OptionError` if the answers were calibrated, weighted by a prior, or
+        compared with a baseline.
+        """
+        conditions = dict(answers.conditions)
+        chosen = {name: conditions.pop(name) for name in CHOSEN}
+        for name in ("calibration", "prior"):
+            if chosen[name]:
+                raise OptionError("answers", f"made with a {name}", "answers without calibration and prior")
+        if conditions["rule"] in BASELINE_RULES:
+            raise OptionError("answers", f"rule={conditions['rule']!r}", "a rule that compares with no baseline")
+        scales, offsets = _fit(np.log(_positive(answers.probabilities)), answers, method, ridge)
+        return cls(conditions, len(answers), method, ridge, scales, offsets)
+
+    def apply(self, probabilities: Sequence[float] | FloatArray) -> FloatArray:
+        """Return calibrated probabilities, float64[…, K], of plain ones."""
+        z = np.log(_positive(np.asarray(probabilities, np.float64))) * self.scales + self.offsets
+        return softmax(z)
+
+    def apply_bounds(self, bounds: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+        """Return bounds on the calibrated probabilities, given bounds on plain ones."""
+        z = np.log(_positive(np.array(bounds))) * np.array(self.scales)[:, None] + np.array(self.offsets)[:, None]
+        low, high = np.exp(z - z.max()).T
+        others_low, others_high = low.sum() - low, high.sum() - high
+        with np.errstate(invalid="ignore"):
+            pairs = np.stack([low / (low + others_high), high / (high + others_low)], axis=1)
+        return [(float(a), float(b)) for a, b in np.clip(np.nan_to_num(pairs), 0.0, 1.0)]
+
+    def reordered(self, order: Sequence[int]) -> LabelCalibration:
+        """Return a copy for options in another order.
+
+        `order[i]` is the index, in the new order, of the option at index i.
+        """
+        place = sorted(range(len(order)), key=order.__getitem__)
+        scales, offsets = (tuple(values[index] for index in place) for values in (self.scales, self.offsets))
+        return LabelCalibration(self.bound, self.n, self.method, self.ridge, scales, offsets)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the calibration as JSON data."""
+        lists = {"scales": [*self.scales], "offsets": [*self.offsets]}
+        return {"bound": dict(self.bound), "n": self.n, "method": self.method, "ridge": self.ridge, **lists}
+
+
+def _positive(probabilities: FloatArray) -> FloatArray:
+    """Return the probabilities, at least `_LEAST_PROBABILITY`."""
+    return np.maximum(probabilities, _LEAST_PROBABILITY)
+
+
+def _fit(
+    logp: FloatArray, answers: LabelledAnswers, method: str, ridge: float
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the scales and the offsets that minimise the penalised log loss.
+
+    `logp` is float64[N, K], the log-probability of each option.
+    """
+    n, k = logp.shape
+    ones, zeros, free = np.ones(k), np.zeros(k), np.full(k, -np.inf)
+    if method == "temperature":
+        features, start, lowest = logp[:, :, None], ones[:1], np.full(1, _LEAST_SCALE)
+    elif method == "bias":
+        features, start, lowest = np.broadcast_to(np.eye(k), (n, k, k)), zeros, free
+    else:
+        diagonal = logp[:, :, None] * np.eye(k)
+        features = np.concatenate([diagonal, np.broadcast_to(np.eye(k), (n, k, k))], axis=2)
+        start, lowest = np.concatenate([ones, zeros]), np.concatenate([np.full(k, _LEAST_SCALE), free])
+    fixed = logp if method == "bias" else np.zeros_like(logp)
+    found = fit_ridge(features, fixed, answers.gold, start=start, lowest=lowest, ridge=ridge).tolist()
+    if method == "temperature":
+        return (found[0],) * k, (0.0,) * k
+    return ((1.0,) * k, tuple(found)) if method == "bias" else (tuple(found[:k]), tuple(found[k:]))
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Calibrations of several questions, fitted by `Engine.fit_calibration`.
+    """Calibrations of several questions.
+
+    `Engine.fit_calibration` fits one to states without labels, and `Calibration.fit` to
+    answers with the right values.
 
     Attributes:
         questions: The calibration of each calibrated question.
@@ -59,28 +198,62 @@ class Calibration:
             uncalibrated, as on a server. If False, it is an error.
     """
 
-    questions: tuple[QuestionCalibration, ...]
+    questions: tuple[QuestionCalibration | LabelCalibration, ...]
     is_default: bool = False
+
+    @classmethod
+    def fit(
+        cls,
+        answers: Iterable[Answer | Decision],
+        gold: Mapping[str, Iterable[Any]] | Iterable[Any],
+        method: str = "temperature",
+        ridge: float = 1.0,
+    ) -> Calibration:
+        """Return a calibration that is fitted to answers with their right values.
+
+        It minimises the sum of the negative log-probabilities of the right values, plus
+        `ridge / 2` times the squared distance from no calibration: multinomial logistic
+        regression on the log-probabilities. The minimum is unique and found by Newton's
+        method.
+
+        Args:
+            answers: Answers to one question, or decisions, as `decide_many` returns
+                them, without a calibration or prior.
+            gold: The right value of each answer in order, None where it is not known;
+                for several questions, a mapping from their names to these.
+            method: "temperature" fits one scale, which never changes the winner; "bias"
+                an offset for each option; "vector" a scale and an offset for each.
+            ridge: Weight of the penalty, above 0. A larger one needs more answers to
+                move the probabilities.
+
+        Raises:
+            OptionError: For answers or values that cannot be used.
+        """
+        from selectrie.decide.labels import labelled_answers
+
+        one_of("method", method, METHODS)
+        number("ridge", ridge, min_value=math.ulp(0.0), remedy="a number above 0")
+        by_name = labelled_answers(answers, gold)
+        return cls(tuple(LabelCalibration.fit(one, method, float(ridge)) for one in by_name.values()))
+
+    def labels_kind(self, kind: str) -> bool:
+        """Return whether a question of a kind ("choice" …) was fitted to labels."""
+        return any(isinstance(one, LabelCalibration) and _kind_of(one) == kind for one in self.questions)
+
+    def labels_question(self, question: object) -> bool:
+        """Return whether a question, as in `bound`, was fitted to labels."""
+        return any(isinstance(one, LabelCalibration) and one.bound["question"] == question for one in self.questions)
 
     def holds_for(self, bound: Mapping[str, object]) -> bool:
         """Return whether a question with the conditions `bound` has a calibration."""
         return any(one.bound == bound for one in self.questions)
 
-    def of(self, bound: Mapping[str, object]) -> QuestionCalibration:
+    def of(self, bound: Mapping[str, object]) -> QuestionCalibration | LabelCalibration:
         """Return the calibration of the question with the conditions `bound`.
 
         Raises `OptionError` if there is none; the error names the first difference.
         """
-        same = [one for one in self.questions if one.bound["question"] == bound["question"]]
-        found = next((one for one in same if one.bound == bound), None)
-        if found is not None:
-            return found
-        if not same:
-            raise OptionError("calibration", "fitted", "one of this question, with the same options in their order")
-        names = [*bound, *same[0].bound]
-        name = next(name for name in names if same[0].bound.get(name) != bound.get(name))
-        was, now = same[0].bound.get(name), bound.get(name)
-        raise OptionError("calibration", "fitted", f"one of the same {name}: it has {was!r}, now it is {now!r}")
+        return match_conditions("calibration", self.questions, bound)
 
     @property
     def digest(self) -> str:
@@ -89,41 +262,19 @@ class Calibration:
 
     def to_dict(self) -> dict[str, object]:
         """Return the calibration as JSON data, which `from_dict` reads."""
-        return {
-            "kind": "calibration",
-            "questions": [
-                {
-                    "bound": dict(one.bound),
-                    "n": one.n,
-                    "log_means": [mean if math.isfinite(mean) else None for mean in one.log_means],
-                }
-                for one in self.questions
-            ],
-        }
+        return {"kind": "calibration", "questions": [one.to_dict() for one in self.questions]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Calibration:
         """Return the calibration of `to_dict` data; raise `OptionError` otherwise."""
         try:
-            return cls(
-                tuple(
-                    QuestionCalibration(
-                        dict(one["bound"]),
-                        _count(one["n"]),
-                        tuple(
-                            _log_mean(mean)
-                            for _, mean in zip(one["bound"]["question"][2:], one["log_means"], strict=True)
-                        ),
-                    )
-                    for one in data["questions"]
-                )
-            )
+            return cls(tuple(_read_question(one) for one in data["questions"]))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise OptionError("calibration", data, "what `Calibration.to_dict` returned") from error
 
     def save(self, path: str | Path) -> None:
         """Write the calibration to a JSON file."""
-        Path(path).write_text(json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        save_fitted(path, self.to_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
@@ -131,13 +282,77 @@ class Calibration:
 
         Raises `InputFileError` if the file cannot be read or has no calibration.
         """
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-            return cls.from_dict(data.get("signature", {}).get("calibration", data))
-        except OSError as error:
-            raise InputFileError(str(path), error.strerror or str(error)) from error
-        except (ValueError, AttributeError, OptionError) as error:
-            raise InputFileError(str(path), "holds no calibration") from error
+        return load_fitted(
+            path, lambda data: cls.from_dict(data.get("signature", {}).get("calibration", data)), "calibration"
+        )
+
+
+def match_conditions(name: str, fitted: Sequence[B], conditions: Mapping[str, object]) -> B:
+    """Return the one of several objects whose `bound` are these conditions.
+
+    Raises `OptionError` about the option `name` if there is none; the error names the
+    first difference.
+    """
+    same = [one for one in fitted if one.bound["question"] == conditions["question"]]
+    found = next((one for one in same if one.bound == conditions), None)
+    if found is not None:
+        return found
+    if not same:
+        raise OptionError(name, "fitted", "one of this question, with the same options in their order")
+    bound = same[0].bound
+    other = next(key for key in [*conditions, *bound] if bound.get(key) != conditions.get(key))
+    was, now = bound.get(other), conditions.get(other)
+    raise OptionError(name, "fitted", f"one of the same {other}: it has {was!r}, now it is {now!r}")
+
+
+def save_fitted(path: str | Path, data: Mapping[str, object]) -> None:
+    """Write the data of a calibration or of thresholds to a JSON file."""
+    Path(path).write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def load_fitted(path: str | Path, read: Callable[[Any], T], what: str) -> T:
+    """Return what `read` makes of the data of a JSON file.
+
+    Raises `InputFileError` if the file cannot be read, or holds no `what`.
+    """
+    try:
+        return read(json.loads(Path(path).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputFileError(str(path), error.strerror or str(error)) from error
+    except (ValueError, AttributeError, OptionError) as error:
+        raise InputFileError(str(path), f"holds no {what}") from error
+
+
+def _read_question(data: Mapping[str, Any]) -> QuestionCalibration | LabelCalibration:
+    """Return the calibration of a question from its JSON data.
+
+    Raises `KeyError`, `TypeError` or `ValueError` for other data.
+    """
+    bound, n = dict(data["bound"]), _count(data["n"])
+    options = bound["question"][2:]
+    if "log_means" in data:
+        return QuestionCalibration(
+            bound, n, tuple(_log_mean(mean) for _, mean in zip(options, data["log_means"], strict=True))
+        )
+    scales, offsets = (
+        tuple(_finite(value) for _, value in zip(options, data[name], strict=True)) for name in ("scales", "offsets")
+    )
+    if data["method"] not in METHODS or not all(scale > 0 for scale in scales):
+        raise ValueError(data["method"])
+    return LabelCalibration(bound, n, data["method"], _finite(data["ridge"]), scales, offsets)
+
+
+def _kind_of(one: LabelCalibration) -> object:
+    """Return the kind of the question of a calibration: "choice" and so on."""
+    question: Any = one.bound["question"]
+    return question[0]
+
+
+def _finite(value: object) -> float:
+    """Return a finite number as a float; raise `ValueError` for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(value)
+    return float(value)
 
 
 def _count(n: object) -> int:

@@ -31,10 +31,11 @@ from selectrie.decide.answers import (
     mean_of,
     spread_of,
 )
-from selectrie.decide.calibration import Calibration
+from selectrie.decide.calibration import Calibration, LabelCalibration
 from selectrie.decide.questions import KINDS, Option, Question
+from selectrie.decide.threshold import Threshold
 from selectrie.decide.typed import Questions, parse_questions
-from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, words
+from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, PythonOnly, words
 from selectrie.options.arguments import named_fields
 from selectrie.options.checks import (
     Bounds,
@@ -62,7 +63,19 @@ MAX_AUTO = 8
 MAX_LETTERS = 26
 """Maximum number of options with `scoring="letters"`."""
 SHARE = Bounds(0, 1, "a number from 0 to 1")
-"""Allowed values of confidences, label masses and thresholds."""
+"""Allowed values of label masses and of the threshold of predicates."""
+
+
+class _LeastConfidence(Bounds):
+    """The allowed values of `min_confidence`: a number or a `Threshold`."""
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `OptionError` for any other value."""
+        if not isinstance(value, Threshold):
+            Bounds.check(self, name, value)
+
+
+LEAST_CONFIDENCE = _LeastConfidence(0, 1, words("a number from 0 to 1{}", PythonOnly(", or a Threshold")))
 
 
 @named_fields
@@ -101,7 +114,8 @@ class DecisionParams:
             options sorted by text, so the caller's order has no influence. None asks
             once, in the caller's order.
         top: Number of best options to find, best first. None evaluates all.
-        min_confidence: Confidence below which an answer abstains.
+        min_confidence: Confidence below which an answer abstains. A `Threshold` finds
+            it from answers with labels.
         min_label_mass: Label mass below which an answer abstains. If it is not known
             exactly, its lower bound counts.
         threshold: Probability above which a predicate is true.
@@ -120,7 +134,7 @@ class DecisionParams:
     prior: Mapping[Any, float] | Sequence[float] | None = field(default=None, hash=False)
     permutations: int | str | None = None
     top: int | None = option(None, Bounds(1, optional=True))
-    min_confidence: float = option(0.0, SHARE)
+    min_confidence: float | Threshold = option(0.0, LEAST_CONFIDENCE)
     min_label_mass: float = option(0.0, SHARE)
     threshold: float = option(0.5, SHARE)
     list_options: bool | None = None
@@ -288,7 +302,13 @@ class Ask:
         layout: The layout of the prompts, with "auto" resolved.
         listed: Whether the prompts list the options.
         rule: The scoring rule; "calibrated" for a content-free calibration.
-        calibration: Digest of the calibration that `prior` includes, or "".
+        calibration: Digest of the calibration that `prior` or `scaling` includes, or
+            "".
+        scaling: The calibration, in the order of `options`, that is applied to the
+            probabilities of the selections; None if `prior` includes it or there is
+            none.
+        min_confidence: Confidence below which the answer abstains; inf if it always
+            does.
         option_of_text: For each text that is scored, the index of its option in
             `options`; None if each option has one text.
     """
@@ -303,6 +323,8 @@ class Ask:
     listed: bool
     rule: str
     calibration: str = ""
+    scaling: LabelCalibration | None = None
+    min_confidence: float = 0.0
     option_of_text: Order | None = None
 
     @property
@@ -335,14 +357,39 @@ class Ask:
             "orders": self.n_orders,
         }
 
-    def with_calibration(self, calibration: Calibration, bound: Mapping[str, object]) -> Ask:
-        """Return a copy whose prior includes the weights of a calibration.
+    def conditions(self, bound: Mapping[str, object]) -> dict[str, object]:
+        """Return `bound` with the options that change probabilities or abstention."""
+        weights = _match_prior(self.params.prior, self.question.options)
+        return {
+            **bound,
+            "calibration": self.calibration,
+            "prior": None if weights is None else [float(weight) for weight in weights],
+            "threshold": self.params.threshold if self.question.kind == "predicate" else None,
+            "min_label_mass": self.params.min_label_mass,
+        }
 
-        `bound` are the conditions of this question. Raises `OptionError` if the
-        calibration has no match for them.
+    def with_calibration(self, calibration: Calibration, bound: Mapping[str, object]) -> Ask:
+        """Return a copy to which a calibration is applied.
+
+        `bound` are the conditions of this question. Weights and offsets become a part
+        of the prior, so that near ties are those of calibrated scores. Scales, and
+        offsets where several orders are averaged, are applied to the probabilities.
+
+        Raises:
+            OptionError: If the calibration has no match for `bound`.
+            IncompatibleOptionsError: If it was fitted to labels, and other options
+                exclude that.
         """
-        weights = None if self.prior is None else [self.prior[index] for index in self.caller_order]
-        by_index = dict(zip(self.caller_order, calibration.of(bound).weights(weights), strict=True))
+        fitted = calibration.of(bound)
+        if isinstance(fitted, LabelCalibration):
+            _check_labelled(self.params, fitted.method)
+            if fitted.method != "bias" or len(self.orders) > 1:
+                return replace(self, scaling=fitted.reordered(self.caller_order), calibration=calibration.digest)
+            by_caller: Sequence[float] = np.exp(fitted.offsets).tolist()
+        else:
+            weights = None if self.prior is None else [self.prior[index] for index in self.caller_order]
+            by_caller = fitted.weights(weights)
+        by_index = dict(zip(self.caller_order, by_caller, strict=True))
         prior = tuple(by_index[index] for index in range(len(by_index)))
         return replace(self, prior=prior, calibration=calibration.digest)
 
@@ -411,6 +458,7 @@ class Ask:
         first_token_fits: bool,
         signature: DecisionSignature,
         usage: DecisionUsage,
+        conditions: Mapping[str, object],
     ) -> Answer:
         """Return the answer to the question, given its selections.
 
@@ -423,31 +471,40 @@ class Ask:
                 order.
             signature: The settings that determine the answer.
             usage: The work done for the answer.
+            conditions: The conditions under which the question was asked.
         """
         first, table = selections[0], selections[0].choices
         options = self.options or tuple(Option(text) for text in table.texts)
         by_order = [self.option_probabilities(one.choices.probability) for one in selections]
         probabilities = by_order[0] if len(by_order) == 1 else mean_of(by_order)
-        winner, margin, is_tie = first.index, first.margin, first.is_tie
-        are_sums = len(selections) > 1 or self.option_of_text is not None
-        if are_sums:
-            best = max(probabilities)
-            winner, margin = probabilities.index(best), margin_of(probabilities)
-            is_tie = sum(p >= best * (1 - _ROUNDING) for p in probabilities) > 1
-        # The number of texts that a search did not find is unknown.
-        k = len(options) if first.grammar is None else math.inf
-        least, between = probabilities[winner], None
+        between = None
         if are_bounds(selections):
             low = mean_of([self.option_probabilities(one.choices.probability_low) for one in selections])
             high = mean_of([self.option_probabilities(one.choices.probability_high) for one in selections])
             between = list(zip(low, high, strict=True))
-            if any(one.is_bounded for one in selections):
-                least = max(low[winner], 1 / k)  # the largest of k is at least 1/k
-                if are_sums:
-                    margin, is_tie = bounded_margin(between, winner)
+        scaling = self.scaling
+        keeps_winner = scaling is None or scaling.method == "temperature"
+        if scaling is not None and not keeps_winner:
+            probabilities, by_order, between = _rescale(scaling, probabilities, by_order, between)
+        winner, margin, is_tie = first.index, first.margin, first.is_tie
+        are_sums = len(selections) > 1 or self.option_of_text is not None or not keeps_winner
+        if are_sums:
+            best = max(probabilities)
+            winner, margin = probabilities.index(best), margin_of(probabilities)
+            is_tie = sum(p >= best * (1 - _ROUNDING) for p in probabilities) > 1
+            if between is not None and any(one.is_bounded for one in selections):
+                margin, is_tie = bounded_margin(between, winner)
+        if scaling is not None and keeps_winner:
+            probabilities, by_order, between = _rescale(scaling, probabilities, by_order, between)
+            margin *= scaling.scales[0]
+        # The number of texts that a search did not find is unknown.
+        k = len(options) if first.grammar is None else math.inf
+        least = probabilities[winner]
+        if between is not None and any(one.is_bounded for one in selections):
+            least = max(between[winner][0], 1 / k)  # the largest of k is at least 1/k
         in_order = [(index, options[index].value) for index in self.caller_order or range(len(options))]
         left_open = [] if self.option_of_text else [index for index, _ in in_order if not table.finished[index]]
-        trust = trust_fields(selections, confidence_of(least, k), self.params) | {
+        trust = trust_fields(selections, confidence_of(least, k), self.min_confidence, self.params.min_label_mass) | {
             "first_token_fits": first_token_fits,
             "margin": margin,
             "is_tie": is_tie,
@@ -457,6 +514,7 @@ class Ask:
             "signature": signature,
             "selections": selections,
             "usage": usage,
+            "conditions": conditions,
             "bounds": None
             if between is None
             else AnswerBounds({value: between[index] for index, value in in_order}, mass_bounds(selections)),
@@ -473,17 +531,31 @@ class Ask:
         return self.question.answer(evidence)
 
 
+def _rescale(
+    scaling: LabelCalibration,
+    probabilities: Sequence[float],
+    by_order: Sequence[Sequence[float]],
+    between: Sequence[tuple[float, float]] | None,
+) -> tuple[list[float], list[list[float]], list[tuple[float, float]] | None]:
+    """Return the probabilities, those of each order, and the bounds, calibrated."""
+    bounds = None if between is None else scaling.apply_bounds(between)
+    return scaling.apply(probabilities).tolist(), [scaling.apply(row).tolist() for row in by_order], bounds
+
+
 def are_bounds(selections: Sequence[Selection]) -> bool:
     """Return whether some probability or coverage is known only by its bounds."""
     return any(one.is_bounded or one.coverage_high is not None for one in selections)
 
 
-def trust_fields(selections: Sequence[Selection], confidence: float, params: DecisionParams) -> dict[str, Any]:
+def trust_fields(
+    selections: Sequence[Selection], confidence: float, min_confidence: float, min_label_mass: float
+) -> dict[str, Any]:
     """Return the answer's fields `confidence`, `label_mass` and `abstained` by name."""
     masses = [one.coverage for one in selections]
     label_mass = masses[0] if len(masses) == 1 else mean_of([[mass] for mass in masses])[0]
-    least = params.min_confidence, params.min_label_mass
-    abstained = abstention_reason(confidence, label_mass, *least, are_bounds=are_bounds(selections))
+    abstained = abstention_reason(
+        confidence, label_mass, min_confidence, min_label_mass, are_bounds=are_bounds(selections)
+    )
     return {"confidence": confidence, "label_mass": label_mass, "abstained": abstained}
 
 
@@ -504,6 +576,17 @@ def layout_of(question: Question, params: DecisionParams, n_questions: int = 1) 
     if params.layout != "auto":
         return params.layout
     return question.auto_layout(n_questions)
+
+
+def _check_labelled(params: DecisionParams, method: str) -> None:
+    """Raise `IncompatibleOptionsError` if a calibration from labels cannot apply."""
+    auto = OptionRef("permutations", "auto")
+    _check_compatible(
+        "a calibration from labels",
+        ("prior", params.prior is not None, "the labels say how frequent the options are"),
+        ("top", params.top is not None and method != "bias", "it scales the probabilities of all options"),
+        (auto, params.permutations == "auto" and method != "temperature", "give a number of orders"),
+    )
 
 
 def is_calibrated(question: Question, params: DecisionParams) -> bool:

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
 from selectrie.core.model import ModelDescription
-from selectrie.core.types import ROOT, IntArray
+from selectrie.core.types import ROOT, IntArray, ModelIdentity
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary
 from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage, ValueShape
 from selectrie.decide.calibration import Calibration, question_calibration
@@ -32,6 +32,7 @@ from selectrie.decide.templates import (
     page_of,
     values_of,
 )
+from selectrie.decide.threshold import Threshold
 from selectrie.decide.typed import Questions
 from selectrie.engine.rendering.slot_ends import ending_of
 from selectrie.engine.requests import select_grammar
@@ -95,6 +96,8 @@ class DecisionMaker:
         digest: The digest of the template.
         prompting: Options of the chat template. The assistant prefix of a page is
             appended to theirs.
+        conditions: The conditions under which each question is asked, by name
+            (`Answer.conditions`).
         _prompts: The prompt makers of each question used so far, one for each order.
         shape: The object that the values of the answers make; None for a dictionary.
     """
@@ -105,6 +108,7 @@ class DecisionMaker:
     template: Template | str
     digest: str
     prompting: PromptParams
+    conditions: Mapping[str, Mapping[str, object]]
     shape: ValueShape | None = None
     _prompts: dict[str, tuple[PromptMaker, ...]] = field(default_factory=dict, init=False)
 
@@ -142,20 +146,26 @@ class DecisionMaker:
             allowed = "decide_many or a table, whose states it is fitted to; else a Calibration (`fit_calibration`)"
             raise OptionError("calibration", calibration, allowed)
         ask = partial(ask_of, params=params, n_questions=len(questions), on_page=template == "base")
+        conditions = {}
         for name, question in questions.items():
             with _attach_to_errors(None, name):
                 asks[name] = ask(question, has_calibration=fits_calibration or calibration is not None)
                 check_shown(question, template)
-                if isinstance(calibration, Calibration) and is_calibrated(question, params):
-                    bound = asks[name].bound(digest, model.identity)
-                    is_plain = calibration.is_default and not calibration.holds_for(bound)
-                    asks[name] = ask(question) if is_plain else asks[name].with_calibration(calibration, bound)
+                if isinstance(calibration, Calibration):
+                    plain = ask(question)
+                    asks[name] = _apply_calibration(calibration, plain, asks[name], digest, model.identity)
+                conditions[name] = asks[name].conditions(asks[name].bound(digest, model.identity))
+                least = params.min_confidence
+                if isinstance(least, Threshold):
+                    least = least.of(conditions[name]).min_confidence
+                asks[name] = replace(asks[name], min_confidence=least)
         if chat is None and params.scoring == "letters":
             warn(_LETTERS_WARNING)
         prompting = model.vocabulary.derived(_find_answer_params)
         args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
+        prompting = replace(prompting, template_args=args)
         shape = questions.shape if isinstance(questions, Questions) else None
-        return cls(model, asks, params, template, digest, replace(prompting, template_args=args), shape)
+        return cls(model, asks, params, template, digest, prompting, conditions, shape)
 
     def prepare_batch(self, states: Sequence[State], *, keep_errors: bool, first_index: int | None) -> DecisionBatch:
         """Check and tokenize all questions about several states.
@@ -470,6 +480,7 @@ class DecisionBatch:
     def _make_answer(self, key: _QuestionKey, selections: tuple[Selection, ...]) -> Answer:
         """Return the answer to a question about a state, given its selections."""
         vocabulary, ask = self.maker.model.vocabulary, self.maker.asks[key[1]]
+        conditions = self.maker.conditions[key[1]]
         fits = [first_token_fits(vocabulary, result) for result in selections]
         n_tokens = sum(count_prompt_tokens(vocabulary, prompt) for prompt in self.prompts[key][: len(selections)])
         cost = sum((result.cost for result in selections[1:]), selections[0].cost)
@@ -486,12 +497,49 @@ class DecisionBatch:
             selection=selections[0].signature,
             calibration=ask.calibration,
         )
-        return ask.answer(selections, first_token_fits=all(fits), signature=signature, usage=usage)
+        return ask.answer(
+            selections, first_token_fits=all(fits), signature=signature, usage=usage, conditions=conditions
+        )
 
     def _attach_to_errors(self, key: _QuestionKey) -> AbstractContextManager[None]:
         """Attach the state's index and the question's name to errors in a `with`."""
         index, name = key
         return _attach_to_errors(None if self.first_index is None else self.first_index + index, name)
+
+
+def _apply_calibration(
+    calibration: Calibration, plain: Ask, unlisted: Ask, digest: str, identity: ModelIdentity
+) -> Ask:
+    """Return a question with a calibration, if that applies to it.
+
+    Args:
+        calibration: The calibration.
+        plain: The question as it is asked without a calibration. One that was fitted to
+            labels applies to it.
+        unlisted: The question as it is asked with a calibration that was fitted without
+            labels. On a page its options are not listed.
+        digest: The digest of the template.
+        identity: The model.
+
+    Raises:
+        OptionError: If the calibration has no match for the question, and is not the
+            default of a server.
+        IncompatibleOptionsError: If other options exclude it.
+    """
+    question = plain.question
+    labelled = question.grammar is None and (
+        calibration.labels_question(plain.bound(digest, identity)["question"])
+        or (question.is_number and plain.params.prior is None and calibration.labels_kind(question.kind))
+    )
+    if not labelled and not is_calibrated(question, plain.params):
+        return plain
+    ask = plain if labelled else unlisted
+    try:
+        return ask.with_calibration(calibration, ask.bound(digest, identity))
+    except RequestError:
+        if calibration.is_default:
+            return plain
+        raise
 
 
 def _call_or_error(call: Callable[[], T], *, keep_errors: bool) -> T | RequestError:

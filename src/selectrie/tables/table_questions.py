@@ -15,6 +15,7 @@ from selectrie.decide.question_data import data_of_questions, questions_of_data
 from selectrie.decide.questions import Question
 from selectrie.decide.states import UNIT_ROWS
 from selectrie.decide.templates import digest_of
+from selectrie.decide.threshold import Threshold
 from selectrie.decide.typed import parse_questions
 from selectrie.errors import InputFileError, RequestError
 from selectrie.options.checks import at_least, record
@@ -162,6 +163,8 @@ def _write_params(params: DecisionParams) -> dict[str, object]:
             del data[name]
     if isinstance(params.calibration, Calibration):
         data["calibration"] = params.calibration.to_dict()
+    if isinstance(params.min_confidence, Threshold):
+        data["min_confidence"] = params.min_confidence.to_dict()
     if isinstance(params.template, Template):
         path = Path(params.template.name)
         data["template"] = {"file": absolute(path) if _is_file(path) else None, "digest": digest_of(params.template)}
@@ -190,6 +193,8 @@ def _read_params(data: Mapping[str, Any], where: str) -> DecisionParams:
         fields_by_name["template"] = template
     if isinstance(fields_by_name.get("calibration"), dict):
         fields_by_name["calibration"] = Calibration.from_dict(fields_by_name["calibration"])
+    if isinstance(fields_by_name["min_confidence"], dict):
+        fields_by_name["min_confidence"] = Threshold.from_dict(fields_by_name["min_confidence"])
     prior = fields_by_name["prior"]
     if prior and isinstance(prior[0], list):
         fields_by_name["prior"] = dict(prior)

@@ -281,7 +281,7 @@ class LlamaModel:
         return model
 
     def copy_path(self, source: LlamaModel, tokens: IntArray) -> None:
-        """Copy the cells of a path from another context; see `CopiesPaths.copy_path`."""
+        """Copy a path's cells from another context; see `CopiesPaths.copy_path`."""
         self._require_open()
         source._require_open()
         ours, theirs = self._sequences, source._sequences

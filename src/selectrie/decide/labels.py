@@ -1,0 +1,139 @@
+"""Reads answers together with the right values, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from selectrie.core.types import BoolArray, FloatArray, IntArray
+from selectrie.decide.answers import Answer, Decision, is_answer
+from selectrie.errors import OptionError
+
+_ANSWERS = "answers of decide: Decisions, ChoiceAnswers, PredicateAnswers or ScoreAnswers"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledAnswers:
+    """N answers to a question with K options, with the right values.
+
+    Attributes:
+        conditions: The conditions under which the question was asked
+            (`Answer.conditions`).
+        values: The values of the options, in the caller's order.
+        probabilities: float64[N, K], the probability of each option.
+        gold: int32[N], the index of the right option.
+        is_right: bool[N], whether the answer's value is the right one.
+        confidence, label_mass: float64[N], as in the answers.
+    """
+
+    conditions: Mapping[str, object]
+    values: tuple[Any, ...]
+    probabilities: FloatArray
+    gold: IntArray
+    is_right: BoolArray
+    confidence: FloatArray
+    label_mass: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.gold)
+
+
+def labelled_answers(
+    answers: Iterable[Answer | Decision], gold: Mapping[str, Iterable[Any]] | Iterable[Any]
+) -> dict[str, LabelledAnswers]:
+    """Return the answers to each question with the right values, by its name.
+
+    Answers without a right value (None or NaN), and decisions with an error, are left
+    out. Answers that are not in a `Decision` have the name "".
+
+    Args:
+        answers: The answers to one question, or decisions.
+        gold: The right value of each answer, in their order: a value of an option, True
+            or False, or the number of a level. For several questions, a mapping from
+            their names to such values.
+
+    Raises:
+        OptionError: For a right value that is not the value of an option, for another
+            number of them than of answers, if none is left, if the answers were made
+            under different conditions, or if not all options were evaluated.
+    """
+    rows = list(answers)
+    named: dict[str, list[Any]]
+    decisions = [one for one in rows if isinstance(one, Decision)]
+    if len(decisions) not in (0, len(rows)):
+        raise OptionError("answers", rows, f"either Decisions or single {_ANSWERS.partition(': ')[2]}")
+    if isinstance(gold, Mapping):
+        named = {name: list(values) for name, values in gold.items()}
+    elif isinstance(gold, str | bytes) or not isinstance(gold, Iterable):
+        raise OptionError("gold", gold, "the right value of each answer, in order")
+    else:
+        names = {name: None for one in decisions if one.error is None for name in one}
+        if len(names) > 1:
+            raise OptionError("gold", "a sequence", "a mapping from the names of questions to right values")
+        named = {next(iter(names), ""): list(gold)}
+    return {name: _read_question(name, rows, values) for name, values in named.items()}
+
+
+def _read_question(name: str, rows: Sequence[Any], gold: Sequence[Any]) -> LabelledAnswers:
+    """Return the answers to the question of a name with their right values."""
+    where = f"gold[{name!r}]" if name else "gold"
+    if len(gold) != len(rows):
+        raise OptionError(where, f"{len(gold)} values", f"one right value for each of the {len(rows)} answers")
+    kept: list[tuple[Answer, int]] = []
+    first: Any = None
+    for at, (row, right) in enumerate(zip(rows, gold, strict=True)):
+        is_missing = right is None or (isinstance(right, float) and right != right)  # noqa: PLR0124 - NaN
+        if is_missing or (isinstance(row, Decision) and row.error is not None):
+            continue
+        answer = _answer_of(name, row)
+        first = first or (answer.conditions, {value: index for index, value in enumerate(answer.probabilities)})
+        _check_same(answer, first[0])
+        index = _index_of(right, first[1])
+        if index is None:
+            raise OptionError(f"{where}[{at}]", right, f"one of the values {', '.join(map(repr, first[1]))}")
+        kept.append((answer, index))
+    if not kept:
+        raise OptionError(where, gold, "at least one right value, of an answer without an error")
+    taken = [answer for answer, _ in kept]
+    return LabelledAnswers(
+        conditions=first[0],
+        values=tuple(first[1]),
+        probabilities=np.array([list(one.probabilities.values()) for one in taken], dtype=np.float64),
+        gold=np.array([index for _, index in kept], dtype=np.int32),
+        is_right=np.array([first[1][answer.value] == index for answer, index in kept], dtype=np.bool_),
+        confidence=np.array([one.confidence for one in taken], dtype=np.float64),
+        label_mass=np.array([one.label_mass for one in taken], dtype=np.float64),
+    )
+
+
+def _index_of(right: Any, index_of: Mapping[Any, int]) -> int | None:
+    """Return the index of the option with a value; None if there is none."""
+    try:
+        return index_of.get(right)
+    except TypeError:  # not hashable
+        return None
+
+
+def _answer_of(name: str, row: Any) -> Answer:
+    """Return the answer of a row; raise `OptionError` for one that cannot be used."""
+    if isinstance(row, Decision):
+        if name not in row:
+            raise OptionError("gold", name, f"names of questions that were asked: {', '.join(row)}")
+        row = row[name]
+    if not is_answer(row) or not row.conditions:
+        raise OptionError("answers", row, _ANSWERS)
+    if not row.complete:
+        raise OptionError("answers", row, "answers whose options were all evaluated, without `top` and grammar")
+    return row
+
+
+def _check_same(answer: Answer, conditions: Mapping[str, object]) -> None:
+    """Raise `OptionError` if an answer was made under other conditions."""
+    if answer.conditions is conditions or answer.conditions == conditions:
+        return
+    name = next(name for name in conditions if answer.conditions.get(name) != conditions[name])
+    was, now = conditions[name], answer.conditions.get(name)
+    raise OptionError("answers", f"{name} {now!r}", f"answers that were made alike: the first has {was!r}")
