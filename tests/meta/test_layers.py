@@ -79,6 +79,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "trial_child",
         ),
         ("decisions",),
+        ("extraction",),
         ("decision_scorer",),
         ("runtimes",),
         ("engine",),

@@ -19,6 +19,7 @@ QUESTIONS = [{"type": "predicate", "instructions": "It rains."}]
 BODIES = {
     "/v1/decisions": {"input": "x", "questions": QUESTIONS},
     "/v1/systemone": {"state": "x", "questions": {"q": {"type": "noul", "instructions": "It rains."}}},
+    "/v1/extract": {"input": "x", "schema": {"type": "boolean"}},
     "/v1/completions": {"prompt": "a", "max_tokens": 1, "seed": 1},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "seed": 1},
     "/tokenize": {"prompt": "a"},

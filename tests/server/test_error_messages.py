@@ -31,6 +31,7 @@ from selectrie.server.decisions import (
     PredicateQuestion,
     QuestionOption,
 )
+from selectrie.server.extraction import EXTRACT_FIELDS
 from selectrie.server.generation import options_of
 from selectrie.server.http_errors import error_of
 
@@ -116,7 +117,18 @@ NOT_OVER_HTTP = {
     "engine/tracing/record.py", "engine/tracing/replay.py",
 }  # fmt: skip
 """Options and calls that no endpoint has."""
-NOT_SET = {"terminator", "tokenizations", "top", "template_args", "system", "groups", "diversity", "width", "exact"}
+NOT_SET = {
+    "terminator",
+    "tokenizations",
+    "top",
+    "template_args",
+    "system",
+    "groups",
+    "diversity",
+    "width",
+    "exact",
+    "search",
+}
 """Options that no endpoint sets, those of beams among them, so no error is about them."""
 
 
@@ -138,7 +150,9 @@ def options_named() -> Iterator[tuple[str, str]]:
 def test_messages_name_what_requests_have():
     """Fields of an endpoint or of a question; a remedy that needs anything else is one of `remedies`."""
     fields = {
-        name for names in (options_of(ChatBody, {}), FIELDS, DECISIONS_FIELDS, SYSTEMONE_FIELDS) for name in names
+        name
+        for names in (options_of(ChatBody, {}), FIELDS, DECISIONS_FIELDS, SYSTEMONE_FIELDS, EXTRACT_FIELDS)
+        for name in names
     }
     fields |= {name for kind in (ChoiceQuestion, QuestionOption, PredicateQuestion) for name in kind.model_fields}
     found = list(options_named())

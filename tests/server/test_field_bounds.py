@@ -53,6 +53,7 @@ PREDICATE = {"type": "predicate", "instructions": "It rains."}
 BASES: Mapping[str, dict[str, Any]] = {
     "/v1/decisions": {"input": "x", "questions": [PREDICATE]},
     "/v1/systemone": {"state": "x", "questions": {"a": {"type": "noul", "instructions": "It rains."}}},
+    "/v1/extract": {"input": "x", "schema": {"type": "boolean"}},
     "/v1/completions": {"prompt": "x", "max_tokens": 1},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1},
     "/tokenize": {"prompt": "x"},
@@ -68,7 +69,9 @@ def fields() -> list[tuple[str, str]]:
     return [
         (path, name)
         for path, forms in sorted(BODIES.items())
-        for name in sorted({name for form in forms for name in form.model_fields} | {"unknown"})
+        for name in sorted(
+            {one.alias or name for form in forms for name, one in form.model_fields.items()} | {"unknown"}
+        )
     ]
 
 
@@ -140,6 +143,14 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
         "criteria": lambda: {
             "questions": {"a": {"type": "choice", "criteria": {f"v{i}": "d" * 7_000 for i in range(1_000)}}}
         },
+    },
+    "/v1/extract": {
+        "schema": lambda: {"schema": _schema()},
+        "values": lambda: {"schema": {"type": "integer", "minimum": 1, "maximum": 20_000}, "marginals": False},
+        "open": lambda: {"schema": {"enum": ["a" * 30 + str(i) for i in range(25_000)]}},
+        "input": lambda: {"input": {f"k{i}": ["x"] for i in range(95_000)}},
+        "instructions": lambda: {"instructions": "ab " * (ROOM // 3)},
+        "max_tokens": lambda: {"schema": {"type": "string"}, "max_tokens": 1_024},
     },
     "/v1/completions": {
         **GENERATION,

@@ -14,6 +14,7 @@ from selectrie.cli.arguments import command, run_guarded, tell
 from selectrie.cli.classify import classify
 from selectrie.cli.decide import decide
 from selectrie.cli.evaluation import eval_app
+from selectrie.cli.extract import extract
 from selectrie.cli.generation import beam, generate
 from selectrie.cli.grammar import grammar_app, read_constraint
 from selectrie.cli.groups import (
@@ -177,6 +178,7 @@ command(app)(beam)
 command(app)(render)
 
 command(app)(decide)
+command(app)(extract)
 
 command(app)(classify)
 

@@ -194,7 +194,7 @@ def decide(
     if table != TableGroup():
         raise OptionError("table", None, "a table, or no --probabilities and --prefix, which are about its columns")
     named, params = _asked(questions, decision)
-    about = _state(state)
+    about = read_state(state)
     with requests.recorded_engine(model, output) as engine:
         if output.show_prompt:
             return _show_prompts(engine.decision_prompts(about, named, params=params), as_json=output.json)
@@ -238,7 +238,7 @@ def _table(
     return run_table(model, Path(str(table.table)), asked, running, as_json=output.json)
 
 
-def _state(group: StateGroup) -> State:
+def read_state(group: StateGroup) -> State:
     """Return the state from the one option that gives it, else from piped stdin."""
     if group.state is not None and group.state_file is not None:
         raise IncompatibleOptionsError("state", OptionRef("state_file"), "give the state once")

@@ -185,7 +185,7 @@ class DecisionMaker:
         errors: dict[int, RequestError] = {}
         for index, state in enumerate(states):
             request = None if first_index is None else first_index + index
-            result = _call_or_error(partial(self.tokenize, state, request), keep_errors=keep_errors)
+            result = call_or_error(partial(self.tokenize, state, request), keep_errors=keep_errors)
             if isinstance(result, RequestError):
                 errors[index] = result
             else:
@@ -265,7 +265,7 @@ class PromptMaker:
         """Return the prompt about a state, checked and tokenized."""
         if isinstance(self._maker.template, str):
             self._check_length(state)
-        page = self._write_page(state)
+        page = self.write_page(state)
         if page.kind not in self._plans:
             self._plans[page.kind] = self._make_plan(page)
         request, plan = self._plans[page.kind]
@@ -274,9 +274,16 @@ class PromptMaker:
         prompt_text = self._read_prompt(state, request.prompting)
         return TokenizedPrompt(page.prompt, plan.prepare(page.prompt, prompt_text), request)
 
-    def _write_page(self, state: str | None) -> Page:
+    def write_page(self, state: str | None) -> Page:
         """Return the page about a state, or the page without a state for None."""
         return page_of(self._maker.template, self._ask.question, self._values, state)
+
+    def prompting(self, page: Page) -> PromptParams:
+        """Return the options of the chat template for a page."""
+        if not page.is_chat:
+            return PromptParams()
+        shared = self._maker.prompting
+        return replace(shared, assistant_prefix=shared.assistant_prefix + page.assistant_prefix)
 
     def _make_plan(self, page: Page) -> tuple[SelectRequest, SelectPlan | None]:
         """Return the options of a page's selection, and the plan of its choices.
@@ -298,17 +305,13 @@ class PromptMaker:
             prior = None if prior is None else tuple(prior[index] for index in option_of_text)
         rule = ScoringRule(self._ask.rule, content_free=CONTENT_FREE if self._ask.rule == "calibrated" else ())
         search = _SEARCH if params.top is None else SearchParams(method="best_first", k=params.top)
-        prompting = PromptParams()
-        if page.is_chat:
-            shared = self._maker.prompting
-            prompting = replace(shared, assistant_prefix=shared.assistant_prefix + page.assistant_prefix)
-        request = SelectRequest(rule, terminator, following, prior, search, prompting)
+        request = SelectRequest(rule, terminator, following, prior, search, self.prompting(page))
         if self._choices is None:
             return request, None
         _check_endings(self._choices, following)
         # Prompts of the rule's baselines: without a state, or with content-free ones.
         states = {"pmi": (None,), "calibrated": CONTENT_FREE}.get(rule.name)
-        premises = None if states is None else [self._write_page(state).prompt for state in states]
+        premises = None if states is None else [self.write_page(state).prompt for state in states]
         return request, SelectPlan(self._maker.model, self._choices, request, premises=premises, groups=option_of_text)
 
     def _read_prompt(self, state: str, prompting: PromptParams) -> PromptText | None:
@@ -329,17 +332,17 @@ class PromptMaker:
 
         Returns None if the prompt cannot be encoded in separate parts.
         """
-        vocabulary, page = self._maker.model.vocabulary, self._write_page("")
+        vocabulary, page = self._maker.model.vocabulary, self.write_page("")
         empty = repr(page)
         # No end of the mark is also a beginning of it, so occurrences cannot overlap.
         mark = next(mark for n in count() if (mark := f"[st4te {n}]") not in empty)
 
         def read(text: str) -> PromptText:
-            return read_prompt(vocabulary, self._write_page(text).prompt, prompting)
+            return read_prompt(vocabulary, self.write_page(text).prompt, prompting)
 
         if page.is_chat:
-            return chat_frame(vocabulary, lambda text: self._write_page(text).messages, prompting, mark, read)
-        before, behind = self._write_page(mark).text.split(mark)
+            return chat_frame(vocabulary, lambda text: self.write_page(text).messages, prompting, mark, read)
+        before, behind = self.write_page(mark).text.split(mark)
         return page_frame(vocabulary, before, behind, read)
 
     def _check_length(self, state: str) -> None:
@@ -426,7 +429,7 @@ class DecisionBatch:
         except RequestError as error:
             if not self.keep_errors or isinstance(error, ClosedError | ForkedError):
                 raise
-            single = [_call_or_error(partial(self._run, session, [index]), keep_errors=True) for index in valid]
+            single = [call_or_error(partial(self._run, session, [index]), keep_errors=True) for index in valid]
             results = [one if isinstance(one, RequestError) else one[0] for one in single]
         by_index: dict[int, Decision | RequestError] = {**self.errors, **dict(zip(valid, results, strict=True))}
         ordered = [by_index[index] for index in range(self.n_states)]
@@ -542,7 +545,7 @@ def _apply_calibration(
         raise
 
 
-def _call_or_error(call: Callable[[], T], *, keep_errors: bool) -> T | RequestError:
+def call_or_error(call: Callable[[], T], *, keep_errors: bool) -> T | RequestError:
     """Return the result of a call, or its `RequestError` if `keep_errors` is True."""
     try:
         return call()
@@ -585,7 +588,7 @@ def _check_endings(choices: Sequence[str], following: str) -> None:
     """
     index_of = {text: index for index, text in enumerate(choices)}
     for index, text in enumerate(choices):
-        for at, character in enumerate(text):
+        for at, character in enumerate(text if following[:1] in text else ""):
             if character == following[:1] and text[:at] in index_of:
                 reason = (
                     f"it begins with choice {index_of[text[:at]]} and {character!r}, with which the template "

@@ -64,6 +64,7 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     from selectrie.decide.answers import ChoiceAnswer, Decision, PredicateAnswer
     from selectrie.decide.calibration import Calibration
     from selectrie.decide.classification import Classification, LabelAnswer
+    from selectrie.decide.extraction import ExtractedType, ExtractionOptions
     from selectrie.decide.params import DecisionParams
     from selectrie.decide.questions import Asking, Examples, Question
     from selectrie.decide.states import State
@@ -80,6 +81,7 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     from selectrie.results import (
         BeamResult,
         Event,
+        Extraction,
         Generation,
         Page,
         PromptLogprobs,
@@ -1278,6 +1280,82 @@ class Engine:
         named, options = questions_and_params(questions, params, may_be_one=True)
         return self._prepare_only(lambda model: decisions.write_prompts(model, state, named, options))
 
+    @named_arguments
+    def extract(
+        self,
+        state: State,
+        kind: type[T] | Mapping[str, Any] | ExtractedType,
+        *,
+        instructions: str = "",
+        marginals: bool = True,
+        params: DecisionParams | None = None,
+        search: SearchParams | None = None,
+        beam: BeamSearchParams | None = None,
+        rescore: bool = False,
+    ) -> Extraction[T]:
+        """Return the most probable value of a type for a state.
+
+        The model reads the state and the fields of the type. Each value is scored as a
+        whole, by its JSON text. A type of at most 20 000 values is listed, and its best
+        value is found for certain. Another type, such as one with a field for a name,
+        is searched with a beam.
+
+        Args:
+            state: Text, an object or array of JSON, or messages.
+            kind: A data class, pydantic model, `TypedDict` or other type
+                (`Grammar.from_type`), or a JSON Schema as a mapping, whose values are
+                those of JSON.
+            instructions: What to extract, before the fields; "" for a default.
+            marginals: Whether to go on after the best value, until the values found
+                hold half the probability of all, for that of each field.
+            params: Template, layout and time of the prompts.
+            search: How listed values are searched. With `SearchParams(stop="all")`
+                every probability is exact.
+            beam: How a type that is not listed is searched.
+            rescore: Whether near ties of listed values are scored again, as `select`
+                does, so that what else is evaluated cannot change the value. On
+                quantised weights this may take ten times as long.
+
+        Raises:
+            RequestError: If the request is invalid, before any model call, or if no
+                value is found (`NothingFoundError`).
+            ModelError: If the model fails.
+        """
+        from selectrie.decide.extraction import ExtractionOptions
+
+        options = ExtractionOptions.of(
+            instructions, marginals=marginals, params=params, search=search, beam=beam, rescore=rescore
+        )
+        return cast("Extraction[T]", _extractions(self, [state], kind, options)[0])
+
+    @named_arguments
+    def extract_many(  # noqa: PLR0913 - those of `extract`
+        self,
+        states: Iterable[State],
+        kind: type[T] | Mapping[str, Any] | ExtractedType,
+        *,
+        instructions: str = "",
+        marginals: bool = True,
+        params: DecisionParams | None = None,
+        search: SearchParams | None = None,
+        beam: BeamSearchParams | None = None,
+        rescore: bool = False,
+        on_error: str = "raise",
+    ) -> list[Extraction[T]]:
+        """Return the most probable value of a type for each of many states.
+
+        All states are asked at once. Arguments are those of `extract`, and `on_error`
+        is that of `decide_many`.
+        """
+        from selectrie.decide.extraction import ExtractionOptions
+
+        options = ExtractionOptions.of(
+            instructions, marginals=marginals, params=params, search=search, beam=beam, rescore=rescore
+        )
+        several = list(_iterator(states))
+        first = 0 if len(several) > 1 else None
+        return cast("list[Extraction[T]]", _extractions(self, several, kind, options, on_error, first=first))
+
     @overload
     def adecide_iter(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> AsyncIterator[R]: ...
     @overload
@@ -1339,6 +1417,8 @@ class Engine:
     aclassify_many = awaitable(classify_many)
     adecide = awaitable(decide)
     adecide_many = awaitable(decide_many)
+    aextract = awaitable(extract)
+    aextract_many = awaitable(extract_many)
     adecide_table = awaitable(decide_table)
     adecode = awaitable(decode)
     aencode = awaitable(encode)
@@ -1421,6 +1501,26 @@ def _read_questions_of_many(
 def _unwrap_answers(questions: Mapping[str, Question], decisions: list[Decision]) -> list[Any]:
     """Return the decisions, or the answers of a question that was asked alone."""
     return [one[""] for one in decisions] if "" in questions else list[Any](decisions)
+
+
+def _extractions(
+    engine: Engine,
+    states: list[Any],
+    kind: object,
+    options: ExtractionOptions,
+    on_error: str = "raise",
+    *,
+    first: int | None = None,
+) -> list[Extraction[Any]]:
+    """Return the extractions from some states; `first` is as in `_decisions`."""
+    from selectrie.decide.extraction import extracted_type
+    from selectrie.engine.extraction import Extractor
+
+    one_of("on_error", on_error, ("raise", "keep"))
+    asked = extracted_type(kind)
+    return engine._run(
+        lambda model: Extractor.of(model, asked, options).extractions(states, keeps=on_error == "keep", first=first)
+    )
 
 
 def _iterator(states: object, name: str = "states") -> Iterator[State]:

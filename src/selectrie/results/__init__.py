@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from selectrie.results.advice import Advice, AdviceWarning, Remedy
     from selectrie.results.beam import BeamCertificate, BeamResult, Hypothesis, Samples
+    from selectrie.results.extraction import ExtractedValue, Extraction, Marginal
     from selectrie.results.generation import Chunk, Completion, Generation
     from selectrie.results.models import ModelRecord
     from selectrie.results.page import Assignment, Event, JointSelection, Page, SlotEvent, TextEvent
@@ -48,10 +49,13 @@ __all__ = [
     "Chunk",
     "Completion",
     "Event",
+    "ExtractedValue",
+    "Extraction",
     "Generation",
     "GrammarFacts",
     "Hypothesis",
     "JointSelection",
+    "Marginal",
     "ModelRecord",
     "Page",
     "PromptLogprobs",
@@ -73,6 +77,7 @@ __all__ = [
 _NAMES = {
     "advice": "Advice AdviceWarning Remedy",
     "beam": "BeamCertificate BeamResult Hypothesis Samples",
+    "extraction": "ExtractedValue Extraction Marginal",
     "generation": "Chunk Completion Generation",
     "models": "ModelRecord",
     "page": "Assignment Event JointSelection Page SlotEvent TextEvent",

@@ -28,10 +28,11 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.options.checks import record
-from selectrie.server import chat, completions, decisions, tokenizer
+from selectrie.server import chat, completions, decisions, extraction, tokenizer
 from selectrie.server.chat import ChatBody
 from selectrie.server.completions import CompletionBody
 from selectrie.server.decisions import DecisionsBody, SystemoneBody
+from selectrie.server.extraction import ExtractBody
 from selectrie.server.http_errors import HttpError, draining_error, error_of, retry_error
 from selectrie.server.middleware import OPEN, READS, WORK, AsgiApp, Gate
 from selectrie.server.models import Models
@@ -45,6 +46,7 @@ from selectrie.version import __version__
 BODIES: Mapping[str, tuple[type[Body], ...]] = {
     "/v1/decisions": (DecisionsBody,),
     "/v1/systemone": (SystemoneBody,),
+    "/v1/extract": (ExtractBody,),
     "/v1/chat/completions": (ChatBody,),
     "/v1/completions": (CompletionBody,),
     "/tokenize": (TokenizeTextBody, TokenizeChatBody),
@@ -296,7 +298,7 @@ def _make_routes(options: ServerOptions) -> FastAPI:
     """Return the application with all endpoints, which the gate wraps."""
     api = FastAPI(title="selectrie", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     api.add_route("/docs", _docs, methods=["GET"], include_in_schema=False)
-    for one in (decisions.router, chat.router, completions.router, tokenizer.router, router):
+    for one in (decisions.router, extraction.router, chat.router, completions.router, tokenizer.router, router):
         api.include_router(one)
     api.openapi = cache(partial(openapi_document, api, options))  # type: ignore[method-assign]
     api.add_exception_handler(HTTPException, _answer_not_found)

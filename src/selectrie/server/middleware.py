@@ -40,6 +40,7 @@ WORK = frozenset(
     {
         "/v1/decisions",
         "/v1/systemone",
+        "/v1/extract",
         "/v1/completions",
         "/v1/chat/completions",
         "/tokenize",

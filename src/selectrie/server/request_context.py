@@ -277,7 +277,8 @@ async def read_request(
     name = exchange.body.get("request_id")
     if name and isinstance(name, str):
         exchange.id = id_of(name)
-    if exchange.is_large or exchange.body.get(STRUCTURED_OUTPUTS) is None:
+    has_grammar = any(exchange.body.get(name) is not None for name in (STRUCTURED_OUTPUTS, "schema"))
+    if exchange.is_large or not has_grammar:
         return await exchange.run(lambda: read(exchange.body, options))
     reading = asyncio.ensure_future(in_thread(lambda: read(exchange.body, options)))
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -31,6 +32,7 @@ from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAn
 from selectrie.results import (
     BeamResult,
     ChoiceScore,
+    Extraction,
     Generation,
     Hypothesis,
     JointSelection,
@@ -41,7 +43,7 @@ from selectrie.results import (
     TextScore,
     TokenPlan,
 )
-from selectrie.results.plain import format_bounds
+from selectrie.results.plain import format_bounds, jsonable
 from selectrie.template.analysis.template import Template
 from selectrie.template.syntax.ast import GenEach, Slot, line_and_column, walk
 
@@ -369,6 +371,38 @@ def decision_report(decision: Decision, *, unnamed: str | None = None) -> Render
         *unnamed_model(unnamed),
     ]
     return Group(*parts, facts_table(facts))
+
+
+def extraction_report(found: Extraction[Any], *, top: int = 1, unnamed: str | None = None) -> RenderableType:
+    """Return the report of an extraction: its values, then the values of each field.
+
+    Args:
+        top: Number of values shown.
+        unnamed: Name of the default model if the caller named none, else None.
+    """
+    values = _make_table("value", "p")
+    for one in found.top(top):
+        values.add_row(Text(one.text), _share(one.probability, one.probability_low, one.probability_high))
+    parts: list[RenderableType] = [values, Text()]
+    for name, marginal in found.marginals.items():
+        own = _make_table(name, "p")
+        for value in sorted(marginal, key=lambda value: -(marginal[value] or marginal.low[value]))[:_MAX_ROWS]:
+            own.add_row(Text(str(jsonable(value))), _share(marginal[value], marginal.low[value], marginal.high[value]))
+        parts += [own, Text()]
+    proved = "no other value is more probable" if found.is_proved else "other values may be more probable"
+    facts = [
+        *advice_facts(found.warnings),
+        ("proof", proved),
+        ("coverage", f"{found.coverage:.3g} of the model's belief"),
+        ("cost", count(found.cost.rows, "row")),
+        *unnamed_model(unnamed),
+    ]
+    return Group(*parts, facts_table(facts))
+
+
+def _share(p: float | None, low: float, high: float) -> str:
+    """Return a probability, or its bounds; of an open type the lower one."""
+    return f"≥ {low:.2g}" if p is None else interval(low, high)
 
 
 def _make_table(*columns: str) -> Table:

@@ -16,6 +16,8 @@ from selectrie.decoding.trie.exhaustive import DepthFirstOrder, DepthFirstWindow
 from selectrie.decoding.trie.frontier import Frontier, Heal
 from selectrie.options import SearchParams
 
+WIDE = 16
+"""Width from which a call takes a quarter of the nodes so far."""
 MAX_AHEAD = 0.15
 """Share of all rows that may be at risk of a second evaluation.
 
@@ -334,9 +336,11 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
     def _width(self) -> int:
         """Return the number of nodes in a call.
 
-        It grows during the search, so that a long search needs few calls.
+        It grows during the search, so that a long search needs few calls: a quarter of
+        the nodes so far for the default width of 16, and less for a narrower search.
         """
-        return max(self._search.width, self._reader.n_evaluated // 4)
+        width = self._search.width
+        return max(width, self._reader.n_evaluated * min(width, WIDE) // (4 * WIDE))
 
     def _ask_best(self, first: list[int], threshold: float, capacity: Capacity) -> tuple[Ask, IntArray]:
         """Return an ask for the nodes `first` and then for the best open nodes.

@@ -1,0 +1,156 @@
+"""The command `selectrie extract`, also about tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Option
+
+from selectrie.cli import inputs, requests
+from selectrie.cli.decide import StateGroup, read_state
+from selectrie.cli.groups import Json, ModelGroup
+from selectrie.cli.show import count_progress, show_json, show_report
+from selectrie.core.files import SHOWN_SUFFIXES
+from selectrie.core.output import count, visible, write
+from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef
+
+
+@dataclass(frozen=True, slots=True)
+class TypeGroup:
+    """Type.
+
+    The options for what is extracted, and how.
+    """
+
+    type: Annotated[
+        str | None,
+        Option(metavar="MODULE:CLASS|FILE|JSON", help="A class that can be imported, or a JSON Schema (.json)."),
+    ] = None
+    instructions: Annotated[str, Option(metavar="TEXT", help="What to extract, before the fields.")] = ""
+    layout: Annotated[str, Option(metavar="LAYOUT", help="auto, 'state first' or 'questions first'.")] = "auto"
+    value_only: Annotated[bool, Option("--value-only", help="Stop once the best value is certain.")] = False
+    exact: Annotated[bool, Option("--exact", help="Evaluate every value, so that all numbers are exact.")] = False
+    width: Annotated[
+        int | None, Option(metavar="N", help="Width of the beam that searches a type of many values.  [default: 4]")
+    ] = None
+    max_tokens: Annotated[
+        int, Option("--max-tokens", "-t", metavar="N", help="Tokens of a text of such a type at most.")
+    ] = 128
+    rescore: Annotated[bool, Option("--rescore", help="Score near ties again, as `selectrie select` does.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractOutput:
+    """Output.
+
+    The options of `selectrie extract` for its output.
+    """
+
+    table: Annotated[
+        str | None, Option(metavar="FILE", help=f"Extract from every row ({SHOWN_SUFFIXES}); --out too.")
+    ] = None
+    out: Annotated[str | None, Option(metavar="FILE", help=f"The rows with new columns ({SHOWN_SUFFIXES}).")] = None
+    top: Annotated[int, Option(metavar="K", help="Show the K most probable values.")] = 1
+    json: Json = False
+
+
+def extract(model: ModelGroup, kind: TypeGroup, state: StateGroup, output: ExtractOutput) -> int:
+    r"""Extract a value of a type from a text, or from every row of a table.
+
+    The value is one JSON text, scored as a whole. Of types of up to 20 000 values the
+    most probable one is found for certain, with the probability of each field's values.
+
+    \b
+    selectrie extract --type tickets:Ticket --state "My parcel is late!"
+    cat mail.txt | selectrie extract --type ticket.json --json
+    selectrie extract --type ticket.json --table mails.csv --state body --out made.jsonl
+    """
+    asked, options = _type(kind.type), _options(kind)
+    if output.table is not None:
+        return _table(model, asked, options, state, output)
+    if output.out is not None:
+        raise OptionError("table", None, "a table, or no --out: one text has no file of results")
+    about = read_state(state)
+    with requests.open_engine(model) as engine:
+        found = engine.extract(about, asked, **options)
+    unnamed = requests.unnamed_model(model)
+    if output.json:
+        top = [one.to_dict() for one in found.top(output.top)]
+        return show_json({**found.to_dict(), "top": top, **({} if unnamed is None else {"model": unnamed})})
+    from selectrie.cli.report.results import extraction_report
+
+    return show_report(extraction_report(found, top=output.top, unnamed=unnamed))
+
+
+def _options(group: TypeGroup) -> dict[str, Any]:
+    """Return the arguments of `Engine.extract` that the options give."""
+    from selectrie.decide.params import DecisionParams
+    from selectrie.options import BeamSearchParams, SearchParams
+
+    if group.exact and group.value_only:
+        raise IncompatibleOptionsError("exact", OptionRef("value_only"), "give one of the two")
+    width = (1 if group.value_only else 4) if group.width is None else group.width
+    return {
+        "instructions": group.instructions,
+        "params": DecisionParams(layout=group.layout),
+        "marginals": not group.value_only,
+        "search": SearchParams(stop="all") if group.exact else None,
+        "beam": BeamSearchParams(width=width, n=width, max_tokens=group.max_tokens),
+        "rescore": group.rescore,
+    }
+
+
+def _type(given: str | None) -> Any:
+    """Return the type that `--type` names: a class of a module, or a JSON Schema."""
+    if given is None:
+        raise OptionError("type", None, "a class as MODULE:CLASS, or the file of a JSON Schema")
+    if given.lower().endswith(".json") or given.lstrip().startswith("{"):
+        is_file = not given.lstrip().startswith("{")
+        try:
+            schema = json.loads(inputs.read_prompt(given) if is_file else given)
+        except (json.JSONDecodeError, RecursionError) as error:
+            if not is_file:
+                raise OptionError("type", given, f"a JSON Schema ({error})") from error
+            raise InputFileError(given, f"is not JSON: {error}", line=getattr(error, "lineno", None)) from error
+        if not isinstance(schema, dict):
+            raise InputFileError(given, "is not an object; a JSON Schema is one")
+        return schema
+    module, _, name = given.partition(":")
+    if not module or not name:
+        raise OptionError("type", given, "MODULE:CLASS, such as tickets:Ticket, or a file that ends in .json")
+    sys.path.insert(0, "")  # modules of the folder in which the command runs, as for `python -m`
+    try:
+        made: Any = import_module(module)
+        for part in name.split("."):
+            made = getattr(made, part)
+    except (ImportError, AttributeError) as error:
+        raise OptionError("type", given, f"a class that can be imported: {error}") from error
+    finally:
+        sys.path.remove("")
+    return made
+
+
+def _table(model: ModelGroup, kind: Any, options: dict[str, Any], state: StateGroup, output: ExtractOutput) -> int:
+    """Extract from every row of a table; return the exit code."""
+    from selectrie.tables.extracted_table import extracted_table
+
+    if output.out is None:
+        raise OptionError("out", None, "a file for the results, with --table; its suffix is the format")
+    if state.state is None or state.state_file is not None:
+        raise OptionError("state", None, "the name of a column, or a pattern of columns in braces, for --table")
+    table, out = Path(str(output.table)), Path(output.out)
+    with requests.open_engine(model) as engine, count_progress("rows") as tell:
+
+        def told(done: int, n_rows: int, n_errors: int) -> None:
+            tell(done, n_rows, resumed=0, about=f"{n_errors} with an error")
+
+        n_rows, n_errors = extracted_table(engine, table, state.state, kind, out, told, **options)
+    if output.json:
+        return show_json({"kind": "extracted_table", "out": str(out), "rows": n_rows, "errors": n_errors})
+    write(visible(f"{out}: {count(n_rows, 'row')}, {n_errors} with an error"), sys.stdout)
+    return 0

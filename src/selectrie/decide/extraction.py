@@ -1,0 +1,388 @@
+"""What is asked to extract a value of a type from a text, and what the texts mean.
+
+A type becomes a JSON Schema. Its texts are the candidates. Nothing here calls a model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from selectrie.core.types import IntArray
+from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+from selectrie.errors import GrammarError, IncompatibleOptionsError, OptionError, OptionRef, clipped
+from selectrie.grammar import Grammar
+from selectrie.grammar.readers.model_schemas import PATTERNS, REFERENCE, open_sets
+from selectrie.grammar.readers.type_objects import object_maker
+from selectrie.grammar.readers.type_parts import check_size, fields_of, is_hashable, parts_of_union, type_name
+from selectrie.grammar.readers.types import schema_of_type
+from selectrie.options import BeamSearchParams, SearchParams
+from selectrie.options.checks import flag, record
+from selectrie.options.checks import text as require_text
+
+MAX_VALUES = 20_000
+"""Maximum number of values of a type that are listed; a larger type is searched."""
+MAX_ALTERNATIVES = 16
+"""Maximum number of values of a field in an open type of which each is searched for."""
+MASS = 0.5
+"""Share of the probability of all values that marginals are made of at least."""
+BEAM = 4
+"""Width of the beam that looks for several values of an open type."""
+WIDTH = 2
+"""Number of nodes of a call, beside those that follow them for certain."""
+MAX_SHOWN = 200
+"""Maximum number of values of a field that a prompt shows."""
+_DEEPEST = 16
+"""Maximum nesting of classes whose fields have values of their own."""
+_ASKED = "Extract from the text:"
+_WRITTEN = {
+    f"^(?:{pattern})$": f'"{shown}"'
+    for pattern, shown in zip(
+        PATTERNS.values(), ("YYYY-MM-DD", "HH:MM:SS", "YYYY-MM-DDTHH:MM:SS", "P1DT2H", "UUID"), strict=True
+    )
+}
+"""How a prompt shows texts of a pattern: date, time, datetime, timedelta, UUID."""
+
+
+ABSENT = -1
+"""The code of a field that a value does not have."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldColumn:
+    """A field of C listed values.
+
+    Attributes:
+        keys: The distinct values of the field, in the order of the listed values.
+        codes: int32[C], the index into `keys` for each listed value, or `ABSENT`.
+    """
+
+    keys: tuple[Hashable, ...]
+    codes: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class ExtractedType:
+    """A type whose values are extracted.
+
+    Attributes:
+        name: The name of the type in errors.
+        grammar: The JSON texts of its values.
+        values: The values that are listed, in the order of the texts; () if they are
+            too many, and the grammar is searched.
+        texts: The texts of the listed values; () as well.
+        layout: What a prompt shows of it: one line of JSON with types for values.
+        described: The descriptions of its fields, by their names.
+        make: Makes the value of a text's JSON; raises `ValueError` or `TypeError`.
+        keys: Makes the key of a field's JSON, by the name of the field.
+        schema: Its JSON Schema.
+    """
+
+    name: str
+    grammar: Grammar
+    values: tuple[Any, ...]
+    texts: tuple[str, ...]
+    layout: str
+    described: Mapping[str, str]
+    make: Callable[[Any], Any]
+    keys: Mapping[str, Callable[[Any], Any]]
+    schema: Mapping[str, Any]
+
+    def instructions(self, asked: str) -> str:
+        """Return what a prompt says beside the text.
+
+        `asked` comes first, or a default if it is blank.
+        """
+        lines = [asked.strip() or _ASKED, *(f"- {name}: {text}" for name, text in self.described.items())]
+        return "\n".join([*lines, f"Answer with the JSON alone, in one line: {self.layout}"])
+
+    def value(self, text: str) -> Any:
+        """Return the value of a text; raise `ValueError` or `TypeError` if refused."""
+        return self.make(json.loads(text))
+
+    @cached_property
+    def columns(self) -> Mapping[str, FieldColumn]:
+        """Return the values of each field of the listed values, by its name."""
+        by_name: dict[str, dict[tuple[type, Hashable], int]] = {}
+        codes: dict[str, IntArray] = {}
+        for at, text in enumerate(self.texts):
+            for name, key in self.fields(text).items():
+                known = by_name.setdefault(name, {})
+                column = codes.setdefault(name, np.full(len(self.texts), ABSENT, dtype=np.int32))
+                column[at] = known.setdefault((type(key), key), len(known))
+        return {name: FieldColumn(_distinct([key for _, key in known]), codes[name]) for name, known in by_name.items()}
+
+    @cached_property
+    def alternatives(self) -> tuple[Grammar, ...]:
+        """Return grammars of an open type that leave one field a single alternative.
+
+        Each has the texts in which a field with few values has one of them, or in which
+        the type or a field that is a union is one of its parts.
+        """
+        if self.texts:
+            return ()
+        definitions = {"$defs": self.schema["$defs"]} if "$defs" in self.schema else {}
+        schemas = [{**one, **definitions} for one in _parts(self.schema, definitions)]
+        properties = self.schema.get("properties", {})
+        for name, one in properties.items():
+            parts = _parts(one, definitions)
+            schemas += [{**self.schema, "properties": {**properties, name: part}} for part in parts]
+        return tuple(Grammar.from_json_schema(one, name=self.name) for one in schemas)
+
+    def fields(self, text: str) -> dict[str, Hashable]:
+        """Return the fields of a text by name, such as "customer.plan".
+
+        The value of a field is that which the object has, or its JSON text if it cannot
+        be a key of a dictionary.
+        """
+        return {name: _key(self.keys.get(name), value) for name, value in _leaves(json.loads(text), "")}
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionOptions:
+    """How values are extracted.
+
+    Attributes:
+        instructions: What prompts say before the fields; "" for a default.
+        params: Template, layout and time of the prompts.
+        search: How listed values are searched.
+        beam: How the grammar of an open type is searched.
+        rescore: Whether near ties of listed values are scored again.
+        alternatives: Whether each alternative of a field of an open type is searched.
+    """
+
+    instructions: str
+    params: DecisionParams
+    search: SearchParams
+    beam: BeamSearchParams
+    rescore: bool
+    alternatives: bool
+
+    @classmethod
+    def of(
+        cls,
+        instructions: str,
+        *,
+        marginals: bool = True,
+        params: DecisionParams | None = None,
+        search: SearchParams | None = None,
+        beam: BeamSearchParams | None = None,
+        rescore: bool = False,
+    ) -> ExtractionOptions:
+        """Return the options of a call, with defaults for None.
+
+        Without `search`, the best value is searched for and, with `marginals`, then
+        the share `MASS` of the probability of all values.
+
+        Raises `RequestError` for other options of decisions than those above, and for
+        `marginals=False` beside `search`.
+        """
+        require_text("instructions", instructions)
+        flag("marginals", marginals)
+        flag("rescore", rescore)
+        params = DEFAULT_DECISION if params is None else params
+        record("params", params, DecisionParams)
+        plain = replace(DEFAULT_DECISION, template=params.template, layout=params.layout, time=params.time)
+        for one in dataclass_fields(params):
+            if getattr(params, one.name) != getattr(plain, one.name):
+                raise IncompatibleOptionsError(one.name, "an extraction", "it takes template, layout and time")
+        if search is not None and not marginals:
+            remedy = "`search.stop` says how far the search goes"
+            raise IncompatibleOptionsError(OptionRef("marginals", value=False), OptionRef("search"), remedy)
+        if search is None:
+            search = SearchParams(stop="mass", mass=MASS, width=WIDTH) if marginals else SearchParams(width=WIDTH)
+        if beam is None:
+            beam = BeamSearchParams(width=BEAM, n=BEAM) if marginals else BeamSearchParams(width=1)
+        record("search", search, SearchParams)
+        record("beam", beam, BeamSearchParams)
+        return cls(instructions, params, search, beam, rescore, marginals)
+
+
+def extracted_type(kind: object) -> ExtractedType:
+    """Return what is extracted for a type, or for a JSON Schema as a mapping.
+
+    What was returned before is returned as it is.
+
+    Values that the type's own code refuses, such as those that a validator of pydantic
+    rejects, are no candidates.
+
+    Raises:
+        OptionError: For anything that is neither a type nor a mapping.
+        GrammarError: For a type or schema that is not supported, by name, and for one
+            that refuses all its values.
+    """
+    if isinstance(kind, ExtractedType):
+        return kind
+    if isinstance(kind, Mapping):
+        return _of_schema(kind, _as_json, {}, str(kind.get("title", "the schema")))
+    if isinstance(kind, str | bytes | int | float | list | tuple | set) or kind is None:
+        raise OptionError("kind", kind, "a type, such as a data class or a model, or a JSON Schema as a mapping")
+    check_size(kind)
+    return _of_type(kind) if is_hashable(kind) else _read_type(kind)
+
+
+def _read_type(kind: Any) -> ExtractedType:
+    schema = open_sets(schema_of_type(kind, is_whole=True))
+    return _of_schema(schema, object_maker(kind), _makers_of_fields(kind), type_name(kind))
+
+
+_of_type = lru_cache(maxsize=32)(_read_type)
+
+
+def _of_schema(
+    schema: Mapping[str, Any], make: Callable[[Any], Any], keys: Mapping[str, Callable[[Any], Any]], name: str
+) -> ExtractedType:
+    grammar = Grammar.from_json_schema(schema, name=name)
+    texts, values = grammar.listed(MAX_VALUES) or (), ()
+    if len(texts) <= MAX_VALUES:
+        texts, values = _taken(texts, make, name)
+        grammar = Grammar.from_choices(texts, name=name) if texts else grammar
+    else:
+        texts = ()
+    shown = _Shown(schema.get("$defs", {}))
+    described = MappingProxyType(dict(shown.descriptions(schema)))
+    return ExtractedType(name, grammar, values, texts, shown.layout(schema), described, make, keys, schema)
+
+
+def _parts(schema: Any, definitions: Mapping[str, Any]) -> list[Any]:
+    """Return the schemas of single values, if they are few, or of a union's parts."""
+    if not isinstance(schema, dict):
+        return []
+    texts = Grammar.from_json_schema({**schema, **definitions}).listed(MAX_ALTERNATIVES) or ()
+    if 0 < len(texts) <= MAX_ALTERNATIVES:
+        return [{"const": json.loads(text)} for text in texts] if len(texts) > 1 else []
+    return [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+
+
+def _taken(texts: tuple[str, ...], make: Callable[[Any], Any], name: str) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """Return the texts whose values the type takes, and these values."""
+    taken: dict[str, Any] = {}
+    refused: Exception | None = None
+    for text in texts:
+        try:
+            taken[text] = make(json.loads(text))
+        except (ValueError, TypeError) as error:  # noqa: PERF203 - each value may be refused
+            refused = error
+    if texts and not taken:
+        raise GrammarError(f"{name} refuses all its values: {clipped(str(refused))}") from refused
+    return tuple(taken), tuple(taken.values())
+
+
+def _as_json(value: Any) -> Any:
+    return value
+
+
+def _makers_of_fields(kind: Any, path: str = "", depth: int = 0) -> dict[str, Callable[[Any], Any]]:
+    """Return what makes the values of fields, by names such as "customer.plan".
+
+    Fields whose type is a class with fields are left out for these.
+    """
+    makers: dict[str, Callable[[Any], Any]] = {}
+    for part in parts_of_union(kind):
+        for field in (fields_of(part) if depth <= _DEEPEST else None) or ():
+            name = f"{path}.{field.argument}" if path else field.argument
+            makers[name] = object_maker(field.kind)
+            makers |= _makers_of_fields(field.kind, name, depth + 1)
+    return makers
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Iterate over the fields of an object of JSON, and those of objects within it."""
+    if not isinstance(value, dict):
+        if path:
+            yield path, value
+        return
+    for name, one in value.items():
+        yield from _leaves(one, f"{path}.{name}" if path else name)
+
+
+def _key(make: Callable[[Any], Any] | None, value: Any) -> Hashable:
+    """Return the value of a field as a key: as the object has it, or its JSON text."""
+    try:
+        made = value if make is None else make(value)
+    except (ValueError, TypeError):
+        made = value
+    made = tuple(made) if isinstance(made, list) else frozenset(made) if isinstance(made, set) else made
+    return made if is_hashable(made) else json.dumps(value, ensure_ascii=False)
+
+
+def _distinct(keys: list[Hashable]) -> tuple[Hashable, ...]:
+    """Return keys that differ: their JSON texts where some are equal, as 1 and true."""
+    return tuple(keys) if len(set(keys)) == len(keys) else tuple(json.dumps(key) for key in keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Writes what a prompt shows of a schema.
+
+    Attributes:
+        definitions: The schemas under `$defs`.
+    """
+
+    definitions: Mapping[str, Any]
+
+    def layout(self, schema: Any, within: tuple[str, ...] = ()) -> str:  # noqa: PLR0911 - one for each kind
+        """Return a schema as one line of JSON with types in place of values.
+
+        Alternatives are separated by "|". `within` are the definitions around it.
+        """
+        if not isinstance(schema, dict):
+            return "…"
+        name = str(schema.get("$ref", "")).removeprefix(REFERENCE)
+        if name in self.definitions:
+            return "…" if name in within else self.layout(self.definitions[name], (*within, name))
+        for parts in ("anyOf", "oneOf"):
+            if parts in schema:
+                return " | ".join(dict.fromkeys(self.layout(one, within) for one in schema[parts]))
+        if "const" in schema or "enum" in schema:
+            return _alternatives([schema["const"]] if "const" in schema else schema["enum"])
+        kind = schema.get("type")
+        if kind == "object":
+            items = [
+                f"{json.dumps(key, ensure_ascii=False)}: {self.layout(one, within)}"
+                for key, one in schema.get("properties", {}).items()
+            ]
+            return "{" + ", ".join(items or ["…"]) + "}"
+        if kind == "array":
+            items = [self.layout(one, within) for one in schema.get("prefixItems", [])]
+            return "[" + ", ".join(items or [self.layout(schema.get("items"), within), "…"]) + "]"
+        return _plain(kind, schema)
+
+    def descriptions(self, schema: Any, path: str = "", within: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+        """Iterate over the names of fields and their descriptions."""
+        if not isinstance(schema, dict):
+            return
+        name = str(schema.get("$ref", "")).removeprefix(REFERENCE)
+        if name in self.definitions and name not in within:
+            yield from self.descriptions(self.definitions[name], path, (*within, name))
+        for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+            yield from self.descriptions(one, path, within)
+        for key, one in schema.get("properties", {}).items():
+            field = f"{path}.{key}" if path else key
+            said = one.get("description") if isinstance(one, dict) else None
+            if isinstance(said, str) and said.strip():
+                yield field, " ".join(said.split())
+            yield from self.descriptions(one, field, within)
+
+
+def _alternatives(values: list[Any]) -> str:
+    shown = [json.dumps(value, ensure_ascii=False) for value in values[:MAX_SHOWN]]
+    return " | ".join([*shown, *(["…"] if len(values) > MAX_SHOWN else [])])
+
+
+def _plain(kind: Any, schema: Mapping[str, Any]) -> str:
+    """Return what stands for a value without parts."""
+    if isinstance(kind, list):
+        return " | ".join(_plain(one, schema) for one in kind)
+    if kind == "string":
+        return _WRITTEN.get(schema.get("pattern", ""), '"…"')
+    if kind == "integer" and "minimum" in schema and "maximum" in schema:
+        return f"{schema['minimum']} to {schema['maximum']}"
+    return {"boolean": "true | false", "null": "null", "integer": "0", "number": "0.0"}.get(kind, "…")

@@ -1,0 +1,260 @@
+"""Extracts values of a type from states: the texts of all of them are asked together.
+
+The prompts are those of `decide`. A type of few values becomes one selection for each
+state, and another one a beam search under its grammar.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from selectrie.core.model import ModelDescription
+from selectrie.decide.extraction import ExtractedType, ExtractionOptions
+from selectrie.decide.marginals import marginals_of, searched_marginals
+from selectrie.decide.questions import Choice
+from selectrie.decide.states import State, text_of_state
+from selectrie.decide.templates import Page
+from selectrie.engine.decisions import DecisionMaker, PromptMaker, call_or_error
+from selectrie.engine.rendering.slot_ends import Ending, ending_of
+from selectrie.engine.requests.beam_search import PreparedBeamSearch, prepare_beam_search
+from selectrie.engine.requests.constrained_prompt import max_context_tokens
+from selectrie.engine.requests.select import SelectBatch
+from selectrie.engine.requests.selection import PreparedSelect
+from selectrie.engine.requests.session import Session
+from selectrie.errors import (
+    ClosedError,
+    ForkedError,
+    InternalError,
+    NothingFoundError,
+    RequestError,
+    SelectrieError,
+    of_request,
+)
+from selectrie.grammar import Grammar
+from selectrie.options import BeamSearchParams
+from selectrie.results import BeamResult, ExtractedValue, Extraction, Hypothesis, Selection
+from selectrie.tokenization.canonical import reopen
+from selectrie.tokenization.prompts import read_prompt
+
+if TYPE_CHECKING:
+    from selectrie.options.keywords import GrammarTerminator
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extractor:
+    """Extracts values of one type on a model.
+
+    Attributes:
+        model: The model.
+        type: The type.
+        options: How its values are extracted.
+        maker: Makes the prompts.
+    """
+
+    model: ModelDescription
+    type: ExtractedType
+    options: ExtractionOptions
+    maker: DecisionMaker
+
+    @classmethod
+    def of(cls, model: ModelDescription, kind: ExtractedType, options: ExtractionOptions) -> Extractor:
+        """Return the extractor for a model."""
+        question = Choice(kind.instructions(options.instructions), kind.grammar)
+        return cls(model, kind, options, DecisionMaker.of(model, {"": question}, options.params))
+
+    def extractions(self, states: Sequence[State], *, keeps: bool, first: int | None) -> PreparedExtractions:
+        """Check and tokenize the prompts about some states.
+
+        With `keeps`, errors that belong to one state are kept. `first` is the index of
+        the first state in errors; None if there is only one.
+        """
+        prepare = self._select if self.type.texts else _BeamMaker(self).prepared
+        asked: list[_Prepared | RequestError] = [
+            call_or_error(partial(prepare, state, None if first is None else first + index), keep_errors=keeps)
+            for index, state in enumerate(states)
+        ]
+        return PreparedExtractions(self, tuple(asked), keeps, first)
+
+    def _select(self, state: State, request: int | None) -> PreparedSelect:
+        """Return the selection among the listed values for a state."""
+        select = self.maker.tokenize(state, request)[""][0].select
+        if not isinstance(select, PreparedSelect):
+            raise InternalError(f"the texts of {self.type.name} are not listed")
+        search = self.options.search
+        return replace(select, search=search, method="exhaustive" if search.stop == "all" else "best_first")
+
+    def extraction(self, found: Selection | BeamResult, others: Sequence[BeamResult] = ()) -> Extraction[Any]:
+        """Return what a selection, or a beam and those of single alternatives, found.
+
+        Raises `NothingFoundError` if no text has a value that the type takes.
+        """
+        kind = self.type
+        if isinstance(found, Selection):
+            marginals = marginals_of(found.choices, kind.columns, found.log_heal)
+            return Extraction(marginals=marginals, selection=found, beam=None, values=kind.values)
+        texts = _complete([found, *others])
+        ranked = _ranked(kind, texts)
+        if not ranked:
+            reason = "the type refuses the values found" if texts else "no text was finished"
+            raise NothingFoundError(kind.name, reason, "widen the beam, or allow more tokens (`max_tokens`)")
+        marginals = searched_marginals([(kind.fields(one.text), one.probability_low) for one in ranked])
+        found = replace(found, cost=sum((one.cost for one in others), found.cost))
+        return Extraction(marginals=marginals, selection=None, beam=found, ranked=ranked)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedBeam:
+    """A beam search of an open type after the prompt about a state.
+
+    Attributes:
+        search: The search, checked and tokenized.
+        ending: What ends a text on the page.
+        others: The searches of single alternatives, by their grammars.
+    """
+
+    search: PreparedBeamSearch
+    ending: Ending
+    others: tuple[PreparedBeam, ...] = ()
+
+    def run(self, session: Session) -> BeamResult:
+        """Search and return the result."""
+        return self.ending.strip_beam(self.search.run(session))
+
+    def run_others(self, session: Session, found: BeamResult) -> list[BeamResult]:
+        """Search the alternatives of which no text was found yet."""
+        made: list[BeamResult] = []
+        for one in self.others:
+            texts = _complete([found, *made])
+            if not any(one.ending.own.accepts(text.text) for text in texts):
+                with suppress(NothingFoundError):
+                    made.append(one.run(session))
+        return made
+
+
+_Prepared = PreparedSelect | PreparedBeam
+
+
+class _BeamMaker:
+    """Makes the beam searches after the prompts about any states."""
+
+    def __init__(self, extractor: Extractor) -> None:
+        self._extractor = extractor
+        ask = extractor.maker.asks[""]
+        self._pages = PromptMaker(extractor.maker, ask, ask.orders[0])
+
+    def prepared(self, state: State, request: int | None) -> PreparedBeam:
+        """Return the search about a state; `request` is its index in errors."""
+        kind, options = self._extractor.type, self._extractor.options
+        with of_request(request):
+            page = self._pages.write_page(text_of_state(state))
+            found = self._beam(page, kind.grammar, options.beam)
+            greedy = BeamSearchParams(width=1, max_tokens=options.beam.max_tokens)
+            others = kind.alternatives if options.alternatives else ()
+            return replace(found, others=tuple(self._beam(page, one, greedy) for one in others))
+
+    def _beam(self, page: Page, grammar: Grammar, beam: BeamSearchParams) -> PreparedBeam:
+        """Return the search of a grammar after a page."""
+        model, prompting = self._extractor.model, self._pages.prompting(page)
+        ending = ending_of(model.vocabulary, grammar, None, page.following, ends_turn=page.is_chat)
+        read = read_prompt(model.vocabulary, page.prompt, prompting)
+        n_left = model.limits.nodes - max_context_tokens(reopen(model.vocabulary, read))
+        terminator = cast("GrammarTerminator", ending.terminator)
+        beam = replace(beam, terminator=terminator, max_tokens=max(1, min(beam.max_tokens, n_left)))
+        return PreparedBeam(prepare_beam_search(model, page.prompt, ending.grammar, beam, prompting), ending)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedExtractions:
+    """Extractions from several states, checked and tokenized.
+
+    Attributes:
+        extractor: What made the prompts.
+        asked: What is asked about each state, or the error that was kept.
+        keeps: Whether errors of a state are kept in its extraction.
+        first: Index of the first state in errors; None if there is only one.
+    """
+
+    extractor: Extractor
+    asked: tuple[_Prepared | RequestError, ...]
+    keeps: bool
+    first: int | None
+
+    def run(self, session: Session) -> list[Extraction[Any]]:
+        """Evaluate all prompts together and return the extractions in order."""
+        if not self.extractor.options.rescore and not session.is_served:
+            session = replace(session, check=None, kept=None)  # nothing is searched wider, or scored again
+        indices = [index for index, one in enumerate(self.asked) if not isinstance(one, RequestError)]
+        try:
+            made: list[Extraction[Any] | RequestError] = list(self._run(session, indices))
+        except RequestError as error:
+            if not self.keeps or isinstance(error, ClosedError | ForkedError):
+                raise
+            alone = [call_or_error(partial(self._run, session, [index]), keep_errors=True) for index in indices]
+            made = [one if isinstance(one, RequestError) else one[0] for one in alone]
+        found = dict(zip(indices, made, strict=True))
+        outcomes = [found.get(index, one) for index, one in enumerate(self.asked)]
+        return [one if isinstance(one, Extraction) else _failed(one) for one in outcomes]
+
+    def _run(self, session: Session, indices: Sequence[int]) -> list[Extraction[Any]]:
+        """Return the extractions from some states."""
+        selects = [one for index in indices if isinstance(one := self.asked[index], PreparedSelect)]
+        if len(selects) == len(indices):
+            try:
+                return [self.extractor.extraction(one) for one in SelectBatch(selects).run(session)]
+            except SelectrieError as error:
+                if error.request is None and len(selects) != 1:
+                    raise
+                at, error.request = indices[error.request or 0], None
+                with self._errors_of(at):
+                    raise
+        made = []
+        for index in indices:
+            with self._errors_of(index):
+                beam: Any = self.asked[index]
+                found = beam.run(session)
+                made.append(self.extractor.extraction(found, beam.run_others(session, found)))
+        return made
+
+    def _errors_of(self, index: int) -> Any:
+        return of_request(None if self.first is None else self.first + index)
+
+
+def _failed(error: Any) -> Extraction[Any]:
+    """Return the extraction from a state that could not be asked."""
+    return Extraction(marginals={}, selection=None, beam=None, error=error)
+
+
+def _complete(beams: Sequence[BeamResult]) -> list[Hypothesis]:
+    """Return the texts of beams and of greedy decoding, best first, each once."""
+    every = [one for beam in beams for one in (*beam.hypotheses, *([] if beam.greedy is None else [beam.greedy]))]
+    found = {one.text: one for one in every if one.complete}
+    return sorted(found.values(), key=lambda one: -one.logp)
+
+
+def _ranked(kind: ExtractedType, texts: Sequence[Hypothesis]) -> tuple[ExtractedValue[Any], ...]:
+    """Return the values of the texts that were found, best first.
+
+    Texts that were not found hold at most what these leave of the probability. So the
+    share of a value is at least its joint probability, and at most its share among the
+    values found.
+    """
+    taken: list[tuple[Any, Hypothesis]] = []
+    for one in texts:
+        try:
+            taken.append((kind.value(one.text), one))
+        except (ValueError, TypeError):  # noqa: PERF203 - the type may refuse a text
+            continue
+    top = max((one.logp for _, one in taken), default=0.0)
+    weights = [math.exp(one.logp - top) for _, one in taken]
+    total = math.fsum(weights)
+    return tuple(
+        ExtractedValue(value, one.text, one.logp, None, math.exp(one.logp), weight / total)
+        for (value, one), weight in zip(taken, weights, strict=True)
+    )

@@ -1,0 +1,274 @@
+"""The result of extracting a value of a type, and the marginals of its fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from selectrie.core.types import Cost
+from selectrie.errors import InternalError, SelectrieError
+from selectrie.results.advice import Advice
+from selectrie.results.beam import BeamResult
+from selectrie.results.plain import fields_of, format_bounds, jsonable, listing, quoted, truth_error
+from selectrie.results.records import FORMAT_VERSION
+from selectrie.results.selection import Selection
+
+T = TypeVar("T")
+_REPR_ROWS = 5
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Marginal(Mapping[Hashable, "float | None"]):
+    """The probability of each value of a field, whatever the other fields are.
+
+    It is a mapping from values to probabilities. A probability is exact where `low` and
+    `high` are equal, and else an estimate between them. It is None where nothing is
+    known but a lower bound, as for fields with any number of values. The probabilities
+    of a field that some values do not have sum to less than 1.
+
+    Attributes:
+        probabilities: Probability of each value, in the order of the type.
+        low: Lower bounds by value.
+        high: Upper bounds by value.
+    """
+
+    probabilities: Mapping[Hashable, float | None]
+    low: Mapping[Hashable, float]
+    high: Mapping[Hashable, float]
+
+    def __getitem__(self, value: Hashable) -> float | None:
+        return self.probabilities[value]
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self.probabilities)
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+    @property
+    def value(self) -> Hashable:
+        """Return the most probable value, or that of the largest lower bound."""
+        return max(self.low, key=lambda value: (self.probabilities[value] or 0.0, self.low[value]))
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether every probability is known, up to rounding."""
+        return all(self.high[value] - low < EXACT for value, low in self.low.items())
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a dictionary ready for JSON, with a list of the values."""
+        return {
+            "values": [
+                {
+                    "value": jsonable(value),
+                    "probability": probability,
+                    "probability_low": self.low[value],
+                    "probability_high": self.high[value],
+                }
+                for value, probability in self.probabilities.items()
+            ]
+        }
+
+    def __repr__(self) -> str:
+        ranked = sorted(self.low, key=lambda value: (-(self.probabilities[value] or 0.0), -self.low[value]))
+        shown = [f"{_quoted(value)}: {self._shown(value)}" for value in ranked[:_REPR_ROWS]]
+        return f"Marginal({', '.join(shown + (['…'] if len(ranked) > _REPR_ROWS else []))})"
+
+    def _shown(self, value: Hashable) -> str:
+        if self.probabilities[value] is None:
+            return f"≥ {self.low[value]:.3g}"
+        return format_bounds(self.low[value], self.high[value])
+
+
+EXACT = 1e-9
+"""Largest distance of bounds that rounding explains."""
+
+
+def _quoted(value: object) -> str:
+    """Return a value for a `repr`, clipped if it is a long text."""
+    return quoted(value) if isinstance(value, str) else repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractedValue(Generic[T]):
+    """A value of a type with its text and its probability.
+
+    Attributes:
+        value: The value.
+        text: Its JSON text.
+        logp: Joint log-probability of the text; None if the search left it open.
+        probability: Probability of this value among all values of the type, as in
+            `Extraction`.
+        probability_low, probability_high: Bounds on that probability.
+    """
+
+    value: T
+    text: str
+    logp: float | None
+    probability: float | None
+    probability_low: float
+    probability_high: float
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a dictionary ready for JSON."""
+        numbers = fields_of(self, "text logp probability probability_low probability_high")
+        return {"value": json.loads(self.text), **numbers}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Extraction(Generic[T]):
+    """The most probable value of a type for a state.
+
+    A type of few values is **listed**: all of them are choices of one `selection`, and
+    each probability is a share of theirs together (the coverage). A type with open
+    fields is searched with a `beam`: probabilities are lower bounds.
+
+    The properties `value`, `text`, `probability`, `probability_low` and
+    `probability_high` are those of the most probable value (`ExtractedValue`).
+
+    Attributes:
+        marginals: The probabilities of the values of each field, by its name; that of a
+            field within another one is such as "customer.plan".
+        selection: The selection among the texts of the listed values, or None.
+        beam: The result of the search of an open type, or None.
+        values: The values of the selection's choices; () for an open type.
+        ranked: The values that the beam found, best first; () for a listed type.
+        error: The error of a state that could not be asked (`on_error="keep"`), or
+            None. Reading the value then raises it.
+    """
+
+    marginals: Mapping[str, Marginal]
+    selection: Selection | None
+    beam: BeamResult | None
+    values: tuple[T, ...] = ()
+    ranked: tuple[ExtractedValue[T], ...] = ()
+    error: SelectrieError | None = None
+
+    def __bool__(self) -> bool:
+        """Raise `TypeError`: an extraction is neither true nor false."""
+        raise truth_error(self, "its `.value`")
+
+    @property
+    def value(self) -> T:
+        """Return the most probable value, an object of the type."""
+        return self._best.value
+
+    @property
+    def text(self) -> str:
+        """Return the JSON text of the value."""
+        return self._best.text
+
+    @property
+    def probability(self) -> float | None:
+        """Return the probability of the value among all values of the type."""
+        return self._best.probability
+
+    @property
+    def probability_low(self) -> float:
+        """Return a lower bound on the probability of the value."""
+        return self._best.probability_low
+
+    @property
+    def probability_high(self) -> float:
+        """Return an upper bound on the probability of the value."""
+        return self._best.probability_high
+
+    @property
+    def is_listed(self) -> bool:
+        """Return whether all values of the type were choices."""
+        return self.selection is not None
+
+    @property
+    def is_proved(self) -> bool:
+        """Return whether no other value is more probable, but for near ties."""
+        return self._result().certificate.proved
+
+    @property
+    def coverage(self) -> float:
+        """Return the probability of all values' texts under the model.
+
+        It is a lower bound if a search left some open, and for a type that was
+        searched.
+        """
+        return self._result().coverage
+
+    @property
+    def alternatives(self) -> tuple[ExtractedValue[T], ...]:
+        """Return the other values that were evaluated, most probable first."""
+        n = len(self.ranked) if self.selection is None else len(self.selection.choices)
+        return tuple(one for one in self.top(n)[1:] if one.logp is not None)
+
+    def top(self, k: int) -> tuple[ExtractedValue[T], ...]:
+        """Return the k most probable values, best first; open ones come last."""
+        if self.selection is None:
+            return self._found()[:k]
+        return tuple(
+            ExtractedValue(
+                self.values[one.index],
+                one.text,
+                one.logp,
+                one.probability,
+                one.probability_low,
+                one.probability_high,
+            )
+            for one in self.selection.top(k)
+        )
+
+    @property
+    def cost(self) -> Cost:
+        """Return the model work that the extraction took."""
+        return self._result().cost
+
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return what to know before relying on the value."""
+        if self.error is not None:
+            return ()
+        return () if self.selection is None else self.selection.warnings
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a dictionary ready for JSON, with kind "extraction".
+
+        An extraction with an error has `error` in place of the rest.
+        """
+        head = {"format": FORMAT_VERSION, "kind": "extraction"}
+        if self.error is not None:
+            return {**head, "error": {"code": self.error.code, "message": str(self.error)}}
+        return {
+            **head,
+            **self._best.to_dict(),
+            "marginals": {name: one.to_dict() for name, one in self.marginals.items()},
+            **fields_of(self, "is_listed is_proved coverage cost warnings?"),
+            "signature": self._result().signature.to_dict(),
+        }
+
+    def __repr__(self) -> str:
+        if self.error is not None:
+            return f"Extraction(error={self.error!r})"
+        lines = [f"  {name}: {marginal!r}" for name, marginal in self.marginals.items()]
+        return listing(f"Extraction({self.value!r}, {_share(self._best)})", lines, len(lines))
+
+    @property
+    def _best(self) -> ExtractedValue[T]:
+        return self.top(1)[0]
+
+    def _found(self) -> tuple[ExtractedValue[T], ...]:
+        """Return the values that the beam found, or raise the extraction's error."""
+        self._result()
+        return self.ranked
+
+    def _result(self) -> Selection | BeamResult:
+        """Return the selection or the beam, or raise the extraction's error."""
+        result = self.beam if self.selection is None else self.selection
+        if result is None:
+            raise self.error or InternalError("an extraction has neither a selection nor a beam")
+        return result
+
+
+def _share(one: ExtractedValue[Any]) -> str:
+    """Return the probability of a value, or its bounds, as text."""
+    if one.probability is None:
+        return f"p≥{one.probability_low:.3g}"
+    return f"p={format_bounds(one.probability_low, one.probability_high, 4)}"

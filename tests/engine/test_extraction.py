@@ -1,0 +1,367 @@
+"""Extraction on fakes: equal to brute force over the listed values, bounds for open fields, errors by name."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import pickle
+from dataclasses import dataclass
+from enum import Enum
+from itertools import product
+from typing import Annotated, Literal, NamedTuple, TypedDict
+
+import pydantic
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from selectrie import BeamSearchParams, DecisionParams, SearchParams
+from selectrie.decide.extraction import ExtractionOptions, extracted_type
+from selectrie.engine.extraction import Extractor
+from selectrie.errors import (
+    GrammarError,
+    IncompatibleOptionsError,
+    NothingFoundError,
+    OptionError,
+    PromptTooLongError,
+)
+from tests.support.deciding import STATE, fake
+from tests.support.n_examples import n_examples
+
+EXACT = SearchParams(stop="all")
+
+
+class Team(Enum):
+    POST = "post"
+    SHOP = "shop"
+
+
+@dataclass(frozen=True)
+class Ticket:
+    team: Team
+    urgent: bool
+    mood: Literal["good", "bad", "so-so"] | None
+
+
+class Card(pydantic.BaseModel):
+    kind: Literal["card"]
+    digits: Annotated[int, pydantic.Field(ge=1, le=3)]
+
+
+class Cash(pydantic.BaseModel):
+    kind: Literal["cash"]
+
+
+class Order(pydantic.BaseModel):
+    paid: Annotated[Card | Cash, pydantic.Field(discriminator="kind")]
+    open: bool = True
+
+
+Name = Annotated[str, pydantic.Field(pattern="^[A-C][a-c]{1,3}$")]
+
+
+class Note(TypedDict):
+    name: Name
+    urgent: bool
+
+
+class Pair(NamedTuple):
+    left: Literal[1, 2]
+    right: bool
+
+
+@pytest.fixture(scope="module")
+def llm():
+    """A fake with a chat template."""
+    with fake() as engine:
+        yield engine
+
+
+def brute_force(llm, kind, state=STATE):
+    """The probability of each text among all, each scored alone after the prompt that `extract` writes."""
+    asked = extracted_type(kind)
+    options = ExtractionOptions.of("")
+    maker = llm._prepare_only(lambda model: Extractor.of(model, asked, options)).maker
+    prepared = maker.prepared(state)[""][0]
+    selections = [
+        llm.select(
+            prepared.prompt, [text], terminator=prepared.request.terminator, prompting=prepared.request.prompting
+        )
+        for text in asked.texts
+    ]
+    total = math.fsum(math.exp(one.logp) for one in selections)
+    return {one.text: math.exp(one.logp) / total for one in selections}, total
+
+
+@pytest.mark.parametrize(
+    "kind", [Ticket, Order, Pair, list[Pair], Annotated[list[Team], pydantic.Field(max_length=2)]], ids=str
+)
+def test_listed_values_are_those_of_brute_force(llm, kind):
+    """Each value has the share that its text has when every text is scored alone, and the best one wins."""
+    if kind == list[Pair]:
+        kind = Annotated[list[Pair], pydantic.Field(max_length=1)]
+    found = llm.extract(STATE, kind, search=EXACT)
+    shares, total = brute_force(llm, kind)
+    assert found.coverage == pytest.approx(total)
+    assert {one.text: one.probability for one in found.top(100)} == pytest.approx(shares)
+    assert found.text == max(shares, key=shares.__getitem__)
+    assert extracted_type(kind).value(found.text) == found.value
+    for name, marginal in found.marginals.items():
+        sums = {}
+        for text, share in shares.items():
+            fields = extracted_type(kind).fields(text)
+            if name in fields:
+                sums[fields[name]] = sums.get(fields[name], 0.0) + share
+        assert dict(marginal) == pytest.approx(sums)
+        assert marginal.is_exact
+        assert marginal.value == max(sums, key=sums.__getitem__)
+
+
+@settings(max_examples=n_examples(12))
+@given(seed=st.integers(0, 1000), sharpness=st.sampled_from([0.5, 2.0, 4.0]), mass=st.sampled_from([None, 0.3, 0.9]))
+def test_a_search_finds_the_best_and_bounds_the_rest(seed, sharpness, mass):
+    """Whatever a search leaves open, its value is the best one, and every bound holds the exact number."""
+    search = SearchParams(width=1) if mass is None else SearchParams(stop="mass", mass=mass, width=1)
+    with fake(seed, sharpness=sharpness) as llm:
+        exact, found = (llm.extract(STATE, Ticket, search=one) for one in (EXACT, search))
+    assert (found.value, found.is_proved) == (exact.value, True)
+    exactly = {one.text: one.probability for one in exact.top(100)}
+    for one in found.top(100):
+        assert one.probability_low * (1 - 1e-9) <= exactly[one.text] <= one.probability_high * (1 + 1e-9)
+    for name, marginal in found.marginals.items():
+        assert math.fsum(marginal.values()) == pytest.approx(1.0)
+        for value, share in exact.marginals[name].items():
+            assert marginal.low[value] - 1e-9 <= share <= marginal.high[value] + 1e-9
+            assert marginal.low[value] <= marginal[value] <= marginal.high[value]
+    if mass is not None:
+        widths = [
+            high - marginal.low[value] for marginal in found.marginals.values() for value, high in marginal.high.items()
+        ]
+        assert max(widths) <= 1 - mass + 1e-9
+
+
+@settings(max_examples=n_examples(8))
+@given(sizes=st.lists(st.integers(1, 3), min_size=1, max_size=3), optional=st.booleans(), seed=st.integers(0, 99))
+def test_fields_keep_their_order_and_texts_their_values(sizes, optional, seed):
+    """A made class of listed fields: all combinations in order, `json.dumps` layout, and a sum of one for each field."""
+    names = ["zeta", "alpha", "mid"][: len(sizes)]
+    kinds = {name: Literal[tuple(f"{name}{at}" for at in range(n))] for name, n in zip(names, sizes, strict=True)}
+    kind = pydantic.create_model(
+        "Made", **{name: (one | None if optional else one, ...) for name, one in kinds.items()}
+    )
+    with fake(seed) as llm:
+        found = llm.extract(STATE, kind, search=EXACT)
+    columns = [[f"{name}{at}" for at in range(n)] + [None] * optional for name, n in zip(names, sizes, strict=True)]
+    values = [dict(zip(names, row, strict=True)) for row in product(*columns)]
+    assert list(found.selection.choices.texts) == [json.dumps(one) for one in values]
+    assert [one.model_dump() for one in found.values] == values
+    assert list(found.marginals) == names
+    for marginal in found.marginals.values():
+        assert math.fsum(marginal.values()) == pytest.approx(1.0)
+
+
+def test_values_that_the_type_refuses_are_no_candidates(llm):
+    """A validator leaves out its values, and the others share the probability."""
+
+    class Even(pydantic.BaseModel):
+        first: Annotated[int, pydantic.Field(ge=0, le=3)]
+        second: Annotated[int, pydantic.Field(ge=0, le=3)]
+
+        @pydantic.model_validator(mode="after")
+        def is_even(self):
+            if (self.first + self.second) % 2:
+                raise ValueError("odd")
+            return self
+
+    found = llm.extract(STATE, Even, search=EXACT)
+    assert len(found.values) == 8
+    assert all((one.first + one.second) % 2 == 0 for one in found.values)
+    assert math.fsum(one.probability for one in found.top(10)) == pytest.approx(1.0)
+
+
+def test_many_states_are_one_call_and_each_its_own(llm):
+    """The states of a call do not change each other's numbers, and an error may be kept in its place."""
+    states = ["One.", {"two": 2}, "Three."]
+    many = llm.extract_many(states, Ticket)
+    assert [one.selection.choices for one in many] == [llm.extract(one, Ticket).selection.choices for one in states]
+    kept = llm.extract_many(["One.", "", "Three."], Ticket, on_error="keep")
+    assert [one.error is None for one in kept] == [True, False, True]
+    assert kept[2].value == many[2].value
+    assert kept[1].to_dict()["error"]["code"] == "option"
+    assert kept[1].marginals == {}
+    for read in ("value", "text", "probability", "coverage", "cost", "alternatives"):
+        with pytest.raises(OptionError):
+            getattr(kept[1], read)
+    with pytest.raises(OptionError) as caught:
+        llm.extract_many(["One.", ""], Ticket)
+    assert caught.value.request == 1
+
+
+def test_it_can_be_awaited(llm):
+    """The awaitable forms return the same."""
+
+    async def both():
+        return await llm.aextract(STATE, Ticket), await llm.aextract_many([STATE], Ticket)
+
+    one, [other] = asyncio.run(both())
+    assert one.selection.choices == other.selection.choices == llm.extract(STATE, Ticket).selection.choices
+
+
+def test_near_ties_are_scored_again_where_that_is_asked_for(llm):
+    """They are not by default; the value and its numbers are the same on a model whose rows do not move."""
+    plain, again = (llm.extract(STATE, Ticket, rescore=one) for one in (False, True))
+    assert (plain.selection.certificate.rescored, again.selection.certificate.rescored) == (False, True)
+    assert plain.selection.choices == again.selection.choices
+
+
+def test_an_open_field_is_searched_and_has_lower_bounds():
+    """A name is found by a beam; nothing that is only a bound is shown as a number."""
+    with fake(3, sharpness=3.0) as llm:
+        found = llm.extract(STATE, Note, beam=BeamSearchParams(width=3, n=3, max_tokens=64))
+        narrow = llm.extract(STATE, Note, marginals=False, beam=BeamSearchParams(width=1, max_tokens=64))
+    assert set(found.value) == {"name", "urgent"}
+    assert not found.is_listed
+    assert found.probability is None
+    assert 0 < found.probability_low <= found.probability_high <= 1
+    assert found.beam.greedy is None or found.probability_low >= narrow.probability_low
+    for name, marginal in found.marginals.items():
+        assert set(marginal.values()) == {None}
+        assert math.fsum(marginal.low.values()) <= 1
+        assert found.value[name] in marginal
+    assert [one.probability_low for one in found.top(9)] == sorted(
+        (one.probability_low for one in found.top(9)), reverse=True
+    )
+    assert "≥" in repr(found)
+    assert found.to_dict()["probability"] is None
+
+
+class Wire(pydantic.BaseModel):
+    kind: Literal["wire"]
+    code: Name
+
+
+class Payment(pydantic.BaseModel):
+    urgent: bool
+    by: Cash | Wire
+    name: Name
+
+
+def test_each_alternative_of_a_field_is_searched_for():
+    """A field with few values, and a union by its tags, have a lower bound for every value, and sums stay below one."""
+    options = {"beam": BeamSearchParams(width=1, max_tokens=120)}
+    with fake(5, sharpness=4.0) as llm:
+        found = llm.extract(STATE, Payment, **options)
+        greedy = llm.extract(STATE, Payment, marginals=False, **options)
+    assert set(found.marginals["urgent"]) == {True, False}
+    assert set(found.marginals["by.kind"]) == {"cash", "wire"}
+    assert {type(one.value.by) for one in found.top(99)} == {Cash, Wire}
+    assert found.probability_low >= greedy.probability_low
+    assert len(greedy.top(9)) == 1
+    assert found.cost.rows > greedy.cost.rows
+    for marginal in found.marginals.values():
+        assert math.fsum(marginal.low.values()) <= 1
+        assert all(marginal.low[value] <= high <= 1 for value, high in marginal.high.items())
+
+
+def test_too_many_values_are_searched(llm):
+    """A type with more than 20 000 values takes the way of open types."""
+
+    class Large(pydantic.BaseModel):
+        number: Annotated[int, pydantic.Field(ge=0, le=30_000)]
+
+    found = llm.extract(STATE, Large, beam=BeamSearchParams(width=2, n=2))
+    assert not found.is_listed
+    assert 0 <= found.value.number <= 30_000
+
+
+def test_a_search_that_finds_nothing_says_so(llm):
+    """A text that does not fit into the tokens allowed, and values that the type refuses, are named."""
+
+    class Never(pydantic.BaseModel):
+        name: Name
+
+        @pydantic.field_validator("name")
+        @classmethod
+        def is_never(cls, value):
+            raise ValueError("never")
+
+    with pytest.raises(NothingFoundError, match="Note"):
+        llm.extract(STATE, Note, beam=BeamSearchParams(width=1, max_tokens=4))
+    with fake(3, sharpness=3.0) as sharp, pytest.raises(NothingFoundError, match=r"Never.*refuses"):
+        sharp.extract(STATE, Never, beam=BeamSearchParams(width=2, n=2, max_tokens=64))
+
+
+class Unsupported:
+    """No type of a grammar."""
+
+
+@dataclass
+class Holder:
+    inner: Unsupported
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "message"),
+    [
+        (Holder, GrammarError, "Unsupported"),
+        ("Ticket", OptionError, "kind"),
+        (["a", "b"], OptionError, "kind"),
+        (None, OptionError, "kind"),
+        ({"type": "array", "uniqueItems": True}, GrammarError, "uniqueItems"),
+    ],
+    ids=str,
+)
+def test_what_is_no_type_is_refused_by_name(llm, kind, error, message):
+    """A type that cannot be written as a grammar is named, before any model call."""
+    with pytest.raises(error, match=message):
+        llm.extract(STATE, kind)
+
+
+def test_options_that_have_no_meaning_are_refused(llm):
+    """Options of decisions that do not concern prompts, and a search beside `marginals=False`."""
+    with pytest.raises(IncompatibleOptionsError, match="prior"):
+        llm.extract(STATE, Ticket, params=DecisionParams(prior=[1.0]))
+    with pytest.raises(IncompatibleOptionsError, match="marginals"):
+        llm.extract(STATE, Ticket, marginals=False, search=EXACT)
+    with fake(nodes=120) as small, pytest.raises(PromptTooLongError):
+        small.extract(STATE, Ticket)
+
+
+def test_a_schema_gives_values_of_json(llm):
+    """A JSON Schema in place of a type has dictionaries for values, and its title for a name."""
+    schema = {
+        "title": "Case",
+        "type": "object",
+        "properties": {"size": {"enum": [1, 2.5, "big"]}, "sure": {"type": "boolean"}},
+        "required": ["size", "sure"],
+        "additionalProperties": False,
+    }
+    found = llm.extract(STATE, schema, search=EXACT)
+    assert found.value == json.loads(found.text)
+    assert list(found.marginals["size"]) == [1, 2.5, "big"]
+
+
+def test_prompts_are_those_of_decisions(llm):
+    """The prompt names the fields, their descriptions and values, and a template of the caller is taken."""
+    text = extracted_type(Order).instructions("What was ordered?")
+    assert text.splitlines()[0] == "What was ordered?"
+    assert '{"paid": {"kind": "card", "digits": 1 to 3} | {"kind": "cash"}, "open": true | false}' in text
+    with fake(chat=False) as plain:
+        found = plain.extract(STATE, Ticket)
+        assert found.selection.terminator == "text"
+        state_first = plain.extract(STATE, Ticket, params=DecisionParams(layout="state first"))
+    assert state_first.selection.choices != found.selection.choices
+
+
+def test_results_are_values(llm):
+    """They can be pickled and written as JSON, have no truth value, and show bounds as bounds."""
+    found = llm.extract(STATE, Ticket)
+    assert pickle.loads(pickle.dumps(found)).value == found.value  # noqa: S301 - of our own
+    made = json.loads(json.dumps(found.to_dict()))
+    assert made["value"] == json.loads(found.text)
+    assert set(made["marginals"]) == {"team", "urgent", "mood"}
+    assert made["is_proved"] is True
+    with pytest.raises(TypeError, match="value"):
+        bool(found)
+    assert repr(found).startswith(f"Extraction({found.value!r}, p=")
