@@ -83,7 +83,7 @@ def brute_force(llm, kind, state=STATE):
     asked = extracted_type(kind)
     options = ExtractionOptions.of("")
     maker = llm._prepare_only(lambda model: Extractor.of(model, asked, options)).maker
-    prepared = maker.prepared(state)[""][0]
+    prepared = maker.tokenize(state)[""][0]
     selections = [
         llm.select(
             prepared.prompt, [text], terminator=prepared.request.terminator, prompting=prepared.request.prompting
