@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from selectrie.decide.answers import ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
     from selectrie.decide.calibration import Calibration
+    from selectrie.decide.classification import Classification
     from selectrie.decide.params import DecisionParams
     from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
     from selectrie.decide.states import Json
@@ -73,6 +74,7 @@ __all__ = [
     "ChoiceAnswer",
     "ChoiceScore",
     "Chunk",
+    "Classification",
     "Completion",
     "Decision",
     "DecisionParams",
@@ -122,6 +124,7 @@ _HOME = {
     "Calibration": "decide.calibration",
     "Choice": "decide.questions",
     "ChoiceAnswer": "decide.answers",
+    "Classification": "decide.classification",
     "Decision": "decide.answers",
     "DecisionParams": "decide.params",
     "DecisionPrompt": "decide.templates",

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from selectrie import Choice, DecisionParams, Option, Predicate
+from selectrie import Choice, Classification, DecisionParams, Option, Predicate
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError
 from tests.support.deciding import fake
 
@@ -57,12 +57,16 @@ def test_the_value_is_none_where_no_label_fits(llm):
     assert many[0].text == NONE
     assert np.asarray(many).tolist() == [None] * 4
     assert many.errors == (None,) * 4
+    options = [*map(Option, LABELS), Option(None, NONE)]
+    asked = Choice("", options, examples=[*SHOWN, ("Hi.", NONE)])
+    assert llm.classify(TEXTS[0], LABELS, none=NONE, examples=[*SHOWN, ("Hi.", None)]) == llm.decide(TEXTS[0], asked)
 
 
 def test_many_are_like_an_array(llm):
     """Length, indices, slices, iteration, labels and probabilities agree with the answers."""
     many = llm.classify_many(iter(TEXTS), LABELS)
     each = [llm.classify(text, LABELS) for text in TEXTS]
+    assert isinstance(many, Classification)
     assert len(many) == len(TEXTS)
     assert list(many) == each == list(llm.classify_iter(TEXTS, LABELS))
     assert many[-1] == each[-1]
