@@ -227,6 +227,40 @@ def test_two_runs_are_compared(opened):
     assert all(flip["id"] not in run("compare", "a", "b", "--flips", "0").stdout for flip in flips)
 
 
+def test_runs_are_compared_with_the_first(opened):
+    """As many as there are, in every format; the texts of flips are read from the data, while these are what they were."""
+    write("other.jsonl", [(context, choices[1:] + choices[:1], gold) for context, choices, gold in QUESTIONS])
+    for name, data in (("a", "questions"), ("b", "questions"), ("c", "other")):
+        run(f"{data}.jsonl", "--out", name)
+    fields = json.loads(run("compare", "a", "b", "c", "--json").stdout)
+    assert (fields["runs"], [one["run"] for one in fields["tasks"]]) == (["a", "b", "c"], [1, 2])
+    flips = [flip for one in fields["tasks"] for flip in one["gained"] + one["lost"]]
+    assert [(flip["context"], flip["choices"]) for flip in flips] == [QUESTIONS[flip["index"]][:2] for flip in flips]
+    assert len(flips) > 1
+    shown = run("compare", "a", "b", "c").stdout
+    assert "4 items in first and third" in shown
+    assert all(f"{flip['id']}  {flip['context']}\n" in shown for flip in flips)
+    for name, begin in (
+        ("markdown", "first: a\n"),
+        ("latex", "% first: a\n"),
+        ("csv", "task,metric"),
+        ("svg", "<svg "),
+    ):
+        assert run("compare", "a", "b", "c", "--format", name).stdout.startswith(begin)
+    page = run("compare", "a", "b", "c", "--format", "html").stdout
+    assert "3 runs of the same items" in page
+    assert page == run("compare", "a", "b", "c", "--html", "-").stdout
+    assert run("report", "a", "--html", "-").stdout.startswith("<!doctype html>")
+    assert "one of markdown, latex, csv, svg, html" in refused("compare", "a", "b", "--format", "png")
+    for other in ("--json", "--html -"):
+        assert f"cannot be combined with {other}" in refused("compare", "a", "b", "--format", "csv", *other.split())
+    assert "two folders of runs or more" in refused("compare", "a")
+    write("questions.jsonl", QUESTIONS[:2])
+    changed = run("compare", "a", "b", "c")
+    assert re.fullmatch(r"texts of items are not shown: .*questions\.jsonl: the file has changed .*\n", changed.stderr)
+    assert QUESTIONS[0][0] not in changed.stdout
+
+
 def test_a_page_is_written(opened):
     """Of a run, and of a finished one; what was there is replaced as a whole."""
     Path("p.html").write_text("old")
@@ -518,8 +552,9 @@ def test_tables_fit_the_terminal_and_take_names_as_they_are(columns):
     from rich.cells import cell_len
 
     from selectrie.cli.report.evaluation import comparison_report, evaluation_report
+    from selectrie.evaluation.comparison import compare, comparison_dict
     from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
-    from selectrie.evaluation.results import TaskResult, compare, comparison_dict
+    from selectrie.evaluation.results import TaskResult
 
     def task(logps: tuple[float, float]) -> Evaluation:
         choices = tuple(ChoiceLoglikelihood(logp, 1, 1, 1, is_greedy=False) for logp in logps)
@@ -531,13 +566,13 @@ def test_tables_fit_the_terminal_and_take_names_as_they_are(columns):
         )
 
     first, second = task((-1.0, -2.0)), task((-2.0, -1.0))
-    fields = comparison_dict(compare(first, second))
-    for report in (evaluation_report(first.to_dict()), comparison_report(fields, "[/a]", "b", flips=3)):
+    fields = comparison_dict(compare(first, second), ("[/a]", "b"))
+    for report in (evaluation_report(first.to_dict()), comparison_report(fields, flips=3)):
         lines = lines_of(report, columns)
         assert max(map(cell_len, lines)) <= columns
         assert "\x1b" not in "".join(lines)
         assert any("t[/b]" in line for line in lines)
-    shown = lines_of(comparison_report(fields, "[/a]", "b", flips=3), 80)
+    shown = lines_of(comparison_report(fields, flips=3), 80)
     assert [line[0] for line in shown[-5:]] == [" ", "-", "-", "-", "…"]
     assert all(line.endswith("1.0000 1.0000") for line in shown[-4:-1])
     assert shown[-1] == "… and 1 more (--flips N)"
@@ -548,7 +583,7 @@ def test_flips_of_both_kinds_are_shown_where_there_are_many():
     from selectrie.cli.report.evaluation import comparison_report
 
     def flips(n: int) -> list[dict[str, object]]:
-        one = {"id": "x", "index": 0, "subset": "", "gold": [0], "first": 0, "second": 1}
+        one = {"id": "x", "index": 0, "subset": "", "gold": [0], "first": 0, "second": 1, "context": None}
         return [{**one, "margin_first": 1.0, "margin_second": None} for _ in range(n)]
 
     for gained, lost, most, expected in [
@@ -558,8 +593,9 @@ def test_flips_of_both_kinds_are_shown_where_there_are_many():
         (2, 1, 9, "++-"),
         (9, 9, 3, "++-"),
     ]:
-        task = {"task": "t", "n": 20, "n_left_out": 0, "differences": [], "gained": flips(gained), "lost": flips(lost)}
-        lines = lines_of(comparison_report({"tasks": [task]}, "a", "b", flips=most), 80)
+        task = {"task": "t", "run": 1, "n": 20, "n_left_out": 0, "differences": []}
+        task |= {"gained": flips(gained), "lost": flips(lost)}
+        lines = lines_of(comparison_report({"runs": ["a", "b"], "tasks": [task]}, flips=most), 80)
         assert "".join(line[0] for line in lines if line[:1] in ("+", "-")) == expected
 
 

@@ -183,7 +183,7 @@ ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_siz
 TRICKY = st.lists(st.sampled_from(["<", "<<", "\\", ">>", "{{", "}}", '"', "\n", "\x7f", "a"]), max_size=6).map("".join)
 
 
-@settings(max_examples=n_examples(60))
+@settings(max_examples=n_examples(30))
 @given(
     st.lists(ANY_TEXT | TRICKY.map(lambda t: t + "."), min_size=2, max_size=4, unique_by=str.strip),
     TRICKY,
@@ -200,7 +200,7 @@ def test_any_text_may_be_a_label_a_name_or_a_part_of_a_pattern(labels, before, a
     assert found.choices == tuple(labels)
 
 
-@settings(max_examples=n_examples(40))
+@settings(max_examples=n_examples(25))
 @given(
     st.integers(2, 5),
     st.lists(st.integers(0, 4), min_size=1, max_size=6),
@@ -281,8 +281,10 @@ def test_rows_without_values_are_refused():
     """A missing cell of a column that is used; others may be missing."""
     rows = [{**ROWS[0], "note": None}, {**ROWS[1], "B": None}]
     assert items(rows[:1], ABC)
-    with pytest.raises(InputFileError, match=r"data:2: the column 'B' has no value"):
-        items(rows, ABC)
+    for missing in (None, "", float("nan")):
+        rows[1]["B"] = missing
+        with pytest.raises(InputFileError, match=r"data:2: the column 'B' has no choice; one column with a list may"):
+            items(rows, ABC)
     with pytest.raises(InputFileError, match=r"data:2: the column 'l' has no value"):
         items([{"q": "x", "l": "a"}, {"q": "x", "l": " "}], Columns("q", labels="l"))
     with pytest.raises(OptionError, match="at least one row"):

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
+from selectrie.evaluation.comparison import compare, comparison_dict, with_texts
+from selectrie.evaluation.items import ChoiceLoglikelihood, Item, ItemRecord
 from selectrie.evaluation.metrics import METRICS, find_metrics
 from selectrie.evaluation.report import html
 from selectrie.evaluation.report.html import MAX_PROBLEMS, Axis, ChartDescription, Row, comparison_page, evaluation_page
-from selectrie.evaluation.results import Evaluation, TaskResult, compare, comparison_dict
+from selectrie.evaluation.results import Evaluation, TaskResult
 from tests.support.n_examples import n_examples
 
 EVIL = "<script>alert(1)</script>\"'&\x1b[2J\u202e\ud800"
@@ -79,7 +80,7 @@ def run():
 
 def pages_of(run, other):
     """Both kinds of page."""
-    return [evaluation_page(run), comparison_page(comparison_dict(compare(run, other)), (run, other), ("x", "y"))]
+    return [evaluation_page(run), comparison_page(comparison_dict(compare(run, other), ("x", "y")), (run, other))]
 
 
 def mirrored(run):
@@ -192,7 +193,7 @@ def test_flips_are_listed_with_what_each_run_chose(run):
     """Every item that changed sides, by its name."""
     other = mirrored(run)
     (found,) = compare(run, other)
-    words = Reader(comparison_page(comparison_dict([found]), (run, other), ("one", "two"))).words
+    words = Reader(comparison_page(comparison_dict([found], ("one", "two")), (run, other))).words
     assert found.gained or found.lost
     for flip in (*found.gained, *found.lost):
         assert flip.id in words
@@ -205,8 +206,9 @@ def test_texts_stay_texts():
     records.append(record(2, (), name=EVIL, subset=EVIL, problem=EVIL))
     run = replace(evaluation(records, task=EVIL), signature={EVIL: EVIL, "model": EVIL})
     other = replace(mirrored(run), signature={})
-    found = comparison_dict(compare(run, other))
-    for page in (evaluation_page(run), comparison_page(found, (run, other), (EVIL, EVIL))):
+    texts = {EVIL: [Item(EVIL, (EVIL, EVIL), (0,)) for _ in records]}
+    found = comparison_dict(with_texts(compare(run, other), texts), (EVIL, EVIL))
+    for page in (evaluation_page(run), comparison_page(found, (run, other))):
         reader = Reader(page)
         assert "script" not in {name for name, _ in reader.elements}
         assert "<script>alert(1)</script>" in reader.words

@@ -23,8 +23,8 @@ from selectrie.core.files import write_file, write_whole
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation import runner
+from selectrie.evaluation.comparison import compare
 from selectrie.evaluation.evaluator import measure_units
-from selectrie.evaluation.results import compare
 from selectrie.evaluation.runner import ITEMS, SUMMARY, UNIT_LINES, RunOptions, began_with, check_folder, read_run, run
 from selectrie.results import FORMAT_VERSION
 from selectrie.runs import folder

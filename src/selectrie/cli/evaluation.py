@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,12 +19,13 @@ from selectrie.cli.groups import STDIN_ROWS, Json, ModelGroup, RunGroup
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.files import SHOWN_ITEM_SUFFIXES
 from selectrie.core.output import flush, put, write
-from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, RequestError, words
 
 if TYPE_CHECKING:
     from selectrie.evaluation.columns import Columns
     from selectrie.evaluation.configuration import Loaded
     from selectrie.evaluation.evaluator import OnProgress, Progress
+    from selectrie.evaluation.items import Item
     from selectrie.evaluation.results import Evaluation
 
 
@@ -123,11 +124,12 @@ class EvalOutput:
 class RunsGroup:
     """Runs.
 
-    The arguments of `selectrie eval compare`: the folders of two runs.
+    The arguments of `selectrie eval compare`: the folders of the runs.
     """
 
-    first: Annotated[str, Argument(metavar="FIRST", help="The folder of a finished run.")]
-    second: Annotated[str, Argument(metavar="SECOND", help="The folder of another run on the same items.")]
+    runs: Annotated[
+        list[str], Argument(metavar="FIRST OTHER...", help="The folders of finished runs on the same items.")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,10 @@ class CompareOutput(EvalOutput):
     """
 
     flips: Annotated[int, Option(metavar="N", help="Items shown that one run alone has right.")] = 10
+    format: Annotated[
+        str | None,
+        Option(metavar="NAME", help="In place of the report: markdown, latex, csv, svg (a chart) or html (the page)."),
+    ] = None
 
 
 @command(eval_app)
@@ -166,6 +172,8 @@ def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutpu
     selectrie eval hellaswag.jsonl arc_easy.jsonl -m model.gguf --out runs/q8
     selectrie eval piqa.jsonl -m model.gguf --metric acc,acc_bytes,brier --json
     selectrie eval mmlu=test.jsonl -m model.gguf --shots 5 --shots-file dev.jsonl
+    selectrie eval quiz.csv --context question --choices A,B,C,D --gold answer
+    selectrie eval reviews.csv --text text --labels sentiment
     selectrie eval --resume runs/q8
     """
     _check_html(output)
@@ -193,33 +201,65 @@ def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutpu
 
 @command(eval_app)
 def compare(runs: RunsGroup, output: CompareOutput) -> int:
-    r"""Compare two runs of the same items.
+    r"""Compare runs of the same items with the first one.
 
-    Differences with intervals, an exact paired test, and the items that one of them
-    alone has right.
+    Differences with intervals, an exact paired test, the divergence of the models'
+    probabilities, and the items that one run alone has right.
 
     \b
     selectrie eval compare runs/q8 runs/q4 --flips 20
+    selectrie eval compare runs/f16 runs/q8 runs/q4 --format markdown
     """
-    from selectrie.evaluation.results import compare as compared
-    from selectrie.evaluation.results import comparison_dict
+    from selectrie.evaluation.comparison import compare as compared
+    from selectrie.evaluation.comparison import comparison_dict, with_texts
+    from selectrie.evaluation.report.formats import FORMATS
     from selectrie.evaluation.runner import read_run
 
     _check_html(output)
-    first, second = read_run(Path(runs.first)), read_run(Path(runs.second))
-    result = compared(first, second)
-    fields = comparison_dict(result)
+    names = (*FORMATS, "html")
+    if output.format is not None and output.format not in names:
+        raise OptionError("format", output.format, f"one of {', '.join(names)}")
+    other = OptionRef("json") if output.json else OptionRef("html", output.html)
+    if output.format is not None and (output.json or output.html == inputs.STDIN):
+        raise IncompatibleOptionsError("format", other, "leave one of them out")
+    if len(runs.runs) < 2:
+        raise OptionError("runs", runs.runs[0], "two folders of runs or more")
+    evaluations = [read_run(Path(folder)) for folder in runs.runs]
+    found = compared(*evaluations)
+    if output.flips and any(one.gained or one.lost for one in found):
+        found = with_texts(found, _items_of(runs.runs[0]))
+    fields = comparison_dict(found, runs.runs)
+
+    def page() -> str:
+        from selectrie.evaluation.report.html import comparison_page
+
+        return comparison_page(fields, evaluations)
+
     if output.json:
         show_json(fields)
+    elif output.format is not None:
+        text = page() if output.format == "html" else FORMATS[output.format](fields, output.flips)
+        write(text, sys.stdout, end="")
     elif output.html != inputs.STDIN:
         from selectrie.cli.report.evaluation import comparison_report
 
-        show_report(comparison_report(fields, runs.first, runs.second, flips=output.flips), is_cut=False)
+        show_report(comparison_report(fields, flips=output.flips), is_cut=False)
     if output.html is not None:
-        from selectrie.evaluation.report.html import comparison_page
-
-        _write(output.html, comparison_page(fields, (first, second), (runs.first, runs.second)))
+        _write(output.html, page())
     return 0
+
+
+def _items_of(folder: str) -> dict[str, Sequence[Item]]:
+    """Return the items of a run by task; if they cannot be read, say why on stderr."""
+    from selectrie.evaluation.configuration import reload
+    from selectrie.evaluation.runner import began_with
+
+    try:
+        loaded = reload(began_with(Path(folder))[0], folder)
+    except RequestError as error:
+        write(f"texts of items are not shown: {error}", sys.stderr)
+        return {}
+    return {task.task: task.items for task in loaded.tasks}
 
 
 @command(eval_app)
@@ -370,7 +410,7 @@ def _target(path: Path) -> Path:
 
 
 def _write(path: str, text: str) -> None:
-    """Write the HTML page `text` to the file `path`.
+    """Write the HTML page `text` to the file `path`, or to standard output for "-".
 
     Standard output is flushed first, because the file may be standard output.
     """

@@ -12,9 +12,20 @@ in units: groups that are evaluated, and logged, together.
 
 from __future__ import annotations
 
+from selectrie.evaluation.comparison import Comparison, compare
 from selectrie.evaluation.evaluator import evaluate
 from selectrie.evaluation.items import ChoiceLoglikelihood, Item, ItemRecord
 from selectrie.evaluation.metrics import METRICS
 from selectrie.evaluation.results import Evaluation, TaskResult
 
-__all__ = ["METRICS", "ChoiceLoglikelihood", "Evaluation", "Item", "ItemRecord", "TaskResult", "evaluate"]
+__all__ = [
+    "METRICS",
+    "ChoiceLoglikelihood",
+    "Comparison",
+    "Evaluation",
+    "Item",
+    "ItemRecord",
+    "TaskResult",
+    "compare",
+    "evaluate",
+]

@@ -16,7 +16,7 @@ import numpy as np
 
 from selectrie.decide.columns import Frame
 from selectrie.decide.states import is_missing, list_columns, row_states
-from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
+from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef, words
 from selectrie.evaluation.dataset import Data, DataRecord, RecordReader, read_data, read_gold, text_of_value
 from selectrie.evaluation.tasks import FieldError, Format, Task, parse_task
 
@@ -56,7 +56,7 @@ class Columns:
         for name in ("choices", "labels"):
             object.__setattr__(self, name, _as_texts(name, getattr(self, name)))
         if self.choices and self.labels:
-            raise IncompatibleOptionsError("labels", "choices", "leave one of them out")
+            raise IncompatibleOptionsError("labels", OptionRef("choices"), "leave one of them out")
         if not self.choices and not self.labels:
             raise OptionError("choices", None, "the columns of the choices, or the labels of a classification")
         if self.is_label_column and self.gold is not None:
@@ -64,7 +64,9 @@ class Columns:
         if not self.is_label_column and self.gold is None:
             raise OptionError("gold", None, "the column with the right choice")
         if not self.is_label_column and 0 < len(self.labels) < 2:
-            raise OptionError("labels", self.labels, "at least two labels")
+            raise OptionError(
+                "labels", self.labels, words("at least two labels; for a column of them leave out `gold`")
+            )
         if self.gold_as is not None and (self.gold_as not in READINGS or self.is_label_column):
             allowed = (
                 "nothing, because the labels are texts" if self.is_label_column else f"one of {', '.join(READINGS)}"
@@ -160,22 +162,18 @@ class _TaskRules:
             [part if isinstance(part, str) else (asked[part],) for part in state.parts or (0,)]
         )
         self._content_free = {alias: ["N/A", "[MASK]", ""] for alias in asked}
-        self._choices = self._choices_of(columns)
         for option in ("gold", "choices"):
             for key in _as_tuple(getattr(columns, option)):
                 self._require(key, option)
-        used = [*state.columns, *_as_tuple(columns.choices), *_as_tuple(columns.gold)]
-        for record in data.records:
-            for key in used:
-                if key in record.fields and is_missing(record.fields[key]):
-                    raise InputFileError(str(data.path), f"the column {key!r} has no value", line=record.number)
+        self._choices = self._choices_of(columns)
+        _check_cells(data, (*state.columns, *_as_tuple(columns.gold)), _as_tuple(columns.choices))
 
     def _choices_of(self, columns: Columns) -> str | list[str]:
         """Return the choices as a task file has them: a field, or templates."""
         if isinstance(columns.choices, str) and columns.choices:
             return columns.choices
         if columns.choices:
-            return [_join_template([(self._alias_of(self._require(key, "choices")),)]) for key in columns.choices]
+            return [_join_template([(self._alias_of(key),)]) for key in columns.choices]
         labels = columns.labels
         if isinstance(labels, str):
             labels = _distinct_labels(self._data, self._require(labels, "labels"))
@@ -207,7 +205,7 @@ class _TaskRules:
             f"name = {_quote(self._name)}",
             "version = 1",
             'kind = "multiple_choice"',
-            f"source = {_quote(f'columns of {self._data.path.name}')}",
+            'source = "columns of a table"',
             'metrics = ["acc", "acc_norm"]',
             "",
             "[[format]]",
@@ -220,6 +218,18 @@ class _TaskRules:
             f"content_free = {{ {free} }}",
         ]
         return parse_task("\n".join(lines) + "\n", f"{self._name}.toml")
+
+
+def _check_cells(data: Data, columns: Iterable[str], choices: Iterable[str]) -> None:
+    """Raise `InputFileError` for a missing value in the columns, or an empty choice."""
+    for record in data.records:
+        for key in columns:
+            if key in record.fields and is_missing(record.fields[key]):
+                raise InputFileError(str(data.path), f"the column {key!r} has no value", line=record.number)
+        for key in choices:
+            if key in record.fields and (is_missing(record.fields[key]) or record.fields[key] == ""):
+                reason = f"the column {key!r} has no choice; one column with a list may hold fewer in a row"
+                raise InputFileError(str(data.path), reason, line=record.number)
 
 
 def _as_tuple(value: str | Sequence[str] | None) -> tuple[str, ...]:

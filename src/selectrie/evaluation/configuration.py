@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
+from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef
 from selectrie.evaluation.columns import Columns, build_task
 from selectrie.evaluation.dataset import Data, Shots, items_of, read_data, task_for
 from selectrie.evaluation.metrics import find_metrics
@@ -51,7 +51,7 @@ class Configuration:
         if not self.data:
             raise OptionError("data", self.data, "at least one data file")
         if self.task is not None and self.columns is not None:
-            raise IncompatibleOptionsError("task", "context", "the columns are a task already")
+            raise IncompatibleOptionsError("task", OptionRef("context"), "the columns are a task already")
         find_metrics(self.metrics)
         at_least("shots", self.n_shots, 0, optional=False)
         at_least("limit", self.limit, 1)
@@ -205,7 +205,8 @@ def _load_items(configuration: Configuration, sources: tuple[tuple[Task, Data], 
     known: dict[str, Task] = {}
     for task, data in sources:
         if known.setdefault(task.name, task) != task:
-            raise OptionError("task", task.name, "one task of this name; give the other one another name in its file")
+            named = "in its file" if configuration.columns is None else "(NAME=FILE)"
+            raise OptionError("task", task.name, f"one task of this name; give the other one another name {named}")
         if any(absolute_path(data.path) == absolute_path(path) for path in files.setdefault(task.name, [])):
             raise OptionError("data", str(data.path), "each file once")
         files[task.name].append(data.path)

@@ -13,7 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from selectrie.core.output import count, escaped, thousands
-from selectrie.evaluation.notation import between, number, p_value, signed, signed_interval
+from selectrie.evaluation.notation import (
+    MAX_CONTEXT,
+    between,
+    choices_line,
+    number,
+    p_value,
+    position,
+    shorten,
+    shown_flips,
+    signed,
+    signed_interval,
+)
 
 _MAX_SUBSETS = 80
 
@@ -95,33 +106,36 @@ def tasks_report(tasks: Sequence[tuple[str, str, Sequence[str], Sequence[str]]])
     return table
 
 
-def comparison_report(comparison: Mapping[str, Any], first: str, second: str, *, flips: int) -> RenderableType:
+def comparison_report(comparison: Mapping[str, Any], *, flips: int) -> RenderableType:
     """Return the differences of each task, and items that only one run gets right.
 
     Args:
         comparison: The comparison as a JSON-ready dictionary.
-        first, second: The names of the runs.
-        flips: Maximum number of such items to list for each task.
+        flips: Maximum number of such items to list for each task and run.
     """
-    parts: list[RenderableType] = [Text(f"first   {first}\nsecond  {second}")]
+    names = comparison["runs"]
+    width = max(len(position(i)) for i in range(len(names)))
+    parts: list[RenderableType] = [Text(f"{position(i):{width}}  {name}") for i, name in enumerate(names)]
     for task in comparison["tasks"]:
+        other = position(task["run"])
+        among = f"first and {other}" if len(names) > 2 else "both"
         parts += [
             Text(""),
-            Text(f"{escaped(task['task'])}: {count(task['n'], 'item')} in both", style="bold"),
-            _differences_table(task),
+            Text(f"{escaped(task['task'])}: {count(task['n'], 'item')} in {among}", style="bold"),
+            _differences_table(task, other),
         ]
-        parts.append(Text(f"right in the second alone {len(task['gained'])}, in the first alone {len(task['lost'])}"))
+        parts.append(Text(f"right in the {other} alone {len(task['gained'])}, in the first alone {len(task['lost'])}"))
         if task["n_left_out"]:
             parts.append(Text(f"{count(task['n_left_out'], 'item')} left out, not measured in both"))
         if flips and (task["gained"] or task["lost"]):
-            parts += [Text(""), *_flips_table(task, flips)]
+            parts += [Text(""), *_list_flips(task, other, flips)]
     return Group(*parts)
 
 
-def _differences_table(task: Mapping[str, Any]) -> Table:
+def _differences_table(task: Mapping[str, Any], other: str) -> Table:
     """Return a table of each metric in both runs, with intervals and p-values."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("metric", "first", "second", "difference", "95 % interval", "p"):
+    for name in ("metric", "first", other, "difference", "95 % interval", "p"):
         table.add_column(name, justify="left" if name == "metric" else "right")
     for one in task["differences"]:
         numbers = (number(one["first"]), number(one["second"]), signed(one["difference"]))
@@ -129,29 +143,31 @@ def _differences_table(task: Mapping[str, Any]) -> Table:
     return table
 
 
-def _flips_table(task: Mapping[str, Any], max_shown: int) -> Iterator[RenderableType]:
-    """Yield a table of items that only one run gets right, and a note on the rest.
-
-    `+` marks an item that is right only in the second run, `-` one that is right only
-    in the first. Both kinds share the `max_shown` rows.
-    """
+def _list_flips(task: Mapping[str, Any], other: str, max_shown: int) -> Iterator[RenderableType]:
+    """Yield a table of items that only one run gets right, a note, and their texts."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    gained, lost = task["gained"], task["lost"]
-    has_subsets = any(one["subset"] for one in (*gained, *lost))
+    shown = shown_flips(task, max_shown)
+    has_subsets = any(one["subset"] for one in (*task["gained"], *task["lost"]))
     table.add_column("", no_wrap=True)
     for name in ("item", "subset") if has_subsets else ("item",):
         table.add_column(name)
-    for name in ("right", "first", "second", "margins, nats"):
+    for name in ("right", "first", other, "margins, nats"):
         table.add_column(name, justify="right", no_wrap=True)
-    n_gained = min(len(gained), max(max_shown - len(lost), (max_shown + 1) // 2))
-    shown = [*((one, "+") for one in gained[:n_gained]), *((one, "-") for one in lost[: max_shown - n_gained])]
-    for one, sign in shown:
+    for sign, one in shown:
         gold = ",".join(map(str, one["gold"]))
         margins = f"{number(one['margin_first'])} {number(one['margin_second'])}"
-        name = one["id"] or str(one["index"])
         numbers = map(Text, (gold, str(one["first"]), str(one["second"]), margins))
-        table.add_row(sign, _one_line_text(name), *([_one_line_text(one["subset"])] if has_subsets else []), *numbers)
+        subset = [_one_line_text(one["subset"])] if has_subsets else []
+        table.add_row(sign, _one_line_text(_item_name(one)), *subset, *numbers)
     yield table
-    left = len(gained) + len(lost) - len(shown)
+    left = len(task["gained"]) + len(task["lost"]) - len(shown)
     if left:
         yield Text(f"… and {left} more (--flips N)")
+    for _, one in shown:
+        if one["context"] is not None:
+            yield Text(f"\n{escaped(_item_name(one))}  {escaped(shorten(one['context'], MAX_CONTEXT))}")
+            yield Text(escaped(choices_line(one, other)))
+
+
+def _item_name(flip: Mapping[str, Any]) -> str:
+    return flip["id"] or str(flip["index"])

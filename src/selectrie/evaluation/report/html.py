@@ -16,7 +16,17 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from selectrie.core.output import count, thousands
 from selectrie.evaluation import metrics
 from selectrie.evaluation.metrics import METRICS, Estimate, wilson
-from selectrie.evaluation.notation import between, number, p_value, signed, signed_interval
+from selectrie.evaluation.notation import (
+    MAX_CONTEXT,
+    between,
+    choices_line,
+    number,
+    p_value,
+    position,
+    shorten,
+    signed,
+    signed_interval,
+)
 from selectrie.evaluation.results import Evaluation, Figures, TaskResult
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -160,6 +170,12 @@ def _svg_tooltip(words: str) -> str:
     return tag("title", escape_text(words))
 
 
+def svg_file(picture: str) -> str:
+    """Return a chart of this module as an SVG file of its own, with its styles."""
+    style = tag("style", (_FOLDER / "page.css").read_text(encoding="utf-8"))
+    return picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(">", f">{style}", 1) + "\n"
+
+
 def _svg_chart(words: ChartDescription, width: float, height: float, parts: Iterable[str]) -> str:
     """Return an SVG image of these parts, with its description for screen readers."""
     inside = f"<title>{escape_text(words.title)}</title><desc>{escape_text(words.alternative)}</desc>{''.join(parts)}"
@@ -201,7 +217,7 @@ def _svg_interval(row: Row, axis: Axis, y: float) -> str:
     """Return the SVG group of one row at the height `y`."""
     parts = [
         _svg_tooltip(f"{row.label}: {row.note}"),
-        _svg_text(_LABEL, y + 4, _shorten_label(row.label), anchor="end"),
+        _svg_text(_LABEL, y + 4, shorten(row.label, _LABEL_CHARS), anchor="end"),
     ]
     if row.mark is not None:
         parts.append(_svg_line(axis(row.mark), y - 8, axis(row.mark), y + 8, "mark"))
@@ -211,15 +227,6 @@ def _svg_interval(row: Row, axis: Axis, y: float) -> str:
     parts.append(tag("circle", cx=axis(row.value), cy=y, r=4.5, class_=kind))
     parts.append(_svg_text(axis.end + 14, y + 4, row.note, "tick"))
     return tag("g", "".join(parts))
-
-
-def _shorten_label(label: str) -> str:
-    """Return the beginning and the end of a long label, with … in between.
-
-    Names often differ in the last word.
-    """
-    half = _LABEL_CHARS // 2
-    return label if len(label) <= _LABEL_CHARS else f"{label[:half]}…{label[1 - half :]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +328,6 @@ MAX_FLIPS = 1000
 """Maximum number of flips shown for each task and direction; the rest is counted."""
 MAX_PROBLEMS = 200
 _N_PILES = 20
-_POSITIONS = ("first", "second")
 
 Cells: TypeAlias = Sequence[object]
 Block: TypeAlias = Mapping[str, Any]
@@ -346,24 +352,28 @@ def evaluation_page(evaluation: Evaluation) -> str:
     )
 
 
-def comparison_page(comparison: Mapping[str, Any], runs: tuple[Evaluation, Evaluation], names: tuple[str, str]) -> str:
-    """Return an HTML page that compares two runs.
+def comparison_page(comparison: Mapping[str, Any], runs: Sequence[Evaluation]) -> str:
+    """Return an HTML page that compares runs with the first one.
 
     It shows differences with intervals and p-values, items that only one run gets
     right, and the differences of their signatures.
 
     Args:
-        comparison: The comparison, ready for JSON (`results.comparison_dict`).
-        runs: The two runs.
-        names: Names of the runs to show.
+        comparison: The comparison, ready for JSON (`comparison.comparison_dict`), with
+            the names of the runs.
+        runs: The runs.
     """
+    names = comparison["runs"]
     rows = [
-        (position, name, run.signature.get("model", ""))
-        for position, name, run in zip(_POSITIONS, names, runs, strict=True)
+        (position(i), name, run.signature.get("model", ""))
+        for i, (name, run) in enumerate(zip(names, runs, strict=True))
     ]
     head = _table_block("Folder and model", ("", "folder", "model"), rows, left=3)
-    body = [_section("Runs", head), *map(_comparison_section, comparison["tasks"]), _signatures_section(runs)]
-    return _render_page("Two runs of the same items", f"{names[0]} and {names[1]}", body)
+    is_many = len(runs) > 2
+    sections = (_comparison_section(task, position(task["run"]), is_many=is_many) for task in comparison["tasks"])
+    body = [_section("Runs", head), *sections, _signatures_section(runs)]
+    title = f"{len(runs) if is_many else 'Two'} runs of the same items"
+    return _render_page(title, (", " if is_many else " and ").join(names), body)
 
 
 def _render_page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
@@ -576,25 +586,28 @@ def _signature_section(evaluation: Evaluation) -> Section:
     return _section("Signature", _table_block("What the log-probabilities depend on", ("", "value"), rows, left=2))
 
 
-def _signatures_section(runs: tuple[Evaluation, Evaluation]) -> Section:
-    """Return a table of the signatures of two runs; differences come first."""
-    first, second = (run.signature for run in runs)
-    names = list(dict.fromkeys([*first, *second]))
-    rows = [(name, first.get(name, ""), second.get(name, ""), _sameness(first, second, name)) for name in names]
-    rows.sort(key=lambda row: row[3] == "same")
-    return _section(
-        "Signatures", _table_block("What the log-probabilities depend on", ("", "first", "second", ""), rows, left=4)
-    )
+def _signatures_section(runs: Sequence[Evaluation]) -> Section:
+    """Return a table of the signatures of the runs; differences come first."""
+    names = list(dict.fromkeys(name for run in runs for name in run.signature))
+    rows = []
+    for name in names:
+        values = [run.signature.get(name, "") for run in runs]
+        rows.append((name, *values, "same" if all(one == values[0] for one in values) else "differs"))
+    rows.sort(key=lambda row: row[-1] == "same")
+    heads = ("", *map(position, range(len(runs))), "")
+    return _section("Signatures", _table_block("What the log-probabilities depend on", heads, rows, left=len(heads)))
 
 
-def _sameness(first: Mapping[str, object], second: Mapping[str, object], name: str) -> str:
-    return "same" if first.get(name) == second.get(name) else "differs"
+def _comparison_section(task: Mapping[str, Any], other: str, *, is_many: bool) -> Section:
+    """Return the section that compares one task of the first run and of another one.
 
-
-def _comparison_section(task: Mapping[str, Any]) -> Section:
-    """Return the section that compares one task of two runs."""
+    Args:
+        task: The comparison of the task.
+        other: The other run's position in words.
+        is_many: Whether there are more than two runs.
+    """
     differences = task["differences"]
-    names = ("metric", "first", "second", "difference", "95 % interval", "p")
+    names = ("metric", "first", other, "difference", "95 % interval", "p")
     rows = [
         (
             _metric_heading(one["metric"]),
@@ -609,56 +622,71 @@ def _comparison_section(task: Mapping[str, Any]) -> Section:
     left_out = f"; {count(task['n_left_out'], 'item')} left out" if task["n_left_out"] else ""
     parts = [
         _paragraph_block(f"{count(task['n'], 'item')} that both measured{left_out}"),
-        _table_block("Second less first", names, rows),
+        _table_block(f"{other.capitalize()} less first", names, rows),
     ]
-    lines = [_difference_row(one) for one in differences if one["p"] is not None]
+    lines = difference_rows([task])
     if lines:
-        words = _describe_rows(f"Differences of {task['task']}, percentage points", lines)
-        picture = interval_chart(lines, words, lambda start, end: difference_axis(lines, start, end))
         caption = (
-            "Second less first, percentage points, with 95 % intervals of paired draws; "
+            f"{other.capitalize()} less first, percentage points, with 95 % intervals of paired draws; "
             "hollow: no difference lies within."
         )
-        parts.append(_figure_block(picture, caption))
+        parts.append(_figure_block(difference_chart(lines, f"Differences of {task['task']}"), caption))
     gained, lost = task["gained"], task["lost"]
     words_of_flips = (
-        f"{count(len(gained), 'item')} right in the second run alone, {thousands(len(lost))} in the first alone."
+        f"{count(len(gained), 'item')} right in the {other} run alone, {thousands(len(lost))} in the first alone."
     )
     parts += [_heading_block("Flips"), _paragraph_block(words_of_flips)]
-    parts += [*_flip_blocks(gained, "Right in the second alone"), *_flip_blocks(lost, "Right in the first alone")]
-    return _section(str(task["task"]), *parts)
+    for flips, alone in ((gained, other), (lost, "first")):
+        parts += _flip_blocks(flips, f"Right in the {alone} alone", other)
+    return _section(f"{task['task']}, first and {other}" if is_many else str(task["task"]), *parts)
 
 
-def _difference_row(one: Mapping[str, Any]) -> Row:
+def difference_rows(tasks: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> list[Row]:
+    """Return a chart's row for each difference of two proportions.
+
+    Args:
+        tasks: Comparisons, ready for JSON.
+        names: Names of the runs, for the labels; empty if the metrics are enough.
+    """
+    return [
+        _difference_row(one, f"{task['task']} {one['metric']} {names[task['run']]}" if names else one["metric"])
+        for task in tasks
+        for one in task["differences"]
+        if one["p"] is not None
+    ]
+
+
+def difference_chart(rows: Sequence[Row], title: str) -> str:
+    """Return an SVG chart of differences in percentage points."""
+    words = ChartDescription(f"{title}, percentage points", "; ".join(f"{row.label} {row.note}" for row in rows))
+    return interval_chart(rows, words, lambda start, end: difference_axis(rows, start, end))
+
+
+def _difference_row(one: Mapping[str, Any], label: str) -> Row:
     low, high = one["interval"]["low"], one["interval"]["high"]
     note = f"{100 * one['difference']:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
-    return Row(one["metric"], one["difference"], low, high, 0.0, note)
+    return Row(label, one["difference"], low, high, 0.0, note)
 
 
-def _flip_blocks(flips: Sequence[Mapping[str, Any]], title: str) -> list[Block]:
+def _flip_blocks(flips: Sequence[Mapping[str, Any]], title: str, other: str) -> list[Block]:
     """Return a table of items that only one run gets right; [] for none."""
     if not flips:
         return []
-    has_subsets = any(one["subset"] for one in flips)
-    names = (
-        "item",
-        *(["subset"] if has_subsets else []),
-        "right",
-        "first chose",
-        "second chose",
-        "margin, first",
-        "second",
-    )
-    rows = [
-        (
-            one["id"] or one["index"],
-            *([one["subset"]] if has_subsets else []),
-            ", ".join(map(str, one["gold"])),
-            one["first"],
-            one["second"],
-            number(one["margin_first"]),
-            number(one["margin_second"]),
-        )
+    table = [
+        {
+            "item": one["id"] or one["index"],
+            "subset": one["subset"],
+            "text": None if one["context"] is None else shorten(one["context"], MAX_CONTEXT),
+            "choices": choices_line(one, other),
+            "right": ", ".join(map(str, one["gold"])),
+            "first chose": one["first"],
+            f"{other} chose": one["second"],
+            "margin, first": number(one["margin_first"]),
+            other: number(one["margin_second"]),
+        }
         for one in flips[:MAX_FLIPS]
     ]
-    return [_table_block(title + _more_note(len(flips) - len(rows)), names, rows, left=1 + has_subsets)]
+    words = [name for name in ("item", "subset", "text", "choices") if any(row[name] for row in table)]
+    names = [*words, *list(table[0])[4:]]
+    rows = [tuple(row[name] for name in names) for row in table]
+    return [_table_block(title + _more_note(len(flips) - len(rows)), names, rows, left=len(words))]
