@@ -969,7 +969,7 @@ class UnreadRowError(ProtocolError):
 
 @contextmanager
 def of_request(index: int | None) -> Iterator[None]:
-    """Attach the index of the request to errors raised in the block.
+    """Attach the index of the request to errors raised in the `with` block.
 
     None means that there is only one request. Errors that affect all requests together
     keep no index: the engine was closed, or everything was cancelled.
@@ -986,7 +986,7 @@ def of_request(index: int | None) -> Iterator[None]:
 
 @contextmanager
 def of_slot(slot: str, names: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Attach the slot of a template to errors raised in the block.
+    """Attach the slot of a template to errors raised in the `with` block.
 
     Errors that affect the whole page get none (see `of_request`), nor does a
     `TemplateError` that has a position already.

@@ -170,6 +170,7 @@ class NodeCells(TreeStore):
         self._is_used[list(self._cell.values())] = True
 
     def _drop(self, nodes: list[int]) -> None:
+        """Drop nodes, leaf first, and free their cells."""
         if nodes:
             self._tree.drop(nodes)
             self._is_used[[self._cell.pop(node) for node in nodes]] = False

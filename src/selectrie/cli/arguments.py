@@ -368,7 +368,7 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
 
 @contextmanager
 def note_command(name: str, groups: Groups, values: Mapping[str, Any]) -> Iterator[None]:
-    """Note the command in `NOTED` during the block if `--trace` records it.
+    """Note the command in `NOTED` for the `with` block if `--trace` records it.
 
     Files that the block reads are kept for the trace too.
 

@@ -274,6 +274,7 @@ def lm_eval(context: typer.Context) -> None:
 
 
 def _check_output(output: SelectOutput) -> None:
+    """Raise an error if more than one format of the output is requested."""
     formats = [name for name in ("json", "tsv", "explain") if getattr(output, name)]
     if len(formats) > 1:
         raise IncompatibleOptionsError(formats[0], OptionRef(formats[1]), "leave one of them out")

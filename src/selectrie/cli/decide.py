@@ -358,6 +358,7 @@ def _options(group: QuestionsGroup) -> dict[str, list[str]]:
 
 
 def _pair(flag: str, value: str) -> tuple[str, str]:
+    """Return the question's name and the text of a value NAME=TEXT."""
     name, equals, text = value.partition("=")
     if not name.strip() or not equals:
         raise OptionError(flag, value, "NAME=… with the name of a question")

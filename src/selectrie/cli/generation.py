@@ -263,12 +263,14 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
 
 
 def _search_params(group: BeamGroup) -> BeamSearchParams:
+    """Return the `BeamSearchParams` of the options."""
     options = asdict(group)
     canonical_only, merge_equal_text = not options.pop("any_path"), not options.pop("best_path")
     return BeamSearchParams(**options, canonical_only=canonical_only, merge_equal_text=merge_equal_text)
 
 
 def _require_grammar(group: GrammarsGroup) -> Grammar:
+    """Return the grammar of the options; raise `OptionError` without one."""
     constraint = read_constraint(group)
     if constraint is None:
         raise OptionError("grammar", None, "one of --grammar, --json-schema, --regex and --lark")

@@ -353,7 +353,7 @@ def parse_escapes(name: str, text: str) -> str:
 
 @contextmanager
 def keep_files() -> Iterator[None]:
-    """Keep the content of every file read in the block, for `kept_files`."""
+    """Keep the content of every file read in the `with` block, for `kept_files`."""
     token = _KEPT.set({})
     try:
         yield
@@ -368,7 +368,7 @@ def kept_files() -> dict[str, bytes]:
 
 @contextmanager
 def replace_files(files: Mapping[str, bytes]) -> Iterator[None]:
-    """Let the block read these contents in place of files, and no other file."""
+    """Let the `with` block read these contents in place of files, and no other."""
     token = _GIVEN.set(files)
     try:
         yield

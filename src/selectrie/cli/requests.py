@@ -174,7 +174,7 @@ def resumed_model(model: ModelGroup, then: dict[str, Any], where: str) -> ModelG
 
 @contextmanager
 def resumable(command: str) -> Iterator[None]:
-    """Name the command that resumes the run if Ctrl-C ends the block."""
+    """Name the command that resumes the run if Ctrl-C ends the `with` block."""
     try:
         yield
     except KeyboardInterrupt:

@@ -116,7 +116,7 @@ OnProgress = Callable[[int, int], None]
 
 @contextmanager
 def announce(text: str) -> Iterator[None]:
-    """Write a line to a terminal if the block takes longer than `PATIENCE_S`."""
+    """Write a line to a terminal if the `with` block takes over `PATIENCE_S`."""
     timer = threading.Timer(PATIENCE_S, write, (text, sys.stderr))
     if is_terminal(sys.stderr):
         timer.start()

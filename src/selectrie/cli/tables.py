@@ -164,7 +164,7 @@ def _run_plan(model: ModelGroup, plan: TablePlan, running: TableRunGroup) -> Tab
 
 @contextmanager
 def long_fields() -> Iterator[None]:
-    """Allow long fields in CSV files in the block."""
+    """Allow long fields in CSV files in the `with` block."""
     before = csv.field_size_limit(_LONGEST_FIELD)
     try:
         yield

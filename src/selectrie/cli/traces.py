@@ -34,7 +34,7 @@ _TEMPLATES = ("auto", "chat", "base")
 
 @contextmanager
 def record_if_requested(engine: Engine, group: TraceGroup) -> Iterator[Engine]:
-    """Record an engine's work in the block if the options name a trace.
+    """Record an engine's work in the `with` block if the options name a trace.
 
     The trace also gets the command and the files that it read.
     """

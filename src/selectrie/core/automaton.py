@@ -163,7 +163,7 @@ class ProductAutomaton:
         return (len(self._tries), ROOT) in self._positions[state]
 
     def _number_state(self, reached: list[Position]) -> int:
-        """Return the state that consists of `reached` and of positions at set starts.
+        """Return the number of the state of the positions `reached`.
 
         Where a path of a set ends, the first position of the next set belongs
         to the state too.

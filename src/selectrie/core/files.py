@@ -63,7 +63,7 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
     """Replace a plain file as a whole by the bytes written to the yielded file.
 
     A reader sees the old content or the new one, and the new one is on the disk when
-    the block has ended. An error in the block leaves the old file. The content is first
+    the `with` block has ended. An error in it leaves the old file. The content is first
     written to a file that no other process can have (`.NAME-<16 hex digits>.tmp`, NAME
     cut at 32 characters); if two processes write one file at once, the last one
     therefore decides. A process that is killed leaves that file behind. The mode of the
@@ -137,7 +137,7 @@ _FOLDER_REFUSES = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Convert system errors in the block into `OptionError` about the folder.
+    """Convert system errors in the `with` block into `OptionError` about a folder.
 
     Examples are a full disk, no permission, a folder that has disappeared, and a
     name that no folder can have.

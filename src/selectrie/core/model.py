@@ -105,8 +105,8 @@ class Model(ModelDescription, Protocol):
 
         Either the whole call succeeds, or it raises and the tree is unchanged. A pair
         (parent, token) that exists already, or occurs twice in the call, is one node
-        with one more reference. It is evaluated again only if its row is wanted (on a
-        scratch branch, counted as repeated).
+        with one more reference. It is evaluated again only if its row is wanted (in
+        other cells, and counted as repeated).
 
         A recurrent-state model takes only calls of one round (see `rounds`). Cached
         nodes are evicted as room is needed, leaves first, least recently used first.

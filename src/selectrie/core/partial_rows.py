@@ -173,6 +173,7 @@ class SelectedRows(KnownRows):
         return self
 
     def _known(self) -> _Tables:
+        """Return the tables for looking up values, built on first use."""
         if self._tables is None:
             self._tables = _Tables.of(self._reads, self._masses, self._rests, self._tops)
         return self._tables

@@ -248,10 +248,7 @@ class Vocabulary:
 
     @property
     def tokenizing(self) -> Tokenizing:
-        """Return the known facts about the tokenizer, examined on first use.
-
-        It is examined on first use.
-        """
+        """Return the known facts about the tokenizer, examined on first use."""
         if self._tables.tokenizing is None:
             self._tables.tokenizing = self.examine(self)
         return self._tables.tokenizing
@@ -342,7 +339,7 @@ class Vocabulary:
         continues = after is not None and self.spacing is not None and not self.spacing.after_control
         return self.spacing.encode_inside(run) if self.spacing is not None and continues else self.tokenize(run)
 
-    def begun(self, text: bytes) -> bytes:
+    def with_added_space(self, text: bytes) -> bytes:
         """Return the text with the space that the tokenizer adds before it, if any."""
         takes_none = self.spacing is not None and not self.spacing.before_space and text[:1] == _SPACE
         return _SPACE + text if self.space_prefix and text and not takes_none else text

@@ -135,6 +135,16 @@ def _add(questions: Questions, given: Any, place: _Place) -> str | ValueShape:
 
 
 def _add_fields(questions: Questions, given: Any, fields: tuple[TypeField, ...], place: _Place) -> ValueShape:
+    """Add the questions of a class's fields, and return the shape of its values.
+
+    Raises `OptionError` if there are no fields, or classes are nested too deep.
+
+    Args:
+        questions: Receives the questions.
+        given: The class, with metadata if it has any.
+        fields: Its fields.
+        place: Where the class stands in the whole type.
+    """
     kind, lead = _strip_metadata(given), place.lead
     if not fields or len(lead) >= MAX_NESTING:
         allowed = "a class with fields" if not fields else f"classes nested at most {MAX_NESTING} deep"
@@ -190,6 +200,7 @@ def _check_options(given: Mapping[Any, Option[Any]], values: tuple[Any, ...], al
 
 
 def _make_option(value: Any) -> Option[Any]:
+    """Return the option of a listed value; None and Booleans get words as texts."""
     if value is None:
         return Option(None, NONE)
     return Option(value, "yes" if value else "no") if isinstance(value, bool) else Option(value)

@@ -66,7 +66,10 @@ class PathTree:
         return node
 
     def add_beside(self, parent: int, token: int, logp: float, state: int = NO_STATE) -> int:
-        """Add a node that `find` does not return, and return its number."""
+        """Add a node that `find` does not return, and return its number.
+
+        The arguments are those of `add`.
+        """
         self.parent.append(parent)
         self.token.append(token)
         self.depth.append(self.depth[parent] + 1)
@@ -225,6 +228,7 @@ class HeldNodes:
         return self._ask(nodes, again, released, spent), [node for node in nodes if not evaluated[node]]
 
     def _up(self, node: int) -> int:
+        """Return the parent of a node."""
         return int(self._tree.parent[node])
 
     def _missing(self, node: int, planned: Container[int] = ()) -> tuple[int, list[int]]:
@@ -334,6 +338,14 @@ class HeldNodes:
         return self._local.pop(node)
 
     def _ask(self, nodes: list[int], again: BoolArray, released: list[int], spent: list[int]) -> Ask:
+        """Return the ask for nodes, and record that they are held.
+
+        Args:
+            nodes: The nodes to evaluate, parents first.
+            again: bool[n], the nodes whose rows were read before.
+            released: Local rows to release.
+            spent: Held nodes that no later ask extends.
+        """
         index = {node: i for i, node in enumerate(nodes)}
         parents = [self._up(node) for node in nodes]
         ask = Ask(
@@ -581,6 +593,10 @@ class OpenList:
         return float(np.sum(masses))
 
     def _push(self, which: int) -> None:
+        """Put the best remaining child of a batch into the heap, or else its rest.
+
+        `which` is the number of the batch.
+        """
         batch = self._batches[which]
         if batch.at < len(batch.ids):
             self._heap_push(float(batch.bounds[batch.at]), which)
@@ -595,6 +611,7 @@ class OpenList:
         batch.rest, batch.rest_mass, batch.at = _NO_REST, -np.inf, 0
 
     def _heap_push(self, bound: float, which: int) -> None:
+        """Put a batch into the heap with the bound of its next entry."""
         number = self._order
         if self._closed is not None:
             number = int(self._batches[which].ids[self._batches[which].at])

@@ -238,10 +238,10 @@ def async_stream(method: Callable[P, QueueStream[T]]) -> Callable[P, AsyncGenera
 async def open_in_thread(
     start: Callable[[], AnyStream], run: Callable[[Callable[[], None]], Awaitable[None]] | None = None
 ) -> AsyncGenerator[AnyStream, None]:
-    """Start a stream in a thread, yield it, and close it at the end of the block.
+    """Start a stream in a thread, yield it, and close it after the `with` block.
 
-    However the block ends, and also if the awaiting task is cancelled while the stream
-    is being started, its work is cancelled.
+    However the `with` block ends, and also if the awaiting task is cancelled while the
+    stream is being started, its work is cancelled.
 
     Args:
         start: Starts the stream and returns it.

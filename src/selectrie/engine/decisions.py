@@ -665,7 +665,7 @@ def first_token_fits(vocabulary: Vocabulary, result: Selection) -> bool:
         return True
     texts = [result.healed + text.encode() for text in table.texts]
     return bool(top.piece) and any(
-        text.startswith(top.piece) or vocabulary.begun(text).startswith(top.piece) for text in texts
+        text.startswith(top.piece) or vocabulary.with_added_space(text).startswith(top.piece) for text in texts
     )
 
 

@@ -181,7 +181,7 @@ class ModelPool:
 
     @contextmanager
     def use(self, name: str, *, wait_s: float = 0.0, on_room: Callable[[], None] | None = None) -> Iterator[Engine]:
-        """Yield the engine of a model, which stays loaded until the block ends.
+        """Yield the engine of a model, which stays loaded until the `with` block ends.
 
         A model that is not loaded is loaded first. If it does not fit, idle models are
         unloaded, the least recently used first. If unloading all of those would not be
@@ -240,7 +240,7 @@ class ModelPool:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the pool's lock in the block.
+        """Hold the pool's lock in the `with` block.
 
         Raises `ForkedError` in a child process, since a fork may have copied the lock
         locked.
@@ -251,6 +251,7 @@ class ModelPool:
             yield
 
     def _describe(self, entry: _Entry) -> RegisteredModel:
+        """Return the public record of a model of the pool."""
         is_loaded = entry.engine is not None
         idle_s = None if not is_loaded else 0.0 if entry.uses else monotonic() - entry.idle_since
         source = str(PATH) if entry.source is None else os.fspath(entry.source)
@@ -440,6 +441,7 @@ def memory_needed(source: ModelSource, backend: str | None, options: Mapping[str
 
 
 def _is_source(source: object) -> TypeGuard[ModelSource]:
+    """Return whether a value names a model: a path, a text, or None for the default."""
     if source is None:
         return True
     return isinstance(source, str | os.PathLike) and isinstance(os.fspath(source), str) and bool(os.fspath(source))

@@ -122,6 +122,7 @@ class _Listing:
 
 
 def _cache_note(unreachable: Exception | None) -> str:
+    """Return a note that names come from the cache, if the hub was unreachable."""
     if unreachable is None:
         return ""
     return f" (these are in the cache; the hub gave no list: {_first_line(unreachable)})"

@@ -63,11 +63,11 @@ class Marks:
         self._path = path
 
     def has(self, key: str) -> bool:
-        """Return whether the model file with this key passed."""
+        """Return whether the model file with this key has passed its trial."""
         return read_object(self._path).get(key + _OPENED) == _MARK
 
     def add(self, key: str) -> None:
-        """Record that the model file with this key passed."""
+        """Record that the model file with this key has passed its trial."""
         write_object(self._path, read_object(self._path) | {key + _OPENED: _MARK})
 
 
@@ -174,7 +174,7 @@ def start_child(module: str, *arguments: str, **pipes: Any) -> subprocess.Popen[
 
 @contextmanager
 def hold_signals() -> Iterator[None]:
-    """Delay the handlers of SIGINT and SIGTERM until the block ends."""
+    """Delay the handlers of SIGINT and SIGTERM until the `with` block ends."""
     held: list[tuple[Callable[..., object], int, FrameType | None]] = []
     before: dict[signal.Signals, Callable[..., object]] = {}
     if threading.current_thread() is threading.main_thread():
@@ -234,6 +234,7 @@ def report_of(error: errors.SelectrieError) -> dict[str, Any]:
 
 
 def _timeout_message(timeout_s: float) -> str:
+    """Return the reason of an error about a file that took too long to open."""
     slow = f"a child process could not open it and decode two rows within {timeout_s:.0f} s"
     return MessageText(slow, "; ", remedies("get the file again", _OPEN_HERE))
 

@@ -42,7 +42,7 @@ class Characterwise:
     Not thread-safe.
 
     Args:
-        machine: Reads the bytes of a text.
+        machine: Reads the bytes of a text. Its configurations are those of the methods.
         class_of: The class of each byte; bytes of one class lead to the same
             configuration.
     """
@@ -170,8 +170,8 @@ def _restore_verdict(verdict: Literal["yes", "no", "unfinished"], at: int, expec
 def verdict_on(machine: ByteReader, text: str | bytes, expecting: Expecting) -> Verdict:
     """Read a text byte by byte and return the verdict.
 
-    Raises `TextError` for a lone surrogate, and `GrammarError` beyond the machine's
-    limits.
+    `expecting` describes what may follow in a configuration. Raises `TextError` for a
+    lone surrogate, and `GrammarError` beyond the machine's limits.
     """
     data = to_bytes(text, "text") if isinstance(text, str) else text
     configuration = before_character = machine.start
@@ -249,5 +249,6 @@ def _describe_character(code: int) -> str:
 
 
 def _describe_terminal(tokens: TokenTerminal) -> str:
+    """Return a token terminal in words, such as "any token but <think>"."""
     named = " or ".join(f"token {token}" if isinstance(token, int) else token for token in tokens.tokens)
     return f"any token but {named}" if tokens.negated else named

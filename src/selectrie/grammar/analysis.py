@@ -162,6 +162,7 @@ class _Chart:
 
 
 def _add_ends(total: Ends, more: Ends) -> None:
+    """Add derivations by end position to `total`; counts stop at `MANY`."""
     for end, n in more.items():
         total[end] = min(MANY, total.get(end, 0) + n)
 
@@ -183,7 +184,7 @@ LONG_TEXT = 2_000
 No sample is drawn beyond ten times this length.
 """
 EVERY_RULE = "every rule"
-"""A rule name that no reader produces."""
+"""A rule name that no notation can produce."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +408,7 @@ def _leftmost_rules(expression: Expression, known: Facts) -> list[str]:
 def _may_be_empty(expression: Expression, known: Facts) -> bool:
     """Return whether an expression matches the empty text.
 
-    Recurses as deep as the expression is nested, which readers bound.
+    Recurses as deep as the expression is nested, which the parsers of notations limit.
     """
     if isinstance(expression, LiteralText):
         return not expression.value

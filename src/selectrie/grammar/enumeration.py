@@ -102,7 +102,7 @@ class _Parts:
     def texts(self, part: Expression) -> set[bytes]:
         """Return all texts of a part.
 
-        Recurses as deep as the part is nested, which readers bound.
+        Recurses as deep as the part is nested, which the parsers of notations limit.
         """
         match part:
             case LiteralText(value):

@@ -172,8 +172,8 @@ class Grammar:
 
     Attributes:
         name: Name of the grammar in results and errors.
-        notes: Parts of the source that have no effect although a reader may expect one,
-            such as unknown formats of a JSON Schema.
+        notes: Parts of the source that have no effect although its author may expect
+            one, such as unknown formats of a JSON Schema.
     """
 
     def __init__(
@@ -710,7 +710,10 @@ def _read_once(source: Any) -> Grammar:
 
 
 def _check_source(text: object, ending: str) -> None:
-    """Raise `GrammarError` for anything but a str, and for names of files."""
+    """Raise an error if the text of a grammar is not a str, or is the name of a file.
+
+    `ending` is the extension of such files.
+    """
     check_text("text", text)
     if isinstance(text, str) and text.endswith(ending) and "\n" not in text and ":" not in text:
         raise OptionError("text", text, "the text of a grammar; Grammar.from_file reads files")

@@ -97,10 +97,11 @@ class GuidanceGrammar:
 
     Attributes:
         serialised: JSON of the form `{"grammars": [...]}`.
-        route: The reader that made the grammar, with llguidance's version. The digest
-            is blake2b over `route` and `serialised`, since another version may read the
-            same grammar differently.
-        notes: Parts of the source that have no effect although a reader may expect one.
+        route: The notation that the grammar was made from, with llguidance's version.
+            The digest is blake2b over `route` and `serialised`, since another version
+            may read the same grammar differently.
+        notes: Parts of the source that have no effect although its author may expect
+            one.
     """
 
     serialised: str
@@ -338,6 +339,7 @@ class GuidanceAutomaton:
 
     @staticmethod
     def _consume(matcher: Any, path: list[int]) -> Any:
+        """Return a matcher after some tokens; raise its error if it refuses one."""
         if not matcher.consume_tokens(path):
             raise convert_error(matcher.get_error())
         return matcher

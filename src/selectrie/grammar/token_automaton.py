@@ -299,6 +299,7 @@ class LeadingSpaceAutomaton:
         return self._inner.walk(state, text)
 
     def _advance_inner(self, state: int, token: int) -> int:
+        """Return the state of `inner` after a token, or `DEAD` if it is not allowed."""
         is_open = state != DEAD and allows(self._inner.allowed(state), token)
         return self._inner.advance(state, token) if is_open else DEAD
 

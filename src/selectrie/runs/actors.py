@@ -114,7 +114,7 @@ def work_on(cluster: Cluster, job: ActorJob[UnitT], units: Iterable[UnitT]) -> I
 
 @contextmanager
 def _connect(cluster: Cluster) -> Iterator[Any]:
-    """Yield the module `ray`, connected to the cluster for the block.
+    """Yield the module `ray`, connected to the cluster inside the `with` block.
 
     A connection that this process already has is used and stays.
     """

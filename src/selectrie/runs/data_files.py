@@ -23,7 +23,7 @@ MAX_LINE_BYTES = 16 << 20
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn an `OSError` raised in the block into an `InputFileError` about a file."""
+    """Turn an `OSError` in the `with` block into an `InputFileError` about a file."""
     try:
         yield
     except (OSError, UnicodeEncodeError) as error:  # the latter: half a character in the name
@@ -118,10 +118,10 @@ def json_objects(path: Path, *, finite: bool = True) -> Iterator[tuple[int, str,
 
 @contextmanager
 def parquet_file(path: Path) -> Iterator[Any]:
-    """Open a Parquet file for the block, as a `pyarrow.parquet.ParquetFile`.
+    """Open a Parquet file for the `with` block, as a `pyarrow.parquet.ParquetFile`.
 
     Raises `MissingExtraError` without pyarrow, and `InputFileError` if two columns have
-    the same name or the file cannot be read in the block.
+    the same name or the file cannot be read in the `with` block.
     """
     arrow = import_pyarrow()
     from pyarrow.parquet import ParquetFile

@@ -129,6 +129,8 @@ def begin(
     A new run writes `described` as `run.json`; a resumed one must agree with it. Left
     over temporary files are deleted. The caller must hold `log`. Raises `OptionError`
     as `check_same` does, and for a log that has lines but no `run.json`.
+
+    `other_machine` is as for `check_same`.
     """
     run_json = check_same(out, form, described, other_machine=other_machine)
     names = (RUN, *form.results)

@@ -26,7 +26,7 @@ ValuesT = TypeVar("ValuesT")
 
 
 class TornLineError(Exception):
-    """The digest of a line does not match its body.
+    """The digest of a line of the log does not match the rest of the line.
 
     A process was killed while it wrote the line, or the disk is damaged.
     """
@@ -71,9 +71,9 @@ class LogLine(Generic[ValuesT]):
     values: ValuesT
 
     def to_json(self, lines: LineFormat[Any, ValuesT]) -> str:
-        """Return the line as text, without its line end: digest and body.
+        """Return the line as text, without its line end: a digest and the content.
 
-        Floats are written to the last bit.
+        Floats are written to the last bit. `lines` is the form of the values.
         """
         own = {"plan": self.plan, "unit": self.unit, **lines.encode(self.values)}
         body = json.dumps(own, allow_nan=False, separators=(",", ":"))
@@ -196,7 +196,7 @@ class UnitLog(Generic[UnitT, ValuesT]):
     ) -> None:
         """Put the log on the disk and close it.
 
-        If the block raised an error, a failure of the disk does not replace it.
+        If the `with` block raised an error, a failure of the disk does not replace it.
         """
         try:
             if error is None:

@@ -234,7 +234,7 @@ DEFAULT_SERVER = ServerOptions()
 class _Cors(CORSMiddleware):
     """Answers browsers that ask whether a web page may send a request.
 
-    They send no key, so they are answered outside of the gate, with an id as all are.
+    They send no key, so they are answered outside of the `Gate`, with an id as all are.
     """
 
     def preflight_response(self, request_headers: Headers) -> Response:
@@ -295,7 +295,7 @@ def app(source: Engine | ModelPool | None, options: ServerOptions = DEFAULT_SERV
 
 
 def _make_routes(options: ServerOptions) -> FastAPI:
-    """Return the application with all endpoints, which the gate wraps."""
+    """Return the application with all endpoints, which the `Gate` wraps."""
     api = FastAPI(title="selectrie", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     api.add_route("/docs", _docs, methods=["GET"], include_in_schema=False)
     for one in (decisions.router, extraction.router, chat.router, completions.router, tokenizer.router, router):

@@ -102,7 +102,7 @@ class BodyBudget:
 
     @contextmanager
     def share(self) -> Iterator[BodyShare]:
-        """Yield the share of one request; the block's end returns it to the budget.
+        """Yield the share of one request, which the end of the `with` block gives back.
 
         If the share had any bytes, free memory is returned to the system a second
         later.
@@ -187,7 +187,7 @@ class Uploads:
 
     @contextmanager
     def count_request(self, client: Turn) -> Iterator[None]:
-        """Count one more open request of a client until the block ends."""
+        """Count one more open request of a client until the `with` block ends."""
         self._n_open[client] += 1
         try:
             yield
@@ -201,7 +201,7 @@ class Uploads:
         """Yield a replacement for `receive` that reads a client's body.
 
         It raises `HttpError` when the upload has to give way, which may happen until
-        the body has arrived or the block ends.
+        the body has arrived or the `with` block ends.
         """
         lost: asyncio.Future[HttpError] = asyncio.get_running_loop().create_future()
         self._permits.setdefault(client, []).append(lost)
@@ -444,7 +444,7 @@ def _parse_float(digits: str) -> float:
 
 
 def _parse_int(digits: str) -> int:
-    """Return a whole number that a float could hold, so all readers of JSON agree."""
+    """Return a whole number that a float can hold, so that JSON parsers agree."""
     _parse_float(digits)
     return int(digits)
 

@@ -83,12 +83,14 @@ class RefusalPart(WireModel):
 
 
 def _reject_media(part: object) -> object:
+    """Return a part of a message; raise an error for an image, audio or file."""
     if isinstance(part, Mapping) and part.get("type") in MEDIA:
         raise UnsupportedError(f"{part['type']} is not read; give text", "unsupported_input")
     return part
 
 
 def _check_role(role: str) -> str:
+    """Return a role; raise an error for roles of tools and for other words."""
     if role in _TOOL_ROLES:
         raise UnsupportedError(f"messages of a {role} are not read")
     if not ROLE.fullmatch(role):
@@ -148,6 +150,7 @@ class Message(WireModel):
 
 
 def _reject_template(args: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of the chat template, which must not contain a template."""
     if "chat_template" in args:
         raise UnsupportedError("a request cannot bring a template; the model's own is used", below=".chat_template")
     return args

@@ -392,7 +392,7 @@ class CompletionWriter:
 
     Args:
         request: The request.
-        exchange: Has the id of the answer and the name of the model.
+        exchange: The exchange, which has the id of the answer and the model's name.
     """
 
     def __init__(self, request: CompletionRequest, exchange: Exchange) -> None:
@@ -816,7 +816,7 @@ def _make_writers(engine: Engine, request: CompletionRequest, prompts: Sequence[
 
 
 def _note_usage(exchange: Exchange, prompts: Sequence[PromptTokens], generation: Generation | None) -> dict[str, int]:
-    """Return the usage of an answer, and note the counts in the exchange."""
+    """Return the numbers of tokens of an answer, and note them in the exchange."""
     if generation is not None:
         return note_generation(generation, exchange)
     exchange.n_prompt = n_prompt = sum(len(one.ids) for one in prompts)

@@ -171,7 +171,7 @@ def _compile_grammar(kind: str, source: Any) -> Grammar:
 
 @contextmanager
 def _grammar_errors_at(path: str) -> Iterator[None]:
-    """Turn errors about a grammar in the block into an `HttpError` about a field.
+    """Turn a grammar's errors in the `with` block into an `HttpError` about a field.
 
     The message shows line and column without the source's line.
 
@@ -211,6 +211,7 @@ def _parse_bias_keys(biases: dict[Any, Any]) -> dict[int, Any]:
 
 
 def _check_stop_length(stop: str | list[str]) -> str | list[str]:
+    """Return stop texts; raise `OptionError` if they are too long together."""
     n_characters = len(stop) if isinstance(stop, str) else sum(map(len, stop))
     if n_characters > _MAX_STOP_CHARACTERS:  # each of the sequences of a request has its own copy
         raise OptionError("", n_characters, f"texts of at most {_MAX_STOP_CHARACTERS} characters together")
@@ -218,12 +219,14 @@ def _check_stop_length(stop: str | list[str]) -> str | list[str]:
 
 
 def _check_priority(priority: int, info: ValidationInfo) -> int:
+    """Return a priority; raise an error if this server takes none."""
     if priority and not info.context.allow_priority:  # type: ignore[union-attr]  # `wire.read` gives it
         raise UnsupportedError("this server does not take it; the operator can start it with --allow-priority")
     return priority
 
 
 def _check_stream_options(options: object) -> object:
+    """Return the options of a stream; raise an error for one that is not offered."""
     for name, value in options.items() if isinstance(options, Mapping) else ():
         if name != "include_usage" and value:
             raise UnsupportedError(f"{of_value(name[:40])} is not offered; leave it out")
@@ -485,7 +488,7 @@ def options_of(kind: type[GenerationBody], data: Mapping[str, Any]) -> dict[str,
 
 
 def note_generation(generation: Generation, exchange: Exchange) -> dict[str, int]:
-    """Return the usage of a generation, and note its counts in the exchange."""
+    """Return the numbers of tokens of a generation, and note them in the exchange."""
     n_prompt, n_drawn = sum(generation.prompt_tokens), generation.n_drawn
     exchange.n_prompt, exchange.n_drawn = n_prompt, n_drawn
     exchange.rows_naive = generation.cost.rows_naive
@@ -526,7 +529,7 @@ async def open_stream(
     request: GenerationRequest,
     prompting: PromptParams = DEFAULT_PROMPTING,
 ) -> AsyncGenerator[Stream, None]:
-    """Yield the stream that a request asks for; leaving the block stops its work."""
+    """Yield the stream of a request; leaving the `async with` block stops its work."""
     _check_tokens(engine.vocabulary, request)
 
     def start() -> Stream:

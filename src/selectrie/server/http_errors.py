@@ -155,10 +155,10 @@ def message_of(error: SelectrieError, fields: Mapping[str, str] = _NO_FIELDS) ->
 
 @contextmanager
 def errors_at(path: str) -> Iterator[None]:
-    """Turn each `RequestError` in the block into an `HttpError` (400) about one field.
+    """Turn each `RequestError` in the `with` block into an `HttpError` (400).
 
     Args:
-        path: Path to the field, with which the message begins.
+        path: Path to the field that the error is about; the message begins with it.
     """
     try:
         yield
@@ -167,7 +167,7 @@ def errors_at(path: str) -> Iterator[None]:
 
 
 def _word_for_operator(remedy: MessageText) -> MessageText:
-    """Return the words for a remedy that only whoever starts the server can apply."""
+    """Return the words for a remedy that only the server's operator can apply."""
     return MessageText("the operator can ", remedy.worded(_serve_flag))
 
 

@@ -296,7 +296,7 @@ def id_of(value: str) -> str:
 
 
 def exchange_of(request: Request) -> Exchange:
-    """Return the exchange that the gate has made for a request."""
+    """Return the exchange that the `Gate` has made for a request."""
     exchange: Exchange = request.scope[KEY]
     return exchange
 
@@ -397,6 +397,7 @@ def encode_error_ending(error: HttpError) -> bytes:
 
 
 async def _next_or_none(events: Events) -> Sequence[Event] | None:
+    """Return the next events, or None after the last."""
     async for item in events:
         return item
     return None

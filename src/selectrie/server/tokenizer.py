@@ -314,7 +314,8 @@ def _encode_response(data: Mapping[str, Any], own: Vocabulary, body: EncodeBody)
 def _encode_texts(own: Vocabulary, texts: Sequence[bytes], form: str | None) -> dict[str, Any]:
     """Return the fields of the answer: normalised texts, or tokens and reasons.
 
-    A text that cannot be tokenized has None as its tokens, and a reason.
+    A text that cannot be tokenized has None as its tokens, and a reason. `form` is
+    `NORMALIZE`, `INSIDE` (the texts continue other text), or anything else.
     """
     if form == NORMALIZE:
         return {"texts": [to_base64(own.normalized(text)) for text in texts]}

@@ -88,6 +88,7 @@ class ClosedModel(WireModel):
     @model_validator(mode="before")
     @classmethod
     def _check_known(cls, data: Any) -> Any:
+        """Return the data of a body; raise `OptionError` for an unknown field."""
         names = _names_in(cls)
         if isinstance(data, dict) and not data.keys() <= names.keys():
             unknown = next(name for name in data if name not in names)
@@ -149,6 +150,7 @@ class NotOffered:
         return {"enum": [None, *self.neutral], "description": f"Not offered; {self.remedy}."}
 
     def _check(self, value: object) -> object:
+        """Return a value if it is null or neutral, or raise `UnsupportedError`."""
         if value is not None and (type(value) is bool, value) not in [(type(one) is bool, one) for one in self.neutral]:
             raise UnsupportedError(f"{of_value(value)} is not offered; {self.remedy}", self.code)
         return value
@@ -178,6 +180,7 @@ class UpTo:
         return {**handler(core), _LIMIT: self.option}
 
     def _check(self, value: object, info: ValidationInfo) -> object:
+        """Return a value; raise an error if it is above the limit in the options."""
         limit: int = getattr(info.context, self.option)
         if isinstance(value, list | dict) and len(value) > limit:
             raise OptionError("", len(value), f"at most {limit} {self.what}")

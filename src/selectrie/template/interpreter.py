@@ -319,7 +319,7 @@ class Interpreter:
             raise InternalError("no loop is waiting for its next turn")
         self._pending_loop = None
         if more:
-            self._begin_turn(frame, frame.loop)
+            self._begin_pass(frame, frame.loop)
         else:
             self._end_loop(frame, frame.loop)
 
@@ -492,7 +492,7 @@ class Interpreter:
         """Enter a loop and begin its first pass, if it has one."""
         frame = Frame((), document, loop=loop)
         self._frames.append(frame)
-        self._next_turn(frame, loop)
+        self._next_pass(frame, loop)
 
     def _leave(self, frame: Frame) -> None:
         """Leave a body at its end: begin the next pass of its loop, or return."""
@@ -507,26 +507,26 @@ class Interpreter:
                 loop.values.setdefault(name, []).append(level.values.get(name))
             for name in (*own, *loop.names.slots):
                 loop.records.setdefault(name, []).append(level.records.get(name))
-        self._next_turn(frame, loop)
+        self._next_pass(frame, loop)
 
-    def _next_turn(self, frame: Frame, loop: Loop) -> None:
+    def _next_pass(self, frame: Frame, loop: Loop) -> None:
         """Begin another pass, end the loop, or queue a `Continue` to ask which."""
         if loop.items is not None:
             if loop.n_done < len(loop.items):
-                self._begin_turn(frame, loop)
+                self._begin_pass(frame, loop)
             else:
                 self._end_loop(frame, loop)
             return
         min_turns, max_turns, stop = loop.bounds
         if loop.n_done < min_turns:
-            self._begin_turn(frame, loop)
+            self._begin_pass(frame, loop)
         elif loop.n_done >= max_turns or stop is None:
             self._end_loop(frame, loop)
         else:
             self._pending_loop = loop
             self._queue.append(Continue(loop.segment, stop, frame.document))  # type: ignore[arg-type]  # no items: it is a GenEach
 
-    def _begin_turn(self, frame: Frame, loop: Loop) -> None:
+    def _begin_pass(self, frame: Frame, loop: Loop) -> None:
         """Begin the next pass of a loop, with its variables."""
         at, segment = loop.n_done, loop.segment
         if not segment.body:  # an empty turn, of which no segment is counted

@@ -258,13 +258,13 @@ def reopen(
     """Return the prompt without its last tokens that later text may change.
 
     These are the tokens after the last settled position of the text. For a longest
-    match they begin with the first token that a longer one may replace. If there is
-    no such position, all tokens of the text are removed, provided that other tokens
-    precede them and the text has at most `MAX_HEALED_BYTES` bytes. Otherwise the
-    tokens are removed that `encode_choices` removes for the texts of `listing`. If
-    these texts are not known either, the tokens are removed into which a token over
-    the end of the text may reach, except the first of all, and `doubt` says that
-    this may not be enough.
+    match they begin with the first token that a longer one may replace. If there is no
+    such position, all tokens of the text are removed, provided that other tokens
+    precede them and the text has at most `MAX_HEALED_BYTES` bytes. Otherwise the tokens
+    are removed that `encode_choices` removes for the texts that `listing()` returns. If
+    these texts are not known either, the tokens are removed into which a token over the
+    end of the text may reach, except the first of all, and `doubt` says that this may
+    not be enough.
 
     No token is removed with `heal` false, if the text is empty, or if token bytes
     are not those of the text. Tokens up to the last end-of-generation token are
@@ -408,7 +408,7 @@ class CanonicalPaths:
             prefix: Bytes that paths spell before the text.
         """
         self._vocabulary, self._prompt, self._prefix = vocabulary, prompt, prefix
-        self._shares_space = bool(prefix) and not opened.healed and vocabulary.begun(_SPACE) == _SPACE
+        self._shares_space = bool(prefix) and not opened.healed and vocabulary.with_added_space(_SPACE) == _SPACE
         self._context, self._prompt_tokens = opened.context, opened.prompt_tokens
         self._kept = opened.context[len(prompt.prefix) :].tolist()
         self._last_tokens = {int(self._context[-1]), int(self._prompt_tokens[-1])}
@@ -531,7 +531,7 @@ class CanonicalPaths:
         vocabulary, continues = self._vocabulary, self._prompt.continues
         puts_space = vocabulary.space_prefix and is_at_start(vocabulary, self._context, continues=continues)
         rest = text.removeprefix(_SPACE) if puts_space else text
-        if puts_space and vocabulary.spacing is not None and vocabulary.begun(rest) != text:
+        if puts_space and vocabulary.spacing is not None and vocabulary.with_added_space(rest) != text:
             return vocabulary.spacing.encode_inside(text)
         return encode_after(vocabulary, self._context, rest, continues=continues)
 

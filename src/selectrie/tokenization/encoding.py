@@ -329,7 +329,9 @@ def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]
         if tokens is not None and whole[:cut] + tokens == tokens_of_sample:
             return tail
     if not vocabulary.space_prefix or is_at_start(vocabulary, prefix, continues=prompt.continues):
-        return PromptTail(prefix, own, vocabulary.begun(text), begin, begins=not text, lead=text, skip=0, expected=[])
+        return PromptTail(
+            prefix, own, vocabulary.with_added_space(text), begin, begins=not text, lead=text, skip=0, expected=[]
+        )
     put = separator_of(vocabulary) if puts else b""
     return PromptTail(prefix, own, text, inside, begins=False, lead=put + text, skip=0, expected=inside(put))
 
@@ -500,7 +502,7 @@ def is_aligned(
     if prompt.text and vocabulary.decode(tail.own) != tail.text:
         return False
     if tail.begins:
-        return vocabulary.decode(tokens) == b"".join(map(vocabulary.begun, rests))
+        return vocabulary.decode(tokens) == b"".join(map(vocabulary.with_added_space, rests))
     return vocabulary.decode(tokens) == b"".join([tail.text + rest for rest in rests if prompt.text or rest])
 
 

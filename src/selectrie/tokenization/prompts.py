@@ -381,7 +381,7 @@ def with_fixed_end(vocabulary: Vocabulary, prompt: PromptText, typed: bytes = b"
 
     try:
         own = encoded(head)
-        is_certain = vocabulary.decode(own) in (head, vocabulary.begun(head))
+        is_certain = vocabulary.decode(own) in (head, vocabulary.with_added_space(head))
         for following in (typed,) if typed else _ANSWERS:
             with suppress(TextError):  # the vocabulary has no token for it
                 is_certain &= encoded(head + following)[: len(own)] == own

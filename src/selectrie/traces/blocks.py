@@ -120,6 +120,7 @@ class BlockWriter:
         self._append(_END, b"", 0)
 
     def _append(self, method: int, stored: bytes, n_payload: int) -> None:
+        """Write one block: its numbers, its chained digest, and the stored bytes."""
         numbers = _NUMBERS.pack(method, len(stored), n_payload)
         self._digest = _chain_digest(self._digest, numbers, stored)
         self._file.write(b"".join((numbers, self._digest, stored)))
@@ -171,7 +172,7 @@ class BlockReader:
 
 
 def max_items(n_stored: int) -> int:
-    """Return the most items of a block of so many stored bytes."""
+    """Return the maximum number of items of a block with `n_stored` stored bytes."""
     return _FREE_ITEMS + n_stored // _BYTES_PER_ITEM
 
 

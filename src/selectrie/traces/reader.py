@@ -78,8 +78,8 @@ class Trace:
         encodings: Token ids, or the message of the tokenizer's error, by text.
         inside: The same for texts that continue others (`Spacing.encode_inside`).
         normalized: The normalised form of texts, by text.
-        chats: The rendered chats, by their key.
-        notes: Texts by name.
+        chats: The rendered chats, by `Rendered.key`.
+        notes: Texts about the trace, by name (`Note`).
         tasks: The tasks in the order in which they began.
     """
 

@@ -345,6 +345,7 @@ def _fields_of(kind: Any) -> tuple[tuple[str, FieldType], ...]:
 
 
 def _field_type(hint: Any) -> FieldType:
+    """Return the numpy type of an array field, or the Python type of another."""
     plain: type = hint
     return np.dtype(hint.__metadata__[0]) if hasattr(hint, "__metadata__") else plain
 

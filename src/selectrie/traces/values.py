@@ -329,6 +329,7 @@ class StepValues:
         return self._sums(step.rest_rows, step.rest_sets, step.rests)
 
     def _sums(self, rows: IntArray, sets: IntArray, values: FloatArray) -> Mapping[tuple[int, bytes], float]:
+        """Return log-probabilities of sets, by row and digest of the set."""
         keys = zip(rows.tolist(), (self._sets[number] for number in sets.tolist()), strict=True)
         return dict(zip(keys, values.tolist(), strict=True))
 

@@ -206,12 +206,14 @@ class TraceWriter:
         blocks.end()
 
     def _write_block(self, blocks: BlockWriter) -> None:
+        """Write all waiting records as one block."""
         records, self._waiting, self._n_waiting_bytes = self._waiting, [], 0
         if records:
             blocks.write(encode(records), len(records))
             self._file.flush()
 
     def _add(self, record: TraceRecord, n_bytes: int | None = None) -> None:
+        """Add a record to the next block, and count its bytes."""
         self._waiting.append(record)
         self._n_waiting_bytes += size_of(record) if n_bytes is None else n_bytes
 

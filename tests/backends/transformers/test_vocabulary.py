@@ -100,7 +100,7 @@ def test_the_bytes_of_tokens_spell_the_text(name, text):
     spelled = own.decode(own.tokenize(data))
     altered = own.tokenizing.altered
     if not any(one in data for one in altered):
-        assert spelled == own.begun(data)
+        assert spelled == own.with_added_space(data)
     if own.spacing is not None and not any(one in data for one in altered):
         assert own.decode(own.spacing.encode_inside(data)) == data
 
@@ -570,4 +570,4 @@ def test_ids_become_text_where_the_tokenizer_makes_them_of_it():
         own = vocabulary(name)
         tokens = np.asarray([own.bos, *own.tokenize(b"the cat")], dtype=np.int32)
         prompt = with_text(own, tokens[:1], tokens[1:])
-        assert (prompt.prefix.tolist(), own.begun(prompt.text)) == ([own.bos], b" the cat")
+        assert (prompt.prefix.tolist(), own.with_added_space(prompt.text)) == ([own.bos], b" the cat")

@@ -97,6 +97,7 @@ def _limit_length(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _template_error(reason: str) -> PromptError:
+    """Return the error for a chat template that exceeds a limit."""
     way = remedies("render the chat yourself and give it as text with `parse_special`, or as token ids")
     return PromptError(words("the model's chat template is not rendered: it {}; {}", reason, way))
 

@@ -149,6 +149,7 @@ class _Renderer:
         return {name: _as_template(value) if self.tracks else value for name, value in self.special_tokens.items()}
 
     def _strftime_now(self, time: datetime, form: str) -> str:
+        """Return a time as text; it is the template's own if `form` is."""
         text = time.strftime(_in_c_locale(form, time))
         return derive_origins(text, [form]) if self.tracks else text
 
@@ -204,6 +205,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def _as_template(value: object) -> object:
+    """Return a special token, or a list of them, marked as the template's own text."""
     if isinstance(value, list):
         return [_as_template(item) for item in value]
     return TrackedText(value, TEMPLATE) if isinstance(value, str) else value

@@ -373,6 +373,7 @@ def _faults(metadata: GgufMetadata, tokens: TokenTable | None) -> Iterator[str]:
 
 
 def _part_faults(metadata: GgufMetadata) -> Iterator[str]:
+    """Yield a fault of the number of a split model's file."""
     kind = metadata.kinds.get("split.no", (UINT16, None))
     if kind != (UINT16, None):
         yield "split.no is not a 16-bit integer"
@@ -439,6 +440,7 @@ def _head_faults(metadata: GgufMetadata) -> Iterator[str]:
 
 
 def _window_faults(metadata: GgufMetadata) -> Iterator[str]:
+    """Yield a fault of the layers that a sliding window leaves out."""
     if _integer(metadata, "attention.sliding_window") and _integer(metadata, "attention.sliding_window_pattern") == 1:
         yield f"{_full_key(metadata, 'attention.sliding_window_pattern')} is 1, which leaves no layer a window"
 

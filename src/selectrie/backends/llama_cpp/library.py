@@ -239,6 +239,7 @@ def repacks_safely() -> bool:
 
 
 def _features() -> list[str]:
+    """Return the processor features that llama.cpp was built to use here."""
     info = llama_cpp.llama_print_system_info().decode("utf-8", "replace").replace("CPU :", "")
     return [part.partition("=")[0].strip() for part in info.split("|") if part.partition("=")[2].strip() == "1"]
 

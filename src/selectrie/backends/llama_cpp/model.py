@@ -344,6 +344,7 @@ class LlamaModel:
         return self._context.size.rows // self._batch_multiple * self._batch_multiple
 
     def _require_open(self) -> None:
+        """Raise `ClosedError` if this model or the `Llama` it shares was closed."""
         if not self._context.is_open:
             raise ClosedError(f"the model {self._weights.name}")
         if self._weights.borrowed is not None:

@@ -78,7 +78,9 @@ class Sequences(Protocol):
 
         Returns the number of rows evaluated and the seconds that it took.
 
-        `evaluate` evaluates tokens of one sequence (`Evaluate`).
+        Args:
+            row_plan: The result of `plan_rows`.
+            evaluate: Evaluates tokens of one sequence (see `Evaluate`).
         """
 
     def lay_out(self, plan: CallPlan, row_plan: Any) -> RowLayout:

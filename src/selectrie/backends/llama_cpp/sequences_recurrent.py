@@ -306,6 +306,7 @@ class RecurrentSequences(NodeStates[_State]):
     # Dropping and repairing
 
     def _drop(self, nodes: list[int]) -> None:
+        """Drop nodes, leaf first; without any state left, free all cells."""
         super()._drop(nodes)
         if not self._state:
             self._context.clear()

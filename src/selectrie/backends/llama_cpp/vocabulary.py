@@ -76,6 +76,7 @@ def guard_tokenizer(
 
 
 def _no_token_error(character: bytes) -> TextError:
+    """Return the error for a character that has no token."""
     shown = character.replace(_SIGN_BYTES, b" ").decode("utf-8", "backslashreplace")
     return TextError("text", f"the model's vocabulary has no token for {shown!r}; leave it out, or use another model")
 

@@ -331,6 +331,7 @@ class SglangDialect:
         return [row for part in await run_together(map(self._read_part, parts)) for row in part]
 
     async def _read_part(self, queries: Sequence[RowQuery]) -> list[RowBounds]:
+        """Return the rows of queries that fit into one request."""
         paths = [query.path.tolist() for query in queries]
         named = [query.named.tolist() or [0] for query in queries]
         answers = await self._request(paths, named, top=max(query.top for query in queries))
@@ -507,6 +508,7 @@ class EchoDialect:
         return _SentPath(data.decode(), int(begins))
 
     async def _request(self, sent: _SentPath, fields: Mapping[str, Any]) -> JsonValue:
+        """Send a path as a prompt, and return the answer; a drawn token is ignored."""
         body = {"model": self._model.name, "prompt": sent.prompt, "max_tokens": 1, "temperature": 0, **fields}
         return await self._transport.post(_COMPLETIONS_PATH, body)
 
@@ -692,6 +694,7 @@ class LlamaServerDialect:
 
 
 def _is_text(piece: bytes) -> bool:
+    """Return whether a token's bytes are UTF-8."""
     try:
         piece.decode()
     except UnicodeDecodeError:

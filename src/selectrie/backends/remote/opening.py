@@ -115,6 +115,7 @@ def _own_tokens(vocabulary: Vocabulary, text: str) -> list[int] | None:
 
 
 def _is_plain(spelling: str) -> bool:
+    """Return whether a token's spelling is not empty and can be sent as UTF-8."""
     try:
         return bool(spelling.encode())
     except UnicodeEncodeError:
@@ -368,6 +369,7 @@ async def _ask_details(transport: Transport, found: ServerInfo) -> None:
 
 
 def _count(answer: JsonValue, name: str) -> int | None:
+    """Return a number that the server states; None for 0 or no number."""
     value = answer.get(name)
     return None if value is None else value.whole() or None
 

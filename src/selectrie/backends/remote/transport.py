@@ -175,6 +175,7 @@ def refuse_duplicates(ids: Sequence[int], answer: JsonValue) -> None:
 
 
 def _is_finite(value: float) -> bool:
+    """Return whether a JSON number is finite as a float."""
     try:
         return math.isfinite(value)
     except OverflowError:
@@ -348,6 +349,7 @@ class Transport:
         return future
 
     def _wait_for(self, future: concurrent.futures.Future[T], cancellation: Cancellation | None) -> T:
+        """Return the result of work on the loop; a cancelled one raises our error."""
         try:
             return future.result()
         except concurrent.futures.CancelledError:
@@ -459,6 +461,7 @@ class Transport:
     async def _send(
         self, method: str, url: str, content: bytes | None, headers: Mapping[str, str], max_bytes: int
     ) -> bytes | _Refusal:
+        """Send a request; return the body of the answer, or the failure it means."""
         async with self._client.stream(method, url, content=content, headers=headers) as response:
             is_right = response.status_code == 200
             data = await self._read_body(
@@ -526,6 +529,7 @@ class _Refusal:
 
 
 def _read_refusal(response: httpx2.Response, data: bytes) -> _Refusal:
+    """Return the failure that an error response means."""
     status, headers = response.status_code, response.headers
     may_retry = status in _AGAIN and headers.get("x-should-retry", "").strip().lower() != "false"
     return _Refusal(status, _error_message(data) or response.reason_phrase, may_retry, _retry_after_s(headers))

@@ -144,6 +144,7 @@ def _read_token(answer: JsonValue, name: str, n_tokens: int) -> int | None:
 
 
 def _read_ids(answer: JsonValue, n_tokens: int) -> IntArray:
+    """Return a list of token ids; raise `ServerError` for one out of range."""
     ids = answer.whole_numbers()
     if ids and max(ids) >= n_tokens:
         answer.refuse(f"has token {max(ids)}: ids run from 0 to {n_tokens - 1}")
@@ -170,6 +171,7 @@ def _read_tokenizing(answer: JsonValue) -> Tokenizing:
 
 
 def _read_chat(answer: JsonValue) -> JinjaTemplate:
+    """Return the chat template that `_chat_object` wrote."""
     tokens: Mapping[str, object] = {name: _read_spelling(value) for name, value in answer["special_tokens"].items()}
     absent: Iterable[str] = answer["absent"].texts()
     return chat_template(
@@ -228,6 +230,7 @@ class RemoteTokenizer:
                 self._keep((BEGIN, text), found)
 
     def _tokens(self, text: bytes, form: str) -> list[int]:
+        """Return the tokens of a text; raise `TextError` if it cannot be encoded."""
         found = self._encode(text, form)
         if isinstance(found, list):
             return list(found)

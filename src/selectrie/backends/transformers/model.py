@@ -173,6 +173,7 @@ class ModuleModel(ABC):
         self.close()
 
     def _require_open(self) -> None:
+        """Raise `ClosedError` if the model has been closed."""
         if not self._release.alive:
             raise ClosedError(f"the model {self._prepared.name}")
 
@@ -354,6 +355,7 @@ def nodes_and_rows(
 
 
 def _trained_positions(config: Any) -> int | None:
+    """Return the training context that a configuration states, or None."""
     value = getattr(config, "max_position_embeddings", None)
     return value if isinstance(value, int) and value > 0 else None
 

@@ -444,6 +444,7 @@ class PreparedModule:
                 self._callers_changed.notify_all()
 
     def _logits(self, result: Any, outputs: Tensor) -> Tensor:
+        """Return the logits of the wanted rows, [M, V], from the module's output."""
         logits: Tensor = result.logits[0]
         return logits if "logits_to_keep" in self._arguments else logits[outputs]
 

@@ -227,6 +227,7 @@ def _own_rows(prepared: PreparedModule, texts: Any, prefix: Prefix | None = None
 
 
 def _logp(logits: Tensor) -> FloatArray:
+    """Return float64 log-probabilities of logits, on the CPU."""
     result: FloatArray = torch.log_softmax(logits.detach().double().cpu(), -1).numpy()
     return result
 
@@ -277,6 +278,7 @@ def _describe_difference(prepared: PreparedModule, tree: _Tree) -> str:
 
 
 def _difference_sentence(worst: float, tree: _Tree) -> str:
+    """Return the reason of an error about rows that differ by `worst` nats."""
     return (
         f"its rows over a tree of contexts differ from its own by {worst:.2g} nats, where rounding explains "
         f"{tree.allowed_nats:.2g}; this kind of model is not supported"
@@ -420,5 +422,6 @@ def _windows(prepared: PreparedModule) -> list[int]:
 
 
 def _window(place: Any) -> int:
+    """Return the size of the sliding window of a config or layer; 0 without one."""
     window = getattr(place, "sliding_window", None)
     return window if isinstance(window, int) and not isinstance(window, bool) else 0

@@ -151,6 +151,7 @@ class TorchRows(KnownRows):
         )
 
     def _view(self, index: NDArray[np.int64]) -> TorchRows:
+        """Return some of the rows as a view that shares logits and normalisers."""
         part = TorchRows(self._logits, index)
         part._normaliser, part._counter = self._normaliser, self._counter
         return part

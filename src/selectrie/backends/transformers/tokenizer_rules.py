@@ -223,6 +223,7 @@ class TokenizerJson:
 
     @staticmethod
     def _empty(**own_parts: Part | None) -> Tokenizer:
+        """Return a tokenizer without tokens that has only these parts."""
         model = {"type": "BPE", "vocab": {}, "merges": []}
         return Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], "model": model, **own_parts}))
 
@@ -302,6 +303,7 @@ def _adds_space(part: Part) -> bool:
 
 
 def _is_spacing(part: Part) -> bool:
+    """Return whether a normalizer only writes spaces as U+2581, or adds one."""
     is_sign = part["type"] == "Replace" and part["pattern"] == {"String": " "} and part["content"] == SIGN
     return bool(is_sign or (part["type"] == "Prepend" and part["prepend"] == SIGN))
 

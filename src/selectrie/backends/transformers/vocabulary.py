@@ -390,6 +390,7 @@ def _find_bos(name: str, copy: Tokenizer, tokenize: Tokenize, n_tokens: int) -> 
 
 
 def _tokens(tokenize: Tokenize, text: str) -> list[int] | None:
+    """Return the tokens of a text, or None if it cannot be encoded."""
     with suppress(TextError):
         return tokenize(text.encode())
     return None
@@ -444,11 +445,11 @@ def _check_spellings(name: str, vocabulary: Vocabulary) -> None:
                 spelled = vocabulary.decode(encode(text))
             except TextError as error:
                 raise UnsupportedModelError(name, f"its tokenizer cannot write {text.decode()!r}: {error}") from error
-            expected = vocabulary.begun(text) if encode is vocabulary.tokenize else text
+            expected = vocabulary.with_added_space(text) if encode is vocabulary.tokenize else text
             if spelled != expected:
                 shown = spelled.decode("utf-8", "backslashreplace")
                 raise UnsupportedModelError(name, f"its tokenizer writes {text.decode()!r} as {shown!r}")
-        if vocabulary.spacing is not None and encoders[0](text) != encoders[1](vocabulary.begun(text)):
+        if vocabulary.spacing is not None and encoders[0](text) != encoders[1](vocabulary.with_added_space(text)):
             raise UnsupportedModelError(name, f"its tokenizer adds more than a space before {text.decode()!r}")
 
 

@@ -365,6 +365,7 @@ def _n_logits(module: Any, name: str) -> int:
 
 
 def _end_tokens(module: Any) -> Any:
+    """Return the `eos_token_id` of a module's generation configuration, or None."""
     generation = getattr(module, "generation_config", None)
     return getattr(generation, "eos_token_id", None)
 

@@ -372,6 +372,7 @@ class Programs:
         return jnp.zeros(self._hidden_shape, _jax_type(self._prepared.dtype), device=self._device)
 
     def _zeros(self, like: Tensor, n_cells: int) -> Any:
+        """Return an array of zeros for `n_cells` cells, shaped like the keys `like`."""
         shape = (1, like.shape[1], n_cells, like.shape[3])
         return jnp.zeros(shape, _jax_type(like.dtype), device=self._device)
 

@@ -423,6 +423,7 @@ def _answer_text(answer: Answer) -> str:
 
 
 def _answer_probability(answer: Answer) -> float:
+    """Return the probability of an answer's value."""
     if isinstance(answer, ChoiceAnswer | PredicateAnswer):
         return answer.probability
     return answer.probabilities[answer.value]
@@ -596,6 +597,7 @@ def template_report(template: Template) -> RenderableType:
 
 
 def _template_facts(template: Template) -> list[tuple[str, str]]:
+    """Return what a template needs and includes, as facts."""
     included = sorted(template.documents)
     return [
         ("template", f"{template.name}, {template.document.dialect}"),

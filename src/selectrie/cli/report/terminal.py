@@ -176,6 +176,7 @@ def _node_line(view: TrieView, node: int, lead: str, label: Callable[[int], str]
 
 
 def _hidden_line(view: TrieView, node: int, lead: str) -> Text:
+    """Return the line that counts the choices below a node that are not shown."""
     mark = PRUNED_MARK if view.pruned[node] else " "
     return Text(
         f"{mark}  {lead}… {count(view.n_hidden[node], 'more choice')}", _GUIDE, no_wrap=True, overflow="ellipsis"

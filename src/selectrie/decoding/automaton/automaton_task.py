@@ -214,7 +214,8 @@ class AutomatonOutcome:
         greedy_ended: Whether it was followed to its end.
         strings: Whether the search looks for the tokenizer's own encoding of each text,
             rather than for any token path.
-        heal: From `HealedMass.log_heal`; already taken into account.
+        heal: Log-probability of the healed bytes (`HealedMass.log_heal`), on which all
+            scores are already conditional.
         top_tokens: The most probable tokens after the prompt, and their
             log-probabilities.
         n_evaluated: Number of rows read.
@@ -300,6 +301,7 @@ class AutomatonTask(TaskBase[list[int], R]):
         return Reads.concatenated([self._row_reads(node) for node in nodes])
 
     def _read(self, nodes: list[int], rows: Rows) -> None:
+        """Read the rows of `nodes` one after the other."""
         for i, node in enumerate(nodes):
             self._tree.evaluated[node] = True
             self._read_row(node, rows, i)

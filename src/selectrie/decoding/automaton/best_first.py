@@ -159,9 +159,9 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
 
     An open path cannot score more than its sum of log-probabilities (over `max_tokens`,
     for means), since each further token can only lower it. Open paths are evaluated in
-    the order of that bound: as many as fill a call, and of those `NEAR` the best bound
-    up to `search.width`, more as the search goes on. The search ends when no open path
-    can reach the k-th best.
+    the order of that bound. A call takes `fill_rows` of them, and then those within
+    `NEAR` nats of the best bound, up to `search.width` in all. This limit grows as the
+    search goes on. The search ends when no open path can reach the k-th best.
 
     The path of masked greedy decoding is followed at the same time, and then the
     canonical path of its text. These (the "first path") give an early text, which lets
@@ -177,7 +177,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         prompt: int32[T], the tokens before the texts.
         spec: The limits and the kind of texts.
         on_found: Called with each finished text that is the best so far.
-        fill_rows: The width of an ask is a multiple of this number of rows, at least 1.
+        fill_rows: The number of rows of an ask is a multiple of this, at least 1.
     """
 
     def __init__(
@@ -431,7 +431,13 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         self._open.drop(bound, prefix + log_mass)
 
     def _children(self, node: int, ids: IntArray, logp: FloatArray, ranks: range | None = None) -> RowChildren:
-        """Return a node's children for the queue, with bounds on their scores."""
+        """Return a node's children for the queue, with bounds on their scores.
+
+        Args:
+            node: The node.
+            ids, logp: Its children and their log-probabilities after it.
+            ranks: Ranks of the children to use, best first; None for all.
+        """
         prefix = self._tree.logp[node] - self._log_heal
         return RowChildren(node, prefix, ids, logp, self._bound(prefix + logp), ranks)
 
@@ -487,6 +493,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return bound if self._spec.rule == "joint" or bound == -np.inf else max(bound, 0.0)
 
     def _needs_row(self, node: int) -> bool:
+        """Return whether the row of a node is still needed to go on or to end there."""
         ends = self._ends_by_row(node)
         return not self._tree.evaluated[node] and (self._may_go_on(node) or ends or node in self._again)
 

@@ -260,9 +260,11 @@ class _Stream:
         """Record the last draw as close if `x` may lie outside [low, high).
 
         Args:
-            high: The upper edge, inf if nothing comes after it.
+            x: The random position that decided the draw.
             moves: Nats by which each edge may be off.
             doubtful: Amount by which each edge may be off in addition.
+            low, high: The interval of the outcome that was drawn; inf if nothing comes
+                after it.
         """
         if moves > 0:
             low = (low * (1 + _SLACK) + doubtful) * float(np.exp(moves)) if low > 0 else 0.0
@@ -292,7 +294,8 @@ class ExactOutcome:
         n_attempts, n_accepted: Number of walks from the root, and of those that became
             texts.
         strings: Whether each text counts only with the tokenizer's own encoding.
-        heal: From `HealedMass.log_heal`; already taken into account.
+        heal: Log-probability of the healed bytes (`HealedMass.log_heal`), on which all
+            numbers are already conditional.
     """
 
     texts: tuple[FinishedPath | None, ...]
@@ -537,7 +540,11 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
             self._reject(stream)
 
     def _enter(self, stream: _Stream, index: int, claim: float, claim_height: int) -> None:
-        """Move the stream to the kept token with this index in its node's row."""
+        """Move the stream to the kept token with this index in its node's row.
+
+        `claim` and `claim_height` are those of the stream at that token (see
+        `_Stream`).
+        """
         mass, tree = stream.mass, self._tree
         token, p = mass.token(stream.node, index)
         child = tree.find(stream.node, token)

@@ -142,6 +142,10 @@ class BeamExpander:
             canonical.
         refused_logp: The best sum of log-probabilities of a path that was refused
             because of `spec.may_start`.
+
+    Args:
+        automaton: The texts that may be written.
+        spec: The options of the search.
     """
 
     def __init__(self, automaton: Automaton, spec: BeamSpec) -> None:
@@ -308,7 +312,7 @@ class BeamExpander:
         allowed, eog = self._tokens_past(node), self._spec.vocabulary.eog
         if allowed is not None:
             return Reads.of_row(rests=[allowed])
-        return Reads.of_row(eog, masses=[eog]) if self._spec.reads_best else Reads.of_row(masses=[eog])
+        return Reads.of_row(eog, masses=[eog]) if self._spec.reads_only_best else Reads.of_row(masses=[eog])
 
     def end_logp(self, node: int, rows: Rows, i: int) -> float:
         """Return the log-probability that a text ends at the node, from its row."""
@@ -344,7 +348,7 @@ class BeamExpander:
             rows, i: The row of the node.
             n_looked: Maximum number of tokens that are looked up.
         """
-        if not self._spec.reads_best or node not in self.carries:
+        if not self._spec.reads_only_best or node not in self.carries:
             return -np.inf
         return rows.unseen_max(i, n_looked, self._automaton.allowed(self.tree.state[node]))
 

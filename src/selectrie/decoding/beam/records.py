@@ -35,8 +35,8 @@ class BeamSpec:
             these tokens. It may err, so paths that it refuses are not followed and
             count in `BeamOutcome.lost`.
         tolerance: Nats per row by which the layout of calls may move a log-probability.
-        reads_best: Whether only the most probable tokens that may follow are read. The
-            others have bounds, and are not followed.
+        reads_only_best: Whether only the most probable tokens that may follow are read.
+            The others have bounds, and are not followed.
     """
 
     vocabulary: Vocabulary = field(repr=False)
@@ -47,7 +47,7 @@ class BeamSpec:
     may_be_adjacent: Callable[[int, int], bool] | None = None
     may_start: Callable[[Sequence[int]], bool] | None = None
     tolerance: float = 0.0
-    reads_best: bool = False
+    reads_only_best: bool = False
 
     def __post_init__(self) -> None:
         one_of("terminator", self.terminator, GRAMMAR_TERMINATORS)
@@ -134,7 +134,8 @@ class BeamOutcome:
         n_steps: Number of tokens of the longest path.
         close_steps: Steps in which the tolerance, or a token that was not read, could
             have changed what was kept.
-        heal: From `HealedMass.log_heal`; already taken into account.
+        heal: Log-probability of the healed bytes (`HealedMass.log_heal`), on which all
+            scores are already conditional.
     """
 
     finished: tuple[BeamPath, ...]

@@ -194,7 +194,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         return FinishedHypotheses(self._tree, n, self._beam.length_penalty, merges=merges)
 
     def _make_groups(self) -> list[_Group]:
-        """Return the groups of the beam; a single one shares the pool of all texts."""
+        """Return the groups of the beam; a single one collects all texts itself."""
         beam = self._beam
         if beam.groups == 1:
             return [_Group(0, beam.width, self._finished)]
@@ -218,6 +218,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             self._break_off("deadline")
 
     def _next_ask(self, capacity: Capacity) -> tuple[Ask, list[int]]:
+        """Return the next ask, and the nodes whose rows it wants."""
         # The next row for the healed bytes may be below any of those before it.
         is_healing = self._healing.waiting != NO_NODE
         resting = list(self._early) if is_healing else [node for node in self._rows if node in self._expander.carries]
@@ -232,7 +233,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         reads = self._expander.end_reads(node)
         if node == self._healing.waiting:
             reads = reads.joined(self._healing.reads())
-        if node == self._greedy and not self._expander.joins_all and not self._spec.reads_best:
+        if node == self._greedy and not self._expander.joins_all and not self._spec.reads_only_best:
             return reads.joined(Reads.everything(1))
         n_most = max(self._n_most(group.width) for group in self._groups)
         n_penalties = len(self._groups) * n_most if self._beam.diversity else 0
@@ -257,6 +258,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         return _MAX_LOOKED_AT * (width + self._n_ends(width)) + 1
 
     def _may_carry(self, node: int) -> bool:
+        """Return whether a node may be extended later, so that it has to be kept."""
         return node in self._expander.carries or node == self._healing.waiting
 
     def _read(self, nodes: list[int], rows: Rows) -> None:
@@ -504,7 +506,8 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
     def _node_to_evaluate(self, node: int) -> int:
         """Return the node to evaluate for the row of `node`.
 
-        It is a twin if the row was read before: only greedy decoding returns to a node.
+        If the row was read before, it is a second node of the same path, which
+        `tree.find` does not return. Only greedy decoding returns to a node.
         """
         tree = self._tree
         if not tree.evaluated[node]:

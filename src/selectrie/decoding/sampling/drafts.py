@@ -45,7 +45,7 @@ class DraftLimits:
 
     Attributes:
         max_tokens: Maximum number of proposals.
-        depth: Maximum depth of a proposal below the tip.
+        depth: Maximum depth of a proposal below the last token of the text.
         sequences: Maximum number of leaves.
         n_vocabulary: Number of token ids.
     """

@@ -318,6 +318,7 @@ def _min_p(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
 
 
 def _all(band: Band) -> tuple[BoolArray, BoolArray]:
+    """Return all tokens as those that are surely kept, and as those that may be."""
     everything = np.ones(len(band.low), dtype=np.bool_)
     return everything, everything
 
@@ -342,7 +343,7 @@ class Draw:
     Attributes:
         token: The token's id.
         close: Whether a change of every logit by at most the tolerance could change the
-            token. It is never False where it could (see `stability`).
+            token. It is never False where it could (see `could_change`).
         logp: The token's log-probability under the full softmax, if it was read.
     """
 

@@ -165,6 +165,12 @@ class DrawnTokens:
         alternatives: The most probable tokens at each step, if recorded.
         named: Log-probability of each of `named_ids` at each step, if there are any.
         close_steps: Steps whose draw a change within the tolerance could change.
+
+    Args:
+        prompt: int32[T], the tokens before the sequence.
+        pieces, texts: Bytes and spelling of every token of the vocabulary.
+        n_alternatives: Number of most probable tokens to record at each step.
+        named_ids: Tokens whose log-probabilities are recorded at each step.
     """
 
     def __init__(

@@ -155,7 +155,7 @@ class _LastAsk:
 
 
 class SampleTask(TaskBase[_LastAsk, Sampled]):
-    """Draws one sequence.
+    """A task that draws one sequence, token by token.
 
     Each ask is for the last drawn token and for as many guesses below it as the
     capacity allows. Raises `ProtocolError` if the automaton allows no token where it

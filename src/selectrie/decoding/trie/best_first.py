@@ -28,9 +28,11 @@ exhaustive scoring.
 
 
 class DepthFirstFallback:
-    """Depth-first evaluation in waves, which alternates with a best-first search.
+    """Depth-first evaluation of a trie, which alternates with a best-first search.
 
-    Only one of the two asks at a time. When they alternate, held nodes are released.
+    A wave is an ask for the next nodes in depth-first order (`DepthFirstWindows`). Only
+    one of the two searches asks at a time. When they alternate, held nodes are
+    released.
 
     Args:
         trie: The trie.
@@ -178,6 +180,10 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
     evaluate the nodes that the result still depends on.
 
     Args:
+        prompt, trie, needs, terminator: As for `ScoreTask` and `row_needs`.
+        search: The number of results, the width of a call and the budget.
+        objective: Turns log-probabilities into scores.
+        heal: Computes the probability of healed bytes, or None.
         fill_rows: Asks are filled up to a multiple of this number of rows, at least 1.
     """
 

@@ -82,7 +82,7 @@ class DepthFirstOrder:
 
 
 class DepthFirstWindows:
-    """Cuts the nodes of a trie into asks, each a range of their depth-first order.
+    """Cuts the nodes of a trie into asks, which are windows of a depth-first order.
 
     In that order, only one path must stay alive between two asks. Every other subtree
     is either finished or not begun. An ask takes a few numpy calls, whatever its size.

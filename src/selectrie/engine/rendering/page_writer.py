@@ -218,6 +218,7 @@ class PageWriter:
 
 
 def _span(step: Write | Decide | Together | TurnStep) -> Span:
+    """Return the position of a step's tag in the template."""
     if isinstance(step, Decide):
         return step.slot.span
     return step.joint.span if isinstance(step, Together) else step.span

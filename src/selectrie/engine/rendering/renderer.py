@@ -282,7 +282,7 @@ class _PageRenderer:
 
 @contextmanager
 def _errors_name_slot(kind: str, name: str, position: str) -> Iterator[None]:
-    """Name the slot in errors raised in the block, and the arguments of its tag.
+    """Name the slot and its tag's arguments in errors raised in the `with` block.
 
     A `PromptTooLongError` gets a remedy for pages.
     """

@@ -161,6 +161,7 @@ class Ending:
         return replace(one, text=text, data=data, **ended)  # type: ignore[arg-type]
 
     def _strip_hypothesis(self, one: Hypothesis) -> Hypothesis:
+        """Return a text of a beam search without the text that ended it."""
         text = self.strip(one.text, complete=one.complete)
         n_cut = len(one.text[len(text) :].encode())
         return replace(one, text=text, data=one.data[: len(one.data) - n_cut])

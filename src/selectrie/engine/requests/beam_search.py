@@ -157,7 +157,7 @@ class PreparedBeamSearch:
             may_be_adjacent=constrained.may_join if is_checked else None,
             may_start=canonicity.may_start if is_checked else None,
             tolerance=session.tolerance or 0.0,
-            reads_best=session.max_named is not None,
+            reads_only_best=session.max_named is not None,
         )
         handle = session.group.begin(BeamTask(constrained.prompt, automaton, spec))
         return handle.result(), handle.cost

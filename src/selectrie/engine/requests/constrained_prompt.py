@@ -375,7 +375,7 @@ def constrain(
     opened = _fit_prompt(
         vocabulary, model.limits, read, prompting, max_tokens, listing=lambda: list_bytes_after(before, grammar)
     )
-    takes_space = bool(opened.space_prefix) and vocabulary.begun(_SPACE) == _SPACE
+    takes_space = bool(opened.space_prefix) and vocabulary.with_added_space(_SPACE) == _SPACE
     shares_space = takes_space and not before
     delimiter = before if takes_space and before[:1] == _SPACE else opened.space_prefix + before
     return ConstrainedPrompt(

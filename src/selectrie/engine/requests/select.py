@@ -477,6 +477,7 @@ def _refuse_text(request: object) -> None:
 
 
 def _mean_baseline(prepared: PreparedSelect, handles: list[BaselineHandle]) -> Interval[FloatArray]:
+    """Return the mean log-probability of each choice over several prompts."""
     joints = [choice_scores.joints(prepared, handle.result()) for handle in handles]
     return choice_scores.mean_baseline(
         [one.map(lambda x: choice_scores.sum_groups(x, prepared.groups)) for one in joints]

@@ -463,6 +463,7 @@ def pairs_of(requests: object, choices: Choices | None) -> Iterator[tuple[Prompt
 
 
 def _not_choices(choices: object, allowed: str) -> ChoiceError:
+    """Return the error for an argument that is not an iterable of choices."""
     if choices is None:
         return ChoiceError("no choices are given; give several texts, such as a list")
     return ChoiceError(f"choices must be {allowed}, not a {type(choices).__name__}")

@@ -120,7 +120,7 @@ def bytes_to_spell(vocabulary: Vocabulary, encoded: EncodedChoices, written: byt
     spelled = vocabulary.decode(tokens)
     silent = np.union1d(vocabulary.eog, vocabulary.control)
     is_plain = bool((vocabulary.lengths[tokens] > 0).all()) and not bool(np.isin(tokens, silent).any())
-    if not is_plain or spelled not in (encoded.healed + written, vocabulary.begun(written)):
+    if not is_plain or spelled not in (encoded.healed + written, vocabulary.with_added_space(written)):
         raise TextError(
             f"choice {choice}" if len(encoded.offsets) > 2 else "text",
             words(

@@ -50,14 +50,21 @@ def ask_part(model: Model, job: Job, capacity: Capacity) -> BatchPart:
 
 
 def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) -> BatchPart:
-    """Return a part with the rows `chosen` of the ask, none of which were evaluated."""
+    """Return the part of a call with these rows of a job's ask, not yet evaluated.
+
+    Args:
+        model: The model.
+        job: The job.
+        chosen: Numbers of the rows, among the job's local rows.
+        keep: Whether each of them may be a parent later.
+    """
     rows, ask, collector = job.rows, job.ask, job.collector
     if ask is None or collector is None:
         raise ProtocolError("nothing was asked for")
     elements = [row - rows.first_row for row in chosen]
     base = [rows.up[row] for row in chosen]
 
-    def take(nodes: list[int], read: Rows) -> None:
+    def take(nodes: list[int], read: Rows) -> None:  # called once they are evaluated
         rows.assign_nodes(chosen, nodes)
         if job.runs is not None:  # holding a node would keep its state in memory
             gone = rows.drop_states(list(dict.fromkeys([*chosen, *base, *ask.spent.tolist()])))

@@ -382,7 +382,7 @@ class JobThread(ABC, Generic[SchedulerT]):
 
     @contextmanager
     def using(self) -> Iterator[None]:
-        """Keep the model's memory valid until the block ends.
+        """Keep the model's memory valid until the `with` block ends.
 
         The block may call the model's tokenizer, which reads that memory on the
         caller's thread. If `close` is called meanwhile, waits in the block end with

@@ -120,7 +120,7 @@ class TaskGroup:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Queue the tasks that begin in the block all at once, when the block ends.
+        """Queue the tasks that begin in the `with` block all at once at its end.
 
         They then share calls in the same way whenever the request is repeated alone.
         Queued one by one, the first might run before the last has arrived.
@@ -195,7 +195,7 @@ class TaskGroup:
 def task_group(
     model_thread: JobThread[Any], *, priority: int = 0, deadline_s: float | None = None, keep_cached: bool = False
 ) -> Iterator[TaskGroup]:
-    """Yield a group of tasks that is cancelled if the block fails.
+    """Yield a group of tasks that is cancelled if the `with` block fails.
 
     Ctrl-C counts as a failure. The model's memory stays valid until the block ends.
 
@@ -245,7 +245,7 @@ class CancelScope:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Collect the groups that are created in the block."""
+        """Collect the groups that are created in the `with` block."""
         token = _SCOPE.set(self)
         try:
             yield
@@ -294,7 +294,7 @@ def check_cancelled() -> None:
 
 @contextmanager
 def when_prepared(call: Callable[[], object]) -> Iterator[None]:
-    """Call `call` each time a request of the block's context has been prepared.
+    """Call `call` each time a request of the `with` block has been prepared.
 
     A prepared request is checked and tokenized, and waits for the model. For a request
     that cannot be prepared, or needs no model, `call` is called at its end, on its own
@@ -468,8 +468,8 @@ class SecondMemoryPool(Generic[MemoryT]):
     def group(self) -> Iterator[TaskGroup]:
         """Yield a group of tasks in a memory, as `task_group` does.
 
-        Afterwards the memory is cleared for the next group. If the block fails, its
-        memory is freed.
+        Afterwards the memory is cleared for the next group. If the `with` block fails,
+        its memory is freed.
         """
         with self.lend() as (_, group):
             yield group

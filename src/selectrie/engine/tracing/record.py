@@ -44,16 +44,16 @@ _ROW_0: dict[str, Any] = {"parents": _NO_IDS, "tokens": _NO_IDS, "wanted": np.em
 def record(
     engine: Engine, path: str | os.PathLike[str], *, full_rows: bool = False, vocabulary: bool = True
 ) -> Iterator[Recording]:
-    """Record the requests of an engine in the block, so that `load` can replay them.
+    """Record an engine's requests in the `with` block, so that `load` can replay them.
 
     Results are the same as without recording, to the last bit. The file holds the
     prompts and texts of all requests, and only its owner can read it. It is written
     while requests run: if the process is killed, the part written so far can be
     replayed.
 
-    Requests that begin in the block are recorded, whichever thread makes them, and
-    those of a `loglikelihood_scorer` too. Requests of a `decision_scorer` that was made
-    before the block are recorded without the tokens of their texts.
+    Requests that begin in the `with` block are recorded, whichever thread makes them,
+    and those of a `loglikelihood_scorer` too. Requests of a `decision_scorer` that was
+    made before the block are recorded without the tokens of their texts.
 
     Args:
         engine: The engine.
@@ -67,8 +67,8 @@ def record(
 
     Raises:
         OptionError: If the file cannot be written, or the engine is already being
-            recorded. At the end of the block: if the trace could not be written in
-            full.
+            recorded. At the end of the `with` block: if the trace could not be written
+            in full.
         ClosedError: If the engine was closed.
     """
     flag("full_rows", full_rows)
@@ -145,8 +145,8 @@ class Recorder:
         full_rows: Whether tasks may read whole rows.
 
     Attributes:
-        read_rows: Cache of row values, used in the block in place of the engine's,
-            because values that were read before the block are not in the trace.
+        read_rows: Cache of row values, used during the recording in place of the
+            engine's, because values that were read before it are not in the trace.
     """
 
     def __init__(self, writer: TraceWriter, *, full_rows: bool) -> None:
@@ -155,6 +155,17 @@ class Recorder:
         self.read_rows = ReadRows()
 
     def begin(self, task: Task[Any], *, is_canonical: bool = False) -> RowObserver:
+        """Add the beginning of a task, and return the function that adds its steps.
+
+        Args:
+            task: The task.
+            is_canonical: Whether its scores are too close to call and are evaluated
+                again.
+
+        Raises:
+            IncompatibleOptionsError: If the text is drawn by a server, or the task
+                reads whole rows and must not.
+        """
         if isinstance(task, ServedTask):
             remedy = "the text is drawn by the server, and no rows of it are read; call it outside the block"
             raise IncompatibleOptionsError("generate", "recording a trace", remedy)

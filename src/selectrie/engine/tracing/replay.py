@@ -245,6 +245,7 @@ class TraceReader:
         *,
         priority: int = 0,
     ) -> None:
+        """Call `done` at once with the answer or its error (see `RowStarter`)."""
         del cancellation, priority
         try:
             answer = self.answer(paths, reads)
@@ -254,6 +255,7 @@ class TraceReader:
             done(answer)
 
     def _missing_row_error(self, path: IntArray, what: str) -> MissingRowError:
+        """Return the error for a value `what` of the row after a path."""
         trace = self._rows.trace
         shown = "".join(map(self._model.vocabulary.show, path[-_SHOWN_TOKENS:].tolist()))
         is_torn = "" if trace.tail.is_complete else ", whose end is missing,"
@@ -459,6 +461,7 @@ def _parse(trace: Trace, name: str) -> Any:
 
 
 def _parse_object(trace: Trace, name: str) -> dict[str, Any]:
+    """Return a field of the header, which must be a JSON object."""
     found = _parse(trace, name)
     if not isinstance(found, dict):
         raise _header_error(trace, name)

@@ -63,6 +63,7 @@ class Journal:
         return True
 
     def _note_encoding(self, text: bytes, ids: Sequence[int]) -> None:
+        """Add a text with its tokens to the trace, unless it is there."""
         if self._is_new(b"b", text):
             self._add(Encoding(is_inside=False, text=_bytes(text), ids=np.array(ids, dtype=np.int32)))
 
@@ -202,6 +203,7 @@ def _chat_time(trace: Trace) -> str:
 
 
 def _replayed_functions(trace: Trace) -> TextFunctions:
+    """Return functions of a vocabulary that look their results up in a trace."""
     return TextFunctions(
         tokenize=_replayed_tokenizer(trace, trace.encodings),
         encode_inside=_replayed_tokenizer(trace, trace.inside),

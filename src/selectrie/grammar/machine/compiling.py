@@ -329,7 +329,7 @@ class _Compiler:
                 self.n_uses[reference.name] = self.n_uses.get(reference.name, 0) + 1
 
     def add(self, ring: Iterable[str]) -> None:
-        """Add rules that call each other, or a single rule.
+        """Add the rules of a ring: rules that call each other, or a single rule.
 
         All other rules that they call must have been added before.
         """
@@ -343,6 +343,7 @@ class _Compiler:
                 self.inlined[self.number[name]] = automaton
 
     def _add_name(self, name: str) -> int:
+        """Give a rule the next number, and return it."""
         self.number[name] = len(self.names)
         self.names.append(name)
         return self.number[name]
@@ -436,7 +437,14 @@ def _remove_left_recursion(work: _Compiler) -> dict[int, tuple[RuleAutomaton, bo
 
 
 def _rewrite_rule(work: _Compiler, ring: list[int], number: int, plain: dict[int, RuleAutomaton]) -> RuleAutomaton:
-    """Return a rule's automaton without the left recursion of its ring."""
+    """Return a rule's automaton without the left recursion of its ring.
+
+    Args:
+        work: The automata of all rules.
+        ring: The numbers of the rules that begin with each other.
+        number: The rule's number.
+        plain: The automata of the rules of the ring, without the empty text.
+    """
     names = [repr(work.names[one]) for one in ring]
     what = f"the left recursion of {' -> '.join([*names[:7], *(['...'] if len(names) > 7 else []), names[0]])}"
     work.work.edges -= RING_EDGE * sum(len(edges) for one in ring for edges in plain[one].edges)

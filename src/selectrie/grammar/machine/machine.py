@@ -169,7 +169,10 @@ class Stacks:
         return stacks_of[state] != known
 
     def _intern(self, links: tuple[tuple[int, int], ...], *, ends: bool) -> int:
-        """Return the set with these links, added if it does not exist."""
+        """Return the set with these links, added if it does not exist.
+
+        `ends` says whether it contains the empty stack.
+        """
         if not ends and len(links) == 1:
             return self.push(*links[0])
         number = NOTHING_OPEN if not links else self._number.get((ends, links))

@@ -248,7 +248,12 @@ class Nfa:
         return len(self.edges) - 1
 
     def build(self, expression: Expression, resolve: Resolve) -> None:
-        """Add paths from start to final for all texts of an expression."""
+        """Add paths from start to final for all texts of an expression.
+
+        Args:
+            expression: The expression.
+            resolve: Returns the automaton or label for a set, a token or a reference.
+        """
         work: list[tuple[Expression, int, int]] = [(expression, 0, 1)]
         while work:
             part, start, stop = work.pop()
@@ -284,7 +289,7 @@ class Nfa:
                 self.edges[state].append((byte_range_label(first, last), 1 if after == END else own[after]))
 
     def _add_leaf(self, leaf: Resolved, start: int, stop: int) -> None:
-        """Add the automaton or the label that a leaf was resolved to."""
+        """Add the automaton or label of a leaf from the state `start` to `stop`."""
         if isinstance(leaf, RuleAutomaton):
             self.insert_copy(leaf, start, stop)
         elif leaf is None:
@@ -296,7 +301,7 @@ class Nfa:
                 self.jumps[start].append(stop)
 
     def _add_text(self, value: bytes, start: int, stop: int) -> None:
-        """Add a path that reads the bytes of a text."""
+        """Add a path from `start` to `stop` that reads the bytes of a text."""
         if not value:
             self.jumps[start].append(stop)
             return
@@ -307,7 +312,7 @@ class Nfa:
         self.edges[start].append((1 << value[-1], stop))
 
     def _add_texts(self, texts: list[bytes], start: int, stop: int) -> None:
-        """Add paths for sorted distinct texts, which share common prefixes."""
+        """Add paths from `start` to `stop` for sorted texts, which share prefixes."""
         path = [start]
         for i, text in enumerate(texts):
             if not text:
@@ -327,7 +332,7 @@ class Nfa:
     def _add_sequence(
         self, part: Concatenation, start: int, stop: int, work: list[tuple[Expression, int, int]]
     ) -> None:
-        """Chain the items through new states; `work` receives the items to add."""
+        """Add the states between a sequence's items, and put the items into `work`."""
         if not part.items:
             self.jumps[start].append(stop)
             return
@@ -335,7 +340,7 @@ class Nfa:
         work += zip(part.items, states, states[1:], strict=False)
 
     def _add_repeat(self, part: Repeat, start: int, stop: int, work: list[tuple[Expression, int, int]]) -> None:
-        """Unroll a repetition; `work` receives the copies of its item to add."""
+        """Add a repetition's states, unrolled; put copies of its item into `work`."""
         min_count, max_count = part.min_count, part.max_count
         if min_count < 0 or (max_count is not None and max_count < min_count):
             raise GrammarError(
@@ -683,6 +688,7 @@ def remove_left_recursion(
         automata: The automata of the rules, without the empty text (see
             `remove_empty_text`).
         nfa: A new automaton, which is filled.
+        work: The budget of edges.
     """
     members = set(ring)
     own = {rule: [nfa.add_state() for _ in automata[rule].edges] for rule in ring}

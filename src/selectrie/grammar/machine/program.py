@@ -83,7 +83,10 @@ def link_rules(
 
 
 def _return_state(automaton: RuleAutomaton, base: int, state: int) -> int:
-    """Return the state to return to, or `NO_RETURN` if it would only return in turn."""
+    """Return the state to return to, or `NO_RETURN` if it would only return in turn.
+
+    `base` is the number in the program of the automaton's state 0.
+    """
     return base + state if automaton.edges[state] or not automaton.final[state] else NO_RETURN
 
 

@@ -281,6 +281,7 @@ class _Builder(Transformer[Token, Any]):
 
 
 def _number(token: Token) -> int:
+    """Return the number of a count; raise `SymbolError` beyond 999999."""
     if len(token) > 6:
         raise SymbolError(start_of(token), f"the count {clipped(token, 12)} is too large; the maximum is 999999")
     return int(token)
@@ -385,7 +386,8 @@ class Definitions:
     ) -> None:
         """Add the definitions of a text, after those of its imports.
 
-        `within` holds the names of the files that are being imported.
+        `scope` makes the text's names global, and `within` has the names of the files
+        that are being imported, to find circles.
         """
         statements = read_statements(source)
         imports: dict[tuple[str, ...], list[Statement]] = {}
@@ -716,6 +718,7 @@ class _Converter:
         return Reference(name)
 
     def _name_argument(self, value: Expression) -> Expression:
+        """Return a reference to a template's argument, which becomes a rule."""
         if isinstance(value, Reference):
             return value
         return Reference(self._arguments.setdefault(value, f"argument-{len(self._arguments) + 1}"))
@@ -768,6 +771,7 @@ def _convert_literal(node: DefinitionNode, source: GrammarSource, sets: SetMaker
 
 @lru_cache(maxsize=4096)
 def _any_case(character: str) -> Expression:
+    """Return the expression of a character in upper and lower case."""
     codes = case_variants(ord(character), ascii_only=False)
     return LiteralText(character.encode()) if len(codes) == 1 else Characters.of([(code, code) for code in codes])
 

@@ -146,7 +146,7 @@ def pattern_text(pattern: object) -> str:
 
 
 def _narrow(schema: dict[str, Any], keyword: str, value: float, unknown: Callable[[], GrammarError]) -> None:
-    """Set a keyword; of two bounds, keep the tighter one."""
+    """Set a keyword; of two bounds, keep the tighter one. `unknown` makes an error."""
     known = schema.get(keyword, value)
     if keyword == "multipleOf" and known != value:
         raise unknown()
@@ -346,7 +346,7 @@ _UUID_PATTERN = "^[0-9a-f]{8}-[0-9a-f]{4}-V[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f
 _LABEL = "[a-z0-9]+(?:-[a-z0-9]+)*"
 _URL_PART = "(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-F]{2})*"
 _AFTER_SCHEME = rf"(?:{_LABEL}\.)*[a-z][a-z0-9]*(?::[0-9]{{1,4}})?(?:/{_URL_PART})?(?:#{_URL_PART})?"
-"""Host, port and path of a URL that every reader takes; the host is a name."""
+"""Host, port and path of a URL that all types of pydantic take; the host is a name."""
 
 
 def close_schema(schema: Any, *, is_part: bool = False) -> Any:
@@ -437,6 +437,8 @@ def generator_argument(says: Any) -> dict[str, Any]:
     instead of a format or any string, and that of URLs has their schemes. Patterns with
     flags, which pydantic would drop, raise an error. Returns {} for a class that only
     resembles a pydantic model.
+
+    `says` is the function of pydantic that gets the argument.
     """
     parameter = inspect.signature(says).parameters.get("schema_generator")
     if parameter is None:

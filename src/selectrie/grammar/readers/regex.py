@@ -228,6 +228,7 @@ class EscapeReader:
         return self._read_common(offset, letter, _LETTERS)
 
     def _letter_after(self, offset: int) -> str:
+        """Return the character after a backslash; raise an error if there is none."""
         if offset + 1 >= self._stop:
             raise self._error_at(offset, "nothing follows this backslash; write '\\\\' for the character")
         return self._source[offset + 1]
@@ -357,6 +358,12 @@ class FollowCheck:
 
         That condition is enough for counts of single characters. Other counts raise an
         error, except lazy ones with a fixed number.
+
+        Args:
+            frame: The group that contains the count.
+            item: The repeated item.
+            pending: The count.
+            is_fixed: Whether the count is one number, as in `{3}`.
         """
         is_one = isinstance(item, Characters) or (isinstance(item, LiteralText) and len(item.value.decode()) == 1)
         if not is_one and not (pending.lazy and is_fixed):
@@ -366,7 +373,12 @@ class FollowCheck:
             frame.pending.append(pending)
 
     def check(self, frame: OpenGroup, item: Expression) -> None:
-        """Raise an error if the item may begin with a character of a pending count."""
+        """Raise an error if the item may begin with a character of a pending count.
+
+        Args:
+            frame: The group that contains the item.
+            item: The item that follows the counts.
+        """
         if not frame.pending:
             return
         frame.release()
@@ -383,6 +395,7 @@ class FollowCheck:
 
 
 def _overlap(left: Characters, right: Characters) -> bool:
+    """Return whether two sets of characters have one in common."""
     both = Characters.of([*left.ranges, *right.ranges])
     return _size(both) < _size(left) + _size(right)
 
@@ -509,11 +522,13 @@ class _Reader:
         self._add(any_character(line_feed="s" in self._frames[-1].flags), offset)
 
     def _read_edge(self, offset: int) -> None:
+        """Read `^` or `$` as an anchor, of lines with the flag m."""
         multiline = "m" in self._frames[-1].flags
         starts, stops = (shapes.LINE_START, shapes.LINE_STOP) if multiline else (shapes.START, shapes.STOP)
         self._add_anchor(starts if self._source[offset] == "^" else stops, offset)
 
     def _read_sign(self, offset: int) -> None:
+        """Read `*`, `+` or `?` as a repetition of the last item."""
         sign = self._source[offset]
         self._repeat(int(sign == "+"), 1 if sign == "?" else None, offset)
 

@@ -231,7 +231,7 @@ MAX_WORK_PER_NODE = 30
 
 
 class _Beyond(Enum):
-    """The text between a part of the pattern and the end that its anchors refer to."""
+    """The text between a part of a pattern and the end that its anchors refer to."""
 
     NOTHING = "nothing"
     LINE_FEED = "one line feed"

@@ -149,6 +149,8 @@ def _key(value: Any) -> tuple[bool, Any]:
 
 
 def _one_of(values: Mapping[tuple[bool, Any], Any]) -> Make:
+    """Return a maker that maps a value of JSON to one of the listed values."""
+
     def make(value: Any) -> Any:
         try:
             return values[_key(value)]

@@ -111,6 +111,7 @@ _INSIDE = MappingProxyType(
 
 
 def _is_of_type(value: Any, name: str) -> bool:
+    """Return whether a value has a JSON type; a whole number is an integer."""
     kind = kind_of(value)
     return kind == name or (name == "integer" and kind == "number" and value == value // 1)
 
@@ -388,7 +389,7 @@ def _constants(values: Sequence[Any]) -> _Values:
 def _use_integers(value: Any) -> Any:
     """Return the value with whole numbers as integers, at any depth.
 
-    All drafts and readers treat them as integers.
+    All drafts of JSON Schema and all JSON parsers treat them as integers.
     """
     if isinstance(value, dict):
         return {name: _use_integers(one) for name, one in value.items()}

@@ -257,10 +257,10 @@ def normalize_numbers(
     """Return keywords that bound a schema's numbers exactly, and the schema's types.
 
     Multiples of a whole number become integers. An exclusive bound becomes the next
-    whole number or double, so that no reader rounds a number onto it. A bound with many
-    digits is moved inwards to one of `DIGITS` digits. Bounds of integers do not change.
-    Numbers within the bounds that llguidance would not allow are added again (see
-    `range_schemas`).
+    whole number or double, so that no JSON parser rounds a number onto it. A bound with
+    many digits is moved inwards to one of `DIGITS` digits. Bounds of integers do not
+    change. Numbers within the bounds that llguidance would not allow are added again
+    (see `range_schemas`).
 
     Args:
         schema: The schema.
@@ -410,6 +410,7 @@ def _n_digits(number: float) -> int:
 
 
 def _too_wide_error(pointer: str, keyword: str, bound: float) -> GrammarError:
+    """Return the error for a bound beyond 2**53."""
     reason = f"{clip_repr(bound)} is beyond 2**53, where bounds are not exact; use at most 2**53, or no bound"
     return keyword_error(pointer, keyword, reason)
 
@@ -427,7 +428,7 @@ def _shorten(number: float, rounding: str) -> int | float:
 
 
 def is_short(number: float) -> bool:
-    """Return whether all readers convert a number's spelling to the same double.
+    """Return whether all JSON parsers read a number's spelling as the same double.
 
     llguidance's conversion is slightly wrong from the 16th digit on.
     """
@@ -493,7 +494,7 @@ def pattern_of(pattern: object, keyword: str, pointer: str) -> RewrittenPattern:
 def check_constant(value: object, keyword: str, pointer: str, listed_only: list[GrammarError]) -> object:
     """Return the value if a grammar can spell it exactly, else raise an error.
 
-    Errors are raised for numbers that readers round, strings that a grammar cannot
+    Errors are raised for numbers that JSON parsers round, strings that a grammar cannot
     contain, and values that are not JSON. The error about a whole number that only a
     list of values spells exactly is added to `listed_only`.
     """
@@ -524,7 +525,7 @@ def _check_text(text: str, keyword: str, pointer: str) -> None:
 
 
 def _check_number(number: float, keyword: str, pointer: str, listed_only: list[GrammarError]) -> None:
-    """Raise an error for a number that readers round.
+    """Raise an error for a number that JSON parsers round.
 
     The error about a large whole number is added to `listed_only` instead.
     """

@@ -251,7 +251,7 @@ class SchemaCopy:
         pointers: JSON pointer of each definition in the original schema.
         keyword_pointers: JSON pointers of the first keywords of `LEFT` in the original
             schema, for messages.
-        notes: Keywords that have no effect although a reader may expect one.
+        notes: Keywords that have no effect although the schema's author may expect one.
         listed_only: Errors about numbers that are exact only in a list of values. The
             first one is raised if the schema is not listed.
     """

@@ -1,4 +1,4 @@
-r"""Rewrites JSON Schema patterns so that they mean the same to every reader.
+r"""Rewrites JSON Schema patterns so that they have one meaning.
 
 JSON Schema uses the regular expressions of ECMA-262, validators in Python use `re`, and
 llguidance uses Rust's. The three differ in what `\d`, `\w`, `\s`, `.` and `$` match,
@@ -44,7 +44,7 @@ CLASSES: dict[str, tuple[Ranges, Ranges]] = {
     "w": (WORD, NON_ASCII),
     "s": (SPACES, SPACES_OF_SOME),
 }
-"""Maps a letter to the characters in the class for all readers, and for only some."""
+"""Maps a letter to the characters in the class in all dialects, and in only some."""
 SINGLE = {"n": 0x0A, "r": 0x0D, "t": 0x09, "f": 0x0C, "v": 0x0B, "0": 0x00}
 _QUANTIFIER = re.compile(r"[*+?]|\{([0-9]+)(?:,([0-9]*))?\}")
 _MAX_DIGITS = 9
@@ -193,6 +193,7 @@ class _Rewriter:
             )
 
     def _append_item(self, text: str) -> None:
+        """Write an item of the pattern, which a repetition may follow."""
         self._out.append(text)
         self._repeatable = True
 
@@ -242,7 +243,7 @@ class _Rewriter:
         self._repeatable = sign == ")"
 
     def _read_escape(self, *, inside: bool) -> tuple[Ranges, Ranges]:
-        """Read an escape; return its characters for all readers, and for some only.
+        """Read an escape; return its characters in all dialects, and in only some.
 
         Args:
             inside: Whether the escape is in a bracket expression.
@@ -304,8 +305,8 @@ class _Rewriter:
     def _read_member(self, start: int) -> tuple[Ranges, Ranges]:
         r"""Read one character or escape of a bracket expression.
 
-        Returns the characters that it matches for all readers, and those that it
-        matches for some only. Only a class such as `\d` has the latter; anything else
+        Returns the characters that it matches in all dialects, and those that it
+        matches in only some. Only a class such as `\d` has the latter; anything else
         matches one character.
         """
         sign = self._text[self._at : self._at + 1]

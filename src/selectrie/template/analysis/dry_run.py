@@ -124,7 +124,10 @@ class _DryRun:
     def evaluate_known(
         self, function: Callable[..., Any], expression: ast.Expression, scope: Scope, at: ast.Document
     ) -> Any:
-        """Return `function` of an expression, or `UNDECIDED` if it is not known."""
+        """Return `function` of an expression, or `UNDECIDED` if it is not known.
+
+        `at` is the document that contains the expression.
+        """
         try:
             return function(expression, scope, at)
         except Undecided:

@@ -183,6 +183,7 @@ class Template:
 
     @cached_property
     def _identity(self) -> tuple[object, ...]:
+        """Return the values by which templates are equal."""
         files = tuple(sorted(self._sources.texts.items()))
         grammars = tuple((name, self._sources.read_grammar(name).digest) for name in self._findings.grammars)
         return self.source, self.dialect, files, grammars

@@ -410,7 +410,7 @@ def error_at(document: Document, span: Span, reason: str) -> TemplateError:
 
 @contextmanager
 def report_at(document: Document, span: Span) -> Iterator[None]:
-    """Add the position of a span to template errors that are raised in the block.
+    """Add the position of a span to template errors raised in the `with` block.
 
     Errors that have a position keep it.
     """

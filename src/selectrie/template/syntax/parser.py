@@ -135,6 +135,7 @@ class ProductionReader(Transformer[Token, Any]):
         return builder.text("\\" * (len(token) // 2), span_of(token), plain=False)
 
     def raw(self, children: list[Any]) -> Any:
+        """Add the text of a raw block, trimmed beside each `~`."""
         builder, token = children
         opens, closes = self._dialect.opens, self._dialect.closes
         first, last = token.index(closes), token.rindex(opens)
@@ -158,6 +159,7 @@ class ProductionReader(Transformer[Token, Any]):
         return builder.leaf(ast.Include(path, span=edges.span), edges)
 
     def output(self, children: list[Any]) -> Any:
+        """Add a tag that writes a value; raise `Refused` if it names no value."""
         builder, opening, value, closing = children
         edges = edges_of(opening, closing)
         if isinstance(value, ast.Path) and value.name in self._dialect.commands and not value.steps:
@@ -184,6 +186,7 @@ class ProductionReader(Transformer[Token, Any]):
         return builder.leaf(ast.Set(str(name), value, span=edges.span), edges)
 
     def include(self, children: list[Any]) -> Any:
+        """Add a tag that includes a file; raise `Refused` if it names none."""
         builder, opening, _, path, closing = children
         edges = edges_of(opening, closing)
         if not self._text(path):
@@ -191,6 +194,7 @@ class ProductionReader(Transformer[Token, Any]):
         return builder.leaf(ast.Include(self._text(path), span=edges.span), edges)
 
     def named_block(self, children: list[Any]) -> Any:
+        """Begin a `select`, `geneach` or `block`, which is made at its end tag."""
         builder, opening, kind, called, named, closing = children
         edges = edges_of(opening, closing)
         name, arguments = self._split_name(kind, called, named, required=kind != "block")
@@ -217,6 +221,7 @@ class ProductionReader(Transformer[Token, Any]):
         raise Refused(span.start, f"this select has no choices; write them between its tags, separated by {tag('or')}")
 
     def joint(self, children: list[Any]) -> Any:
+        """Begin a joint block, which is made at its end tag."""
         builder, opening, kind, named, closing = children
         arguments = self._check_arguments(kind, named)
         return builder.open_block(
@@ -256,6 +261,7 @@ class ProductionReader(Transformer[Token, Any]):
         raise Refused(stop_of(children[2]), _ROLE)
 
     def role(self, children: list[Any]) -> Any:
+        """Begin a turn whose role is a text; raise `Refused` if that is blank."""
         builder, opening, kind, called, named, closing = children
         role = self._text(called)
         if named or not role.strip():
@@ -263,6 +269,7 @@ class ProductionReader(Transformer[Token, Any]):
         return self._open_role(builder, kind, edges_of(opening, closing), role)
 
     def role_argument(self, children: list[Any]) -> Any:
+        """Begin a turn with the role `name=`; raise `Refused` for other arguments."""
         builder, opening, kind, name, _, value, named, closing = children
         role = value.value if isinstance(value, ast.Constant) else value
         if (
@@ -404,6 +411,7 @@ class ProductionReader(Transformer[Token, Any]):
         return ast.Constant(self._text(children[0]), span=span_of(children[0]))
 
     def number(self, children: list[Token]) -> ast.Constant:
+        """Return a number as a constant; raise `Refused` for a long or large one."""
         token = children[0]
         if len(token) > 300:
             raise Refused(start_of(token), "this number has more than 300 characters")
@@ -447,6 +455,7 @@ class ProductionReader(Transformer[Token, Any]):
         return _add_step(children[0], str(children[2]), children[2])
 
     def subscript(self, children: list[Any]) -> ast.Path:
+        """Return a path with an index or key added; raise `Refused` for others."""
         step = children[2]
         if isinstance(step, ast.Constant):
             if isinstance(step.value, bool) or not isinstance(step.value, int | str):

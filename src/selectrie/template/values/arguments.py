@@ -163,6 +163,7 @@ def _check_nonempty(name: str, value: object) -> None:
 
 
 def _check_turns(name: str, value: object) -> None:
+    """Raise `OptionError` unless the value is a number of passes of a loop."""
     number = to_plain(value)
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_TURNS:
         raise OptionError(name, value, f"a whole number from 0 to {MAX_TURNS}")
