@@ -158,7 +158,7 @@ def test_prompts_are_shown_without_the_model(llm, labels, monkeypatch):
         (["--predicate", "angry=x", "--state", "x", "--state-file", "y"], "give the state once"),
         (["--predicate", "angry", "--state", "x"], "expected NAME=…"),
         (["--predicate", "=x", "--state", "x"], "expected NAME=…"),
-        (["--choice", "a=x", "--state", "x"], "--option a=TEXT"),
+        (["--choice", "a=x", "--state", "x"], "--choices a=A,B"),
         (["--choice", "a=x", "--option", "a=1", "--score", "a=y", "--state", "x"], "a name that no other question has"),
         (["--predicate", "a=x", "--option", "b=1", "--state", "x"], "the name of a --choice or --score"),
         (["--predicate", "a=x", "--state", " "], "a state that is not blank"),

@@ -243,7 +243,7 @@ def test_other_backslashes_are_refused(given: str):
         ("-p a --deadline 0", "--deadline 0.0: expected seconds above 0"),
         ("-p a --seed -2", "--seed -2: expected a whole number of at least 0; leave it out, or give -1"),
         ("-p a --delimiter x", "--delimiter cannot be combined with free text; it"),
-        ("-p a --choices-file gone.txt", "error[input_file]: gone.txt: No such file"),
+        ("-p a --choices gone.txt", "error[input_file]: gone.txt: No such file"),
     ],
 )
 def test_a_mistake_is_told_before_the_model_is_loaded(engine: Remembering, args: str, message: str):

@@ -56,8 +56,7 @@ def test_check_tells_what_it_found(file: Path):
 def test_check_as_json_is_the_report(file: Path):
     """The same fields, with the format and the grammar's name."""
     found = json.loads(run("check", str(file), "--json", "--seed", "4").stdout)
-    assert found.pop("format") == 2
-    assert found.pop("grammar") == "g.gbnf"
+    assert (found.pop("format"), found.pop("kind"), found.pop("grammar")) == (2, "grammar_check", "g.gbnf")
     assert found == Grammar.from_file(file).check(seed=4).to_dict()
 
 
@@ -118,7 +117,13 @@ def test_accepts_has_no_strict():
 def test_accepts_as_json():
     """Verdict, place and what is expected."""
     found = json.loads(run("accepts", "move", "go", "--json").stdout)
-    assert found == {"format": 2, "verdict": "no", "at": 0, "expected": ["'e'", "'n'", "'s'…'t'", "'w'"]}
+    assert found == {
+        "format": 2,
+        "kind": "verdict",
+        "verdict": "no",
+        "at": 0,
+        "expected": ["'e'", "'n'", "'s'…'t'", "'w'"],
+    }
 
 
 def test_accepts_reads_files_as_they_are(tmp_path: Path):

@@ -129,15 +129,27 @@ def test_later_values_win(opened, sheet, tmp_path):
     files = ("--var-file", "a.json", "--var-file", "b.json")
     assert run(sheet, *files).stdout.startswith("Name: B\n")
     assert run(sheet, "--var", "name=C", *files).stdout.startswith("Name: C\n")
-    rows = run(sheet, "--var", "name=C", *files, "--rows", "rows.jsonl").stdout
+    rows = run(sheet, "--var", "name=C", *files, "--table", "rows.jsonl").stdout
     assert [line for line in rows.splitlines() if line.startswith("Name")] == ["Name: D", "Name: C"]
+
+
+def test_a_page_is_made_of_every_row_of_a_table(opened, sheet, tmp_path):
+    """Values of CSV are texts; stdin has the form of its first line."""
+    (tmp_path / "rows.csv").write_text("name,note\nD,1\nE,2\n")
+    args = (sheet, "--var", f"armors:={ARMORS}", "--json")
+    pages = run(*args, "--table", "rows.csv").stdout
+    assert [json.loads(line)["text"].splitlines()[0] for line in pages.splitlines()] == ["Name: D", "Name: E"]
+    for name, text in (("rows.csv", "name\nD\n"), ("rows.jsonl", '{"name": "D"}\n')):
+        (tmp_path / name).write_text(text)
+        piped = run(*args, "--rows", "-", stdin=text).stdout
+        assert json.loads(piped)["text"] == json.loads(run(*args, "--table", name).stdout)["text"]
 
 
 def test_rows_are_pages_in_their_order(opened, sheet, tmp_path):
     """Each page stands below a line with its number; with --json a line holds one."""
     names = ["Aria", "Bo", "Cid"]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"name": name}) + "\n" for name in names))
-    args = (sheet, "--var", f"armors:={ARMORS}", "--rows", "rows.jsonl")
+    args = (sheet, "--var", f"armors:={ARMORS}", "--table", "rows.jsonl")
     plain, lines = run(*args).stdout, run(*args, "--json").stdout.splitlines()
     pages = [json.loads(line) for line in lines]
     assert [page["values"]["class"] in {"ranger", "knight"} for page in pages] == [True] * 3
@@ -233,7 +245,7 @@ def test_a_mistake_in_a_template_is_shown_with_its_place(opened, source, args, p
 def test_a_row_that_is_wrong_is_named(opened, sheet, tmp_path):
     """A value that a row lacks is told with the number of the row, before a model is loaded."""
     (tmp_path / "rows.jsonl").write_text('{"name": "A"}\n{"nam": "B"}\n')
-    result = run(sheet, "--var", f"armors:={ARMORS}", "--rows", "rows.jsonl", code=2)
+    result = run(sheet, "--var", f"armors:={ARMORS}", "--table", "rows.jsonl", code=2)
     assert "warning: the template reads no value called 'nam'" in result.stderr
     assert "error[template]: request 1: sheet.tmpl:1:" in result.stderr
     assert opened == []
@@ -275,17 +287,17 @@ def test_rows_are_objects(tmp_path, content, words):
     "args",
     [
         ("--stream", "--json"),
-        ("--stream", "--rows", "r.jsonl"),
+        ("--stream", "--table", "r.jsonl"),
         ("--stream", "--check"),
         ("--check", "--explain"),
-        ("--var-file", "-", "--rows", "-"),
+        ("--var-file", "-", "--table", "-"),
         ("--var", "x"),
         ("--max-tokens", "0"),
     ],
 )
 def test_what_does_not_go_together_is_refused(opened, sheet, args):
-    """Before a file is read or a model is loaded."""
-    assert run(sheet, *args, code=2).stderr.startswith("error[option]: ")
+    """Before a model is loaded."""
+    assert run(sheet, *args, code=2).stderr.startswith(("error[option]: ", "error[input_file]: -: "))
     assert opened == []
 
 

@@ -203,7 +203,7 @@ def test_a_field_may_be_long(folder):
             "--show-prompt cannot be combined with --table",
         ),
         ((*TABLE[:2], "--table", "t.csv", "--state", "body", "--out", "o.csv"), r"q.toml: intent.choices is not given"),
-        ((*TABLE, "--options", "angry=labels.txt", "--state", "body", "--out", "o.csv"), "--options 'angry'"),
+        ((*TABLE, "--options", "angry=labels.txt", "--state", "body", "--out", "o.csv"), "--choices 'angry'"),
         ((*TABLE, "--probabilities", "all", "--state", "body", "--out", "o.csv"), "--probabilities 'all'"),
         (("decide", "--state", "x", "--predicate", "a=b", "--out", "o.csv"), "--table is not given"),
         (("decide", "--state", "x", "--predicate", "a=b", "--prefix", "o"), "--table is not given"),

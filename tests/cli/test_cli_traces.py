@@ -88,7 +88,7 @@ def test_files_and_standard_input_are_in_the_trace(tmp_path):
     """A replay reads them from there, also if they are gone."""
     choices, trace = tmp_path / "choices.txt", tmp_path / "run.trace"
     choices.write_text(" cat\n bat\n")
-    first = run("select", "--choices-file", choices, "--trace", trace, stdin="a cat\n")
+    first = run("select", "--choices", choices, "--trace", trace, stdin="a cat\n")
     choices.unlink()
     assert plain(run("replay", trace, stdin="something else").stdout) == plain(first.stdout)
 

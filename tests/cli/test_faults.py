@@ -55,7 +55,7 @@ def test_closed_standard_input_holds_no_prompt():
     code, said = shell("<&-", "select", "-c", "a")
     assert (code, said[:25]) == (2, "error[prompt]: no prompt:")
     expected = "error[input_file]: -: standard input is closed\n"
-    assert shell("<&-", "select", "-p", "p", "--choices-file", "-") == (2, expected)
+    assert shell("<&-", "select", "-p", "p", "--choices", "-") == (2, expected)
 
 
 def test_a_help_text_that_nobody_reads_is_done():
@@ -79,7 +79,7 @@ def test_a_help_text_that_nobody_reads_is_done():
         (["select", "--token-ids", f"1,{NINES}", "-c", "a"], "option"),
         (["select", "--token-ids", "1,99999999999", "-c", "a"], "option"),
         ([*SELECT, "-m", "x" * 10_000], "model_file"),
-        ([*SELECT, "--choices-file", "x" * 10_000], "input_file"),
+        ([*SELECT, "--choices", "x" * 10_000], "input_file"),
         (["select", "-p", "p", "--grammar", "x" * 10_000 + ".gbnf"], "input_file"),
         (["beam", "-p", "p", "--regex", "a", "--length-penalty", "1e308"], "option"),
         (["render", "x" * 10_000], "input_file"),

@@ -89,7 +89,7 @@ def evil_files(tmp_path: Path) -> Path:
 
 def commands(folder: Path, model: Path) -> Iterator[list[str]]:
     """Commands that show a text of the caller's, in answers and in errors."""
-    ask = ["-m", str(model), "--threads", "1", "-p", f"p{EVIL}", "--choices-file", str(folder / "c.txt")]
+    ask = ["-m", str(model), "--threads", "1", "-p", f"p{EVIL}", "--choices", str(folder / "c.txt")]
     for flag in ("--tsv", "--explain", "--json"):
         yield ["select", *ask, flag]
     yield ["tokens", *ask]
@@ -99,7 +99,7 @@ def commands(folder: Path, model: Path) -> Iterator[list[str]]:
     yield ["grammar", "check", str(folder / "g.gbnf")]
     yield ["grammar", "accepts", "json", EVIL]
     yield ["select", "-m", str(folder / f"{EVIL}.gguf"), "-p", "p", "-c", "a"]
-    yield ["select", "-p", "p", "--choices-file", EVIL]
+    yield ["select", "-p", "p", "--choices", EVIL]
     yield ["select", "-p", "p", "-c", "a", "--rule", EVIL]
     yield ["eval", EVIL]
     yield ["eval", "report", EVIL]

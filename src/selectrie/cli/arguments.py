@@ -26,7 +26,7 @@ from typer.core import TyperCommand, TyperOption
 from typer.models import ArgumentInfo, OptionInfo
 
 from selectrie.cli import inputs
-from selectrie.cli.groups import WITH_ESCAPES, StdinAs
+from selectrie.cli.groups import OLD_FLAGS, WITH_ESCAPES, StdinAs
 from selectrie.cli.signals import exit_code_of, stoppable
 from selectrie.core import output
 from selectrie.errors import (
@@ -274,8 +274,7 @@ Command = Callable[..., int]
 class SectionedCommand(TyperCommand):
     """A typer command whose help shows options under the headings of their groups.
 
-    An option that takes one value is refused if it is given twice. Of the long flags of
-    an option the help shows the first; the others are its names of earlier versions.
+    An option that takes one value is refused if it is given twice.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -301,10 +300,10 @@ class SectionedCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             shown = f"{parameter.metavar}, without a flag"
             if isinstance(parameter, TyperOption):
-                shown = _shown_flags(parameter)[-1]
+                shown = next((one for one in parameter.opts if one.startswith("--")), parameter.opts[0])
             names = [one.lstrip("-").replace("-", "_") for one in parameter.opts]
             flags |= dict.fromkeys([str(parameter.name), *names], shown)
-        flags |= {name: flags[own] for name, own in _NAMED_OTHERWISE.items() if own in flags}
+        flags = {name: flags[own] for name, own in _NAMED_OTHERWISE.items() if own in flags} | flags
         name = flag.lstrip("-").replace("-", "_")
         long = long_flag(SAME.get(name, name))
         others = ctx.parent.command.commands.values() if ctx.parent else ()
@@ -319,7 +318,7 @@ class SectionedCommand(TyperCommand):
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in map(copy, self.get_params(ctx)):
             if isinstance(parameter, TyperOption):
-                parameter.opts = _shown_flags(parameter)
+                parameter.opts = [one for one in parameter.opts if one not in OLD_FLAGS]
             record = parameter.get_help_record(ctx)
             if record is not None:
                 heading = getattr(parameter, "rich_help_panel", None) or "Other"
@@ -327,12 +326,6 @@ class SectionedCommand(TyperCommand):
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records, col_max=26)
-
-
-def _shown_flags(option: TyperOption) -> list[str]:
-    """Return the short flags of an option, and the first of its long ones."""
-    long = [flag for flag in option.opts if flag.startswith("--")]
-    return [flag for flag in option.opts if flag not in long[1:]]
 
 
 def command(app: typer.Typer) -> Callable[[Command], Command]:

@@ -12,13 +12,12 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.decide import DecisionGroup, params_of
-from selectrie.cli.groups import STDIN_ROWS, Json, ModelGroup
+from selectrie.cli.groups import STDIN_ROWS, JsonOutput, ModelGroup
 from selectrie.cli.show import show_json, show_report
 from selectrie.cli.tables import ColumnsGroup, TableRunGroup, long_fields, resume_table, run_table
 from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.errors import (
     IncompatibleOptionsError,
-    InputFileError,
     OptionError,
     OptionRef,
     joined,
@@ -56,7 +55,12 @@ class ClassifyGroup:
     ] = None
     labels: Annotated[
         str | None,
-        Option(metavar="A,B,…|FILE", help="The labels, or a file of them: one a line, or a .json array of texts."),
+        Option(
+            "--labels",
+            "--choices",
+            metavar="A,B,…|FILE",
+            help="The labels, or a file of them: one a line, or a .json array of texts.",
+        ),
     ] = None
     none: Annotated[
         str | None, Option(metavar="TEXT", help="One more label for what no other fits, such as 'none of these'.")
@@ -85,16 +89,6 @@ class ClassifyGroup:
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClassifyOutput:
-    """Output.
-
-    The options of `selectrie classify` for its output.
-    """
-
-    json: Json = False
-
-
 def classify(
     model: ModelGroup,
     table: ClassifyGroup,
@@ -102,7 +96,7 @@ def classify(
     columns: ColumnsGroup,
     *,
     running: TableRunGroup,
-    output: ClassifyOutput,
+    output: JsonOutput,
 ) -> int:
     r"""Label a text, or every row of a table.
 
@@ -138,7 +132,7 @@ def _label_text(
     columns: ColumnsGroup,
     *,
     running: TableRunGroup,
-    output: ClassifyOutput,
+    output: JsonOutput,
 ) -> int:
     """Label one text, and show the answer."""
     for name in ("table", "state"):
@@ -207,32 +201,15 @@ def _state_of(table: ClassifyGroup, source: Path) -> str:
     raise OptionError("state", None, f"the column to label; the table has {', '.join(map(repr, names))}")
 
 
-def _labels_of(given: str) -> list[str]:
-    """Return the labels of `--labels`: those between its commas, or those of a file."""
-    if Path(given).is_file() or given == inputs.STDIN:
-        return inputs.read_choices(given)
-    if "," not in given:
-        raise OptionError("labels", given, "labels with commas between them, or a file that there is")
-    labels = [one.strip() for one in given.split(",")]
-    if not all(labels):
-        raise OptionError("labels", given, "a label between any two commas, and none at an end")
-    return labels
-
-
 def _questions_of(table: ClassifyGroup, decision: DecisionGroup, state: str) -> tuple[LabelQuestions, DecisionParams]:
     """Return the questions of the labels, and the `DecisionParams` to ask them with."""
     from selectrie.decide.classification import label_questions
 
-    labels = _labels_of(str(table.labels))
+    labels = inputs.read_listed("labels", str(table.labels))
     own = labels if table.none is None or table.multi_label else [*labels, table.none]
     weights: Sequence[float] | None = None
     if table.prior is not None:
-        texts = ["yes", "no"] if table.multi_label else own
-        read = inputs.read_prior(table.prior, texts)
-        missing = next((text for text in texts if text not in read), None)
-        if missing is not None:
-            raise InputFileError(table.prior, f"{missing!r} has no weight; give every label one")
-        weights = [read[text] for text in texts]
+        weights = inputs.read_weights(table.prior, ["yes", "no"] if table.multi_label else own)
     params = params_of(decision, weights)
     if table.multi_label and (table.examples is not None or table.none is not None):
         name = "examples" if table.none is None else "none"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -20,8 +21,8 @@ from selectrie.cli.grammar import grammar_app, read_constraint
 from selectrie.cli.groups import (
     ChoicesGroup,
     EndingGroup,
+    JsonOutput,
     ModelGroup,
-    ModelsGroup,
     PromptGroup,
     RankOutput,
     RuleGroup,
@@ -36,9 +37,9 @@ from selectrie.cli.groups import (
 from selectrie.cli.render import render
 from selectrie.cli.serve import serve
 from selectrie.cli.show import announce, progress, show_json, show_report, to_tsv
-from selectrie.cli.traces import ReplayGroup, ReplayOutput
+from selectrie.cli.traces import ReplayGroup
 from selectrie.core.output import write
-from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionRef
+from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionError, OptionRef
 from selectrie.options import TERMINATORS, one_of
 from selectrie.options.keywords import Terminator
 from selectrie.version import __version__
@@ -109,7 +110,7 @@ def select(
 
     \b
     selectrie select -m model.gguf -p "The capital of France is" -c " Paris" -c " London"
-    selectrie select -m model.gguf --prompt-file p.txt --choices-file labels.txt --rule pmi --json
+    selectrie select -m model.gguf --prompt-file p.txt --choices labels.txt --rule pmi --json
     selectrie select -m model.gguf -p "He bought a" -c " cat" -c " cats" --following "."
     selectrie select -m model.gguf -p "Today is " --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}"
     """
@@ -134,8 +135,8 @@ def rank(
     The first --top places are made certain, the rest only as far as that needs.
 
     \b
-    cat prompt.txt | selectrie rank -m model.gguf --choices-file 100k.txt --top 5 --explain
-    selectrie rank -m model.gguf -p "I feel" --choices-file labels.txt --stop all --tsv
+    cat prompt.txt | selectrie rank -m model.gguf --choices 100k.txt --top 5 --explain
+    selectrie rank -m model.gguf -p "I feel" --choices labels.txt --stop all --tsv
     """
     selection = _run_selection(
         output.top, model, prompt, choices, ending=ending, rule=rule, search=search, output=output
@@ -155,11 +156,12 @@ def score(
     selectrie score -m model.gguf -p "The sky is" -t " blue" --per-token
     selectrie score -m model.gguf -p "The sky is" -t " blue" --tokenizations all
     """
-    prompt_input, how = requests.read_prompt(prompt), requests.prompting(prompt)
+    prompt_input, scored = requests.read_all(partial(requests.read_prompt, prompt), partial(_text_of, text))
+    how = requests.prompting(prompt)
     with requests.recorded_engine(model, output) as engine, announce("scoring …"):
         result = engine.score(
             prompt_input,
-            text.text,
+            scored,
             following=text.following,
             **asdict(spellings),
             prompting=how,
@@ -186,7 +188,7 @@ command(app)(serve)
 
 
 @command(app)
-def replay(trace: ReplayGroup, output: ReplayOutput) -> int:
+def replay(trace: ReplayGroup, output: JsonOutput) -> int:
     r"""Run a recorded command again, from its trace.
 
     Its output is the same, but for its cost. No model is needed, and no file but the
@@ -207,18 +209,24 @@ def tokens(
 ) -> int:
     r"""Show tokens and trie of a request.
 
-    How prompt and choices are cut into tokens, and what would be evaluated. The model
-    is not run.
+    How the prompt is cut into tokens; with choices also these, and what would be
+    evaluated. The model is not run.
 
     \b
     selectrie tokens -m model.gguf -p "The capital of France is" -c " Paris" -c " London"
+    selectrie tokens -m model.gguf --user "What is the capital of France?"
     """
     prompt_input, how = requests.read_prompt(prompt), requests.prompting(prompt, choices.delimiter)
-    texts = requests.read_choices(choices)
+    texts = requests.read_choices(choices) if choices.choice or choices.choices_file else []
     one_of("terminator", ending.terminator, TERMINATORS)
     with requests.open_engine(model) as engine:
-        terminator = cast("Terminator", ending.terminator)
-        plan = engine.tokens(prompt_input, texts, terminator=terminator, following=ending.following, prompting=how)
+        # Without choices, the prompt's tokens are those before an empty one.
+        terminator = cast("Terminator", ending.terminator if texts else "eog")
+        plan = engine.tokens(
+            prompt_input, texts or [""], terminator=terminator, following=ending.following, prompting=how
+        )
+    if not texts:
+        plan = replace(plan, choices=(), boundary_shift=())
     unnamed = requests.unnamed_model(model)
     if output.json:
         return show_json({**plan.to_dict(), **({} if unnamed is None else {"model": unnamed})})
@@ -228,7 +236,7 @@ def tokens(
 
 
 @command(app)
-def models(output: ModelsGroup) -> int:
+def models(output: JsonOutput) -> int:
     r"""List the models at hand.
 
     The embedded model, then the models in the Hugging Face cache (extra hf), with
@@ -245,9 +253,7 @@ def models(output: ModelsGroup) -> int:
     except MissingExtraError as error:
         write(f"note: {error}", sys.stderr)
     if output.json:
-        from selectrie.results import FORMAT_VERSION
-
-        return show_json({"format": FORMAT_VERSION, "models": [record.to_dict() for record in records]})
+        return show_json({"models": [record.to_dict() for record in records]}, "models")
     from selectrie.cli.report.lists import models_report
 
     return show_report(models_report(records))
@@ -271,6 +277,12 @@ def lm_eval(context: typer.Context) -> None:
         return 0
 
     run_guarded(passed_on, verbose="--verbose" in context.args)
+
+
+def _text_of(group: TextGroup) -> str:
+    if group.text is None:
+        raise OptionError("text", None, "the text to score")
+    return group.text
 
 
 def _check_output(output: SelectOutput) -> None:
@@ -308,22 +320,22 @@ def _run_selection(
     one_of("terminator", ending.terminator, TERMINATORS)
     texts: Any = None
     request: dict[str, Any] = {}
+    read_prompt = partial(requests.read_prompt, prompt)
     if grammar is None or constraint is None:
-        texts = requests.read_choices(choices)
+        prompt_input, texts = requests.read_all(read_prompt, partial(requests.read_choices, choices))
         how = requests.search(search, min(k, len(texts)))
         request["prior"] = requests.prior(rule, texts)
     elif rule.prior is not None:
         raise IncompatibleOptionsError("prior", "a grammar", "a prior weighs choices that are listed, so leave it out")
     else:
         how = replace(requests.search(search, 1), max_tokens=grammar.max_tokens, canonical_only=not grammar.any_path)
-        request["grammar"] = constraint
+        request["grammar"], prompt_input = constraint, read_prompt()
     request |= {
         "rule": requests.rule(rule),
         "terminator": ending.terminator,
         "following": ending.following,
         "prompting": requests.prompting(prompt, choices.delimiter),
     }
-    prompt_input = requests.read_prompt(prompt)
     with requests.recorded_engine(model, output) as engine, progress() as on_progress:
         if constraint is None:
             how = replace(how, on_progress=on_progress)

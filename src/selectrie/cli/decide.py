@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -88,7 +89,12 @@ class QuestionsGroup:
     ] = None
     options: Annotated[
         list[str] | None,
-        Option("--options", metavar="NAME=FILE", help="The same from a file: one a line, or a .json array."),
+        Option(
+            "--choices",
+            "--options",
+            metavar="NAME=A,B,…|FILE",
+            help="The same with commas between them, or from a file: one a line, or a .json array. Repeatable.",
+        ),
     ] = None
     prior: Annotated[
         str | None,
@@ -173,7 +179,7 @@ def decide(
     goes on.
 
     \b
-    selectrie decide --state-file mail.txt --choice team="Who answers?" --options team=teams.txt
+    selectrie decide --state-file mail.txt --choice team="Who answers?" --choices team=billing,support
     selectrie decide --state "It broke!" --predicate angry="They are angry." --json
     selectrie decide --type models.py:Ticket --state-file mail.txt
     selectrie decide questions.toml --table tickets.csv --state body --out decided.jsonl
@@ -193,8 +199,7 @@ def decide(
             raise OptionError("table", None, f"a table, or no --{name}: one state has no run")
     if table != TableGroup():
         raise OptionError("table", None, "a table, or no --probabilities and --prefix, which are about its columns")
-    named, params = _asked(questions, decision)
-    about = read_state(state)
+    (named, params), about = requests.read_all(partial(_asked, questions, decision), partial(read_state, state))
     with requests.recorded_engine(model, output) as engine:
         if output.show_prompt:
             return _show_prompts(engine.decision_prompts(about, named, params=params), as_json=output.json)
@@ -290,7 +295,7 @@ def _questions(group: QuestionsGroup, data: Any) -> Mapping[str, Question]:
             else:
                 own = options.pop(name, None)
                 if own is None:
-                    raise OptionError("options", name, f"some for this question: --option {name}=TEXT, once for each")
+                    raise OptionError("options", name, f"some for this question: --choices {name}=A,B")
                 made[name] = Choice(text, own) if flag == "choice" else Score(text, own)
     if not made:
         raise OptionError("choice", None, "at least one question: a file, --type, --choice, --predicate or --score")
@@ -311,18 +316,13 @@ def _prior(group: QuestionsGroup, named: Mapping[str, Question]) -> list[float] 
     if len(named) > 1:
         raise OptionError("prior", group.prior, f"one question, whose options it weighs; there are {len(named)}")
     (question,) = named.values()
-    texts = [option.scored for option in question.options]
-    weights = inputs.read_prior(group.prior, texts)
-    missing = next((text for text in texts if text not in weights), None)
-    if missing is not None:
-        raise InputFileError(group.prior, f"{missing!r} has no weight; give every option one")
-    return [weights[text] for text in texts]
+    return inputs.read_weights(group.prior, [option.scored for option in question.options])
 
 
 def _of_file(path: Path, data: Any, options: dict[str, list[str]]) -> dict[str, Question]:
     """Return the questions of a file.
 
-    Choices and scores without options take those of `--option` and `--options`, which
+    Choices and scores without options take those of `--option` and `--choices`, which
     are then removed from `options`.
     """
     from selectrie.tables.table_questions import questions_of_file
@@ -353,7 +353,7 @@ def _options(group: QuestionsGroup) -> dict[str, list[str]]:
     for name, text in (_pair("option", one) for one in group.option or ()):
         made.setdefault(name, []).append(text)
     for name, path in (_pair("options", one) for one in group.options or ()):
-        made.setdefault(name, []).extend(inputs.read_choices(path))
+        made.setdefault(name, []).extend(inputs.read_listed("options", path))
     return made
 
 
@@ -390,7 +390,7 @@ def _show_prompts(prompts: Mapping[str, tuple[DecisionPrompt, ...]], *, as_json:
     """Write the prompts that the model would read for each question."""
     if as_json:
         shown = {name: [_prompt_fields(one) for one in own] for name, own in prompts.items()}
-        return show_json({"kind": "decision_prompts", "prompts": shown})
+        return show_json({"prompts": shown}, "decision_prompts")
     for name, own in prompts.items():
         for at, one in enumerate(own):
             order = f", order {at + 1} of {len(own)}" if len(own) > 1 else ""

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.arguments import command
-from selectrie.cli.groups import STDIN_ROWS, Json, ModelGroup, RunGroup
+from selectrie.cli.groups import STDIN_ROWS, Json, JsonOutput, ModelGroup, RunGroup
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.files import SHOWN_ITEM_SUFFIXES
 from selectrie.core.output import flush, put, write
@@ -278,7 +278,7 @@ def report(run: OneRunGroup, output: EvalOutput) -> int:
 
 
 @command(eval_app)
-def tasks() -> int:
+def tasks(output: JsonOutput) -> int:
     """List the tasks that come with selectrie."""
     from selectrie.cli.report.evaluation import tasks_report
     from selectrie.evaluation.tasks import load_task, shipped
@@ -286,6 +286,9 @@ def tasks() -> int:
     result = [load_task(name) for name in shipped()]
     shapes = [[", ".join(one.needs) for one in task.formats] for task in result]
     rows = [(task.name, task.kind, task.metrics, own) for task, own in zip(result, shapes, strict=True)]
+    if output.json:
+        names = ("task", "kind", "metrics", "needs")
+        return show_json({"tasks": [dict(zip(names, row, strict=True)) for row in rows]}, "tasks")
     return show_report(tasks_report(rows))
 
 

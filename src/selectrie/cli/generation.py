@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -251,8 +252,9 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
         raise IncompatibleOptionsError("json", OptionRef("explain"), "leave one of them out")
     params = _search_params(search)
     how = requests.prompting(prompt, grammar.delimiter)
-    prompt_input = requests.read_prompt(prompt)
-    constraint = _require_grammar(grammar)
+    prompt_input, constraint = requests.read_all(
+        partial(requests.read_prompt, prompt), partial(_require_grammar, grammar)
+    )
     with requests.recorded_engine(model, output) as engine, announce("searching …"):
         result = engine.beam_search(prompt_input, constraint, beam=params, prompting=how)
     if output.json:

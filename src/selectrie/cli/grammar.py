@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs
 from selectrie.cli.arguments import command, long_flag, tell
-from selectrie.cli.groups import GRAMMAR_FILES, NOTATION_FLAGS, STDIN_GRAMMAR, ConstraintGroup, Json
+from selectrie.cli.groups import GRAMMAR_FILES, NOTATION_FLAGS, STDIN_GRAMMAR, ConstraintGroup, Json, JsonOutput
 from selectrie.cli.show import show_json
 from selectrie.core.output import write
 from selectrie.errors import OptionError
@@ -87,16 +87,6 @@ class ExpandOutput:
     json: Json = False
 
 
-@dataclass(frozen=True, slots=True)
-class JsonOutput:
-    """Output.
-
-    The output options of commands that only have `--json`.
-    """
-
-    json: Json = False
-
-
 def open_grammar(source: str) -> Grammar:
     """Return the grammar of a file, or the installed grammar with this name.
 
@@ -149,7 +139,7 @@ def check(grammar: GrammarGroup, output: CheckOutput) -> int:
     rules = open_grammar(grammar.grammar)
     report = rules.check(seed=output.seed)
     if output.json:
-        _write_json({"grammar": rules.name, **report.to_dict()})
+        show_json({"grammar": rules.name, **report.to_dict()}, "grammar_check")
     else:
         write("\n".join(grammar_lines(rules.name, report)), sys.stdout)
     if output.strict and not report.sound:
@@ -171,7 +161,7 @@ def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: JsonOutput) -> 
     candidate = _read_tried_text(text)
     verdict = open_grammar(grammar.grammar).accepts(candidate)
     if output.json:
-        _write_json({"verdict": verdict.verdict, "at": verdict.at, "expected": [*verdict.expected]})
+        show_json({"verdict": verdict.verdict, "at": verdict.at, "expected": [*verdict.expected]}, "verdict")
     else:
         write("\n".join(verdict_lines(candidate, verdict)), sys.stdout)
     return 0 if verdict else NOT_ACCEPTED
@@ -192,8 +182,7 @@ def expand(grammar: GrammarGroup, output: ExpandOutput) -> int:
     rules = open_grammar(grammar.grammar)
     texts = rules.expand(output.limit)
     if output.json:
-        _write_json({"grammar": rules.name, "texts": [*texts]})
-        return 0
+        return show_json({"grammar": rules.name, "texts": [*texts]}, "texts")
     for text in texts:
         write(escape_line(text), sys.stdout)
     return 0
@@ -228,8 +217,8 @@ def list(output: JsonOutput) -> int:
 
     summaries = {name: installed_summary(name) for name in installed_names()}
     if output.json:
-        _write_json({"grammars": [{"name": name, "accepts": summary} for name, summary in summaries.items()]})
-        return 0
+        grammars = [{"name": name, "accepts": summary} for name, summary in summaries.items()]
+        return show_json({"grammars": grammars}, "grammars")
     width = max(map(len, summaries), default=0)
     for name, summary in summaries.items():
         write(f"{name.ljust(width)}  {summary}", sys.stdout)
@@ -242,12 +231,6 @@ def _read_tried_text(group: TriedTextGroup) -> str:
         raise OptionError("text", group.text, "either TEXT or --text-file")
     path = inputs.STDIN if group.text == inputs.STDIN else group.text_file
     return group.text or "" if path is None else inputs.read_prompt(path)
-
-
-def _write_json(values: dict[str, object]) -> None:
-    from selectrie.results import FORMAT_VERSION
-
-    show_json({"format": FORMAT_VERSION, **values})
 
 
 def read_constraint(group: ConstraintGroup) -> Grammar | None:

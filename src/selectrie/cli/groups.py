@@ -27,6 +27,8 @@ from selectrie.options.checks import Bounds, Names, OptionField, numbers_of, opt
 
 GroupT = TypeVar("GroupT", bound=type[Any])
 
+OLD_FLAGS = frozenset({"--choices-file", "--options", "--rows"})
+"""Earlier names of flags, which work for one more version and are not in the help."""
 WITH_ESCAPES = "escapes"
 """Marks an option, in its annotation, in which `--escapes` replaces escapes."""
 
@@ -92,6 +94,16 @@ TemplateArgs = Annotated[
     list[str] | None, Option(metavar="KEY=JSON", help="For the chat template: enable_thinking=false. Repeatable.")
 ]
 Json = Annotated[bool, Option("--json", help="One JSON object.")]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonOutput:
+    """Output.
+
+    The option of commands that write a report or JSON.
+    """
+
+    json: Json = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +318,13 @@ class ChoicesGroup:
         WITH_ESCAPES,
     ] = None
     choices_file: Annotated[
-        str | None, Option(metavar="FILE", help="Choices one a line, or a .json array of texts (- for stdin).")
+        str | None,
+        Option(
+            "--choices",
+            "--choices-file",
+            metavar="A,B,…|FILE",
+            help="Choices with commas between them, or a file: one a line, or a .json array of texts (- for stdin).",
+        ),
     ] = None
     allow_empty: Annotated[bool, Option("--allow-empty", help="Let an empty line be the empty choice.")] = False
     delimiter: Annotated[str, Option(metavar="TEXT", help="Text put before every choice."), WITH_ESCAPES] = ""
@@ -385,8 +403,8 @@ class TextGroup:
     """
 
     text: Annotated[
-        str, Option("--text", "-t", metavar="TEXT", help="The text to score, exactly as given."), WITH_ESCAPES
-    ]
+        str | None, Option("--text", "-t", metavar="TEXT", help="The text to score, exactly as given."), WITH_ESCAPES
+    ] = None
     following: Annotated[str, Option(metavar="TEXT", help="Text that follows it, and is not scored."), WITH_ESCAPES] = (
         ""
     )
@@ -548,13 +566,3 @@ class GenerateOutput(TraceGroup):
     logprobs: Annotated[
         int | None, Option(metavar="K", help="With --json or --openai: the K most probable tokens at every step.")
     ] = None
-
-
-@dataclass(frozen=True, slots=True)
-class ModelsGroup:
-    """List.
-
-    The options of `selectrie models` for its output.
-    """
-
-    json: Json = False

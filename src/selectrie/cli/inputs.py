@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
+from selectrie.core.files import DELIMITERS, PARQUET
 from selectrie.core.output import is_terminal
 from selectrie.errors import InputFileError, OptionError, of_value
 from selectrie.options.checks import MAX_NUMBER, at_least
@@ -56,6 +58,26 @@ def read_choices(path: str, *, allow_empty: bool = False) -> list[str]:
         line = None if path.lower().endswith(".json") else at + 1
         raise InputFileError(path, empty.format(at) + "; remove it, or give --allow-empty", line=line)
     return choices
+
+
+def read_listed(name: str, given: str, *, allow_empty: bool = False) -> list[str]:
+    """Return the texts of an option: those between its commas, or those of a file.
+
+    Spaces around a comma are dropped.
+
+    Args:
+        name: The option, for errors.
+        given: The texts, or the file's name.
+        allow_empty: As for `read_choices`.
+    """
+    if given == STDIN or _is_file(given):
+        return read_choices(given, allow_empty=allow_empty)
+    if "," not in given:
+        raise InputFileError(given, "No such file, and no texts with commas between them")
+    texts = [one.strip() for one in given.split(",")]
+    if not all(texts):
+        raise OptionError(name, given, "a text between any two commas, and none at an end")
+    return texts
 
 
 def read_examples(path: str, state: str, labels: Sequence[str], n_each: int) -> list[tuple[str, str]]:
@@ -205,16 +227,34 @@ def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
     return {choice: float(p) for choice, p in prior.items()}
 
 
+def read_weights(path: str, texts: Sequence[str]) -> list[float]:
+    """Return the weight of each text, from a JSON object as `read_prior` reads it."""
+    weights = read_prior(path, texts)
+    missing = next((text for text in texts if text not in weights), None)
+    if missing is not None:
+        raise InputFileError(path, f"{missing!r} has no weight; give every text one")
+    return [weights[text] for text in texts]
+
+
 def read_values(path: str) -> dict[str, Any]:
     """Return the values of a template, from a file with a JSON object by name."""
     return _check_object(path, _parse_json(path, read_text(path)))
 
 
 def read_rows(path: str) -> list[dict[str, Any]]:
-    """Return the values of many pages, from a file with a JSON object on each line.
+    """Return the values of many pages, from the rows of a table.
 
-    Errors name the line. An empty line is an error.
+    A file of delimited text or Parquet has columns; any other has a JSON object on each
+    line. Errors name the line. An empty line is an error.
     """
+    if Path(path).suffix.lower() in (*DELIMITERS, PARQUET):
+        from selectrie.runs.data_files import reading
+        from selectrie.tables.formats import open_table, scan
+
+        with reading(Path(path)):
+            table = open_table(Path(path))
+            names = scan(table).names
+            return [dict(zip(names, row, strict=True)) for rows in table.units(64) for row in rows.values(names)]
     return [_check_object(path, value, line=line) for line, value in _parse_json_lines(path, "rows")]
 
 
@@ -407,6 +447,12 @@ def _read_bytes(path: str) -> bytes:
     if kept_files is not None:
         kept_files[path] = data
     return data
+
+
+def _is_file(path: str) -> bool:
+    """Return whether there is such a file, or one of `replace_files`."""
+    files = _GIVEN.get()
+    return os.path.isfile(path) if files is None else path in files  # noqa: PTH113 - no error for any name
 
 
 def _read_file_or_stdin(path: str) -> bytes:

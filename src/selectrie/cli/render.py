@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import ModelGroup, TemplateArgs, TraceGroup
+from selectrie.cli.groups import STDIN_ROWS, ModelGroup, TemplateArgs, TraceGroup
 from selectrie.cli.show import announce, show_json, show_report, show_stream
+from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.core.output import visible, write
-from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, of_request
+from selectrie.errors import IncompatibleOptionsError, OptionRef, of_request
 from selectrie.options import DEFAULT_RENDERING, RenderParams
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ class ValuesGroup:
         list[str] | None, Option(metavar="FILE", help="A JSON object from name to value (- for stdin). Repeatable.")
     ] = None
     rows: Annotated[
-        str | None, Option(metavar="FILE", help="Many pages: a JSON object of values a line (- for stdin).")
+        str | None,
+        Option("--table", "--rows", metavar="FILE", help=f"A page for every row ({SHOWN_SUFFIXES}; - for stdin)."),
+        STDIN_ROWS,
     ] = None
 
 
@@ -97,7 +100,7 @@ class RenderOutput(TraceGroup):
         bool, Option("--check", help="Check template and values and say what it needs; no model is loaded.")
     ] = False
     stream: Annotated[bool, Option("--stream", help="Text as it comes.")] = False
-    json: Annotated[bool, Option("--json", help="One JSON object, with every slot; with --rows one a line.")] = False
+    json: Annotated[bool, Option("--json", help="One JSON object, with every slot; with --table one a line.")] = False
     explain: Annotated[
         bool, Option("--explain", help="Below the page, what was decided at each slot; with --json on stderr.")
     ] = False
@@ -113,11 +116,11 @@ def render(
 
     \b
     selectrie render sheet.tmpl -m model.gguf --var name=Aria --var-file data.json --explain
-    selectrie render mail.tmpl --rows mails.jsonl --json
+    selectrie render mail.tmpl --table mails.jsonl --json
     selectrie render --handlebars program.hbs --var 'armors:=["leather", "plate"]'
     selectrie render sheet.tmpl --check
     """
-    _check_output(template, values, output)
+    _check_output(values, output)
     how = _render_params(rendering)
     shared_values, rows = _read_values(values)
     read = _read_template(template)
@@ -144,7 +147,7 @@ def render(
     return 0
 
 
-def _check_output(template: TemplateGroup, values: ValuesGroup, output: RenderOutput) -> None:
+def _check_output(values: ValuesGroup, output: RenderOutput) -> None:
     """Raise `OptionError` for options that exclude each other."""
     for name, other in (("stream", "json"), ("stream", "check"), ("check", "explain")):
         if getattr(output, name) and getattr(output, other):
@@ -153,13 +156,10 @@ def _check_output(template: TemplateGroup, values: ValuesGroup, output: RenderOu
         raise IncompatibleOptionsError(
             "stream", OptionRef("rows"), "the pages are made side by side; leave one of them out"
         )
-    sources = [template.file, *(values.var_file or ()), *([] if values.rows is None else [values.rows])]
-    if sources.count(inputs.STDIN) > 1:
-        raise OptionError("file", inputs.STDIN, "standard input for only one of template, --var-file and --rows")
 
 
 def _read_values(group: ValuesGroup) -> tuple[Values, list[Values] | None]:
-    """Return the values for all pages and, with --rows, the values of each page."""
+    """Return the values for all pages and, with --table, the values of each page."""
     shared_values: dict[str, Any] = {}
     for path in group.var_file or ():
         shared_values |= inputs.read_values(path)
@@ -225,7 +225,7 @@ def _report_template(
     from selectrie.cli.report.results import template_fields, template_report
 
     if output.json:
-        return show_json(template_fields(template))
+        return show_json(template_fields(template), "template")
     return show_report(template_report(template))
 
 

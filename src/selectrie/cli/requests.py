@@ -29,7 +29,16 @@ from selectrie.cli.groups import (
 from selectrie.cli.show import announce
 from selectrie.cli.traces import record_if_requested
 from selectrie.core.output import visible, write
-from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptError, of_value, words
+from selectrie.errors import (
+    ChoiceError,
+    IncompatibleOptionsError,
+    MessageText,
+    OptionError,
+    PromptError,
+    SelectrieError,
+    of_value,
+    words,
+)
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
 
 if TYPE_CHECKING:
@@ -250,16 +259,35 @@ def prompting(group: BarePromptGroup, delimiter: str = "") -> PromptParams:
 
 
 def read_choices(group: ChoicesGroup) -> list[str]:
-    """Return the choices of `--choice`, then the choices in the file.
+    """Return the choices of `--choice`, then those of `--choices`.
 
     Raises `ChoiceError` if there are none.
     """
     choices = list(group.choice or ())
     if group.choices_file is not None:
-        choices += inputs.read_choices(group.choices_file, allow_empty=group.allow_empty)
+        choices += inputs.read_listed("choices_file", group.choices_file, allow_empty=group.allow_empty)
     if not choices:
-        raise ChoiceError("no choices: give -c TEXT for each, or --choices-file FILE")
+        raise ChoiceError("no choices: give -c TEXT for each, --choices A,B,… or --choices FILE")
     return choices
+
+
+def read_all(*readers: Callable[[], Any]) -> list[Any]:
+    """Return what each of the functions returns; one error says what all of them miss.
+
+    The functions read options.
+    """
+    found: list[Any] = []
+    errors: list[SelectrieError] = []
+    for read in readers:
+        try:
+            found.append(read())
+        except (ChoiceError, OptionError, PromptError) as error:  # noqa: PERF203 - two or three functions
+            errors.append(error)
+    if errors:
+        parts = [part for error in errors for part in ("; ", error.args[0])][1:]
+        errors[0].args = (MessageText(*parts),)
+        raise errors[0]
+    return found
 
 
 def sampling(group: SamplingGroup) -> SamplingParams:

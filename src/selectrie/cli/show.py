@@ -66,8 +66,18 @@ def tag_lines(prompt_index: int, index: int, text: str) -> str:
     return "\n".join(begin + line for line in text.removesuffix("\n").split("\n"))
 
 
-def show_json(fields: Mapping[str, object]) -> int:
-    """Write one JSON object on one line, and return the exit code 0."""
+def show_json(fields: Mapping[str, object], kind: str = "") -> int:
+    """Write one JSON object on one line, and return the exit code 0.
+
+    Args:
+        fields: The fields of the object.
+        kind: The object's `kind`, which is written with `format` before the fields; ""
+            if the fields have both.
+    """
+    if kind:
+        from selectrie.results import FORMAT_VERSION  # numpy: not needed for --help
+
+        fields = {"format": FORMAT_VERSION, "kind": kind, **fields}
     write(to_json(fields), sys.stdout)
     return 0
 

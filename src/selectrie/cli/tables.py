@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -188,17 +188,10 @@ def _show_table(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:
     from selectrie.core.output import count
 
     if as_json:
-        from selectrie.results import FORMAT_VERSION
         from selectrie.results.advice import advice_fields
 
-        fields: dict[str, Any] = {
-            "format": FORMAT_VERSION,
-            "kind": "decided_table",
-            "out": str(plan.out),
-            "run": str(plan.folder),
-        }
-        advice = advice_fields(done.warnings)
-        return show_json({**fields, "rows": done.rows, "errors": done.errors, **advice})
+        fields = {"out": str(plan.out), "run": str(plan.folder), "rows": done.rows, "errors": done.errors}
+        return show_json({**fields, **advice_fields(done.warnings)}, "decided_table")
     for one in done.warnings:
         write(visible(f"! {one}"), sys.stderr)
     write(visible(f"{plan.out}: {count(done.rows, 'row')}, {done.errors} with an error"), sys.stdout)

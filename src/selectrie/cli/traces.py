@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs
 from selectrie.cli.arguments import NOTED, Groups, collect, flag_of, flags_of, hints_of, report
-from selectrie.cli.groups import NOTATION_FLAGS, Json, ModelGroup, TraceGroup
+from selectrie.cli.groups import NOTATION_FLAGS, JsonOutput, ModelGroup, TraceGroup
 from selectrie.core.output import visible, write
 from selectrie.errors import OptionError, SelectrieError, TraceFileError
 
@@ -69,17 +69,7 @@ class ReplayGroup:
     verbose: Annotated[bool, Option("--verbose", help="Tracebacks on stderr.")] = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayOutput:
-    """Output.
-
-    The options of `selectrie replay` for its output.
-    """
-
-    json: Json = False
-
-
-def replay(trace: ReplayGroup, output: ReplayOutput, commands: Sequence[Callable[..., int]]) -> int:
+def replay(trace: ReplayGroup, output: JsonOutput, commands: Sequence[Callable[..., int]]) -> int:
     """Run a trace's recorded command again, or show what the trace holds.
 
     A command that failed fails again, with the same error line and exit code.
@@ -178,4 +168,4 @@ def _show_trace(trace: Trace, *, as_json: bool) -> int:
     from selectrie.cli.show import show_json, show_report
 
     summary = trace_summary(trace)
-    return show_json(summary) if as_json else show_report(trace_report(summary))
+    return show_json(summary, "trace") if as_json else show_report(trace_report(summary))

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 HEAD = ("name", "size", "digest", "file")
 _RIGHT = (1,)
-_NAME_CELLS = 22
 _DIGEST_DIGITS = 8
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -29,15 +27,14 @@ def models_report(records: Sequence[ModelRecord]) -> RenderableType:
     """Return the table of models.
 
     It has name, size, the beginning of the digest, whether the file exists, and where
-    the file is.
+    the file is. Lines are not broken, so that a path can be copied.
     """
     rows = [_model_cells(record) for record in records]
     widths = [max(len(row[at]) for row in [HEAD, *rows]) for at in range(len(HEAD))]
-    lines: list[RenderableType] = [Text(_join_cells(HEAD, widths), "bold")]
+    lines = [(_join_cells(HEAD, widths), "bold")]
     for record, cells in zip(records, rows, strict=True):
-        where = Text(_model_place(record), "bright_black", overflow="fold")
-        lines += [Text(_join_cells(cells, widths)), Padding(where, (0, 0, 0, 2))]
-    return Group(*lines)
+        lines += [(_join_cells(cells, widths), ""), (f"  {_model_place(record)}", "bright_black")]
+    return Group(*(Text(line, style, no_wrap=True, overflow="ignore") for line, style in lines))
 
 
 def size_words(n_bytes: int) -> str:
@@ -51,9 +48,8 @@ def size_words(n_bytes: int) -> str:
 
 def _model_cells(record: ModelRecord) -> tuple[str, ...]:
     """Return a model's cells for the columns of `HEAD`."""
-    name = escaped(record.name)
     return (
-        name if len(name) <= _NAME_CELLS else name[: _NAME_CELLS - 1] + "…",
+        escaped(record.name),
         size_words(record.size_bytes) if record.digest else "",
         record.digest.partition(":")[2][:_DIGEST_DIGITS],
         record.file,

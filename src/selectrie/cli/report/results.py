@@ -107,6 +107,9 @@ def token_plan_report(
         top: Maximum number of choices shown.
         unnamed: As for `selection_report`.
     """
+    if not choices:
+        facts = facts_table([("tokens", str(len(plan.prompt))), *plan_facts(plan)[:1], *unnamed_model(unnamed)])
+        return Group(facts, Text(), _token_text(plan.prompt))
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold")
     table.add_column("choice", overflow="fold", ratio=2)
     table.add_column("tokens after the context", overflow="fold", ratio=3)
@@ -609,7 +612,6 @@ def _template_facts(template: Template) -> list[tuple[str, str]]:
 def template_fields(template: Template) -> dict[str, object]:
     """Return the content of `template_report` as a JSON-ready dictionary."""
     return {
-        "kind": "template",
         "name": template.name,
         "dialect": template.document.dialect,
         "needs": list(template.needs),

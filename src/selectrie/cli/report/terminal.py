@@ -254,6 +254,6 @@ def show(report: RenderableType, file: TextIO, *, width: int | None = None) -> N
     """
     screen = Screen(file, width=width)
     with screen.capture() as capture:
-        screen.print(report)
+        screen.print(report, crop=False)
     text = capture.get()
     put(text if screen.is_terminal else "".join(line.rstrip() + "\n" for line in text.split("\n")[:-1]), file)
