@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from selectrie.cli import app
+from tests.support import real_data
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -28,6 +29,9 @@ OUTPUT = re.compile(r"\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 VARYING = re.compile(r"[\d.]+ s\b|\d+ padded|closer than \S+ nats(?:: \d+ choices scored again)?|[█▏▎▍▌▋▊▉]+")
 """What a machine decides: seconds, rows of padding, near ties; and bars, whose width is the terminal's."""
+
+REAL_SOURCE = "hf:Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF:Q4_K_M"
+"""The model that blocks of `py` and `shell` ask, where those of `python` and `sh` ask the embedded one."""
 
 WORDS = ["park", "store", "moon", "sword", "shower", "park to play"]
 
@@ -48,14 +52,14 @@ def printed(text: str) -> dict[int, str]:
     return outputs
 
 
-def alike(shown: str, got: str) -> bool:
+def alike(shown: str, got: str, relative: float = 0.01, absolute: float = 0.002) -> bool:
     """The same words and the same numbers to the digits that processors agree on; white space aside."""
     flowing = [" ".join(text.split()) for text in (shown, got)]
     texts = [" ".join(VARYING.sub("", text).split()) for text in flowing]
     skeletons = [NUMBER.sub("#", text) for text in texts]
     numbers = [[float(x) for x in NUMBER.findall(text)] for text in texts]
     return skeletons[0] == skeletons[1] and all(
-        math.isclose(x, y, rel_tol=0.01, abs_tol=0.002) for x, y in zip(*numbers, strict=True)
+        math.isclose(x, y, rel_tol=relative, abs_tol=absolute) for x, y in zip(*numbers, strict=True)
     )
 
 
@@ -178,6 +182,42 @@ def test_commands_run(page, command, shown, workplace, monkeypatch):
     assert stdout
     if shown is not None:
         assert alike(shown, stdout), stdout
+
+
+@pytest.mark.short("README")
+@pytest.mark.parametrize("page", pages_with("py", "shell"), ids=label)
+def test_snippets_that_ask_the_real_model_run(page, workplace, monkeypatch):
+    """Blocks of `py` and `shell` print what the page shows, as far as 4-bit weights give the same on two processors."""
+    path = real_data.real_model("qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
+    monkeypatch.setenv("COLUMNS", "80")
+    namespace: dict[str, object] = {"__name__": "snippet"}
+    outputs = printed(page.read_text())
+    languages = ("python", "py") if any(snippets(page.read_text(), "py")) else ("shell",)
+    for line, block in snippets(page.read_text(), *languages):
+        if block.startswith("selectrie "):
+            code, got, errors = in_this_process(block.replace(REAL_SOURCE, f"{path} --threads 1"))
+            assert code == 0, errors
+        else:
+            source = "\n" * (line - 1) + block.replace(f'"{REAL_SOURCE}"', f'"{path}", n_threads=1')
+            stream = io.StringIO()
+            with redirect_stdout(stream):
+                exec(compile(source, str(page), "exec", dont_inherit=True), namespace)  # noqa: S102
+            got = stream.getvalue()
+        assert str(path) not in got
+        assert alike(outputs.get(line, got), got, 0.2, 0.1), f"{page.name}:{line} prints\n{got}"
+
+
+def test_pages_list_the_extras():
+    """The first page and that on installing have a row for each extra of a user."""
+    extras = re.search(
+        r"^\[project\.optional-dependencies\]\n(.*?)^\[",
+        (ROOT / "pyproject.toml").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+    named = set(re.findall(r"^([\w-]+) = \[", extras[1], re.MULTILINE)) - {"test", "dev", "test-clients"}
+    for page in ("README.md", "docs/install.md"):
+        rows = re.search(r"^\| extra \|.*?\n(?=\n)", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)[0]
+        assert {name for row in rows.splitlines()[2:] for name in re.findall(r"`([\w-]+)`", row.split("|")[1])} == named
 
 
 def documentation() -> str:
