@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
     from selectrie.decide.states import Json
     from selectrie.decide.templates import DecisionPrompt
+    from selectrie.engine.cascade import Cascade, cascade
     from selectrie.engine.connect import connect
     from selectrie.engine.engine import Engine
     from selectrie.engine.load import load
@@ -70,6 +71,7 @@ __all__ = [
     "BeamResult",
     "BeamSearchParams",
     "Calibration",
+    "Cascade",
     "Choice",
     "ChoiceAnswer",
     "ChoiceScore",
@@ -112,6 +114,7 @@ __all__ = [
     "Threshold",
     "TokenPlan",
     "__version__",
+    "cascade",
     "connect",
     "load",
     "models",
@@ -122,6 +125,7 @@ _HOME = {
     "Advice": "results",
     "AdviceWarning": "results",
     "Calibration": "decide.calibration",
+    "Cascade": "engine.cascade",
     "Choice": "decide.questions",
     "ChoiceAnswer": "decide.answers",
     "Classification": "decide.classification",
@@ -165,6 +169,7 @@ _HOME = {
     "Threshold": "decide.threshold",
     "TextScore": "results",
     "TokenPlan": "results",
+    "cascade": "engine.cascade",
     "connect": "engine.connect",
     "load": "engine.load",
     "models": "engine.sources",

@@ -83,7 +83,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("decision_scorer",),
         ("runtimes",),
         ("engine",),
-        ("connect", "tracing"),
+        ("cascade", "connect", "tracing"),
         ("load",),
         ("pool",),
     ),

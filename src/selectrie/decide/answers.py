@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeGuard, TypeVar
 
@@ -80,16 +81,45 @@ class DecisionUsage:
             prompts share is counted for each.
         cost: The model work. A row that several prompts share is counted once; a call
             that serves several prompts is counted for each.
+        rows_by_model: Rows evaluated on each model of a cascade, in its order; () for
+            answers of one model.
+        rows_alone: Rows that the last model of a cascade would have evaluated without
+            the others, with nothing cached; None for answers of one model.
     """
 
     prompts: int
     input_tokens: int
     cost: Cost
+    rows_by_model: tuple[int, ...] = ()
+    rows_alone: int | None = None
 
     def __add__(self, other: DecisionUsage) -> DecisionUsage:
+        by_model = zip_longest(self.rows_by_model, other.rows_by_model, fillvalue=0)
+        alone = [one for one in (self.rows_alone, other.rows_alone) if one is not None]
         return DecisionUsage(
-            self.prompts + other.prompts, self.input_tokens + other.input_tokens, self.cost + other.cost
+            self.prompts + other.prompts,
+            self.input_tokens + other.input_tokens,
+            self.cost + other.cost,
+            tuple(map(sum, by_model)),
+            sum(alone) if alone else None,
         )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a dictionary that JSON can represent."""
+        return fields_of(self, "prompts input_tokens cost rows_by_model? rows_alone?")
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedBy:
+    """The model of a cascade that gave an answer.
+
+    Attributes:
+        index: Index of the model in the cascade.
+        model: Name of the model.
+    """
+
+    index: int
+    model: str
 
 
 CHAT_TEMPLATE = "chat.tmpl"
@@ -167,6 +197,8 @@ class _AnswerBase:
         bounds: Bounds on the numbers of the answer; None if they are exact.
         conditions: The conditions under which the question was asked, as JSON data.
             Calibrations and thresholds are bound to them. Not compared.
+        decided_by: The model of a cascade that gave the answer; None without a cascade.
+            Not compared.
     """
 
     confidence: float
@@ -183,6 +215,7 @@ class _AnswerBase:
     usage: DecisionUsage = field(compare=False, repr=False)
     bounds: AnswerBounds | None = None
     conditions: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+    decided_by: DecidedBy | None = field(default=None, compare=False)
 
     @property
     def selection(self) -> Selection:
@@ -209,8 +242,8 @@ class _AnswerBase:
         """Return the shared fields, except selections, as JSON data."""
         names = "confidence label_mass first_token_fits margin is_tie abstained spread complete order_dependent"
         signature = plain(self.signature) | {"selection": self.signature.selection.to_dict()}
-        usage = fields_of(self.usage, "prompts input_tokens cost")
-        return {**fields_of(self, f"{names} bounds? warnings?"), "signature": signature, "usage": usage}
+        shared = fields_of(self, f"{names} bounds? decided_by? warnings?")
+        return {**shared, "signature": signature, "usage": self.usage.to_dict()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -456,7 +489,7 @@ class Decision(Mapping[str, Answer], Generic[V_co]):
         if self.error is not None:
             return {**head, "error": {"code": self.error.code, "message": str(self.error)}}
         answers = {name: answer.to_dict() for name, answer in self.answers.items()}
-        return {**head, "answers": answers, "usage": fields_of(self.usage, "prompts input_tokens cost")}
+        return {**head, "answers": answers, "usage": self.usage.to_dict()}
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a pandas data frame with a row for each question (extra `pandas`).

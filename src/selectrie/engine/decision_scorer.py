@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from selectrie.core.model import Model
 from selectrie.core.types import IntArray, SelfCheck
@@ -15,8 +15,7 @@ from selectrie.decide.columns import Frame, columns_of
 from selectrie.decide.params import DecisionParams, is_calibrated
 from selectrie.decide.questions import Question
 from selectrie.decide.states import State, row_states, text_of_state
-from selectrie.decide.templates import DecisionPrompt
-from selectrie.engine.decisions import DecisionMaker
+from selectrie.engine.decisions import DecisionBatch, DecisionMaker
 from selectrie.engine.requests.canonical_memory import CanonicalMemories, common_length, evaluate_and_hold
 from selectrie.engine.requests.select import BaselineStore
 from selectrie.engine.requests.session import Session
@@ -26,6 +25,7 @@ from selectrie.errors import ClosedError, OptionError, RequestError
 from selectrie.options.checks import at_least
 from selectrie.results.advice import warn
 
+T = TypeVar("T")
 _NODES_SHARE, _SEQUENCES_SHARE = 2, 4
 """Shared prefixes use at most 1/2 of the model's nodes, and 1/4 of its sequences."""
 
@@ -69,10 +69,20 @@ class DecisionScorer(AbstractContextManager["DecisionScorer"]):
             ModelError: If the model fails.
             ClosedError: If the scorer or the engine was closed.
         """
+        return self.run(self.prepare(states))
+
+    def prepare(self, states: Sequence[State]) -> DecisionBatch:
+        """Return the prompts of a unit, checked and tokenized."""
+        if self._is_closed:
+            raise ClosedError("the scorer")
+        return self._maker.prepare_batch(states, keep_errors=True, first_index=0)
+
+    def run(self, batch: DecisionBatch) -> list[Decision]:
+        """Return the decision on each state of a batch, as `decisions` does."""
         if self._is_closed:
             raise ClosedError("the scorer")
         with self._session() as session:
-            return self._maker.prepare_batch(states, keep_errors=True, first_index=0).run(session)
+            return batch.run(session)
 
     def close(self) -> None:
         """Free the memory. May be called twice, and after the engine was closed."""
@@ -160,16 +170,24 @@ class CalibrationFitter(Protocol):
     ) -> Calibration: ...
 
 
+class UnitScorer(Protocol):
+    """A scorer of units of states, such as a `DecisionScorer`."""
+
+    def __enter__(self: T) -> T: ...  # noqa: PYI019 - Self is not in typing before Python 3.11
+    def __exit__(self, *error: object) -> None: ...
+    def decisions(self, states: Sequence[State]) -> list[Decision]: ...
+
+
 class UnitDecider(CalibrationFitter, Protocol):
-    """An engine that can answer questions about a table."""
+    """An engine, or a cascade, that can answer questions about a table."""
 
     def decision_prompts(
         self, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None
-    ) -> dict[str, tuple[DecisionPrompt, ...]]: ...
+    ) -> object: ...
 
     def decision_scorer(
         self, questions: Mapping[str, Question], *, params: DecisionParams | None = None
-    ) -> DecisionScorer: ...
+    ) -> UnitScorer: ...
 
 
 def decide_table(

@@ -7,7 +7,7 @@ from their results; nothing is scored here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -181,7 +181,7 @@ class DecisionMaker:
             RequestError: For an error that can be found without a model call, with the
                 index of the state and the name of the question.
         """
-        prompts: dict[_QuestionKey, tuple[TokenizedPrompt, ...]] = {}
+        prompts: dict[QuestionKey, tuple[TokenizedPrompt, ...]] = {}
         errors: dict[int, RequestError] = {}
         for index, state in enumerate(states):
             request = None if first_index is None else first_index + index
@@ -382,7 +382,7 @@ class TokenizedPrompt:
     request: SelectRequest
 
 
-_QuestionKey: TypeAlias = tuple[int, str]
+QuestionKey: TypeAlias = tuple[int, str]
 """The index of a state, and the name of a question about it."""
 
 
@@ -393,7 +393,8 @@ class DecisionBatch:
     Attributes:
         maker: The maker of the prompts.
         n_states: Number of states.
-        prompts: The prompts of each question about each state, one for each order.
+        prompts: The prompts of each question that is asked about each state, one for
+            each order.
         errors: The errors found while tokenizing, by the index of the state.
         keep_errors: Whether the error of a state is kept in its decision.
         first_index: Index of the first state in errors; None if there is only one
@@ -402,20 +403,36 @@ class DecisionBatch:
 
     maker: DecisionMaker
     n_states: int
-    prompts: Mapping[_QuestionKey, tuple[TokenizedPrompt, ...]]
+    prompts: Mapping[QuestionKey, tuple[TokenizedPrompt, ...]]
     errors: Mapping[int, RequestError]
     keep_errors: bool
     first_index: int | None
 
     def check_rows(self, max_rows: int) -> None:
-        """Raise `TooManyRowsError` if the prompts need more than `max_rows` rows.
-
-        Searches of a grammar are not counted, because other limits apply to them.
-        """
-        selects = [prompt.select for prompts in self.prompts.values() for prompt in prompts]
-        planned = planned_rows(select for select in selects if isinstance(select, PreparedSelect))
+        """Raise `TooManyRowsError` if the prompts need more than `max_rows` rows."""
+        planned = sum(self.planned_rows().values())
         if planned > max_rows:
             raise TooManyRowsError(planned, max_rows)
+
+    def planned_rows(self) -> dict[QuestionKey, int]:
+        """Return the rows that each question about each state adds to an empty cache.
+
+        Searches of a grammar take 0, because other limits apply to them.
+        """
+        planned = dict.fromkeys(self.prompts, 0)
+        listed = [
+            (key, prompt.select)
+            for key, prompts in self.prompts.items()
+            for prompt in prompts
+            if isinstance(prompt.select, PreparedSelect)
+        ]
+        for (key, _), n in zip(listed, planned_rows(select for _, select in listed), strict=True):
+            planned[key] += n
+        return planned
+
+    def restricted_to(self, keys: Collection[QuestionKey]) -> DecisionBatch:
+        """Return a batch that asks only some of the questions about each state."""
+        return replace(self, prompts={key: prompts for key, prompts in self.prompts.items() if key in keys})
 
     def run(self, session: Session) -> list[Decision]:
         """Evaluate all prompts together and return the decisions in order.
@@ -442,7 +459,8 @@ class DecisionBatch:
         so far decide which questions need more orders (`Ask.n_orders_wanted`).
         """
         asks = self.maker.asks
-        done: dict[_QuestionKey, list[Selection]] = {(index, name): [] for index in indices for name in asks}
+        chosen = frozenset(indices)
+        done: dict[QuestionKey, list[Selection]] = {key: [] for key in self.prompts if key[0] in chosen}
         pending = dict.fromkeys(done, 0)
         while pending := {key: n for key in pending if (n := asks[key[1]].n_orders_wanted(done[key])) > len(done[key])}:
             new = [(key, prompt) for key, n in pending.items() for prompt in self.prompts[key][len(done[key]) : n]]
@@ -450,14 +468,18 @@ class DecisionBatch:
                 done[key].append(result)
         return [
             Decision(
-                {name: self._make_answer((index, name), tuple(done[index, name])) for name in asks},
+                {
+                    name: self._make_answer((index, name), tuple(done[index, name]))
+                    for name in asks
+                    if (index, name) in done
+                },
                 shape=self.maker.shape,
             )
             for index in indices
         ]
 
     def _run_selections(
-        self, session: Session, prompts: Sequence[tuple[_QuestionKey, TokenizedPrompt]]
+        self, session: Session, prompts: Sequence[tuple[QuestionKey, TokenizedPrompt]]
     ) -> list[Selection]:
         """Return the selection after each prompt.
 
@@ -480,7 +502,7 @@ class DecisionBatch:
                     done[at] = one.select.run(session)
         return [done[at] for at in range(len(prompts))]
 
-    def _make_answer(self, key: _QuestionKey, selections: tuple[Selection, ...]) -> Answer:
+    def _make_answer(self, key: QuestionKey, selections: tuple[Selection, ...]) -> Answer:
         """Return the answer to a question about a state, given its selections."""
         vocabulary, ask = self.maker.model.vocabulary, self.maker.asks[key[1]]
         conditions = self.maker.conditions[key[1]]
@@ -504,7 +526,7 @@ class DecisionBatch:
             selections, first_token_fits=all(fits), signature=signature, usage=usage, conditions=conditions
         )
 
-    def _attach_to_errors(self, key: _QuestionKey) -> AbstractContextManager[None]:
+    def _attach_to_errors(self, key: QuestionKey) -> AbstractContextManager[None]:
         """Attach the state's index and the question's name to errors in a `with`."""
         index, name = key
         return _attach_to_errors(None if self.first_index is None else self.first_index + index, name)

@@ -13,8 +13,9 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, cast, overload
 
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import IntArray, Limits, ModelIdentity, SelfCheck
@@ -954,7 +955,7 @@ class Engine:
         Returns:
             What `decide` returns, for each state in order.
         """
-        several, (named, options) = list(_iterator(states)), _read_questions_of_many(questions, params, on_error)
+        several, (named, options) = list(iterate_states(states)), read_questions_of_many(questions, params, on_error)
         first = 0 if len(several) > 1 else None
         if options.calibration == "batch":
             from selectrie.engine.decision_scorer import with_fitted_calibration
@@ -969,7 +970,7 @@ class Engine:
                 )
             )
             options = with_fitted_calibration(self, several, named, options)
-        return _unwrap_answers(named, _decisions(self, several, named, options, on_error, first=first))
+        return unwrap_answers(named, _decisions(self, several, named, options, on_error, first=first))
 
     @overload
     def decide_iter(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> Iterator[R]: ...
@@ -1004,7 +1005,12 @@ class Engine:
         window that has an invalid state.
         """
         return flatten(
-            _windows(self, _iterator(states), *_read_questions_of_many(questions, params, on_error), on_error)
+            decide_windows(
+                partial(_decisions, self),
+                iterate_states(states),
+                *read_questions_of_many(questions, params, on_error),
+                on_error,
+            )
         )
 
     @overload
@@ -1113,7 +1119,7 @@ class Engine:
         from selectrie.decide.classification import Classification, label_questions
 
         asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
-        decisions = self.decide_many(_iterator(texts, "texts"), asked.questions, params=params, on_error=on_error)
+        decisions = self.decide_many(iterate_states(texts, "texts"), asked.questions, params=params, on_error=on_error)
         index = getattr(texts, "index", None) if hasattr(texts, "iloc") else None  # of a pandas Series
         return Classification(asked, tuple(decisions), index)
 
@@ -1138,7 +1144,7 @@ class Engine:
         from selectrie.decide.classification import label_questions
 
         asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
-        return map(asked.answer, self.decide_iter(_iterator(texts, "texts"), asked.questions, params=params))
+        return map(asked.answer, self.decide_iter(iterate_states(texts, "texts"), asked.questions, params=params))
 
     @named_arguments
     def decide_table(
@@ -1259,7 +1265,7 @@ class Engine:
         options = replace(options, calibration=None, prior=None, top=None)
         maker = self._prepare_only(lambda model: DecisionMaker.of(model, named, options, fits_calibration=True))
         with self._decision_scorer(maker) as scorer:
-            decisions = scorer.decisions(sample_of(text_of_state(one) for one in _iterator(states)))
+            decisions = scorer.decisions(sample_of(text_of_state(one) for one in iterate_states(states)))
         answered = [one for one in decisions if one.error is None]
         if not answered:
             raise OptionError("states", len(decisions), "at least one state that can be asked")
@@ -1352,7 +1358,7 @@ class Engine:
         options = ExtractionOptions.of(
             instructions, marginals=marginals, params=params, search=search, beam=beam, rescore=rescore
         )
-        several = list(_iterator(states))
+        several = list(iterate_states(states))
         first = 0 if len(several) > 1 else None
         return cast("list[Extraction[T]]", _extractions(self, several, kind, options, on_error, first=first))
 
@@ -1389,7 +1395,12 @@ class Engine:
         on_error: str = "raise",
     ) -> AsyncIterator[Any]:
         """`decide_iter`, asynchronously; cancelling it cancels the work."""
-        windows = _windows(self, _iterator(states), *_read_questions_of_many(questions, params, on_error), on_error)
+        windows = decide_windows(
+            partial(_decisions, self),
+            iterate_states(states),
+            *read_questions_of_many(questions, params, on_error),
+            on_error,
+        )
         while window := await in_thread(lambda: next(windows, [])):
             for decision in window:
                 yield decision
@@ -1410,7 +1421,7 @@ class Engine:
         from selectrie.decide.classification import label_questions
 
         asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
-        async for decision in self.adecide_iter(_iterator(texts, "texts"), asked.questions, params=params):
+        async for decision in self.adecide_iter(iterate_states(texts, "texts"), asked.questions, params=params):
             yield asked.answer(decision)
 
     aclassify = awaitable(classify)
@@ -1484,7 +1495,7 @@ def _decisions(
     return engine._run(prepare)
 
 
-def _read_questions_of_many(
+def read_questions_of_many(
     questions: object, params: DecisionParams | None, on_error: str
 ) -> tuple[Questions, DecisionParams]:
     """Return the questions by name and the options of a decision about many states."""
@@ -1498,7 +1509,7 @@ def _read_questions_of_many(
     return named, options
 
 
-def _unwrap_answers(questions: Mapping[str, Question], decisions: list[Decision]) -> list[Any]:
+def unwrap_answers(questions: Mapping[str, Question], decisions: list[Decision]) -> list[Any]:
     """Return the decisions, or the answers of a question that was asked alone."""
     return [one[""] for one in decisions] if "" in questions else list[Any](decisions)
 
@@ -1523,7 +1534,8 @@ def _extractions(
     )
 
 
-def _iterator(states: object, name: str = "states") -> Iterator[State]:
+def iterate_states(states: object, name: str = "states") -> Iterator[State]:
+    """Return an iterator over states; raise `OptionError` for a single one."""
     if not isinstance(states, Iterable) or isinstance(states, str | bytes | bytearray | Mapping):
         raise OptionError(name, states, f"several {name}, such as a list")
     if hasattr(states, "columns") or hasattr(states, "column_names"):  # iterating yields names or columns
@@ -1531,20 +1543,33 @@ def _iterator(states: object, name: str = "states") -> Iterator[State]:
     return iter(states)
 
 
-def _windows(
-    engine: Engine,
+class Decide(Protocol):
+    """Returns the decisions on states, the first of which has the index `first`."""
+
+    def __call__(
+        self,
+        states: list[Any],
+        questions: Mapping[str, Question],
+        params: DecisionParams,
+        on_error: str,
+        *,
+        first: int | None,
+    ) -> list[Decision]: ...
+
+
+def decide_windows(
+    decide: Decide,
     states: Iterator[State],
     questions: Mapping[str, Question],
     params: DecisionParams,
     on_error: str,
 ) -> Iterator[list[Any]]:
     """Yield the decisions on as many states at a time as make `WINDOW` questions."""
-    size = max(1, WINDOW // len(questions))
 
-    def decide(window: list[State], first: int) -> list[Any]:
-        return _unwrap_answers(questions, _decisions(engine, window, questions, params, on_error, first=first))
+    def run(window: list[State], first: int) -> list[Any]:
+        return unwrap_answers(questions, decide(window, questions, params, on_error, first=first))
 
-    return by_windows(states, size, decide)
+    return by_windows(states, max(1, WINDOW // len(questions)), run)
 
 
 def _encoded(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams) -> IntArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -603,36 +604,39 @@ def _choose_method(prepared: PreparedSelect, limits: Limits) -> str:
     return "best_first" if bounded else "exhaustive"
 
 
-def planned_rows(selects: Iterable[PreparedSelect]) -> int:
-    """Return the number of rows that exhaustive selections take with an empty cache.
+def planned_rows(selects: Iterable[PreparedSelect]) -> list[int]:
+    """Return the number of rows that each exhaustive selection adds to an empty cache.
 
-    A prefix that several contexts share counts once, and so do equal baselines. Rows of
-    a second scoring of near ties do not count.
+    A prefix that several contexts share counts for the first of them, and so do equal
+    baselines. Rows of a second scoring of near ties do not count.
     """
-    contexts: list[IntArray] = []
+    contexts: list[bytes] = []
     baselines: set[tuple[bytes, ...]] = set()
-    n_inner = 0
+    planned = []
     for select in selects:
-        contexts.append(select.encoded.context)
-        n_inner += select.needs.n_rows - 1  # the root's row is that of the context's end
+        # The root's row is that of the context's end.
+        n = _add_path(contexts, select.encoded.context) + select.needs.n_rows - 1
         for premise in select.premises:
             key = select.baseline_key(premise)
             if key not in baselines:
                 baselines.add(key)
-                contexts.append(premise)
-                n_inner += select.plain_needs.n_rows - 1
-    return _count_tree_nodes(contexts) + n_inner
+                n += _add_path(contexts, premise) + select.plain_needs.n_rows - 1
+        planned.append(n)
+    return planned
 
 
-def _count_tree_nodes(paths: list[IntArray]) -> int:
-    """Return the number of nodes, without the root, of the prefix tree of the paths."""
-    # Big-endian bytes sort as the ids do: each path shares most with the one before it.
-    ordered = sorted({path.astype(">i4").tobytes() for path in paths})
-    total, before = 0, np.empty(0, dtype=">i4")
-    for data in ordered:
-        path = np.frombuffer(data, dtype=">i4")
-        n = min(len(path), len(before))
-        differs = np.flatnonzero(path[:n] != before[:n])
-        total += len(path) - (int(differs[0]) if len(differs) else n)
-        before = path
-    return total
+def _add_path(paths: list[bytes], path: IntArray) -> int:
+    """Add a path to the sorted ones; return the number of nodes that their tree gains.
+
+    Big-endian bytes sort as the ids do, so a neighbour shares most with the path.
+    """
+    data = path.astype(">i4").tobytes()
+    at = bisect_left(paths, data)
+    n_shared = 0
+    for other in paths[max(0, at - 1) : at + 1]:
+        n = min(len(path), len(other) // 4)
+        differs = np.flatnonzero(path[:n] != np.frombuffer(other, dtype=">i4")[:n])
+        n_shared = max(n_shared, int(differs[0]) if len(differs) else n)
+    if n_shared < len(path):
+        paths.insert(at, data)
+    return len(path) - n_shared

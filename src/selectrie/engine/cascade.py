@@ -1,0 +1,400 @@
+"""Several models, of which a larger one answers what a smaller one abstains from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from selectrie.decide.answers import NO_USAGE, Answer, DecidedBy, Decision, DecisionUsage
+from selectrie.decide.calibration import Calibration
+from selectrie.decide.classification import Classification, LabelAnswer, label_questions
+from selectrie.decide.params import DecisionParams, questions_and_params
+from selectrie.decide.questions import Examples, Question
+from selectrie.decide.states import State
+from selectrie.decide.templates import DecisionPrompt
+from selectrie.engine import decision_scorer
+from selectrie.engine.aio import awaitable
+from selectrie.engine.decision_scorer import DecisionScorer, with_fitted_calibration
+from selectrie.engine.decisions import DecisionBatch, DecisionMaker, QuestionKey
+from selectrie.engine.engine import (
+    Engine,
+    decide_windows,
+    iterate_states,
+    read_questions_of_many,
+    unwrap_answers,
+)
+from selectrie.engine.requests.windows import flatten
+from selectrie.errors import (
+    CancelledError,
+    ClosedError,
+    ForkedError,
+    IncompatibleOptionsError,
+    OptionError,
+    SelectrieError,
+    words,
+)
+from selectrie.options import at_least, one_of
+from selectrie.options.arguments import missing_attribute, named_arguments
+
+Run = Callable[[DecisionBatch], list[Decision]]
+"""Evaluates the prompts of one model."""
+
+
+def cascade(engines: Iterable[Engine], *, min_confidence: Any = 0.8) -> Cascade:
+    """Return models that decide one after the other, each what those before it do not.
+
+    Args:
+        engines: The engines, the one to be asked first at the beginning. They stay
+            open: the cascade does not close them.
+        min_confidence: The confidence below which an answer of any model but the last
+            goes to the next one, as in `DecisionParams`.
+
+    Raises:
+        OptionError: If there is no engine, or another value.
+    """
+    return Cascade(_list_engines(engines), DecisionParams(min_confidence=min_confidence).min_confidence)
+
+
+def _list_engines(engines: object) -> tuple[Engine, ...]:
+    """Return the engines of a cascade; raise `OptionError` for anything else."""
+    if not isinstance(engines, Iterable):
+        raise OptionError("engines", engines, "a list of engines, the smallest first")
+    listed = tuple(engines)
+    if not listed:
+        raise OptionError("engines", [], "at least one engine")
+    for index, engine in enumerate(listed):
+        if not isinstance(engine, Engine):
+            raise OptionError(f"engines[{index}]", engine, "an engine of `load` or `connect`")
+    return listed
+
+
+class Cascade:
+    """Models that decide one after the other. Made by `selectrie.cascade`.
+
+    The methods are those of `Engine`, with the same arguments. Every question is asked
+    of the first model. If its answer abstains, by the cascade's `min_confidence` or by
+    an option of the call, the next model is asked. An answer is that of the model in
+    its `decided_by`. Its `usage` has the rows of all the models that were asked.
+
+    A request that one of the models cannot be asked is refused before any model call.
+
+    Args:
+        engines: The engines, at least one.
+        min_confidence: Confidence below which an answer goes to the next model.
+    """
+
+    def __init__(self, engines: tuple[Engine, ...], min_confidence: Any) -> None:
+        self._engines, self._least = engines, min_confidence
+
+    def __repr__(self) -> str:
+        names = ", ".join(repr(one.identity.name) for one in self._engines)
+        return f"Cascade([{names}], min_confidence={self._least!r})"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(self, name)
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        """Return the engines, the one that is asked first at the beginning."""
+        return self._engines
+
+    @named_arguments
+    def decide(
+        self, state: State, questions: Any, *, params: DecisionParams | None = None, max_rows: int | None = None
+    ) -> Any:
+        """Answer a question about a state, or several, as `Engine.decide` does.
+
+        `max_rows` limits the rows that each model alone may plan.
+        """
+        at_least("max_rows", max_rows, 1)
+        named, options = questions_and_params(questions, params, may_be_one=True)
+        decision = self._decide([state], named, options, "raise", first=None, max_rows=max_rows)[0]
+        return decision[""] if "" in named else decision
+
+    @named_arguments
+    def decide_many(
+        self,
+        states: Iterable[State],
+        questions: Any,
+        *,
+        params: DecisionParams | None = None,
+        on_error: str = "raise",
+    ) -> list[Any]:
+        """Answer the same questions about many states, as `Engine.decide_many` does.
+
+        The questions that a model leaves open are asked of the next one all at once.
+        """
+        several, (named, options) = list(iterate_states(states)), read_questions_of_many(questions, params, on_error)
+        first = 0 if len(several) > 1 else None
+        if options.calibration == "batch":
+            # Nothing runs if a state is invalid.
+            self._prepare(several, named, replace(options, calibration=None), on_error, first)
+            options = with_fitted_calibration(self, several, named, options)
+        return unwrap_answers(named, self._decide(several, named, options, on_error, first=first))
+
+    @named_arguments
+    def decide_iter(
+        self,
+        states: Iterable[State],
+        questions: Any,
+        *,
+        params: DecisionParams | None = None,
+        on_error: str = "raise",
+    ) -> Iterator[Any]:
+        """Answer questions about states that are read as they are needed.
+
+        Decisions come in the order of the states, as from `Engine.decide_iter`.
+        """
+        named, options = read_questions_of_many(questions, params, on_error)
+        return flatten(decide_windows(self._decide, iterate_states(states), named, options, on_error))
+
+    @named_arguments
+    def classify(
+        self,
+        text: State,
+        labels: Any,
+        *,
+        multi_label: bool = False,
+        none: str | None = None,
+        instructions: str | None = None,
+        cue: str | None = None,
+        examples: Examples = (),
+        params: DecisionParams | None = None,
+    ) -> LabelAnswer:
+        """Return the label of a text, or which of several labels it has.
+
+        The arguments are those of `Engine.classify`.
+        """
+        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
+        return asked.answer(self.decide(text, asked.questions, params=params))
+
+    @named_arguments
+    def classify_many(  # noqa: PLR0913 - as in `Engine.classify_many`
+        self,
+        texts: Iterable[State],
+        labels: Any,
+        *,
+        multi_label: bool = False,
+        none: str | None = None,
+        instructions: str | None = None,
+        cue: str | None = None,
+        examples: Examples = (),
+        params: DecisionParams | None = None,
+        on_error: str = "raise",
+    ) -> Classification:
+        """Return the labels of many texts, as `Engine.classify_many` does."""
+        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
+        decisions = self.decide_many(iterate_states(texts, "texts"), asked.questions, params=params, on_error=on_error)
+        index = getattr(texts, "index", None) if hasattr(texts, "iloc") else None  # of a pandas Series
+        return Classification(asked, tuple(decisions), index)
+
+    @named_arguments
+    def decide_table(
+        self,
+        table: Any,
+        questions: Mapping[str, Any] | type,
+        *,
+        state: str,
+        params: DecisionParams | None = None,
+        probabilities: str = "none",
+        prefix: str = "",
+        unit_rows: int = 64,
+    ) -> Any:
+        """Answer questions about the rows of a data frame, as `Engine.decide_table`."""
+        named, options = questions_and_params(questions, params)
+        return decision_scorer.decide_table(
+            self,
+            table,
+            named,
+            state=state,
+            params=options,
+            probabilities=probabilities,
+            prefix=prefix,
+            unit_rows=unit_rows,
+        )
+
+    @named_arguments
+    def fit_calibration(
+        self, states: Iterable[State], questions: Any, *, params: DecisionParams | None = None
+    ) -> Calibration:
+        """Return the calibrations of all models in one object."""
+        several = list(iterate_states(states))
+        fitted = [one.fit_calibration(several, questions, params=params) for one in self._engines]
+        return Calibration(tuple(question for one in fitted for question in one.questions))
+
+    @named_arguments
+    def decision_prompts(
+        self, state: State, questions: Any, *, params: DecisionParams | None = None
+    ) -> list[dict[str, tuple[DecisionPrompt, ...]]]:
+        """Return the prompts of each model, as `Engine.decision_prompts` does."""
+        return [one.decision_prompts(state, questions, params=params) for one in self._engines]
+
+    @named_arguments
+    def decision_scorer(
+        self, questions: Mapping[str, Any] | type, *, params: DecisionParams | None = None
+    ) -> CascadeScorer:
+        """Return a scorer of units of states, as `Engine.decision_scorer` does."""
+        named, options = questions_and_params(questions, params)
+        return CascadeScorer(
+            [
+                engine.decision_scorer(named, params=own)
+                for engine, own in zip(self._engines, self._params_of_each(options), strict=True)
+            ],
+            self._engines,
+        )
+
+    adecide = awaitable(decide)
+    adecide_many = awaitable(decide_many)
+    adecide_table = awaitable(decide_table)
+    aclassify = awaitable(classify)
+    aclassify_many = awaitable(classify_many)
+
+    def _params_of_each(self, params: DecisionParams) -> list[DecisionParams]:
+        """Return the options with which each model is asked.
+
+        Raises `IncompatibleOptionsError` for a confidence of the call that cannot be
+        compared with the cascade's.
+        """
+        given: Any = params.min_confidence  # a number or a threshold
+        least: Any = self._least
+        if not given:
+            highest = least
+        elif isinstance(given, float | int) and isinstance(least, float | int):
+            highest = max(given, least)
+        else:
+            remedy = "the cascade has one; give the last model's abstentions `min_label_mass`, or both as numbers"
+            raise IncompatibleOptionsError("min_confidence", words("a cascade with `min_confidence`"), remedy)
+        *others, last = self._engines
+        return [replace(params, min_confidence=highest) for _ in others] + [params for _ in [last]]
+
+    def _prepare(
+        self,
+        states: list[State],
+        questions: Mapping[str, Question],
+        params: DecisionParams,
+        on_error: str,
+        first: int | None,
+    ) -> list[DecisionBatch]:
+        """Return the prompts of all questions about all states, for each model."""
+        one_of("on_error", on_error, ("raise", "keep"))
+        keeps = on_error == "keep"
+        batches = []
+        for engine, own in zip(self._engines, self._params_of_each(params), strict=True):
+            with _name_model(engine):
+                maker = engine._prepare_only(partial(DecisionMaker.of, questions=questions, params=own))
+                batches.append(maker.prepare_batch(states, keep_errors=keeps, first_index=first))
+        return batches
+
+    def _decide(
+        self,
+        states: list[State],
+        questions: Mapping[str, Question],
+        params: DecisionParams,
+        on_error: str,
+        *,
+        first: int | None,
+        max_rows: int | None = None,
+    ) -> list[Decision]:
+        """Return the decisions on some states, of which the first has index `first`."""
+        batches = self._prepare(states, questions, params, on_error, first)
+        if max_rows is not None:
+            for engine, batch in zip(self._engines, batches, strict=True):
+                with _name_model(engine):
+                    batch.check_rows(max_rows)
+        return _decide_in_turn(batches, self._engines, [_run_on(engine) for engine in self._engines])
+
+
+class CascadeScorer(AbstractContextManager["CascadeScorer"]):
+    """Answers questions about units of states by a cascade of models.
+
+    Args:
+        scorers: The scorer of each model.
+        engines: The engine of each model.
+    """
+
+    def __init__(self, scorers: Sequence[DecisionScorer], engines: Sequence[Engine]) -> None:
+        self._scorers, self._engines = scorers, engines
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def decisions(self, states: Sequence[State]) -> list[Decision]:
+        """Return the decision on each state of a unit."""
+        batches = [one.prepare(states) for one in self._scorers]
+        return _decide_in_turn(batches, self._engines, [one.run for one in self._scorers])
+
+    def close(self) -> None:
+        """Free the memory. May be called twice."""
+        with ExitStack() as stack:
+            for one in self._scorers:
+                stack.callback(one.close)
+
+
+def _run_on(engine: Engine) -> Run:
+    """Return the function that evaluates prompts on an engine."""
+    return lambda batch: engine._run(lambda _: batch)
+
+
+def _decide_in_turn(batches: Sequence[DecisionBatch], engines: Sequence[Engine], runs: Sequence[Run]) -> list[Decision]:
+    """Return the decisions of several models, each asked what those before left open.
+
+    Args:
+        batches: The prompts of all questions about all states, for each model.
+        engines: The engine of each model.
+        runs: What evaluates the prompts of each model.
+    """
+    errors: dict[int, SelectrieError] = {}
+    for batch in reversed(batches):
+        errors |= batch.errors
+    keys = [key for key in batches[0].prompts if key[0] not in errors]
+    rows_alone = batches[-1].restricted_to(keys).planned_rows()
+    usages: dict[QuestionKey, list[DecisionUsage]] = {key: [] for key in keys}
+    answers: dict[QuestionKey, Answer] = {}
+    left_open = keys
+    for index, (batch, engine, run) in enumerate(zip(batches, engines, runs, strict=True)):
+        if not left_open:
+            break
+        with _name_model(engine):
+            decisions = run(batch.restricted_to(left_open))
+        for key in left_open:
+            error = decisions[key[0]].error
+            if error is not None:
+                errors.setdefault(key[0], error)
+                continue
+            answer = decisions[key[0]][key[1]]
+            usages[key].append(answer.usage)
+            usage = _add_usages(usages[key], len(engines), rows_alone[key])
+            answers[key] = replace(answer, usage=usage, decided_by=DecidedBy(index, engine.identity.name))
+        left_open = [key for key in left_open if key[0] not in errors and answers[key].abstained]
+    maker = batches[0].maker
+    return [
+        Decision({}, errors[index])
+        if index in errors
+        else Decision({name: answers[index, name] for name in maker.asks}, shape=maker.shape)
+        for index in range(batches[0].n_states)
+    ]
+
+
+def _add_usages(usages: Sequence[DecisionUsage], n_models: int, rows_alone: int) -> DecisionUsage:
+    """Return the work of the models that were asked, one after the other."""
+    rows = [one.cost.rows for one in usages]
+    rows += [0] * (n_models - len(rows))
+    total = sum(usages, NO_USAGE)
+    return replace(total, rows_by_model=tuple(rows), rows_alone=rows_alone)
+
+
+@contextmanager
+def _name_model(engine: Engine) -> Iterator[None]:
+    """Say in errors raised in the block which model they are about."""
+    try:
+        yield
+    except (ClosedError, ForkedError, CancelledError):
+        raise
+    except SelectrieError as error:
+        error.slot = f"model {engine.identity.name!r}" + ("" if error.slot is None else f", {error.slot}")
+        raise
