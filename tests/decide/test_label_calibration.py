@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import Calibration
-from selectrie.decide.calibration import METHODS, LabelCalibration
+from selectrie.decide.calibration import METHODS, RIDGES, LabelCalibration
 from selectrie.decide.labels import LabelledAnswers
 from selectrie.errors import OptionError
 
@@ -30,9 +30,8 @@ def labelled(probabilities, gold, **conditions):
     """Answers with these probabilities and right options."""
     p, right = np.array(probabilities, float), np.array(gold, np.int32)
     confidence = (p.max(axis=1) - 1 / 3) / (1 - 1 / 3)
-    return LabelledAnswers(
-        CONDITIONS | conditions, ("a", "b", "c"), p, right, p.argmax(axis=1) == right, confidence, np.ones(len(p))
-    )
+    predicted = p.argmax(axis=1).astype(np.int32)
+    return LabelledAnswers(CONDITIONS | conditions, ("a", "b", "c"), p, right, predicted, confidence, np.ones(len(p)))
 
 
 def drawn(seed, n=12):
@@ -49,6 +48,9 @@ def objective(answers, scales, offsets, *, method, ridge):
         z = [scale * math.log(max(one, 1e-300)) + add for one, scale, add in zip(row, scales, offsets, strict=True)]
         total += math.log(sum(math.exp(one - max(z)) for one in z)) + max(z) - z[right]
     moved = [scales[0] - 1] if method == "temperature" else [*(one - 1 for one in scales), *offsets]
+    if method == "vector":
+        common = 1 + sum(one - 1 for one in scales) / (len(scales) + 1)  # where the penalty is least
+        moved = [*(one - common for one in scales), common - 1, *offsets]
     return total + ridge / 2 * sum(one * one for one in moved)
 
 
@@ -83,6 +85,23 @@ def test_the_scale_is_that_of_a_fine_search(seed):
         first, second = high - (high - low) * 0.618, low + (high - low) * 0.618
         low, high = (low, second) if loss(first) < loss(second) else (first, high)
     assert LabelCalibration.fit(labelled(p, gold), "temperature", 1.0).scales[0] == pytest.approx(low, abs=1e-5)
+
+
+def test_the_ridge_is_the_best_of_a_cross_validation():
+    """Answers i, i + 5, … are predicted by what was fitted to the others; the least loss counts."""
+    p, gold = drawn(8, 40)
+    losses = {}
+    for ridge in RIDGES:
+        loss = 0.0
+        for fold in range(5):
+            rest, part = [[i for i in range(40) if (i % 5 == fold) is inside] for inside in (False, True)]
+            fit = LabelCalibration.fit(labelled(p[rest], gold[rest]), "vector", ridge)
+            loss -= sum(math.log(fit.apply(p[i])[gold[i]]) for i in part)
+        losses[ridge] = loss
+    best = min(losses, key=losses.__getitem__)
+    assert LabelCalibration.fit(labelled(p, gold), "vector", "auto") == LabelCalibration.fit(
+        labelled(p, gold), "vector", best
+    )
 
 
 def test_a_scale_by_hand():

@@ -26,7 +26,7 @@ def labelled(confidence, is_right, min_label_mass=0.0, label_mass=1.0):
         ("a", "b", "c"),
         np.ones((n, 3)) / 3,
         np.zeros(n, np.int32),
-        np.array(is_right, bool),
+        1 - np.array(is_right, np.int32),
         np.array(confidence, float),
         np.full(n, label_mass),
     )
@@ -134,7 +134,7 @@ def test_a_file_gives_the_same_bits(tmp_path):
     made.save(tmp_path / "t.json")
     assert Threshold.load(tmp_path / "t.json") == made
     hash(DecisionParams(min_confidence=made))
-    assert "at most 0.05 of the answers wrong" in repr(made)
+    assert "at most 5 % of the answers wrong, at a confidence of 90 %" in repr(made)
     (tmp_path / "c.json").write_text('{"kind": "calibration", "questions": [{}]}')
     with pytest.raises(InputFileError, match="holds no threshold"):
         Threshold.load(tmp_path / "c.json")

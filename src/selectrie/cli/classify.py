@@ -13,6 +13,7 @@ from typer import Argument, Option
 from selectrie.cli import inputs, requests
 from selectrie.cli.decide import DecisionGroup, params_of
 from selectrie.cli.groups import STDIN_ROWS, JsonOutput, ModelGroup
+from selectrie.cli.labels import LabelsGroup, check_labels, run_labelled
 from selectrie.cli.show import show_json, show_report
 from selectrie.cli.tables import ColumnsGroup, TableRunGroup, long_fields, resume_table, run_table
 from selectrie.core.files import SHOWN_SUFFIXES
@@ -96,6 +97,7 @@ def classify(
     columns: ColumnsGroup,
     *,
     running: TableRunGroup,
+    right: LabelsGroup,
     output: JsonOutput,
 ) -> int:
     r"""Label a text, or every row of a table.
@@ -109,12 +111,15 @@ def classify(
     selectrie classify --text "It broke!" --labels refund,praise --none "none of these"
     selectrie classify tickets.csv --state body --labels refund,praise > routed.csv
     selectrie classify tickets.csv --state body --labels labels.txt --out routed.jsonl
+    selectrie classify labelled.csv --state body --labels refund,praise --gold kind
     selectrie classify --resume routed.csv.run
     """
     if running.resume is not None:
-        if (table, decision, columns) != (ClassifyGroup(), DecisionGroup(), ColumnsGroup()):
+        if (table, decision, columns, right) != (ClassifyGroup(), DecisionGroup(), ColumnsGroup(), LabelsGroup()):
             raise OptionError("resume", running.resume, "no table or option of it: the run's folder has them")
         return resume_table(model, running, as_json=output.json)
+    if right != LabelsGroup():
+        check_labels(right, is_run=running != TableRunGroup() or table.text is not None)
     if table.text is not None:
         return _label_text(model, table, decision, columns, running=running, output=output)
     source = _source_of(table)
@@ -122,6 +127,8 @@ def classify(
         state = _state_of(table, source)
         questions, params = _questions_of(table, decision, state)
         asked = _asked(questions, params, columns, state)
+        if right != LabelsGroup():
+            return run_labelled(model, source, asked, right, as_json=output.json)
         return run_table(model, source, asked, running, as_json=output.json, verb="classify")
 
 

@@ -14,8 +14,9 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.groups import STDIN_QUESTIONS, STDIN_ROWS, Json, ModelGroup, TraceGroup
+from selectrie.cli.labels import LabelsGroup, check_labels, run_labelled
 from selectrie.cli.show import show_json, show_report
-from selectrie.cli.tables import ColumnsGroup, TableRunGroup, resume_table, run_table
+from selectrie.cli.tables import ColumnsGroup, TableRunGroup, long_fields, resume_table, run_table
 from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.errors import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from selectrie.decide.questions import Question
     from selectrie.decide.states import State
     from selectrie.decide.templates import DecisionPrompt
+    from selectrie.decide.threshold import Threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,9 @@ class DecisionGroup:
         str | None, Option(metavar="N|all|auto", help="Average over N orders of the options. [default: as given]")
     ] = None
     top: Annotated[int | None, Option(metavar="K", help="Only the K best options, best first. [default: all]")] = None
-    min_confidence: Annotated[float, Option(metavar="P", help="Abstain below this confidence.")] = 0.0
+    min_confidence: Annotated[
+        str, Option(metavar="P|FILE", help="Abstain below this confidence, or below a threshold that was fitted.")
+    ] = "0"
     min_label_mass: Annotated[float, Option(metavar="P", help="Abstain below this label mass.")] = 0.0
     threshold: Annotated[float, Option(metavar="P", help="A predicate is true above this probability.")] = 0.5
     unlisted: Annotated[bool, Option("--unlisted", help="Do not list the options in the prompt.")] = False
@@ -169,6 +173,7 @@ def decide(
     *,
     table: TableGroup,
     running: TableRunGroup,
+    labels: LabelsGroup,
     output: DecideOutput,
 ) -> int:
     r"""Answer questions about a text, or about every row of a table.
@@ -183,18 +188,21 @@ def decide(
     selectrie decide --state "It broke!" --predicate angry="They are angry." --json
     selectrie decide --type models.py:Ticket --state-file mail.txt
     selectrie decide questions.toml --table tickets.csv --state body --out decided.jsonl
+    selectrie decide questions.toml --table tickets.csv --state body --gold intent=label --fit-calibration cal.json
     selectrie decide --resume decided.jsonl.run
     """
     if output.trace is not None and (table.table is not None or running.resume is not None):
         raise IncompatibleOptionsError("trace", OptionRef("table"), "record the decision about one state")
     if running.resume is not None:
-        if (state, questions, decision, table) != (StateGroup(), QuestionsGroup(), DecisionGroup(), TableGroup()):
+        given = (state, questions, decision, table, labels)
+        if given != (StateGroup(), QuestionsGroup(), DecisionGroup(), TableGroup(), LabelsGroup()):
             allowed = "no question, --state, --table or option of the decision: the run's folder has them"
             raise OptionError("resume", running.resume, allowed)
         return resume_table(model, running, as_json=output.json)
     if table.table is not None:
-        return _table(model, state, questions, decision, table=table, running=running, output=output)
-    for name, is_given in (("out", running.out is not None), ("ray", running.ray is not None)):
+        return _table(model, state, questions, decision, table=table, running=running, labels=labels, output=output)
+    one_alone = (("out", running.out is not None), ("ray", running.ray is not None), ("gold", labels != LabelsGroup()))
+    for name, is_given in one_alone:
         if is_given:
             raise OptionError("table", None, f"a table, or no --{name}: one state has no run")
     if table != TableGroup():
@@ -220,6 +228,7 @@ def _table(
     *,
     table: TableGroup,
     running: TableRunGroup,
+    labels: LabelsGroup,
     output: DecideOutput,
 ) -> int:
     """Answer the questions for every row of a table; return the exit code."""
@@ -240,7 +249,12 @@ def _table(
         probabilities=table.probabilities,
         prefix=table.prefix,
     )
-    return run_table(model, Path(str(table.table)), asked, running, as_json=output.json)
+    source = Path(str(table.table))
+    if labels != LabelsGroup():
+        check_labels(labels, is_run=running != TableRunGroup())
+        with long_fields():
+            return run_labelled(model, source, asked, labels, as_json=output.json)
+    return run_table(model, source, asked, running, as_json=output.json)
 
 
 def read_state(group: StateGroup) -> State:
@@ -372,6 +386,7 @@ def params_of(group: DecisionGroup, prior: Mapping[str, float] | Sequence[float]
     from selectrie.template.analysis.template import Template
 
     options: dict[str, Any] = asdict(group)
+    options["min_confidence"] = _least_confidence(group.min_confidence)
     calibrate, is_unlisted = options.pop("calibrate"), options.pop("unlisted")
     if group.template not in TEMPLATES:
         options["template"] = Template.from_file(Path(group.template))
@@ -384,6 +399,16 @@ def params_of(group: DecisionGroup, prior: Mapping[str, float] | Sequence[float]
     if group.permutations is not None and group.permutations.isdecimal():
         options["permutations"] = int(group.permutations)
     return DecisionParams(**options, prior=prior, list_options=False if is_unlisted else None)
+
+
+def _least_confidence(given: str) -> float | Threshold:
+    """Return the number of `--min-confidence`, or the threshold of its file."""
+    from selectrie.decide.threshold import Threshold
+
+    try:
+        return float(given)
+    except ValueError:
+        return Threshold.load(given)
 
 
 def _show_prompts(prompts: Mapping[str, tuple[DecisionPrompt, ...]], *, as_json: bool) -> int:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
-from selectrie.core.types import FloatArray
+from selectrie.core.types import FloatArray, IntArray
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.regression import fit_ridge, softmax
 from selectrie.errors import InputFileError, OptionError
@@ -46,6 +46,10 @@ _N_UNIFORM = 16
 """Weight of the uniform distribution in a mean, as a number of states."""
 METHODS = ("temperature", "bias", "vector")
 """What a calibration may fit to labels."""
+RIDGES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
+"""The weights of the penalty among which `ridge="auto"` chooses."""
+_FOLDS = 5
+"""Parts of the answers with which it chooses: each is predicted from the other four."""
 _LEAST_SCALE = 0.01
 """Least scale: with one above 0, a larger probability never becomes a smaller one."""
 _LEAST_PROBABILITY = 1e-300
@@ -100,6 +104,8 @@ class LabelCalibration:
         method: "temperature" (one scale), "bias" (one offset for each option) or
             "vector" (a scale and an offset for each option).
         ridge: Weight of the penalty on the distance from scales of 1 and offsets of 0.
+            With "vector" it is the distance of scales from a common one, and of that
+            from 1.
         scales, offsets: Of each option, in the caller's order.
     """
 
@@ -111,8 +117,11 @@ class LabelCalibration:
     offsets: tuple[float, ...]
 
     @classmethod
-    def fit(cls, answers: LabelledAnswers, method: str, ridge: float) -> LabelCalibration:
+    def fit(cls, answers: LabelledAnswers, method: str, ridge: float | str) -> LabelCalibration:
         """Fit scales and offsets to labelled answers, by ridge-penalised log loss.
+
+        With the ridge "auto", it is the one of `RIDGES` with the least log loss in a
+        cross-validation; the largest of several.
 
         Raises `OptionError` if the answers were calibrated, weighted by a prior, or
         compared with a baseline.
@@ -124,8 +133,10 @@ class LabelCalibration:
                 raise OptionError("answers", f"made with a {name}", "answers without calibration and prior")
         if conditions["rule"] in BASELINE_RULES:
             raise OptionError("answers", f"rule={conditions['rule']!r}", "a rule that compares with no baseline")
-        scales, offsets = _fit(np.log(_positive(answers.probabilities)), answers, method, ridge)
-        return cls(conditions, len(answers), method, ridge, scales, offsets)
+        logp = np.log(_positive(answers.probabilities))
+        weight = _choose_ridge(logp, answers.gold, method) if isinstance(ridge, str) else float(ridge)
+        scales, offsets = _fit(logp, answers.gold, method, weight)
+        return cls(conditions, len(answers), method, weight, scales, offsets)
 
     def apply(self, probabilities: Sequence[float] | FloatArray) -> FloatArray:
         """Return calibrated probabilities, float64[…, K], of plain ones."""
@@ -161,9 +172,25 @@ def _positive(probabilities: FloatArray) -> FloatArray:
     return np.maximum(probabilities, _LEAST_PROBABILITY)
 
 
-def _fit(
-    logp: FloatArray, answers: LabelledAnswers, method: str, ridge: float
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _choose_ridge(logp: FloatArray, gold: IntArray, method: str) -> float:
+    """Return the ridge with the least log loss of answers that it was not fitted to.
+
+    Part i of the cross-validation has the answers i, i + 5, …
+    """
+    part = np.arange(len(gold)) % _FOLDS
+    losses = []
+    for ridge in RIDGES:
+        loss = 0.0
+        for fold in set(part.tolist()):
+            scales, offsets = _fit(logp[part != fold], gold[part != fold], method, ridge)
+            shares = softmax(logp[part == fold] * scales + offsets)
+            right = shares[np.arange(len(shares)), gold[part == fold]]
+            loss -= float(np.log(_positive(right)).sum())
+        losses.append(loss)
+    return RIDGES[int(np.argmin(losses))]
+
+
+def _fit(logp: FloatArray, gold: IntArray, method: str, ridge: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the scales and the offsets that minimise the penalised log loss.
 
     `logp` is float64[N, K], the log-probability of each option.
@@ -178,8 +205,12 @@ def _fit(
         diagonal = logp[:, :, None] * np.eye(k)
         features = np.concatenate([diagonal, np.broadcast_to(np.eye(k), (n, k, k))], axis=2)
         start, lowest = np.concatenate([ones, zeros]), np.concatenate([np.full(k, _LEAST_SCALE), free])
+    penalty = np.eye(len(start))
+    if method == "vector":
+        # The least, over a common scale c, of (c - 1)² plus each scale's (scale - c)².
+        penalty[:k, :k] -= 1 / (k + 1)
     fixed = logp if method == "bias" else np.zeros_like(logp)
-    found = fit_ridge(features, fixed, answers.gold, start=start, lowest=lowest, ridge=ridge).tolist()
+    found = fit_ridge(features, fixed, gold, start=start, lowest=lowest, penalty=ridge * penalty).tolist()
     if method == "temperature":
         return (found[0],) * k, (0.0,) * k
     return ((1.0,) * k, tuple(found)) if method == "bias" else (tuple(found[:k]), tuple(found[k:]))
@@ -207,14 +238,15 @@ class Calibration:
         answers: Iterable[Answer | Decision],
         gold: Mapping[str, Iterable[Any]] | Iterable[Any],
         method: str = "temperature",
-        ridge: float = 1.0,
+        ridge: float | Literal["auto"] = 1.0,
     ) -> Calibration:
         """Return a calibration that is fitted to answers with their right values.
 
         It minimises the sum of the negative log-probabilities of the right values, plus
         `ridge / 2` times the squared distance from no calibration: multinomial logistic
         regression on the log-probabilities. The minimum is unique and found by Newton's
-        method.
+        method. With "vector", the distance is that of each scale from a common one, and
+        of that from 1, so that few answers can make all surer or less sure.
 
         Args:
             answers: Answers to one question, or decisions, as `decide_many` returns
@@ -224,7 +256,7 @@ class Calibration:
             method: "temperature" fits one scale, which never changes the winner; "bias"
                 an offset for each option; "vector" a scale and an offset for each.
             ridge: Weight of the penalty, above 0. A larger one needs more answers to
-                move the probabilities.
+                move the probabilities. "auto" chooses one by cross-validation.
 
         Raises:
             OptionError: For answers or values that cannot be used.
@@ -232,9 +264,9 @@ class Calibration:
         from selectrie.decide.labels import labelled_answers
 
         one_of("method", method, METHODS)
-        number("ridge", ridge, min_value=math.ulp(0.0), remedy="a number above 0")
+        check_ridge(ridge)
         by_name = labelled_answers(answers, gold)
-        return cls(tuple(LabelCalibration.fit(one, method, float(ridge)) for one in by_name.values()))
+        return cls(tuple(LabelCalibration.fit(one, method, ridge) for one in by_name.values()))
 
     def labels_kind(self, kind: str) -> bool:
         """Return whether a question of a kind ("choice" …) was fitted to labels."""
@@ -285,6 +317,12 @@ class Calibration:
         return load_fitted(
             path, lambda data: cls.from_dict(data.get("signature", {}).get("calibration", data)), "calibration"
         )
+
+
+def check_ridge(ridge: object) -> None:
+    """Raise `OptionError` unless a ridge is a number above 0 or "auto"."""
+    if ridge != "auto":
+        number("ridge", ridge, min_value=math.ulp(0.0), remedy="a number above 0, or 'auto'")
 
 
 def match_conditions(name: str, fitted: Sequence[B], conditions: Mapping[str, object]) -> B:

@@ -25,7 +25,7 @@ class LabelledAnswers:
         values: The values of the options, in the caller's order.
         probabilities: float64[N, K], the probability of each option.
         gold: int32[N], the index of the right option.
-        is_right: bool[N], whether the answer's value is the right one.
+        predicted: int32[N], the index of the answer's value.
         confidence, label_mass: float64[N], as in the answers.
     """
 
@@ -33,12 +33,18 @@ class LabelledAnswers:
     values: tuple[Any, ...]
     probabilities: FloatArray
     gold: IntArray
-    is_right: BoolArray
+    predicted: IntArray
     confidence: FloatArray
     label_mass: FloatArray
 
     def __len__(self) -> int:
         return len(self.gold)
+
+    @property
+    def is_right(self) -> BoolArray:
+        """Return whether each answer's value is the right one, bool[N]."""
+        is_right: BoolArray = self.predicted == self.gold
+        return is_right
 
 
 def labelled_answers(
@@ -46,8 +52,8 @@ def labelled_answers(
 ) -> dict[str, LabelledAnswers]:
     """Return the answers to each question with the right values, by its name.
 
-    Answers without a right value (None or NaN), and decisions with an error, are left
-    out. Answers that are not in a `Decision` have the name "".
+    Answers without a right value (None or NaN, unless an option has it), and decisions
+    with an error, are left out. Answers that are not in a `Decision` have the name "".
 
     Args:
         answers: The answers to one question, or decisions.
@@ -85,14 +91,15 @@ def _read_question(name: str, rows: Sequence[Any], gold: Sequence[Any]) -> Label
     kept: list[tuple[Answer, int]] = []
     first: Any = None
     for at, (row, right) in enumerate(zip(rows, gold, strict=True)):
-        is_missing = right is None or (isinstance(right, float) and right != right)  # noqa: PLR0124 - NaN
-        if is_missing or (isinstance(row, Decision) and row.error is not None):
+        if isinstance(row, Decision) and row.error is not None:
             continue
         answer = _answer_of(name, row)
         first = first or (answer.conditions, {value: index for index, value in enumerate(answer.probabilities)})
         _check_same(answer, first[0])
         index = _index_of(right, first[1])
         if index is None:
+            if right is None or (isinstance(right, float) and right != right):  # noqa: PLR0124 - NaN
+                continue
             raise OptionError(f"{where}[{at}]", right, f"one of the values {', '.join(map(repr, first[1]))}")
         kept.append((answer, index))
     if not kept:
@@ -103,7 +110,7 @@ def _read_question(name: str, rows: Sequence[Any], gold: Sequence[Any]) -> Label
         values=tuple(first[1]),
         probabilities=np.array([list(one.probabilities.values()) for one in taken], dtype=np.float64),
         gold=np.array([index for _, index in kept], dtype=np.int32),
-        is_right=np.array([first[1][answer.value] == index for answer, index in kept], dtype=np.bool_),
+        predicted=np.array([first[1][answer.value] for answer in taken], dtype=np.int32),
         confidence=np.array([one.confidence for one in taken], dtype=np.float64),
         label_mass=np.array([one.label_mass for one in taken], dtype=np.float64),
     )

@@ -15,16 +15,23 @@ _TOLERANCE = 1e-12
 
 
 def fit_ridge(
-    features: FloatArray, fixed: FloatArray, gold: IntArray, *, start: FloatArray, lowest: FloatArray, ridge: float
+    features: FloatArray,
+    fixed: FloatArray,
+    gold: IntArray,
+    *,
+    start: FloatArray,
+    lowest: FloatArray,
+    penalty: FloatArray,
 ) -> FloatArray:
     """Return the parameters that minimise the penalised log loss.
 
     The logit of option k in row n is `fixed[n, k] + features[n, k] @ parameters`. The
     objective is the sum over rows of the negative log-probability of the right option,
-    plus `ridge / 2` times the squared distance of the parameters from `start`. It is
-    strictly convex, so the minimum is unique. Steps are projected on the lower bounds
-    (Bertsekas 1982). The slope at the result is at most 1e-12 for each row, in units
-    of the largest feature, so the distance from the minimum is at most slope / ridge.
+    plus half of d @ penalty @ d for the distance d of the parameters from `start`. It
+    is strictly convex, so the minimum is unique. Steps are projected on the lower
+    bounds (Bertsekas 1982). The slope at the result is at most 1e-12 for each row, in
+    units of the largest feature. The distance from the minimum is at most the slope
+    divided by the least eigenvalue of `penalty`.
 
     Args:
         features: float64[N, K, M].
@@ -32,7 +39,7 @@ def fit_ridge(
         gold: int64[N], the index of the right option.
         start: float64[M], parameters without a penalty; at least `lowest`.
         lowest: float64[M], lower bounds of the parameters, maybe -inf.
-        ridge: The weight of the penalty, above 0.
+        penalty: float64[M, M], positive definite.
 
     Returns:
         float64[M].
@@ -47,19 +54,20 @@ def fit_ridge(
         top = logits.max(axis=1, keepdims=True)
         log_sums = top[:, 0] + np.log(np.exp(logits - top).sum(axis=1))
         loss = float((log_sums - logits[rows, gold]).sum())
-        penalty = ridge / 2 * float(((parameters - start) ** 2).sum())
-        return loss + penalty, np.exp(logits - log_sums[:, None])
+        distance = parameters - start
+        return loss + float(distance @ penalty @ distance) / 2, np.exp(logits - log_sums[:, None])
 
     parameters = np.maximum(start, lowest)
     value, shares = evaluate(parameters)
     for _ in range(_MAX_STEPS):
         means = np.einsum("nk,nkm->nm", shares, features)
-        slope = (means - right).sum(axis=0) + ridge * (parameters - start)
+        slope = (means - right).sum(axis=0) + penalty @ (parameters - start)
         is_free = (parameters > lowest) | (slope < 0)
         if np.abs(slope[is_free]).max(initial=0.0) <= _TOLERANCE * scale:
             return parameters
-        curvature = np.einsum("nk,nkm,nkl->ml", shares, features, features) - means.T @ means
-        free = curvature[np.ix_(is_free, is_free)] + ridge * np.eye(int(is_free.sum()))
+        weighted = (features * np.sqrt(shares)[:, :, None]).reshape(-1, len(parameters))
+        curvature = weighted.T @ weighted - means.T @ means
+        free = (curvature + penalty)[np.ix_(is_free, is_free)]
         step = np.zeros_like(parameters)
         step[is_free] = np.linalg.solve(free, slope[is_free])
         moved, new_value, new_shares = parameters, value, shares

@@ -80,7 +80,9 @@ class QuestionThreshold:
 
     def describe(self) -> str:
         """Return what is guaranteed, by which answers, and what that supposes."""
-        goal = f"at most {self.error:.3g} of the answers wrong, at confidence {self.confidence:.3g}"
+        goal = (
+            f"at most {100 * self.error:.3g} % of the answers wrong, at a confidence of {100 * self.confidence:.3g} %"
+        )
         if self.min_confidence == math.inf:
             least = least_answered(self.error, self.confidence)
             return (

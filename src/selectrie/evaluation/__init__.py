@@ -15,6 +15,7 @@ from __future__ import annotations
 from selectrie.evaluation.comparison import Comparison, compare
 from selectrie.evaluation.evaluator import evaluate
 from selectrie.evaluation.items import ChoiceLoglikelihood, Item, ItemRecord
+from selectrie.evaluation.label_report import LabelFigures, LabelReport, label_reports
 from selectrie.evaluation.metrics import METRICS
 from selectrie.evaluation.results import Evaluation, TaskResult
 
@@ -25,7 +26,10 @@ __all__ = [
     "Evaluation",
     "Item",
     "ItemRecord",
+    "LabelFigures",
+    "LabelReport",
     "TaskResult",
     "compare",
     "evaluate",
+    "label_reports",
 ]
