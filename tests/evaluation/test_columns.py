@@ -259,7 +259,7 @@ def test_every_format_has_the_same_items(suffix, tmp_path):
         ({"context": "question", "labels": "right"}, "labels='right'.*a column of data"),
         ({"context": "question", "choices": ("A", "B")}, "gold is not given"),
         ({"context": "question", "gold": "answer"}, "choices is not given"),
-        ({"context": "question", "labels": "A", "gold": "answer"}, "texts of the labels"),
+        ({"context": "question", "labels": "A", "gold": "answer"}, "a list of texts, because `gold`"),
         ({"context": "question", "labels": ("A",), "gold": "answer"}, "at least two"),
         ({"context": "question", "labels": ("A", "B"), "choices": ("A", "B"), "gold": "answer"}, "cannot be combined"),
         ({"context": "question", "choices": {"A", "B"}, "gold": "answer"}, "a list of different texts"),

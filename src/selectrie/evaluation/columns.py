@@ -60,7 +60,9 @@ class Columns:
         if not self.choices and not self.labels:
             raise OptionError("choices", None, "the columns of the choices, or the labels of a classification")
         if self.is_label_column and self.gold is not None:
-            raise OptionError("labels", self.labels, "the texts of the labels, because another column is right")
+            raise OptionError(
+                "labels", self.labels, words("a list of texts, because `gold` names the column of labels")
+            )
         if not self.is_label_column and self.gold is None:
             raise OptionError("gold", None, "the column with the right choice")
         if not self.is_label_column and 0 < len(self.labels) < 2:
