@@ -817,3 +817,26 @@ def test_every_object_names_its_kind(command: str, at_home: Path):
     """And the format of its fields."""
     fields = json.loads(run(*command.split(), "--json").stdout)
     assert list(fields)[:2] == ["format", "kind"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "select -p p -c a --trace -",
+        "eval data.jsonl --out -",
+        "eval - --out folder",
+        "classify --labels a,b t.csv --gold label --fit-calibration -",
+        "classify --labels a,b t.csv --gold label --fit-threshold -",
+        "classify --labels a,b t.csv --out - --json",
+    ],
+)
+def test_what_stdout_does_not_take_is_refused(command: str, engine: Engine, tmp_path: Path, monkeypatch):
+    """A folder, a trace, or a second result; no file is called `-`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("text,label\nx,a\n")
+    (tmp_path / "data.jsonl").write_text('{"ctx": "a", "endings": ["b", "c"], "label": 0}\n')
+    result = run(*command.split(), stdin='{"ctx": "a", "endings": ["b", "c"], "label": 0}\n')
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert result.stderr.startswith("error[option]: --")
+    assert engine.asked == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.jsonl", "t.csv"]

@@ -197,6 +197,7 @@ def test_a_field_may_be_long(folder):
         ((*CLASSIFY, "--out", "o.csv", "--actors", "2"), "--actors 2: expected --ray too"),
         ((*CLASSIFY, "--out", "o.csv", "--top", "0"), "--top 0"),
         ((*TABLE, "--out", "o.csv"), "--state is not given"),
+        (("decide", "--table", "t.csv"), "--state is not given.*; --choice is not given"),
         ((*TABLE, "--state", "bdy", "--out", "o.csv"), "--state 'bdy': .* the table has 'id', 'subject', 'body'"),
         (
             (*TABLE, "--state", "body", "--out", "o.csv", "--show-prompt"),

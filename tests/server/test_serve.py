@@ -116,6 +116,15 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path):
     assert errors.startswith("error[model_file]: ")
 
 
+def test_a_port_that_is_taken_is_named():
+    """The flag to change is that of the port."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = CliRunner().invoke(cli, ["serve", "--port", str(port)])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error[option]: --port '127.0.0.1:{port}': expected a free port")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

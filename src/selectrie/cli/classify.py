@@ -83,7 +83,9 @@ class ClassifyGroup:
         str | None, Option(metavar="TEXT", help="In place of a question, such as 'Topic:'; best on base models.")
     ] = None
     examples: Annotated[
-        str | None, Option(metavar="FILE", help="A table of the same columns, and the right one in `label`.")
+        str | None,
+        Option(metavar="FILE", help="A table of the same columns, and the right one in `label`."),
+        STDIN_ROWS,
     ] = None
     shots: Annotated[
         int | None, Option(metavar="N", help="Examples of each label that the prompt shows.  [default: 4]")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import STDIN_QUESTIONS, STDIN_ROWS, Json, ModelGroup, TraceGroup
+from selectrie.cli.groups import STDIN_JSON, STDIN_QUESTIONS, STDIN_ROWS, Json, ModelGroup, TraceGroup
 from selectrie.cli.labels import LabelsGroup, check_labels, run_labelled
 from selectrie.cli.show import show_json, show_report
 from selectrie.cli.tables import ColumnsGroup, TableRunGroup, long_fields, resume_table, run_table
@@ -138,7 +138,7 @@ class DecisionGroup:
         Option(metavar="batch|content_free", help="Compare with the means over the table's rows, or with empty texts."),
     ] = None
     calibration: Annotated[
-        str | None, Option(metavar="FILE", help="A calibration that was saved, or the run.json of a run.")
+        str | None, Option(metavar="FILE", help="A calibration that was saved, or the run.json of a run."), STDIN_JSON
     ] = None
     permutations: Annotated[
         str | None, Option(metavar="N|all|auto", help="Average over N orders of the options. [default: as given]")
@@ -236,14 +236,12 @@ def _table(
 
     if state.state_file is not None:
         raise IncompatibleOptionsError("state_file", OptionRef("table"), words("name a column with `state`"))
-    if state.state is None:
-        raise OptionError("state", None, "the name of a column, or a pattern of columns in braces, for --table")
     if output.show_prompt:
         remedy = words("give the text of one row as `state`, without a table")
         raise IncompatibleOptionsError("show_prompt", OptionRef("table"), remedy)
-    named, params = _asked(questions, decision)
+    column, (named, params) = requests.read_all(partial(_read_column, state), partial(_asked, questions, decision))
     asked = TableQuestions(
-        state=state.state,
+        state=column,
         questions=named,
         params=params,
         probabilities=table.probabilities,
@@ -255,6 +253,13 @@ def _table(
         with long_fields():
             return run_labelled(model, source, asked, labels, as_json=output.json)
     return run_table(model, source, asked, running, as_json=output.json)
+
+
+def _read_column(group: StateGroup) -> str:
+    """Return the column, or the pattern of columns, that is asked about."""
+    if group.state is None:
+        raise OptionError("state", None, "the name of a column, or a pattern of columns in braces, for --table")
+    return group.state
 
 
 def read_state(group: StateGroup) -> State:

@@ -101,7 +101,7 @@ class DataGroup:
     ] = None
     shots: Annotated[int, Option(metavar="N", help="Examples before each question.")] = 0
     shots_file: Annotated[
-        str | None, Option(metavar="FILE", help="Where examples come from. [default: the other questions]")
+        str | None, Option(metavar="FILE", help="Where examples come from. [default: the other questions]"), STDIN_ROWS
     ] = None
     shots_seed: Annotated[
         int | None, Option(metavar="N", help="Draw them for each question. [default: the first ones for all]")

@@ -58,6 +58,7 @@ class StdinAs:
 STDIN_ROWS = StdinAs(".jsonl", ".csv")
 STDIN_GRAMMAR = StdinAs(".json", ".gbnf")
 STDIN_QUESTIONS = StdinAs(".json", ".toml")
+STDIN_JSON = StdinAs(".json", ".json")
 
 
 def with_options(record: Any, *names: str) -> Callable[[GroupT], GroupT]:

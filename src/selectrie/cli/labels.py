@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
-from selectrie.cli import requests
+from selectrie.cli import inputs, requests
 from selectrie.cli.groups import ModelGroup
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.output import visible, write
@@ -98,6 +98,9 @@ def check_labels(labels: LabelsGroup, *, is_run: bool) -> None:
     """
     if labels.gold is None:
         raise OptionError("gold", None, "the column of right answers, for what is fitted")
+    for name in ("fit_calibration", "fit_threshold"):
+        if getattr(labels, name) == inputs.STDIN:
+            raise OptionError(name, inputs.STDIN, "a file; the figures go to stdout")
     if is_run:
         raise IncompatibleOptionsError("gold", OptionRef("out"), "rows are judged, or answered and written")
 

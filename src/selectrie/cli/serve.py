@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from selectrie.cli import requests
-from selectrie.cli.groups import ModelGroup
+from selectrie.cli.groups import STDIN_JSON, ModelGroup
 from selectrie.core.output import write
 from selectrie.errors import MissingExtraError
 from selectrie.options.checks import number
@@ -94,7 +94,9 @@ class ServingGroup:
         float, Option(metavar="P", help="Decisions abstain below this label mass, unless a request says otherwise.")
     ] = 0.0
     calibration: Annotated[
-        str | None, Option(metavar="FILE", help="A calibration for the questions of decisions that it holds for.")
+        str | None,
+        Option(metavar="FILE", help="A calibration for the questions of decisions that it holds for."),
+        STDIN_JSON,
     ] = None
     log_prompts: Annotated[bool, Option("--log-prompts", help="Write the text of requests to the log.")] = False
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import gc
 import ipaddress
 import logging
@@ -709,7 +710,8 @@ def _bind(serving: Serving) -> socket.socket:
             stack.pop_all()
     except OSError as error:
         where = f"{serving.host}:{serving.port}"
-        raise OptionError("host", where, f"an address that can be listened on ({error.strerror or error})") from error
+        name, free = ("port", "a free port") if error.errno == errno.EADDRINUSE else ("host", "an address")
+        raise OptionError(name, where, f"{free} that can be listened on ({error.strerror or error})") from error
     return listening
 
 
