@@ -45,7 +45,7 @@ def backend_of_file_name(name: str) -> Backend | None:
 
 
 def is_part_of_checkpoint(name: str) -> bool:
-    """Return whether a file of this name can be opened only with its checkpoint."""
+    """Return whether a file is a part of a checkpoint, such as `config.json`."""
     return name.rpartition("/")[2] == CHECKPOINT or name.lower().endswith(_PARTS_OF_CHECKPOINTS)
 
 

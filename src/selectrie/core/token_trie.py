@@ -177,6 +177,7 @@ def _complete_trie(
         parent=parent,
         depth=depth,
         end_path=end_path,
+        # Nodes below a node, and paths at or below it, are ranges in depth-first order.
         n_nodes_below=(stop - np.arange(1, n_nodes + 1)).astype(np.int32),
         first_path=ends_before[:-1],
         n_paths=ends_before[stop] - ends_before[:-1],
@@ -213,6 +214,8 @@ def _sort_sequences(tokens: IntArray, offsets: OffsetArray) -> tuple[OffsetArray
     depth = 0
     while len(slots):
         members = order[slots]
+        # Each step orders the groups of sequences that are equal so far by their next
+        # token.
         going_on = lengths[members] > depth
         key = group << 32
         key[going_on] += tokens[starts[members[going_on]] + depth].astype(np.int64) + 1
@@ -221,6 +224,8 @@ def _sort_sequences(tokens: IntArray, offsets: OffsetArray) -> tuple[OffsetArray
         order[slots] = members[rank]
         differs = np.ones(len(slots), dtype=np.bool_)
         differs[1:] = key[1:] != key[:-1]
+        # A key is the group and the token + 1; 0 in place of a token is the end of a
+        # sequence.
         ended = (key & 0xFFFFFFFF) == 0
         same_group = np.zeros(len(slots), dtype=np.bool_)
         same_group[1:] = (key[1:] >> 32) == (key[:-1] >> 32)
@@ -255,6 +260,8 @@ def _subtree_stops(parent: IntArray, child: IntArray) -> OffsetArray:
     stop = np.full(len(parent), len(parent), dtype=np.int64)
     climb = parent.copy()
     climb[0] = 0
+    # Children are listed by parent, so the next one in the list is a sibling if its
+    # parent is the same.
     siblings = parent[child[1:]] == parent[child[:-1]]
     stop[child[:-1][siblings]] = child[1:][siblings]
     climb[child[:-1][siblings]] = child[:-1][siblings]

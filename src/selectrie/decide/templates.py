@@ -93,7 +93,7 @@ class Page:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Return the parts on which options of a selection depend, as a hashable key.
+        """Return a hashable key of the parts that decide the options of a selection.
 
         Pages with equal keys begin and end the answer in the same way.
         """

@@ -262,11 +262,13 @@ class HeldNodes:
             base, path = self._missing(target, fit.nodes)
             n_leaves = fit.n_leaves + bool(path and (base == ROOT or self._n_children[base] + fit.n_children[base]))
             n_held = len(self._local) - 1 + len(fit.nodes) + len(path)
+            # Its state was dropped, or it would not fit.
             if base in self._spent or n_held > capacity.nodes or n_leaves > capacity.sequences:
                 continue
             if len(fit.nodes) + len(path) > capacity.rows:
                 if fit.nodes:
                     break
+                # A first target that is too far away is approached in several asks.
                 path = path[: capacity.rows]
             fit.n_leaves = n_leaves
             for node in path:

@@ -460,7 +460,11 @@ class OneWinner:
         return 0.0
 
     def weights(self, bounds: Bounds) -> FloatArray | None:
-        """Weight the winner and its rivals by priors, and then the event `given`."""
+        """Weight the winner and its rivals, and once the winner is certain, `given`.
+
+        Weights are log priors. None is returned when nothing is left to be narrowed, or
+        no row can help (`find_inseparable`).
+        """
         events, prior = np.array(self.choices), np.array(self.log_prior)
         winner, rivals = self.find_rivals(bounds)
         result: FloatArray = np.full(len(bounds.safe.high), -np.inf)
@@ -665,6 +669,8 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
             values, logp = self._tree.read_values(node), self._tree.logp[node]
             events = values.events
             self._is_exact[events] &= values.low == values.high
+            # Once without and once with the tolerance: `Bounds.as_read` and
+            # `Bounds.safe`.
             for which, row_error in enumerate(self._errors):
                 error = row_error * (self._tree.depth[node] + 1)
                 low, high = self._found.low[which], self._found.high[which]
@@ -692,6 +698,8 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         urgency[self._open.depth > self._max_depth] = -np.inf
         order = np.argsort(-urgency, kind="stable")
         order = order[urgency[order] > -np.inf]
+        # What stays open after the first prefix, the first two, …; no more prefixes are
+        # read than bring it below `enough`.
         left_after = np.cumsum(numerics.exp(urgency[order][::-1]))[::-1] - numerics.exp(urgency[order])
         n_enough = 1 + int(np.count_nonzero(left_after > spec.goal.enough))
         picked = order[: min(budget, n_enough, max(FIRST_WIDTH, self._n_searched // GROWTH))]

@@ -107,6 +107,7 @@ class Characterwise:
             for first, last, after in self._byte_runs(target, 0x80, 0xC0):
                 inner += self._character_ranges((first - 0x80) << 6 * (n_more - 1), last - first + 1, n_more - 1, after)
             inner = self._inner[target, n_more] = join_runs(inner)
+        # Each continuation byte has six bits of the code point.
         width = 1 << 6 * n_more
         return [
             (base + lead * width + first, base + lead * width + last, after)

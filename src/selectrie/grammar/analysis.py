@@ -400,6 +400,7 @@ def _leftmost_rules(expression: Expression, known: Facts) -> list[str]:
         elif isinstance(part, Concatenation):
             for item in part.items:
                 work.append(item)
+                # The text of later items cannot come first.
                 if not _may_be_empty(item, known):
                     break
     return list(names)

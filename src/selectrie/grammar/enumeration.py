@@ -263,6 +263,7 @@ def _reverse_edges(program: Program) -> tuple[_Pairs, _Pairs]:
     halves: _Pairs = [[] for _ in program.edges]
     for state, calls in enumerate(program.calls):
         for label, to in program.edges[state]:
+            # A byte that begins a character counts as one, a continuation byte as none.
             before[to].append((state, int(label & ~_CONTINUATIONS != 0)))
         for _, to in program.tokens[state]:
             before[to].append((state, 1))

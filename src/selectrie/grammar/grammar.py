@@ -530,6 +530,8 @@ class Grammar:
         except (GrammarError, UnknownError):
             pass
         try:
+            # Not listed part by part, so through the compiled grammar, if it has few
+            # texts.
             count = self.count()
             return None if count is None or count > max_texts else tuple(self.expand())
         except GrammarError:

@@ -125,6 +125,7 @@ def _build_trie(vocabulary: Vocabulary) -> ByteTrie:
         active, node = active[goes_on], node[goes_on]
         byte = flat[starts[active] + depth]
         is_new = np.ones(len(active), dtype=np.bool_)
+        # A new node begins where the parent or the byte differs from the token before.
         is_new[1:] = (node[1:] != node[:-1]) | (byte[1:] != byte[:-1])
         heads = np.flatnonzero(is_new)
         tails = np.append(heads[1:], len(active)) - 1
@@ -356,6 +357,7 @@ def _groups_below(trie: ByteTrie, own: Groups) -> Groups:
             joint = own[children] | below[children]
             below[start + parents] = np.bitwise_or.reduceat(joint, first[parents] - first[0])
     is_inside = (trie.phase != BOUNDARY) & (trie.first_child[:-1] < trie.first_child[1:])
+    # Nodes inside a character; see `TrieGroups.below`.
     below[is_inside] |= BROKEN_BIT
     return below
 
@@ -448,7 +450,8 @@ class TrieWalk:
     def _ask(self, nodes: Indices, states: Indices) -> list[int]:
         """Compute the loops of configurations with many tokens below their nodes.
 
-        Returns those configurations that some character group leads back to.
+        A loop is a group of characters that leads back to the configuration. Returns
+        the configurations that have one.
         """
         configurations, which = np.unique(states, return_inverse=True)
         weights = np.bincount(which, self._trie.last_rank[nodes] - self._trie.own_stop[nodes])
@@ -472,6 +475,7 @@ class TrieWalk:
         if own[0] != ROOT:
             accepted = _flag_ranges(len(trie.token), starts, stops)
         row = self._machine.table[configuration]
+        # Groups of characters that are allowed and lead to other configurations.
         others_alive = np.unique(np.flatnonzero(row != DEAD) % N_GROUPS)
         others_alive = others_alive[(others >> others_alive.astype(np.uint64)) & np.uint64(1) != 0]
         first = np.concatenate([groups.nodes_of(each) for each in (*others_alive.tolist(), N_GROUPS)])

@@ -164,7 +164,7 @@ STRONG, PLAIN = "#4c8bf5", "#9aa5b1"
 
 
 def table(heads: Sequence[str], rows: Iterable[str], caption: str, *, hidden: int = 0) -> str:
-    """Return an HTML table of rows that the function `row` returned.
+    """Return an HTML table of rows in HTML, as `row` of this module returns them.
 
     `hidden` is the number of rows that are left out.
     """

@@ -364,6 +364,7 @@ def _decompress_gzip(data: bytes, max_bytes: int) -> Iterator[bytes]:
     """Yield decompressed parts of at most `max_bytes` bytes each."""
     start = 0
     for _ in range(_MAX_STREAMS):
+        # 31: gzip, with the largest window.
         decoder = zlib.decompressobj(31)
         while not decoder.eof:
             piece = decoder.unconsumed_tail or data[start : start + _GZIP_PIECE]
@@ -437,6 +438,7 @@ def _reject_constant(name: str) -> object:
 
 
 def _parse_float(digits: str) -> float:
+    """Return a number; raise `ValueError` if it is too large for a float."""
     value = float(digits)
     if math.isinf(value):
         raise ValueError(f"the number {clip(digits, 40)} is too large")

@@ -383,6 +383,7 @@ class Interpreter:
             return None
         scope = self._levels[-1].scope
         if not self._is_ahead:
+            # A lookahead does not report these errors.
             own = segment.body if isinstance(segment, ast.Joint) else (segment,)
             for one in own:
                 if isinstance(one, ast.Slot | ast.Block | ast.GenEach):

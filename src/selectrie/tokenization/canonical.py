@@ -97,6 +97,8 @@ def _ends_word(kind: TokenizerKind, characters: str, i: int, n_certain: int) -> 
     if kind in _WORDLESS:
         return True
     if left == _LINE_END:
+        # A word ends after a line end if a letter or digit of this text follows the
+        # blanks.
         behind = characters[i:].lstrip(_BLANKS)
         n_blanks = len(characters) - i - len(behind)
         return n_certain > n_blanks and behind[:1].isascii() and behind[:1].isalnum()
@@ -104,6 +106,7 @@ def _ends_word(kind: TokenizerKind, characters: str, i: int, n_certain: int) -> 
         return not left.isspace()
     if not left.isalpha() and not (left.isascii() and left.isdigit()):
         return False
+    # See `settled_positions` for letters without case.
     is_inside = kind is TokenizerKind.MERGES and n_certain > 0 and _is_caseless(left) and _is_caseless(right)
     return is_inside or (unicodedata.category(right)[0] == "P" and right not in _WORD_SIGNS)
 

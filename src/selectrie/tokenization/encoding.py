@@ -361,6 +361,8 @@ def _encode_each(vocabulary: Vocabulary, texts: list[bytes], tokenize: Tokenize 
             ends = np.cumsum(vocabulary.lengths[tokens])
             stops = np.cumsum([len(texts[i]) for i in block])
             last_tokens = np.minimum(np.searchsorted(ends, stops), len(tokens) - 1)
+            # Each text must end where a token ends; otherwise all are encoded one by
+            # one.
             if (ends[last_tokens] == stops).all() and vocabulary.decode(tokens) == joined:
                 bounds = [0, *(last_tokens + 1).tolist()]
                 for i, (start, stop) in zip(block, pairwise(bounds), strict=True):
@@ -420,6 +422,7 @@ def _positions(vocabulary: Vocabulary, text: bytes, rests: Sequence[bytes]) -> I
     first = max(0, size - _SEARCH_BYTES)
     ends_word = size > 0 and not text[-1:].isspace() and not vocabulary.joins(text[-1], _SPACE[0])
     if ends_word and all(rest[:1] == _SPACE for rest in rests):
+        # A choice that begins with a space begins a word at the end of the prompt.
         yield size
     for position in range(size - _WORDS_BYTES, first, -1):
         if (
@@ -429,6 +432,7 @@ def _positions(vocabulary: Vocabulary, text: bytes, rests: Sequence[bytes]) -> I
         ):
             yield position
     for position in range(size - _TAIL_BYTES, first, -1):
+        # Tokenizers may group the digits of a number.
         inside_number = text[position - 1 : position + 1].isdigit()
         inside_character = text[position] & 0xC0 == 0x80
         if not inside_number and not inside_character and not is_spanned(vocabulary, text, position):
@@ -610,6 +614,7 @@ def _encode_distinct(
                 remedies("begin the prompt with more text or a control token", "use `boundary='split'`"),
             )
         )
+    # The harness scores what follows as many tokens as the prompt has alone.
     n_own = np.minimum(np.diff(offsets), len(own)) if boundary == "harness" else np.full(len(distinct), n_kept)
     tokens, offsets = drop_first(tokens, offsets, n_kept)
     encoded = EncodedChoices(

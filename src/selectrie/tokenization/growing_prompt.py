@@ -199,6 +199,7 @@ class ChatTurns:
             ).partition(new)
         except PromptError:
             return after
+        # The end token is written only after the last turn of a chat.
         ends_chat = followed.startswith(after.removesuffix(end)) and not followed.startswith(after)
         return after.removesuffix(end) if ends_chat else after
 

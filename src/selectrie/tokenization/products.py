@@ -252,6 +252,7 @@ def _find_context(
     lead = spelled[: len(spelled) - len(text + tail)]
     if not spelled.endswith(text + tail) or not lead.startswith(encoded.healed):
         return None
+    # The tokenizer's space before the text, if it adds one.
     put = lead[len(encoded.healed) :]
     return ProductContext(
         prompt=prompt,
@@ -288,6 +289,8 @@ def _chunk_paths(
             if isinstance(pieces, int):
                 return pieces - 1, pieces
             base = pieces if base is None else base
+            # Only this chunk's text differs from the first path, so no other chunk may
+            # change.
             other = next((i for i, piece in enumerate(pieces) if i != index and piece != base[i]), None)
             if other is not None:
                 return min(index, other), max(index, other)

@@ -357,6 +357,7 @@ def _read_chat(
     typed = to_bytes(prompting.assistant_prefix, "assistant_prefix")
     spans = [*template_spans(vocabulary, rendered), (typed, False)]
     read = replace(_read_spans(vocabulary, spans, check_length), time=time_of(prompting))
+    # The chat ends in the template's own text, which may then be fixed.
     is_templates = read.text and rendered and spans_of(rendered[-1:])[0][1] == TEMPLATE
     if is_templates and prompting.boundary != "harness" and _is_continued(vocabulary, checked, prompting, rendered):
         read = with_fixed_end(vocabulary, read, typed)

@@ -484,6 +484,7 @@ class _Rebuilder:
             left[here[is_known]] = False
             if not left.any():
                 return result
+        # No source has these pairs, but one may have the whole row.
         for at in np.flatnonzero(left).tolist():
             row, token = int(reads.owner[at]), int(reads.ids[at])
             result[at] = self._whole_row(row, f"the log-probability of token {token}").logp(0, token)

@@ -260,6 +260,7 @@ def _read_array(data: mmap.mmap, at: int, key: str, metadata: GgufMetadata) -> i
         return int(places[-1])
     metadata.number_arrays[key] = at
     item = _SCALARS[kind]
+    # Only short arrays of whole numbers are needed, such as heads of each layer.
     if n <= _KEPT_ITEMS and item.format[-1] not in "fd?":
         metadata.values[key] = tuple(item.unpack_from(data, at + i * item.size)[0] for i in range(n))
     return at + int(n) * item.size
@@ -286,6 +287,7 @@ def _text_places(data: mmap.mmap, at: int, n: int) -> NDArray[np.int64]:
         raise struct.error(f"{n} texts in {len(data) - at} bytes")
     window = np.frombuffer(data[at : at + min(n * _USUAL_TEXT_BYTES, _MAX_WINDOW_BYTES)], dtype=np.uint8)
     is_length = np.zeros(len(window), dtype=np.bool_)
+    # A length is a number of 8 bytes, which may begin at any offset.
     for start in range(min(size, len(window) - size + 1)):
         whole = window[start : start + (len(window) - start) // size * size].view("<u8")
         is_length[start::size][: len(whole)] = whole < 1 << 8
@@ -399,6 +401,7 @@ def _expert_faults(metadata: GgufMetadata) -> Iterator[str]:
         _integer(metadata, "expert_group_used_count") or 0,
     )
     if metadata.values.get("general.architecture") in _DROPS_ONE_EXPERT and n <= 1:
+        # llama.cpp reads a single expert of these as none.
         n = used = 0
     count = _full_key(metadata, "expert_count")
     if n > MAX_EXPERTS:

@@ -270,6 +270,8 @@ class AttentionSequences(TreeStore):
             base = row_plan.base[k]
             if base != ROOT and base not in source:
                 source[base] = self._sequence_through(base)
+            # The first new leaf below a leaf takes over its sequence; others get
+            # copies.
             if fresh[k] and base in self._id and base not in inherited:
                 inherited.add(base)
                 new = source[base]
@@ -386,6 +388,7 @@ class AttentionSequences(TreeStore):
             left[above] = left.get(above, tree.n_children[above]) - 1
             is_leaf = above != ROOT and left[above] == 0
             self._tip[sequence] = above if is_leaf else NO_NODE
+            # The parent is a leaf now, so the sequence ends there.
             if is_leaf:
                 self._id[above] = sequence
         tree.drop(nodes)
@@ -448,6 +451,8 @@ def _depth_first(entry: list[int], parent: list[int], base: list[int], *, scratc
     n = len(entry)
     size, n_leaves = [1] * n, [0] * n
     n_scratch_leaves = 0
+    # From the leaves up: rows and leaves below each row. Then from the top down:
+    # places.
     for k in range(n - 1, -1, -1):
         if not n_leaves[k]:
             n_leaves[k] = 1

@@ -233,6 +233,8 @@ class RecurrentSequences(NodeStates[_State]):
         for node in {run.base for run in row_plan.runs}:
             at, came_from_below = node, 0
             while not self._is_in_memory(at):
+                # Climb until a state in memory, or a node that another run has climbed
+                # from.
                 is_known = at in lost
                 lost[at] = lost.get(at, 0) + came_from_below
                 if is_known:

@@ -234,6 +234,7 @@ def _examine_by_rank(name: str, path: Path | None, vocabulary: Vocabulary) -> To
     if merge_results is None:
         return Tokenizing()
     token_of = {text: token for token, text in enumerate(vocabulary.texts)}
+    # Every merge makes a token, and nothing but merges makes tokens.
     is_plain = name in MERGING and merge_results <= token_of.keys()
     ends = np.cumsum(vocabulary.lengths, dtype=np.int64).tolist()
     spelled = charmap_decode(b"".join(vocabulary.pieces), "strict", _ALPHABET)[0]
@@ -434,6 +435,7 @@ def _pieces_at_once(vocab: llama_cpp.llama_vocab_p, spellings: Sequence[bytes]) 
         return None
     n_tokens = len(spellings)
     tokens = np.full(2 * n_tokens, between, dtype=np.int32)
+    # The separator comes before each token, so the parts are its pieces.
     tokens[1::2] = np.arange(n_tokens)
     pointer = tokens.ctypes.data_as(ctypes.POINTER(llama_cpp.llama_token))
     size = -llama_cpp.llama_detokenize(vocab, pointer, len(tokens), b"", 0, _REMOVE_SPECIAL, _SPELL_SPECIAL)

@@ -228,6 +228,7 @@ def _load(path: Path, options: LlamaOptions) -> Weights:
     tokens = require_sound(path)
     params = llama_cpp.llama_model_default_params()
     params.n_gpu_layers = options.n_gpu_layers
+    # Extra buffer types hold repacked weights.
     params.use_extra_bufts = params.use_extra_bufts and repacks_safely()
     pointer = None
     try:

@@ -472,6 +472,7 @@ class EchoDialect:
         lists = choice["logprobs"]
         texts, values = lists["tokens"].texts(), lists["token_logprobs"].sequence()
         n_drawn = usage["completion_tokens"].whole()
+        # A server may leave out the BOS that it added itself.
         n_hidden = len(sequence) + n_drawn - len(values)
         if len(texts) != len(values) or n_hidden not in {0, sent.n_hidden}:
             lists["token_logprobs"].refuse(

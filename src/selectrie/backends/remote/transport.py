@@ -434,6 +434,8 @@ class Transport:
             if may_lack and reply.status in (404, 405, 501):
                 return None
             pause_s = wait_s if reply.wait_s is None else reply.wait_s
+            # Only failures without any response are counted; a busy server is asked
+            # until the deadline.
             n_failures = n_failures + 1 if reply.status is None else 0
             is_late = time.monotonic() + pause_s >= deadline_s
             if not reply.may_retry or n_failures == _MAX_FAILURES or is_late:

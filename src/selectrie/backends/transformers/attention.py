@@ -176,6 +176,7 @@ class TreeCall(ModuleCall):
         for row, seen in enumerate(self._visible_cells(window)):
             cells = np.flatnonzero(seen)
             cells = cells[np.argsort(self.cell_positions[cells], kind="stable")]
+            # The length of a row's sum depends on its own path alone.
             groups.setdefault(-(-len(cells) // CELL_MULTIPLE) * CELL_MULTIPLE, []).append((row, cells))
         for length, members in sorted(groups.items()):
             table = np.zeros((len(members), length), dtype=np.int64)

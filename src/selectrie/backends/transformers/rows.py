@@ -273,6 +273,7 @@ class _Normaliser:
         peaks = []
         for start in range(0, len(todo), _BLOCK_ROWS):
             part = todo[start : start + _BLOCK_ROWS]
+            # Blocks of one size, so that the bits of a row do not depend on the others.
             filled = np.concatenate([part, np.repeat(part[-1:], _BLOCK_ROWS - len(part))])
             at = torch.as_tensor(filled, device=self._logits.device)
             block = self._logits[at].double()

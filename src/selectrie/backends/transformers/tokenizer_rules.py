@@ -471,6 +471,8 @@ def _keeps_runs(split: Split) -> bool:
     for text in texts:
         words, at, ends = split(text), 0, set()
         for word in words:
+            # Byte-level words are in GPT-2's alphabet, with one character for each
+            # byte.
             at += sum(character in BYTE_CHARACTERS for character in word)
             ends.add(at)
         positions = [len(text[:n].encode()) for n in range(len(text) + 1)]
@@ -507,6 +509,7 @@ def _altered_by_byte_level(json: TokenizerJson, vocabulary: Vocabulary) -> Itera
     """
     yield from (bytes([byte]) for one, byte in BYTE_CHARACTERS.items() if one not in json.vocab)
     made = json.vocab if json.takes_words_whole or json.is_unigram else {*json.merge_results, *BYTE_CHARACTERS}
+    # `made` are the texts that merges, or words looked up whole, may become.
     for text in made:
         data, token = json.meaning(text), json.vocab.get(text)
         if not data or token is None or vocabulary.pieces[token] == data:

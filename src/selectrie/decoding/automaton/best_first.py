@@ -299,6 +299,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
                 node = self._node_of_entry(entry)
                 if node != NO_NODE:
                     targets[node], bounds[node] = None, entry.bound
+        # Children of held nodes go first, because they cost one row each.
         ordered = sorted(targets, key=lambda node: node in bounds and self._tree.parent[node] not in self._live)
         return ordered, bounds
 
@@ -382,6 +383,8 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         source, ranks = self._again.pop(node, (node, None))
         ids, logp = self._read_children(source, rows, i)
         if ranks is not None:
+            # The row was read before; this reading only gives children that were not
+            # kept.
             self._open.add(self._children(source, ids, logp, ranks), self._threshold())
             return
         best = int(np.argmax(logp)) if len(ids) else NO_NODE
@@ -509,6 +512,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         spec, tree = self._spec, self._tree
         logp = tree.logp[node] - self._log_heal + terminator
         score = logp if spec.rule == "joint" else logp / max(1, tree.n_text[node])
+        # Too improbable to be a result, but its probability belongs to the open mass.
         if score < self._threshold():
             self._refused_mass += float(np.exp(logp))
             self._refused_best = max(self._refused_best, score)

@@ -418,6 +418,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         left: dict[int, float] = {}
         # By node: what is left of its children, by token.
         below: dict[int, dict[int, float]] = {}
+        # From the leaves up, as `RemainingMass` defines left(n).
         for node in range(len(tree) - 1, -1, -1):
             left[node] = 0.0 if node in self._dead else 1.0
             if node in self._known and node not in self._dead:
@@ -495,6 +496,8 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
                 if stream.n_kept is not None:
                     if node not in again:
                         tree = self._tree
+                        # The row was read and not kept whole, so it is read again under
+                        # another number.
                         again[node] = tree.add_beside(tree.parent[node], tree.token[node], tree.edge[node])
                     node = again[node]
                 required[node] = None
@@ -512,6 +515,8 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         """Let the stream go to a token, end its text, or reject its walk."""
         node, mass = stream.node, stream.mass
         if stream.n_kept is not None:
+            # A token beyond those kept was drawn; the whole row, read again, says
+            # which.
             ids, p = self._rests[node]
             u = stream.uniform()
             index, low, high = mass.pick_rest(node, ids, p, stream.n_kept, u)
@@ -523,6 +528,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
             mass.read(node, self._known[node])
         x = stream.uniform() * stream.claim
         moves, doubtful = self._tolerance * (mass.height(node) + stream.claim_height), mass.doubtful(node)
+        # The probability was removed since the node was chosen.
         if x >= mass.left(node):
             stream.note(x, mass.left(node), np.inf, moves=moves)
             self._reject(stream)

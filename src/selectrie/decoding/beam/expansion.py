@@ -280,12 +280,14 @@ class BeamExpander:
         tokens = allowed_ids(allowed)
         if len(tokens) > self._n_left:
             return True
+        # Long tokens first: they are most often the tokenizer's own.
         for token in tokens[np.argsort(-self._spec.vocabulary.lengths[tokens], kind="stable")].tolist():
             self._n_left -= 1
             longer = (*path, token)
             if not self._may_join_last(longer):
                 continue
             if not self._may_start(longer):
+                # `may_start` may err.
                 self._is_certain = False
                 continue
             after = self._automaton.advance(state, token)

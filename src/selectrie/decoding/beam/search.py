@@ -205,7 +205,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
     def states(self) -> int:
         """Return how many states a recurrent model holds for this task at once.
 
-        One is for each kept path and one for its extension.
+        Each kept path takes one, and its extension another.
         """
         return 2 * (self._beam.width + 1)
 
@@ -270,6 +270,8 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             self._heal(rows, nodes[0])
             return
         self._waiting = [node for node in self._waiting if not self._tree.evaluated[node]]
+        # Rows are a view of the model's buffer, so those that wait for others are
+        # copied.
         kept = rows.copy() if self._waiting and nodes else rows
         self._rows.update((self._again.get(node, node), (kept, i)) for i, node in enumerate(nodes))
         self._take_steps()
@@ -371,6 +373,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         kept: list[int] = []
         for _ in range(_MAX_LOOKED_AT * (width + max_ends)):
             value = next_best.value
+            # No extension from here on can reach the group's n-th best text.
             is_hopeless = not self._finished.merges and self._bound(value + max_penalty, n_text) <= group.pool.kth
             if value == -np.inf or is_hopeless or len(kept) == width or len(taken) - len(kept) == max_ends:
                 break
@@ -381,6 +384,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
                     self._finish(node, 0.0, group)
                 if grown.needs_row(node) or node not in grown.ends:
                     kept.append(node)
+        # What tokens that were not read could have reached.
         unread = {node: tree.logp[node] + self._unread_max(node) for node in group.beam}
         for node in set(group.beam) - next_best.nodes - {tree.parent[node] for node in taken}:
             if unread[node] == -np.inf:
@@ -389,6 +393,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         self._unread = max(self._unread, self._bound(most_unread, n_text))
         self._lost = max(self._lost, self._unread, self._bound(max(next_best.logp, grown.refused_logp), n_text))
         left = max(next_best.logp, most_unread)
+        # A change within the tolerance could have kept another path.
         is_full = len(kept) == width or most_unread == -np.inf
         if (kept and tree.logp[kept[-1]] - left <= 2 * self._spec.tolerance * depth) or not is_full:
             self._close_steps.append(depth)
@@ -450,6 +455,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         """
         while self._greedy_options:
             node, token, logp = self._greedy_options.pop()
+            # The row has further tokens, which are looked up when it is read again.
             if token == _MORE:
                 self._greedy = node
                 return
@@ -484,6 +490,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         The search ends if no path is kept or if the budget does not cover the rows.
         """
         nodes = {node for group in self._groups for node in group.beam}
+        # Then only greedy decoding still needs a row.
         is_settled = not nodes
         if self._greedy != NO_NODE:
             nodes.add(self._greedy)

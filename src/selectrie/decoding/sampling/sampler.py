@@ -143,6 +143,7 @@ def _all_that_may_stay(pool: Pool, sampling: SamplingParams, widest: float) -> t
         kth = float(values[top_k(values, sampling.top_k)].min())
         return np.flatnonzero((values >= not_above(kth - 2 * widest)) & (values > -np.inf)), (0.0, 0.0)
     everything = np.flatnonzero(values > -np.inf)
+    # Typical sampling may keep any token; so does a chain without filters.
     if sampling.typical_p < 1 or (sampling.top_p == 1 and sampling.min_p == 0):
         return everything, (0.0, 0.0)
     total = 0.0 if sampling.top_p == 1 else math.exp(log_total_of(values) - peak)
@@ -292,6 +293,7 @@ def _by_mass(band: Band, key: Interval[FloatArray], p: float) -> tuple[BoolArray
     before = _tail_sums(max_weights[order])[n_after] - max_weights
     after = _head_sums(min_weights[order])[n_after] + min_weights + band.tail.low
     sure = (before <= (p - _SLACK) * (before + after)) | (n - n_after == 1)
+    # The same for the tokens that may be kept.
     order = np.argsort(key.low)
     n_after = np.searchsorted(key.low[order], key.high, side="right")
     before = _tail_sums(min_weights[order])[n_after]
@@ -356,6 +358,7 @@ class Sampler:
     """The sampler chain of one sequence, with the recent tokens that penalties count.
 
     Args:
+        sampling: The options of the chain.
         history: int[T], the prompt's tokens.
     """
 

@@ -318,6 +318,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
             walked.append(position)
         on_path = set(walked)
         self._n_accepted += len(walked) - 1
+        # Guesses that were not drawn are released by the next ask.
         self._leaving = [last.first + position for position in range(len(last)) if position not in on_path]
         self._walked = [last.first + position for position in walked if last.first + position > 0]
         self._n_held += len(self._walked)

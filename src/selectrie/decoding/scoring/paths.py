@@ -138,6 +138,7 @@ def _resolve_joints(
     if (lower == upper).all() and (end.low == end.high).all():
         return Interval.point(upper), Interval.point(end.high)
     with np.errstate(invalid="ignore"):
+        # Bounds that are this close count as one value, their middle.
         is_resolved = np.isneginf(upper) | (upper - lower <= RESOLVED)
         has_end = is_resolved & ((end.low == end.high) | (end.high - end.low <= RESOLVED))
         middle = np.where(lower == upper, upper, (lower + upper) / 2)

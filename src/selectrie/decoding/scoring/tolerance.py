@@ -98,6 +98,7 @@ def _count_fixed_rows(
     if first_scored is None or not first_scored.any():
         return np.asarray(result)
     node = ends[trie.path_of].copy()
+    # Climb to the last token of each choice that is not scored.
     while (below := trie.depth[node] > first_scored).any():
         node[below] = trie.parent[node[below]]
     return np.asarray(result - above[..., node])

@@ -152,6 +152,8 @@ class DepthFirstWindows:
         up = order.up[start:stop]
         stays = order.last[self._held] >= start
         ask = Ask(
+            # A parent is in this ask (~j), the root (0), or a local row of an earlier
+            # ask.
             parents=np.where(up >= start, ~(up - start), np.where(up == 0, 0, up + self._shift)).astype(np.int32),
             tokens=order.token[start:stop],
             wanted=order.wanted[start:stop],
@@ -250,6 +252,7 @@ class ScoreTask(TaskBase[IntArray, TrieEvaluation]):
         """Return the next ask and the nodes whose rows it wants, or None at the end."""
         if self._max_rows is None:
             return self._windows.next_window(capacity)
+        # Long texts are asked for as runs; rows whose values are cached are not wanted.
         step = self._windows.next_window(replace(capacity, rows=min(capacity.rows, self._max_rows(self._windows.at))))
         if step is None:
             return None

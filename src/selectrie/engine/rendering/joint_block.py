@@ -341,6 +341,7 @@ def _marginals(request: JointRequest, readings: list[list[OptionIndices]], selec
     for p, of_text in zip(probability.tolist(), readings, strict=True):
         for picked in of_text:
             for of_slot, index in zip(sums, picked, strict=True):
+                # Several assignments of one text share its probability.
                 of_slot[index] += p / len(of_text)
     return tuple(
         tuple((option.text, float(p)) for option, p in zip(slot.options, of_slot, strict=True))

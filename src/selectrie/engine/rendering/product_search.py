@@ -175,9 +175,11 @@ def _paths_of_grammar(
 
     def may_start(tokens: Sequence[int]) -> bool:
         spelled = vocabulary.decode(tokens)
+        # Before the text begins, or inside a character, nothing can be told.
         if len(spelled) < n_before or is_cut(spelled):
             return True
         paths = context.paths_of(vocabulary, [spelled[n_before:]])
+        # The last token may still change with the text that follows.
         return paths is None or paths[0][: len(tokens) - 1] == tuple(tokens[:-1])
 
     n_before = len(context.healed) + len(context.space_prefix)
@@ -343,6 +345,7 @@ class ProductSearch:
     def _search_beam(self, width: int) -> None:
         """Search with a beam of this width, and add the texts found."""
         n_best = max(2, self._search_request.k)
+        # It could not keep enough paths.
         if width < n_best:
             return
         paths = self._paths
@@ -488,6 +491,7 @@ def _continue_one_another(letters: ProductAutomaton) -> bool:
             if after not in seen:
                 seen.add(after)
                 waiting.append(after)
+    # Not found out within the limit.
     return bool(waiting)
 
 

@@ -257,10 +257,11 @@ def bound_coverage(coverage: Interval[Numbers], width: Numbers) -> Interval[Numb
 
 
 def _widen_for_lengths(prepared: PreparedSelect, scores: Interval[FloatArray], width: float) -> Interval[FloatArray]:
-    """Widen scores by the changes of their differences that `heal` leaves open.
+    """Widen scores by what an inexact probability of the healed bytes may change.
 
-    A shift of all joints cancels in comparisons unless a rule divides them by different
-    lengths. `width` is the width of `heal` in nats.
+    Its log-probability is subtracted from all joints. That cancels in comparisons
+    unless a rule divides the joints by different lengths. `width` is the width of its
+    interval in nats.
     """
     share = 1 / prepared.lengths.for_rule(prepared.rule.name)
     share = share - (share.min() + share.max()) / 2  # a change of all scores alike is left out

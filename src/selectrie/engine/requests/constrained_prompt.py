@@ -417,6 +417,7 @@ def _explain_unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptB
     texts = _list_few(grammar)
     if texts is not None:
         altered = vocabulary.tokenizing.altered
+        # Any text may be altered then, not only those with some bytes.
         all_may = altered is None or bool(at_prompt)
         for text in texts:
             data = text.encode()

@@ -120,6 +120,7 @@ def _score_in_turns(
             return sum((cost for _, cost in done), more.cost)
         return done
 
+    # A turn that could not finish returns what it cost.
     while isinstance(joints := session.group.call(turn), Cost):
         spent += joints
     return joints, spent

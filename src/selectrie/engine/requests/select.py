@@ -254,6 +254,8 @@ def _decide_alike(session: Session, group: dict[int, EvaluatedSelect], signature
         scores, tolerances, path_of = first.items_to_compare(
             scored.scores, first.tolerances(session.tolerance, evaluation)
         )
+        # Where the order of several choices matters, ties among them are looked for one
+        # by one.
         asks_one = first.search.k == 1 and first.search.stop != "all"
         is_clear = scoring.are_clear(scores.low, tolerances, path_of)
         clear = is_clear.tolist() if asks_one else [False] * len(group)

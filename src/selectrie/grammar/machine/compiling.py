@@ -372,6 +372,7 @@ class _Compiler:
 
     def _rule(self, name: str) -> Resolved:
         """Return the automaton to insert for a rule, or the label that calls it."""
+        # The rule has no text, or only the empty one.
         if name not in self.known.substantial:
             return NOTHING if name in self.known.productive else None
         number = self.number[name]
@@ -391,6 +392,7 @@ class _Compiler:
         nfa = Nfa(self.limits.max_states - self.n_states, "a set of characters")
         nfa.add_characters(part)
         automaton = simplify(nfa, self.work)
+        # A set of single bytes needs one label only.
         if len(automaton.edges) == 2 and len(automaton.edges[0]) == 1:
             return automaton.edges[0][0][0], False
         if len(automaton.edges) <= SPELLED_STATES:
@@ -568,6 +570,7 @@ class _Search:
                 opened.append(own)
                 items.update((target, above) for target in targets for above in own)
                 if len(own) > MAX_SETS:
+                    # Too many stacks: one that is too deep makes the caller give up.
                     return items | {(state, (state,) * (MAX_DEPTH + 1))}
         return items
 
@@ -598,6 +601,7 @@ class _Search:
         for caller, calls in enumerate(self._program.calls):
             for callee, back in calls:
                 if back == NO_RETURN:
+                    # A call at a rule's end returns where the calling rule does.
                     heirs[self._rule(caller)].add(callee)
                 else:
                     returns[callee].add(back)

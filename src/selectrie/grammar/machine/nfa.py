@@ -125,6 +125,8 @@ def _branches(
         if top == stop:
             below.setdefault(top, []).append((first & full[1], last & full[1]))
             continue
+        # The first and the last leading digit may have only a part of the numbers
+        # below.
         if first & full[1]:
             below.setdefault(top, []).append((first & full[1], full[1]))
             top += 1
@@ -322,6 +324,7 @@ class Nfa:
             max_shared = min(len(before), len(text) - 1, len(path) - 1)
             while n_shared < max_shared and before[n_shared] == text[n_shared]:
                 n_shared += 1
+            # Keep the states of the prefix that is shared with the text before.
             del path[n_shared + 1 :]
             for byte in text[n_shared:-1]:
                 after = self.add_state()
@@ -332,7 +335,10 @@ class Nfa:
     def _add_sequence(
         self, part: Concatenation, start: int, stop: int, work: list[tuple[Expression, int, int]]
     ) -> None:
-        """Add the states between a sequence's items, and put the items into `work`."""
+        """Add the states between a sequence's items, and put the items into `work`.
+
+        `work` lists the expressions still to be added, with the states around them.
+        """
         if not part.items:
             self.jumps[start].append(stop)
             return
@@ -340,7 +346,10 @@ class Nfa:
         work += zip(part.items, states, states[1:], strict=False)
 
     def _add_repeat(self, part: Repeat, start: int, stop: int, work: list[tuple[Expression, int, int]]) -> None:
-        """Add a repetition's states, unrolled; put copies of its item into `work`."""
+        """Add a repetition's states, unrolled; put copies of its item into `work`.
+
+        `work` lists the expressions still to be added, with the states around them.
+        """
         min_count, max_count = part.min_count, part.max_count
         if min_count < 0 or (max_count is not None and max_count < min_count):
             raise GrammarError(
@@ -355,6 +364,7 @@ class Nfa:
             after = self.add_state()
             work.append((part.item, start, after))
             start = after
+        # Any number of further items: a loop around one state.
         if max_count is None:
             around = self.add_state()
             self.jumps[start].append(around)
@@ -491,6 +501,7 @@ def _split_labels(grouped: dict[Label, set[int]], work: Work) -> list[tuple[Labe
     pieces: list[tuple[Label, set[int]]] = []
     seen = 0
     for label, targets in grouped.items():
+        # Calls and tokens never overlap, and neither do bytes that are new.
         if not 0 < label < FIRST_TERMINAL or not label & seen:
             pieces.append((label, targets))
             seen |= label if 0 < label < FIRST_TERMINAL else 0
@@ -609,6 +620,7 @@ def _split_block(
         looked_at = set(states)
         clean = next(state for state in members[number] if state not in looked_at)
         n_clean += len(parts.pop(_signature(rule.edges[clean], block), ()))
+    # The largest part keeps the block's number, so that few states move.
     if parts and n_clean < max(map(len, parts.values())):
         rest = members[number].difference(*parts.values())
         moved = [list(rest)] if rest else []

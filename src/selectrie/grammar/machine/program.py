@@ -175,6 +175,8 @@ class Plans:
         order = self._call_order(state)
         self.n_steps += 8 * len(order)
         targets_of = {inner: self._targets(inner, symbol) for inner in order}
+        # Callees come after their callers, so this finds from the end which rules lead
+        # to the symbol.
         matters: set[int] = set()
         for inner in reversed(order):
             if targets_of[inner] or any(callee in matters for callee, _ in self._program.calls[inner]):

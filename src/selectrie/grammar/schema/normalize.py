@@ -144,6 +144,7 @@ def _rewrite_unique_items(schema: dict[str, Any], logic: Logic) -> list[object]:
     if sum(math.perm(len(values), n) for n in lengths) > MAX_SEQUENCES:
         raise InexpressibleError(f"there are more than {MAX_SEQUENCES} sequences of {len(values)} values")
     sequences = [list(one) for n in lengths for one in permutations(values, n)]
+    # The keyword says nothing about values that are not arrays.
     others = {"type": [kind for kind in sorted(KINDS) if kind != "array"]}
     return [{"anyOf": [{"enum": sequences}, others]} if sequences else others]
 

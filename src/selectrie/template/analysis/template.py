@@ -80,6 +80,7 @@ class Template:
         """Parse and check the text and all files that it includes."""
         data = text.encode("utf-8", "surrogatepass")
         if len(data) > MAX_FILE_BYTES:
+            # The character in which the limit is exceeded.
             n_characters = sum(byte & 0xC0 != 0x80 for byte in data[: MAX_FILE_BYTES + 1]) - 1
             reason = f"the template is longer than {MAX_FILE_BYTES} bytes, which end here; split it with `include`"
             raise error_in(text, name, n_characters, reason)
@@ -95,6 +96,7 @@ class Template:
             "_sources": sources,
             "_findings": examine(document, documents, sources),
         }
+        # The class is frozen.
         self.__dict__.update(held)
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -111,6 +111,8 @@ class TemplateScanner(Lexer):
             if match is None:
                 if offset >= len(text):
                     raise self._unclosed_error(tag)
+                # No pattern matches: it is a bracket, or a sign that the grammar
+                # refuses.
                 kind, value = self._type_of_sign(text, offset, tag), text[offset]
             else:
                 kind, value = match.lastgroup or "", match[0]
@@ -163,6 +165,7 @@ class TemplateScanner(Lexer):
         """
         if word not in self._dialect.helpers:
             return False
+        # Before an operator, the word is the operator's left operand.
         return _OPERATOR.match(text, offset + len(word)) is None
 
     def _check_closed(self, tag: _Tag, kind: str, value: str, offset: int) -> None:
