@@ -15,8 +15,19 @@ from pkgutil import iter_modules
 import pytest
 
 import selectrie.results
-from selectrie import Choice, DecisionParams, Grammar, Predicate, PromptParams, SamplingParams, Score, Template
-from selectrie.decide import answers, calibration
+from selectrie import (
+    Calibration,
+    Choice,
+    DecisionParams,
+    Grammar,
+    Predicate,
+    PromptParams,
+    SamplingParams,
+    Score,
+    Template,
+    Threshold,
+)
+from selectrie.decide import answers, calibration, threshold
 from selectrie.decide.answers import AnswerBounds
 from selectrie.options.checks import ReadOnlyDict
 from selectrie.results import ModelRecord
@@ -49,6 +60,7 @@ def results():
             "decision": decision,
             **{f"answer {name}": answer for name, answer in decision.items()},
             "calibration": llm.fit_calibration(["It is late.", "It is early."], {"a": QUESTIONS["a"]}),
+            "fitted": (Calibration.fit([decision], {"a": ["yes"]}), Threshold.fit([decision], {"a": ["yes"]})),
             "parts": (AnswerBounds({"a": (0.0, 1.0)}, (0.5, 1.0)), *MODELS),
         }
 
@@ -99,7 +111,7 @@ def test_every_record_of_a_result_is_a_plain_value(results):
     rooms = [import_module(f"selectrie.results.{module.name}") for module in iter_modules(selectrie.results.__path__)]
     public = {
         kind
-        for room in (*rooms, answers, calibration)
+        for room in (*rooms, answers, calibration, threshold)
         for kind in vars(room).values()
         if isclass(kind) and kind.__module__ == room.__name__ and is_dataclass(kind) and hasattr(kind, "to_dict")
     }

@@ -174,7 +174,7 @@ def _report(answers: LabelledAnswers, method: str, ridge: float | str, folds: in
     part = np.arange(n) % folds
     calibrated = np.empty_like(answers.probabilities)
     for fold in range(folds):
-        fitted = LabelCalibration.fit(_rows(answers, part != fold), method, ridge)
+        fitted = LabelCalibration.fit(kept_rows(answers, part != fold), method, ridge)
         calibrated[part == fold] = fitted.apply(answers.probabilities[part == fold])
     return replace(compare_labelled(answers, rescaled(answers, calibrated)), method=method, folds=folds)
 
@@ -191,7 +191,7 @@ def rescaled(answers: LabelledAnswers, probabilities: FloatArray) -> LabelledAns
     return replace(answers, probabilities=probabilities, predicted=predicted.astype(np.int32), confidence=confidence)
 
 
-def _rows(answers: LabelledAnswers, is_kept: np.ndarray) -> LabelledAnswers:
+def kept_rows(answers: LabelledAnswers, is_kept: np.ndarray) -> LabelledAnswers:
     """Return some of the answers; `is_kept` is bool[N]."""
     names = ("probabilities", "gold", "predicted", "confidence", "label_mass")
     return replace(answers, **{name: getattr(answers, name)[is_kept] for name in names})
