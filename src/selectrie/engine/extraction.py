@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from selectrie.core.model import ModelDescription
 from selectrie.decide.extraction import ExtractedType, ExtractionOptions
@@ -44,7 +44,12 @@ from selectrie.tokenization.prompts import read_prompt
 if TYPE_CHECKING:
     from selectrie.options.keywords import GrammarTerminator
 
-T = TypeVar("T")
+TOGETHER = 8
+"""Number of states whose listed values are searched at once.
+
+A search holds its open branches. With more searches than that each has room for few of
+them, gives others up, and evaluates them again.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,16 +209,9 @@ class PreparedExtractions:
 
     def _run(self, session: Session, indices: Sequence[int]) -> list[Extraction[Any]]:
         """Return the extractions from some states."""
-        selects = [one for index in indices if isinstance(one := self.asked[index], PreparedSelect)]
-        if len(selects) == len(indices):
-            try:
-                return [self.extractor.extraction(one) for one in SelectBatch(selects).run(session)]
-            except SelectrieError as error:
-                if error.request is None and len(selects) != 1:
-                    raise
-                at, error.request = indices[error.request or 0], None
-                with self._errors_of(at):
-                    raise
+        if self.extractor.type.texts:
+            windows = [indices[at : at + TOGETHER] for at in range(0, len(indices), TOGETHER)]
+            return [one for window in windows for one in self._select(session, window)]
         made = []
         for index in indices:
             with self._errors_of(index):
@@ -221,6 +219,18 @@ class PreparedExtractions:
                 found = beam.run(session)
                 made.append(self.extractor.extraction(found, beam.run_others(session, found)))
         return made
+
+    def _select(self, session: Session, indices: Sequence[int]) -> list[Extraction[Any]]:
+        """Return the extractions of a listed type; its states are searched at once."""
+        selects: list[Any] = [self.asked[index] for index in indices]
+        try:
+            return [self.extractor.extraction(one) for one in SelectBatch(selects).run(session)]
+        except SelectrieError as error:
+            if error.request is None and len(selects) != 1:
+                raise
+            at, error.request = indices[error.request or 0], None
+            with self._errors_of(at):
+                raise
 
     def _errors_of(self, index: int) -> Any:
         return of_request(None if self.first is None else self.first + index)
