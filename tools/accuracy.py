@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 import selectrie
-from selectrie import Choice, ChoiceAnswer, DecisionParams
+from selectrie import Choice, ChoiceAnswer, DecisionParams, SamplingParams, Thinking
 from selectrie.decide.calibration import N_LEAST
 from selectrie.decide.params import DEFAULT_DECISION
 from selectrie.decide.questions import balanced
@@ -59,6 +59,8 @@ class Way:
     is_fitted: bool = False
 
 
+THINKING = Thinking(n=4, max_tokens=100, start="Let me think first. ", stop="\nSo the answer is: ", seed=0)
+"""Rationales for models whose chat template has no block of thinking."""
 WAYS: Mapping[str, Way] = {
     "plain": Way(DecisionParams(layout="state first")),
     "default": Way(),
@@ -78,6 +80,8 @@ WAYS: Mapping[str, Way] = {
     "2 examples": Way(n_each=2),
     "cue, 1 example": Way(is_cued=True, n_each=1),
     "cue, 2 examples": Way(is_cued=True, n_each=2),
+    "think": Way(DecisionParams(think=THINKING)),
+    "think once": Way(DecisionParams(think=replace(THINKING, n=1, sampling=SamplingParams.GREEDY))),
 }
 """What is compared."""
 N_POOL = 400

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
     from selectrie.decide.states import Json
     from selectrie.decide.templates import DecisionPrompt
+    from selectrie.decide.thinking import Thinking
     from selectrie.engine.cascade import Cascade, cascade
     from selectrie.engine.connect import connect
     from selectrie.engine.engine import Engine
@@ -113,6 +114,7 @@ __all__ = [
     "Stream",
     "Template",
     "TextScore",
+    "Thinking",
     "Threshold",
     "TokenPlan",
     "__version__",
@@ -171,6 +173,7 @@ _HOME = {
     "Template": "template.analysis.template",
     "Threshold": "decide.threshold",
     "TextScore": "results",
+    "Thinking": "decide.thinking",
     "TokenPlan": "results",
     "cascade": "engine.cascade",
     "connect": "engine.connect",

@@ -78,6 +78,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "chat_child",
             "trial_child",
         ),
+        ("thinking",),
         ("decisions",),
         ("extraction",),
         ("decision_scorer",),

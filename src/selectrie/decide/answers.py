@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 from selectrie.core.output import probability
 from selectrie.core.types import Cost
+from selectrie.decide.thinking import Rationales
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.results import FORMAT_VERSION, Selection, Signature
 from selectrie.results.advice import LOW_COVERAGE, Advice, expected_tokens
@@ -58,6 +59,7 @@ class DecisionSignature:
         orders: Number of orders of the options, or "auto"; 0 for the caller's order.
         selection: The signature of the selections: model, software and options.
         calibration: Digest of the calibration; "" without one.
+        thinking: Options of the rationales, as JSON; "" without any.
     """
 
     template: str
@@ -69,6 +71,7 @@ class DecisionSignature:
     orders: int | str
     selection: Signature
     calibration: str = ""
+    thinking: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,19 +189,21 @@ class _AnswerBase:
             may have it within the bounds or the tolerance of a served model.
         abstained: Why the answer should not be relied on: which number is below
             `min_confidence` or `min_label_mass`. "" if none is.
-        spread: Largest standard deviation of an option's probability over the orders
-            (ddof 1); 0 for one order.
+        spread: Largest standard deviation of an option's probability over the orders or
+            rationales (ddof 1); 0 for one.
         order_dependent: Whether the orders have different winners, or for a predicate
             different values; None for one order.
         complete: Whether every option was evaluated.
         signature: The settings that determine the answer.
-        selections: The selection after each prompt, one for each order. Not compared.
+        selections: The selection after each prompt, one for each order or rationale.
+            Not compared.
         usage: The work done for the answer. Not compared.
         bounds: Bounds on the numbers of the answer; None if they are exact.
         conditions: The conditions under which the question was asked, as JSON data.
             Calibrations and thresholds are bound to them. Not compared.
         decided_by: The model of a cascade that gave the answer; None without a cascade.
             Not compared.
+        rationales: What the model wrote before the answer; None without `think`.
     """
 
     confidence: float
@@ -216,12 +221,13 @@ class _AnswerBase:
     bounds: AnswerBounds | None = None
     conditions: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
     decided_by: DecidedBy | None = field(default=None, compare=False)
+    rationales: Rationales | None = None
 
     @property
     def selection(self) -> Selection:
         """Return the only selection; raise `OptionError` if there are several."""
         if len(self.selections) != 1:
-            raise OptionError("selection", len(self.selections), "one order; with several, read `selections`")
+            raise OptionError("selection", len(self.selections), "one prompt; with several, read `selections`")
         return self.selections[0]
 
     @property
@@ -242,7 +248,7 @@ class _AnswerBase:
         """Return the shared fields, except selections, as JSON data."""
         names = "confidence label_mass first_token_fits margin is_tie abstained spread complete order_dependent"
         signature = plain(self.signature) | {"selection": self.signature.selection.to_dict()}
-        shared = fields_of(self, f"{names} bounds? decided_by? warnings?")
+        shared = fields_of(self, f"{names} bounds? decided_by? rationales? warnings?")
         return {**shared, "signature": signature, "usage": self.usage.to_dict()}
 
 

@@ -33,6 +33,7 @@ from selectrie.decide.answers import (
 )
 from selectrie.decide.calibration import Calibration, LabelCalibration
 from selectrie.decide.questions import KINDS, Option, Question
+from selectrie.decide.thinking import Thinking
 from selectrie.decide.threshold import Threshold
 from selectrie.decide.typed import Questions, parse_questions
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, PythonOnly, words
@@ -122,6 +123,8 @@ class DecisionParams:
         list_options: Whether the prompt lists the options. Unlisted options are scored
             too. None lists them, except on the plain page of a question with examples
             or a cue whose options have no descriptions.
+        think: Rationales that the model writes first; the answer is the mean of the
+            posteriors behind them. None asks for the answer at once.
         time: The local time that a chat template may write, in ISO 8601. None is the
             time of the request, or for a table the time at which its run began.
     """
@@ -139,6 +142,7 @@ class DecisionParams:
     threshold: float = option(0.5, SHARE)
     list_options: bool | None = None
     time: str | None = None
+    think: Thinking | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.template, Template) and self.template not in TEMPLATES:
@@ -158,6 +162,8 @@ class DecisionParams:
         if self.top is not None and self.permutations is not None:
             remedy = "orders are averaged over all options, so ask for one of the two"
             raise IncompatibleOptionsError("top", OptionRef("permutations"), remedy)
+        if self.think is not None:
+            _check_thinking(self)
         if self.scoring == "letters" and self.list_options is False:
             remedy = "letters stand for options that the prompt lists"
             other = OptionRef("list_options", value=False)
@@ -176,6 +182,19 @@ def _check_calibration(calibration: object, rule: str) -> None:
         remedy = words("it is computed from joints; take `rule='joint'`, or another calibration")
         given = OptionRef("calibration", "content_free")
         raise IncompatibleOptionsError(given, OptionRef("rule", rule), remedy)
+
+
+def _check_thinking(params: DecisionParams) -> None:
+    """Raise for a value that is no `Thinking`, and for options that exclude it."""
+    record("think", params.think, Thinking)
+    _check_compatible(
+        "`think`",
+        ("permutations", params.permutations is not None, "the answer is a mean over rationales; take one of the two"),
+        (OptionRef("scoring", "letters"), params.scoring == "letters", "score the texts of the options"),
+        (OptionRef("rule", params.rule), params.rule in BASELINE_RULES, "a baseline has no rationales"),
+        ("calibration", params.calibration is not None, "calibrations hold for answers without rationales"),
+        ("top", params.top is not None, "the mean needs the probability of every option"),
+    )
 
 
 def _check_time(time: object) -> None:
@@ -355,6 +374,7 @@ class Ask:
             "listed": self.listed,
             "examples": sha256(shown.encode()).hexdigest()[:16],
             "orders": self.n_orders,
+            **({} if self.params.think is None else {"thinking": self.params.think.describe()}),
         }
 
     def conditions(self, bound: Mapping[str, object]) -> dict[str, object]:
@@ -367,6 +387,13 @@ class Ask:
             "threshold": self.params.threshold if self.question.kind == "predicate" else None,
             "min_label_mass": self.params.min_label_mass,
         }
+
+    def with_threshold(self, conditions: Mapping[str, object]) -> Ask:
+        """Return a copy with the confidence below which an answer abstains."""
+        least = self.params.min_confidence
+        if isinstance(least, Threshold):
+            least = least.of(conditions).min_confidence
+        return replace(self, min_confidence=least)
 
     def with_calibration(self, calibration: Calibration, bound: Mapping[str, object]) -> Ask:
         """Return a copy to which a calibration is applied.
@@ -422,11 +449,12 @@ class Ask:
         return {self.question.winner(dict(zip(values, row, strict=True)), threshold) for row in by_order}
 
     def n_orders_wanted(self, selections: Sequence[Selection]) -> int:
-        """Return the number of orders to evaluate in all, given those evaluated so far.
+        """Return the number of selections to make in all, given those made so far.
 
-        It equals `len(selections)` if no further order is needed. With
-        `permutations="auto"`, two orders are evaluated, and more only while the winners
-        differ and the remaining orders could change the winner of the mean.
+        With `think`, it is the number of rationales. It equals `len(selections)` if no
+        further order is needed. With `permutations="auto"`, two orders are evaluated,
+        and more only while the winners differ and the remaining orders could change the
+        winner of the mean.
 
         A probability is between 0 and 1, so one order changes the difference of two
         options' sums by at most 1. The winner is final once its lead exceeds the
@@ -438,6 +466,8 @@ class Ask:
             selections: The selections in the orders evaluated so far.
         """
         n, n_all = len(selections), len(self.orders)
+        if self.params.think is not None:
+            return self.params.think.n
         if self.params.permutations != "auto":
             return n_all
         if n < _N_FIRST:
@@ -466,7 +496,8 @@ class Ask:
         options are the texts that the search found.
 
         Args:
-            selections: One selection for each order, whose choices are `choices`.
+            selections: One selection for each order or rationale, whose choices are
+                `choices`.
             first_token_fits: Whether the most probable token begins an option in every
                 order.
             signature: The settings that determine the answer.
@@ -509,7 +540,7 @@ class Ask:
             "margin": margin,
             "is_tie": is_tie,
             "spread": spread_of(by_order),
-            "order_dependent": len(self.winners(by_order)) > 1 if len(selections) > 1 else None,
+            "order_dependent": len(self.winners(by_order)) > 1 if len(self.orders) > 1 else None,
             "complete": not left_open and k < math.inf,
             "signature": signature,
             "selections": selections,
@@ -686,6 +717,7 @@ def _check_grammar_options(params: DecisionParams) -> None:
         "a grammar",
         (OptionRef("scoring", "letters"), params.scoring == "letters", "its texts cannot be listed"),
         ("permutations", params.permutations is not None, "its texts are not listed, so they have no order"),
+        ("think", params.think is not None, "each rationale would find other texts; give the options as a list"),
         ("prior", params.prior is not None, "a prior weighs options that are listed"),
     )
 

@@ -7,8 +7,8 @@ is rendered by the template interpreter.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from string import ascii_uppercase
 from typing import Any
@@ -90,6 +90,16 @@ class Page:
     def prompt(self) -> str | tuple[Mapping[str, str], ...]:
         """Return the text, or the messages of a chat."""
         return self.messages or self.text
+
+    def with_inserted(self, text: str, *, ends: bool = False) -> Page:
+        """Return the page with a text before the answer.
+
+        In a chat, the text begins the assistant's turn. With `ends`, the page ends
+        there.
+        """
+        if not self.is_chat:
+            return replace(self, text=self.text + text)
+        return replace(self, assistant_prefix=text if ends else text + self.assistant_prefix)
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -251,6 +261,15 @@ def _write_base_page(wording: str, values: Mapping[str, Any]) -> Page:
     if values["with_state"] and not values["state_first"]:
         page += text
     return Page(f"{page}{cue} ", following="\n")
+
+
+def list_questions(asks: Iterable[Ask]) -> str:
+    """Return several questions with their options, for one prompt about all of them."""
+    parts = []
+    for ask in asks:
+        options = f"\nOptions{_write_option_list(values_of(ask, ask.orders[0]))}" if ask.listed else ""
+        parts.append(f"{ask.question.wording}{options}")
+    return "\n\n".join(parts)
 
 
 def _write_option_list(values: Mapping[str, Any]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from selectrie.decide.answers import NO_USAGE, Answer, DecidedBy, Decision, DecisionUsage
@@ -18,7 +17,7 @@ from selectrie.decide.templates import DecisionPrompt
 from selectrie.engine import decision_scorer
 from selectrie.engine.aio import awaitable
 from selectrie.engine.decision_scorer import DecisionScorer, with_fitted_calibration
-from selectrie.engine.decisions import DecisionBatch, DecisionMaker, QuestionKey
+from selectrie.engine.decisions import DecisionBatch, QuestionKey
 from selectrie.engine.engine import (
     Engine,
     decide_windows,
@@ -286,7 +285,7 @@ class Cascade:
         batches = []
         for engine, own in zip(self._engines, self._params_of_each(params), strict=True):
             with _name_model(engine):
-                maker = engine._prepare_only(partial(DecisionMaker.of, questions=questions, params=own))
+                maker = engine._decision_maker(questions, own)
                 batches.append(maker.prepare_batch(states, keep_errors=keeps, first_index=first))
         return batches
 
@@ -376,7 +375,7 @@ def _decide_in_turn(batches: Sequence[DecisionBatch], engines: Sequence[Engine],
         Decision({}, errors[index])
         if index in errors
         else Decision({name: answers[index, name] for name in maker.asks}, shape=maker.shape)
-        for index in range(batches[0].n_states)
+        for index in range(len(batches[0].states))
     ]
 
 

@@ -6,8 +6,7 @@ from their results; nothing is scored here.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,12 +14,12 @@ from itertools import count
 from typing import Any, TypeAlias, TypeVar
 
 from selectrie.core.model import ModelDescription
-from selectrie.core.types import ROOT, IntArray, ModelIdentity
+from selectrie.core.types import ROOT, Cost, IntArray, ModelIdentity
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary
 from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage, ValueShape
 from selectrie.decide.calibration import Calibration, question_calibration
 from selectrie.decide.params import CONTENT_FREE, Ask, DecisionParams, Order, ask_of, is_calibrated
-from selectrie.decide.questions import Question
+from selectrie.decide.questions import Choice, Question
 from selectrie.decide.states import State, text_of_state
 from selectrie.decide.templates import (
     DecisionPrompt,
@@ -29,10 +28,11 @@ from selectrie.decide.templates import (
     check_slots,
     digest_of,
     is_example,
+    list_questions,
     page_of,
     values_of,
 )
-from selectrie.decide.threshold import Threshold
+from selectrie.decide.thinking import Rationales, spread_of_winner
 from selectrie.decide.typed import Questions
 from selectrie.engine.rendering.slot_ends import ending_of
 from selectrie.engine.requests import select_grammar
@@ -41,6 +41,7 @@ from selectrie.engine.requests.select import SelectBatch
 from selectrie.engine.requests.select_grammar import PreparedGrammarSelect
 from selectrie.engine.requests.selection import PreparedSelect, SelectPlan, SelectRequest, planned_rows
 from selectrie.engine.requests.session import Session, time_args
+from selectrie.engine.thinking import OPEN_THOUGHT, SOME_TIME, Draw, Thinker
 from selectrie.errors import (
     THE_STATE,
     ChoiceError,
@@ -59,7 +60,7 @@ from selectrie.errors import (
     words,
 )
 from selectrie.options import PromptParams, ScoringRule, SearchParams
-from selectrie.results import Selection
+from selectrie.results import Completion, Selection
 from selectrie.results.advice import warn
 from selectrie.template.analysis.template import Template
 from selectrie.tokenization.canonical import reopen
@@ -69,8 +70,6 @@ from selectrie.tokenization.prompts import Prompt, read_prompt
 
 T = TypeVar("T")
 _SHORTEN_STATE = words("shorten {}", THE_STATE)
-_OPEN_THOUGHT = re.compile(r"<(\w*think\w*)>\s*\Z")
-"""Matches a thinking block that a chat template opens at the end of the prompt."""
 _PLACEHOLDER = "m4rk"
 """A text in place of an answer, to find what a chat template writes before it."""
 _SEARCH = SearchParams(method="exhaustive")
@@ -98,8 +97,9 @@ class DecisionMaker:
             appended to theirs.
         conditions: The conditions under which each question is asked, by name
             (`Answer.conditions`).
-        _prompts: The prompt makers of each question used so far, one for each order.
         shape: The object that the values of the answers make; None for a dictionary.
+        thinker: Draws the rationales before the answers; None without `think`.
+        _prompts: The prompt makers of each question used so far, one for each order.
     """
 
     model: ModelDescription
@@ -110,6 +110,7 @@ class DecisionMaker:
     prompting: PromptParams
     conditions: Mapping[str, Mapping[str, object]]
     shape: ValueShape | None = None
+    thinker: Thinker | None = None
     _prompts: dict[str, tuple[PromptMaker, ...]] = field(default_factory=dict, init=False)
 
     @classmethod
@@ -119,6 +120,7 @@ class DecisionMaker:
         questions: Mapping[str, Question],
         params: DecisionParams,
         *,
+        draw: Draw | None = None,
         fits_calibration: bool = False,
     ) -> DecisionMaker:
         """Check questions and options together, and return their maker for a model.
@@ -127,6 +129,7 @@ class DecisionMaker:
             model: The model.
             questions: The questions by name.
             params: The options of the decision.
+            draw: Prepares the request that draws rationales; needed for `params.think`.
             fits_calibration: Whether a calibration will be fitted to the answers.
 
         Raises:
@@ -155,17 +158,20 @@ class DecisionMaker:
                     plain = ask(question)
                     asks[name] = _apply_calibration(calibration, plain, asks[name], digest, model.identity)
                 conditions[name] = asks[name].conditions(asks[name].bound(digest, model.identity))
-                least = params.min_confidence
-                if isinstance(least, Threshold):
-                    least = least.of(conditions[name]).min_confidence
-                asks[name] = replace(asks[name], min_confidence=least)
+                asks[name] = asks[name].with_threshold(conditions[name])
         if chat is None and params.scoring == "letters":
             warn(_LETTERS_WARNING)
         prompting = model.vocabulary.derived(_find_answer_params)
+        if params.think is not None and fits_calibration:
+            remedy = "calibrations hold for answers without rationales"
+            raise IncompatibleOptionsError("think", words("`fit_calibration`"), remedy)
+        thinker = Thinker.of(model, params.think, draw, in_chat=template != "base" and chat is not None)
+        if thinker is not None and thinker.is_native:
+            prompting = PromptParams(template_args={"enable_thinking": True})
         args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
         prompting = replace(prompting, template_args=args)
         shape = questions.shape if isinstance(questions, Questions) else None
-        return cls(model, asks, params, template, digest, prompting, conditions, shape)
+        return cls(model, asks, params, template, digest, prompting, conditions, shape, thinker)
 
     def prepare_batch(self, states: Sequence[State], *, keep_errors: bool, first_index: int | None) -> DecisionBatch:
         """Check and tokenize all questions about several states.
@@ -190,7 +196,7 @@ class DecisionMaker:
                 errors[index] = result
             else:
                 prompts |= {(index, name): by_order for name, by_order in result.items()}
-        return DecisionBatch(self, len(states), prompts, errors, keep_errors, first_index)
+        return DecisionBatch(self, states, prompts, errors, keep_errors, first_index)
 
     def calibration(self, decisions: Sequence[Decision]) -> Calibration:
         """Fit a calibration of all questions, except those with a grammar.
@@ -231,15 +237,38 @@ class DecisionMaker:
     def _tokenize_question(self, state: str, name: str, ask: Ask) -> tuple[TokenizedPrompt, ...]:
         """Return the prompts of one question about a state, one for each order."""
         with _attach_to_errors(None, name):
-            if name not in self._prompts:
-                self._prompts[name] = tuple(PromptMaker(self, ask, order) for order in ask.orders)
             try:
-                return tuple([one.tokenize(state) for one in self._prompts[name]])
+                prompts = tuple([one.tokenize(state) for one in self.prompt_makers(name)])
             except PromptTooLongError as error:
                 unlisted = "score the options without listing them (`list_options=False`)"
                 unlisted = unlisted if _fits_without_list(self, ask, state) else ""
                 remedy = remedies(_advise_shortening(ask, state), unlisted)
                 raise error.with_remedy(remedy) from error
+            if self.thinker is not None:
+                self._check_room(prompts, self.thinker.params.max_tokens)
+            return prompts
+
+    def _check_room(self, prompts: Sequence[TokenizedPrompt], max_tokens: int) -> None:
+        """Raise `PromptTooLongError` if a rationale and an option would not fit."""
+        for one in prompts:
+            if isinstance(one.select, PreparedSelect):
+                n_tokens = len(one.select.encoded.context) + max_tokens + int(one.select.trie.depth.max())
+                if n_tokens > self.model.limits.nodes:
+                    remedy = "ask for shorter rationales (`Thinking.max_tokens`)"
+                    raise self.model.limits.too_long(n_tokens, remedy)
+
+    def prompt_makers(self, name: str) -> tuple[PromptMaker, ...]:
+        """Return the prompt makers of a question, one for each order of its options."""
+        if name not in self._prompts:
+            ask = self.asks[name]
+            self._prompts[name] = tuple(PromptMaker(self, ask, order) for order in ask.orders)
+        return self._prompts[name]
+
+    def prompting_of(self, page: Page) -> PromptParams:
+        """Return the options of the prompt that is a page."""
+        if not page.is_chat:
+            return PromptParams()
+        return replace(self.prompting, assistant_prefix=self.prompting.assistant_prefix + page.assistant_prefix)
 
 
 class PromptMaker:
@@ -261,29 +290,35 @@ class PromptMaker:
         self._n_states = 0
         self._frame: PromptFrame | None = None
 
-    def tokenize(self, state: str) -> TokenizedPrompt:
-        """Return the prompt about a state, checked and tokenized."""
+    def tokenize(self, state: str, rationale: str | None = None) -> TokenizedPrompt:
+        """Return the prompt about a state, checked and tokenized.
+
+        `rationale` is the text from the prompt to the answer, with its markers. If the
+        model thinks first and it is None, the prompt has an empty rationale.
+        """
         if isinstance(self._maker.template, str):
             self._check_length(state)
-        page = self.write_page(state)
+        page, thinker = self.write_page(state), self._maker.thinker
         if page.kind not in self._plans:
             self._plans[page.kind] = self._make_plan(page)
         request, plan = self._plans[page.kind]
         if plan is None:
             return TokenizedPrompt(page.prompt, self._prepare_search(page, request), request)
+        if thinker is not None:
+            page = page.with_inserted(thinker.markers.around("") if rationale is None else rationale)
+            request = replace(request, prompting=self._maker.prompting_of(page))
+            read = read_prompt(self._maker.model.vocabulary, page.prompt, request.prompting)
+            return TokenizedPrompt(page.prompt, plan.prepare(page.prompt, read), request)
         prompt_text = self._read_prompt(state, request.prompting)
         return TokenizedPrompt(page.prompt, plan.prepare(page.prompt, prompt_text), request)
+
+    def write_thinking_page(self, state: str, start: str) -> Page:
+        """Return the page that a rationale continues."""
+        return self.write_page(state).with_inserted(start, ends=True)
 
     def write_page(self, state: str | None) -> Page:
         """Return the page about a state, or the page without a state for None."""
         return page_of(self._maker.template, self._ask.question, self._values, state)
-
-    def prompting(self, page: Page) -> PromptParams:
-        """Return the options of the chat template for a page."""
-        if not page.is_chat:
-            return PromptParams()
-        shared = self._maker.prompting
-        return replace(shared, assistant_prefix=shared.assistant_prefix + page.assistant_prefix)
 
     def _make_plan(self, page: Page) -> tuple[SelectRequest, SelectPlan | None]:
         """Return the options of a page's selection, and the plan of its choices.
@@ -305,7 +340,7 @@ class PromptMaker:
             prior = None if prior is None else tuple(prior[index] for index in option_of_text)
         rule = ScoringRule(self._ask.rule, content_free=CONTENT_FREE if self._ask.rule == "calibrated" else ())
         search = _SEARCH if params.top is None else SearchParams(method="best_first", k=params.top)
-        request = SelectRequest(rule, terminator, following, prior, search, self.prompting(page))
+        request = SelectRequest(rule, terminator, following, prior, search, self._maker.prompting_of(page))
         if self._choices is None:
             return request, None
         _check_endings(self._choices, following)
@@ -387,12 +422,38 @@ QuestionKey: TypeAlias = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Drawn:
+    """The rationales of a question about a state.
+
+    Attributes:
+        completions: The rationales.
+        cost: The work of drawing them.
+        prompts: The prompt of the answer behind each rationale.
+    """
+
+    completions: tuple[Completion, ...]
+    cost: Cost
+    prompts: tuple[TokenizedPrompt, ...]
+
+    def rationales(self, ask: Ask, answer: Answer, selections: Sequence[Selection]) -> Rationales:
+        """Return the record of the rationales of an answer."""
+        winner = [one.value for one in ask.options].index(answer.value)
+        probabilities = [ask.option_probabilities(one.choices.probability)[winner] for one in selections]
+        return Rationales(
+            texts=tuple(one.text for one in self.completions),
+            n_cut=sum(one.finish == "length" for one in self.completions),
+            spread=spread_of_winner(probabilities),
+            seed=self.completions[0].seed,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class DecisionBatch:
     """A batch of questions about several states, checked and tokenized.
 
     Attributes:
         maker: The maker of the prompts.
-        n_states: Number of states.
+        states: The states.
         prompts: The prompts of each question that is asked about each state, one for
             each order.
         errors: The errors found while tokenizing, by the index of the state.
@@ -402,7 +463,7 @@ class DecisionBatch:
     """
 
     maker: DecisionMaker
-    n_states: int
+    states: Sequence[State]
     prompts: Mapping[QuestionKey, tuple[TokenizedPrompt, ...]]
     errors: Mapping[int, RequestError]
     keep_errors: bool
@@ -417,9 +478,10 @@ class DecisionBatch:
     def planned_rows(self) -> dict[QuestionKey, int]:
         """Return the rows that each question about each state adds to an empty cache.
 
-        Searches of a grammar take 0, because other limits apply to them.
+        Searches of a grammar take 0, because other limits apply to them. Rationales
+        take as many as the longest ones would.
         """
-        planned = dict.fromkeys(self.prompts, 0)
+        planned, thinker = dict.fromkeys(self.prompts, 0), self.maker.thinker
         listed = [
             (key, prompt.select)
             for key, prompts in self.prompts.items()
@@ -428,6 +490,9 @@ class DecisionBatch:
         ]
         for (key, _), n in zip(listed, planned_rows(select for _, select in listed), strict=True):
             planned[key] += n
+        if thinker is not None:
+            for key, select in listed:
+                planned[key] += thinker.max_rows(select.needs.n_rows)
         return planned
 
     def restricted_to(self, keys: Collection[QuestionKey]) -> DecisionBatch:
@@ -439,7 +504,7 @@ class DecisionBatch:
 
         If this fails and errors are kept, each state is evaluated again by itself.
         """
-        valid = [index for index in range(self.n_states) if index not in self.errors]
+        valid = [index for index in range(len(self.states)) if index not in self.errors]
         results: Sequence[Decision | RequestError]
         try:
             results = self._run(session, valid)
@@ -449,7 +514,7 @@ class DecisionBatch:
             single = [call_or_error(partial(self._run, session, [index]), keep_errors=True) for index in valid]
             results = [one if isinstance(one, RequestError) else one[0] for one in single]
         by_index: dict[int, Decision | RequestError] = {**self.errors, **dict(zip(valid, results, strict=True))}
-        ordered = [by_index[index] for index in range(self.n_states)]
+        ordered = [by_index[index] for index in range(len(self.states))]
         return [Decision({}, one) if isinstance(one, RequestError) else one for one in ordered]
 
     def _run(self, session: Session, indices: Sequence[int]) -> list[Decision]:
@@ -460,16 +525,23 @@ class DecisionBatch:
         """
         asks = self.maker.asks
         chosen = frozenset(indices)
-        done: dict[QuestionKey, list[Selection]] = {key: [] for key in self.prompts if key[0] in chosen}
+        prompts = {key: prompts for key, prompts in self.prompts.items() if key[0] in chosen}
+        rationales: dict[QuestionKey, _Drawn] = {}
+        if self.maker.thinker is not None:
+            rationales = self._think(session, self.maker.thinker, prompts)
+            prompts = {key: one.prompts for key, one in rationales.items()}
+        done: dict[QuestionKey, list[Selection]] = {key: [] for key in prompts}
         pending = dict.fromkeys(done, 0)
         while pending := {key: n for key in pending if (n := asks[key[1]].n_orders_wanted(done[key])) > len(done[key])}:
-            new = [(key, prompt) for key, n in pending.items() for prompt in self.prompts[key][len(done[key]) : n]]
+            new = [(key, prompt) for key, n in pending.items() for prompt in prompts[key][len(done[key]) : n]]
             for (key, _), result in zip(new, self._run_selections(session, new), strict=True):
                 done[key].append(result)
         return [
             Decision(
                 {
-                    name: self._make_answer((index, name), tuple(done[index, name]))
+                    name: self._make_answer(
+                        (index, name), prompts[index, name], tuple(done[index, name]), rationales.get((index, name))
+                    )
                     for name in asks
                     if (index, name) in done
                 },
@@ -502,13 +574,59 @@ class DecisionBatch:
                     done[at] = one.select.run(session)
         return [done[at] for at in range(len(prompts))]
 
-    def _make_answer(self, key: QuestionKey, selections: tuple[Selection, ...]) -> Answer:
+    def _think(self, session: Session, thinker: Thinker, keys: Iterable[QuestionKey]) -> dict[QuestionKey, _Drawn]:
+        """Draw the rationales of questions; return them with the prompts behind them.
+
+        With `shared`, the questions about a state have the same rationales, whose cost
+        the first of them has.
+        """
+        maker = self.maker
+        texts = {index: text_of_state(self.states[index]) for index, _ in keys}
+        shared = _shared_prompt(maker) if thinker.params.shared and len(maker.asks) > 1 else None
+        askers: dict[QuestionKey, list[QuestionKey]] = {}
+        for key in keys:
+            askers.setdefault(key if shared is None else (key[0], ""), []).append(key)
+        pages = {
+            (index, name): (maker.prompt_makers(name)[0] if shared is None else shared).write_thinking_page(
+                texts[index], thinker.markers.start
+            )
+            for index, name in askers
+        }
+        drawn: dict[QuestionKey, _Drawn] = {}
+        for is_chat in (True, False):
+            some = [key for key, page in pages.items() if page.is_chat is is_chat]
+            if not some:
+                continue
+            try:
+                prompting = maker.prompting_of(pages[some[0]])
+                results = thinker.run(session, [pages[key].prompt for key in some], prompting)
+            except SelectrieError as error:
+                at, error.request = some[error.request or 0], None
+                with self._attach_to_errors(at):
+                    raise
+            for asker, (completions, cost) in zip(some, results, strict=True):
+                inserted = [thinker.insert(one) for one in completions]
+                for key in askers[asker]:
+                    with self._attach_to_errors(key):
+                        [prompt_maker] = maker.prompt_makers(key[1])
+                        prompts = tuple(prompt_maker.tokenize(texts[key[0]], one) for one in inserted)
+                    drawn[key] = _Drawn(tuple(completions), cost if key is askers[asker][0] else Cost(), prompts)
+        return {key: drawn[key] for key in keys}
+
+    def _make_answer(
+        self,
+        key: QuestionKey,
+        prompts: tuple[TokenizedPrompt, ...],
+        selections: tuple[Selection, ...],
+        drawn: _Drawn | None,
+    ) -> Answer:
         """Return the answer to a question about a state, given its selections."""
         vocabulary, ask = self.maker.model.vocabulary, self.maker.asks[key[1]]
         conditions = self.maker.conditions[key[1]]
         fits = [first_token_fits(vocabulary, result) for result in selections]
-        n_tokens = sum(count_prompt_tokens(vocabulary, prompt) for prompt in self.prompts[key][: len(selections)])
+        n_tokens = sum(count_prompt_tokens(vocabulary, prompt) for prompt in prompts[: len(selections)])
         cost = sum((result.cost for result in selections[1:]), selections[0].cost)
+        cost = cost if drawn is None else drawn.cost + cost
         usage = DecisionUsage(len(selections), n_tokens, cost)
         maker, template = self.maker, self.maker.template
         signature = DecisionSignature(
@@ -521,10 +639,12 @@ class DecisionBatch:
             orders=ask.n_orders,
             selection=selections[0].signature,
             calibration=ask.calibration,
+            thinking="" if ask.params.think is None else ask.params.think.describe(),
         )
-        return ask.answer(
+        answer = ask.answer(
             selections, first_token_fits=all(fits), signature=signature, usage=usage, conditions=conditions
         )
+        return answer if drawn is None else replace(answer, rationales=drawn.rationales(ask, answer, selections))
 
     def _attach_to_errors(self, key: QuestionKey) -> AbstractContextManager[None]:
         """Attach the state's index and the question's name to errors in a `with`."""
@@ -565,6 +685,14 @@ def _apply_calibration(
         if calibration.is_default:
             return plain
         raise
+
+
+def _shared_prompt(maker: DecisionMaker) -> PromptMaker:
+    """Return the maker of prompts about all questions of a decision together."""
+    params = replace(maker.params, prior=None, list_options=False, layout="auto")
+    question = Choice(list_questions(maker.asks.values()), ["?"])
+    ask = ask_of(question, params, len(maker.asks), on_page=maker.template == "base")
+    return PromptMaker(maker, ask, ask.orders[0])
 
 
 def call_or_error(call: Callable[[], T], *, keep_errors: bool) -> T | RequestError:
@@ -630,13 +758,10 @@ def _attach_to_errors(index: int | None, name: str) -> Iterator[None]:
             yield
 
 
-def write_prompts(
-    model: ModelDescription, state: State, questions: Mapping[str, Question], params: DecisionParams
-) -> dict[str, tuple[DecisionPrompt, ...]]:
+def write_prompts(maker: DecisionMaker, state: State) -> dict[str, tuple[DecisionPrompt, ...]]:
     """Return the prompts of each question about a state, without a model call."""
-    maker = DecisionMaker.of(model, questions, params)
     return {
-        name: tuple(_describe_prompt(model.vocabulary, maker.asks[name], prompt) for prompt in prompts)
+        name: tuple(_describe_prompt(maker.model.vocabulary, maker.asks[name], prompt) for prompt in prompts)
         for name, prompts in maker.tokenize(state).items()
     }
 
@@ -691,10 +816,6 @@ def first_token_fits(vocabulary: Vocabulary, result: Selection) -> bool:
     )
 
 
-_SOME_TIME = "2000-01-01T00:00:00"
-"""A fixed time for chat templates, so that two rendered chats can be compared."""
-
-
 def _find_answer_params(vocabulary: Vocabulary) -> PromptParams:
     """Return chat template options with which the model answers without thinking.
 
@@ -705,13 +826,13 @@ def _find_answer_params(vocabulary: Vocabulary) -> PromptParams:
     args, chat = {"enable_thinking": False}, vocabulary.chat_template
     if chat is None:
         return PromptParams()
-    chat = partial(chat, **time_args(vocabulary, _SOME_TIME if vocabulary.chat_time is None else None))
+    chat = partial(chat, **time_args(vocabulary, SOME_TIME if vocabulary.chat_time is None else None))
     question = {"role": "user", "content": "?"}
     try:
         written = chat([question], **args)
     except PromptError:
         return PromptParams(template_args=args)
-    opened = _OPEN_THOUGHT.search(written)
+    opened = OPEN_THOUGHT.search(written)
     if opened is None:
         return PromptParams(template_args=args, assistant_prefix=_find_leading_space(chat, question, written, args))
     gap = "\n" if opened[0].endswith("\n") else "\n\n"

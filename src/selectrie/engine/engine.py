@@ -639,6 +639,18 @@ class Engine:
         at_least("nodes", nodes, 1, optional=False)
         return self._runtime.sequences_scorer(nodes, keep=self)
 
+    def _decision_maker(
+        self, questions: Mapping[str, Question], params: DecisionParams, *, fits_calibration: bool = False
+    ) -> DecisionMaker:
+        """Return the maker of the prompts of questions, checked together."""
+        from selectrie.engine.decisions import DecisionMaker
+
+        return self._prepare_only(
+            lambda model: DecisionMaker.of(
+                model, questions, params, draw=self._runtime.prepare_generate, fits_calibration=fits_calibration
+            )
+        )
+
     def _decision_scorer(self, maker: DecisionMaker) -> DecisionScorer:
         check = self.self_check
         if check is not None and check.n_rows:  # a process that goes on with a run may not know what was measured
@@ -959,16 +971,11 @@ class Engine:
         first = 0 if len(several) > 1 else None
         if options.calibration == "batch":
             from selectrie.engine.decision_scorer import with_fitted_calibration
-            from selectrie.engine.decisions import DecisionMaker
 
             one_of("on_error", on_error, ("raise", "keep"))
             plain, keeps = replace(options, calibration=None), on_error == "keep"
             # Nothing runs if a state is invalid.
-            self._prepare_only(
-                lambda model: DecisionMaker.of(model, named, plain).prepare_batch(
-                    several, keep_errors=keeps, first_index=first
-                )
-            )
+            self._decision_maker(named, plain).prepare_batch(several, keep_errors=keeps, first_index=first)
             options = with_fitted_calibration(self, several, named, options)
         return unwrap_answers(named, _decisions(self, several, named, options, on_error, first=first))
 
@@ -1225,10 +1232,8 @@ class Engine:
             RequestError: For questions that cannot be asked with these options.
         """
         from selectrie.decide.params import questions_and_params
-        from selectrie.engine.decisions import DecisionMaker
 
-        named, options = questions_and_params(questions, params)
-        return self._decision_scorer(self._prepare_only(lambda model: DecisionMaker.of(model, named, options)))
+        return self._decision_scorer(self._decision_maker(*questions_and_params(questions, params)))
 
     @named_arguments
     def fit_calibration(
@@ -1256,14 +1261,13 @@ class Engine:
         from selectrie.decide.calibration import sample_of
         from selectrie.decide.params import questions_and_params
         from selectrie.decide.states import text_of_state
-        from selectrie.engine.decisions import DecisionMaker
 
         named, options = questions_and_params(questions, params, may_be_one=True)
         if options.rule in BASELINE_RULES:
             remedy = "both compare with a baseline; take another rule"
             raise IncompatibleOptionsError("calibration", OptionRef("rule", options.rule), remedy)
         options = replace(options, calibration=None, prior=None, top=None)
-        maker = self._prepare_only(lambda model: DecisionMaker.of(model, named, options, fits_calibration=True))
+        maker = self._decision_maker(named, options, fits_calibration=True)
         with self._decision_scorer(maker) as scorer:
             decisions = scorer.decisions(sample_of(text_of_state(one) for one in iterate_states(states)))
         answered = [one for one in decisions if one.error is None]
@@ -1284,7 +1288,7 @@ class Engine:
         from selectrie.engine import decisions
 
         named, options = questions_and_params(questions, params, may_be_one=True)
-        return self._prepare_only(lambda model: decisions.write_prompts(model, state, named, options))
+        return decisions.write_prompts(self._decision_maker(named, options), state)
 
     @named_arguments
     def extract(
@@ -1487,7 +1491,8 @@ def _decisions(
     keeps = on_error == "keep"
 
     def prepare(model: ModelDescription) -> DecisionBatch:
-        batch = DecisionMaker.of(model, questions, params).prepare_batch(states, keep_errors=keeps, first_index=first)
+        maker = DecisionMaker.of(model, questions, params, draw=engine._runtime.prepare_generate)
+        batch = maker.prepare_batch(states, keep_errors=keeps, first_index=first)
         if max_rows is not None:
             batch.check_rows(max_rows)
         return batch

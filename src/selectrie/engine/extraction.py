@@ -166,7 +166,7 @@ class _BeamMaker:
 
     def _beam(self, page: Page, grammar: Grammar, beam: BeamSearchParams) -> PreparedBeam:
         """Return the search of a grammar after a page."""
-        model, prompting = self._extractor.model, self._pages.prompting(page)
+        model, prompting = self._extractor.model, self._extractor.maker.prompting_of(page)
         ending = ending_of(model.vocabulary, grammar, None, page.following, ends_turn=page.is_chat)
         read = read_prompt(model.vocabulary, page.prompt, prompting)
         n_left = model.limits.nodes - max_context_tokens(reopen(model.vocabulary, read))

@@ -17,7 +17,7 @@ from selectrie.decide.states import UNIT_ROWS
 from selectrie.decide.templates import digest_of
 from selectrie.decide.threshold import Threshold
 from selectrie.decide.typed import parse_questions
-from selectrie.errors import InputFileError, RequestError
+from selectrie.errors import IncompatibleOptionsError, InputFileError, RequestError
 from selectrie.options.checks import at_least, record
 from selectrie.results.plain import fields_of, jsonable
 from selectrie.runs.data_files import decode_text, parse_json, parse_toml
@@ -99,6 +99,8 @@ class TableQuestions:
 
     def __post_init__(self) -> None:
         record("params", self.params, DecisionParams)
+        if self.params.think is not None:
+            raise IncompatibleOptionsError("think", "a run over a table", "use `decide_table` or `decide_many`")
         at_least("unit_rows", self.unit_rows, 1, optional=False)
         object.__setattr__(self, "questions", parse_questions(self.questions))
         self.columns()
@@ -158,7 +160,7 @@ def _write_params(params: DecisionParams) -> dict[str, object]:
     A template is written as the path and the digest of its file.
     """
     data = {one.name: getattr(params, one.name) for one in fields(DecisionParams)}
-    for name in ("time", "calibration", "threshold"):
+    for name in ("time", "calibration", "threshold", "think"):
         if data[name] == getattr(DEFAULT_DECISION, name):
             del data[name]
     if isinstance(params.calibration, Calibration):

@@ -26,7 +26,6 @@ from selectrie import (
 )
 from selectrie.core.path_model import PathLimits
 from selectrie.engine.connect import PathRuntime
-from selectrie.engine.decisions import DecisionMaker
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.errors import (
     DeadlineError,
@@ -422,7 +421,7 @@ def test_states_of_a_table_have_the_same_decisions(tmp_path):
 
 def _units(engine, params):
     """The decisions of two units of states, as `decide_table` makes them."""
-    with engine._decision_scorer(DecisionMaker.of(engine._model, QUESTIONS, params)) as scorer:
+    with engine._decision_scorer(engine._decision_maker(QUESTIONS, params)) as scorer:
         return [scorer.decisions(unit) for unit in ([STATE, "Where is it?"], ["I want it back."])]
 
 
