@@ -74,7 +74,7 @@ class LabelFigures:
     losses: FloatArray
 
     def risk_at(self, coverage: float) -> float:
-        """Return the share of wrong answers among the most confident share of all."""
+        """Return the share of wrong answers in the most confident `coverage` of all."""
         return float(self.risk[max(0, round(coverage * self.n) - 1)])
 
     def to_dict(self) -> dict[str, object]:

@@ -155,9 +155,11 @@ class Models:
             try:
                 engine = await asyncio.shield(entering)
             except MemoryBudgetError as error:
+                # No model is in use, so waiting frees no memory.
                 if not error.held:
                     raise
             except asyncio.CancelledError:
+                # A thread cannot be stopped: release the model when it is loaded.
                 entering.add_done_callback(partial(self._release_model, own))
                 raise
             else:

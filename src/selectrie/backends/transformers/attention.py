@@ -407,6 +407,7 @@ def _in_path_order(call: TreeCall, query: Tensor, key: Tensor, value: Tensor, sc
     width = n_keys * (key.shape[3] + value.shape[3]) * key.element_size()
     at_once = _GATHERED_BYTES_ON_CPU if query.device.type == "cpu" else _GATHERED_BYTES
     for rows, cells, there in call.paths(scoring.window, query.device):
+        # Gather few rows at a time, since every row needs a copy of its cells.
         step = max(1, at_once // (width * cells.shape[1]))
         for start in range(0, len(rows), step):
             part = slice(start, start + step)

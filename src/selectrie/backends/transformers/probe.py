@@ -196,6 +196,7 @@ def _make_tree(prepared: PreparedModule, seed: int, prefix: Prefix | None = None
     rows = _own_rows(prepared, texts, prefix)
     with _add_rounding(prepared.module, seed):
         moved = np.abs(_own_rows(prepared, texts, prefix) - rows)
+    # See `_MARGIN`.
     n_terms = int(prepared.config.hidden_size) if prepared.dtype == torch.float32 else 1
     return _Tree(texts, rows, _MARGIN * n_terms**0.5 * float(moved.max()), prefix)
 
@@ -247,6 +248,7 @@ def _add_rounding(module: nn.Module, seed: int) -> Iterator[None]:
         exact = result.float()
         return (exact + noise * exact.abs() * torch.finfo(result.dtype).eps).to(result.dtype)
 
+    # Parts that contain others only pass their results on.
     hooks = [part.register_forward_hook(add_noise) for part in module.modules() if not list(part.children())]
     try:
         yield
@@ -260,10 +262,12 @@ def _describe_difference(prepared: PreparedModule, tree: _Tree) -> str:
     if prepared.route is not Route.STATES:
         for solo in (False, True):
             worst = _worst_difference(prepared, tree, solo=solo)
+            # Unlike `>`, this also refuses NaN.
             if not worst <= tree.allowed_nats:
                 return _difference_sentence(worst, tree)
         return ""
     worst = np.inf
+    # Some models ignore their state unless they are given one token at a time.
     for at_once in (True, False) if prepared.runs_below_states else (False,):
         prepared.runs_below_states = at_once
         try:

@@ -236,6 +236,7 @@ class DrawnTokens:
         return tuple(map(self._token_score, self.drawn[start:].tolist(), self.logp[start:]))
 
     def _token_score(self, token: int, logp: float) -> TokenScore:
+        """Return a token with its probability; its spelling only if it has no bytes."""
         piece = self._pieces[token]
         return TokenScore(token, piece, logp, "" if piece or not self._texts else self._texts[token])
 

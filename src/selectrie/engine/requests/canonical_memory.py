@@ -155,7 +155,7 @@ def _calls_prefix(context: IntArray) -> IntArray:
 
 
 def evaluate_chunks(solo: Model, context: IntArray, max_calls: int | None = None) -> tuple[int, Cost]:
-    """Evaluate the part of `call_ends` that a memory does not hold yet.
+    """Make the calls of `call_ends` for what the memory `solo` does not hold yet.
 
     With `max_calls`, at most that many calls are made; the rest stays missing.
 

@@ -86,7 +86,7 @@ class ServedTask:
         return floor
 
     def ask(self, capacity: Capacity) -> None:
-        """Ask for no rows."""
+        """Ask for no rows: the server draws the text."""
         del capacity
 
     def reads(self) -> Reads:

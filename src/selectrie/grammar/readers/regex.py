@@ -611,9 +611,11 @@ class _Reader:
             raise self._error_at(offset, "there is nothing to repeat here; write '\\' before the sign to match it")
         if frame.last is Last.REPEATED:
             raise self._error_at(offset, "this repeats an item that is repeated already; put the item in a group")
+        # After a count, "?" makes it lazy, and "+" possessive.
         suffix = self._source[self._offset : min(self._offset + 1, self._stop)]
         self._offset += suffix in ("?", "+")
         item = frame.items.pop()
+        # A count applies to the last character of a text alone.
         if frame.last is Last.RUN and isinstance(item, LiteralText) and len(text := item.value.decode()) > 1:
             frame.items.append(LiteralText(text[:-1].encode()))
             item = LiteralText(text[-1].encode())

@@ -433,6 +433,7 @@ class _AnchorPass:
             return repeat(self.rewrite(item, beyond), min_count, max_count)
         here = self.rewrite(item, beyond)
         empty = empty_part(here)
+        # If a round may be empty, any number of rounds reaches the minimum.
         rounds = 0 if empty == EMPTY else max(min_count - 1, 0)
         more = None if max_count is None else max_count - 1
         before = repeat(self.rewrite(item, _Beyond.MORE), rounds, more)
@@ -440,6 +441,7 @@ class _AnchorPass:
         if beyond is _Beyond.LINE_FEED or not is_line_feed(here):
             return alternatives([*options, sequence([before, full_part(here)])])
         options.append(sequence([before, long_part(here)]))
+        # The last round is one line feed, so that an anchor may hold before it.
         if more != 0:
             again = self._rewrite_repeat_from_right(item, rounds, more, _Beyond.LINE_FEED)
             options.append(sequence([again, LiteralText(b"\n")]))

@@ -84,6 +84,7 @@ class Logic:
     def _kinds(self, schema: dict[str, Any], steps: int) -> frozenset[str]:
         """Compute `kinds` for a schema that is an object."""
         kinds = KINDS
+        # Up to draft 7, keywords beside `$ref` are ignored.
         if "$ref" in schema:
             kinds = self.kinds(self._known_target(schema), steps - 1)
             if self.draft <= 7:
@@ -93,6 +94,7 @@ class Logic:
             names = [value] if isinstance(value, str) else value
             if isinstance(names, list) and all(isinstance(name, str) and name in TYPES for name in names):
                 kinds &= {"number" if name == "integer" else name for name in names}
+        # Draft 4 has no `const`.
         if "const" in schema and self.draft > 4:
             kinds &= {kind_of(schema["const"])}
         if isinstance(schema.get("enum"), list):
@@ -185,6 +187,8 @@ class Logic:
                 ("maximum", "exclusiveMaximum", highs),
             ):
                 excluded = part.get(exclusive)
+                # In draft 4 this is a boolean about the other bound, from draft 6 on a
+                # number.
                 if excluded is True and self.draft == 4:
                     excluded = part.get(key)
                 limit = part.get(key)

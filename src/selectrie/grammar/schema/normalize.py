@@ -88,7 +88,7 @@ def _rewrite_dependencies(key: str, value: object, logic: Logic) -> list[object]
         raise InexpressibleError(f"draft {logic.draft} does not have this keyword, but later drafts do")
     parts: list[object] = []
     for name, required in value.items():
-        if required in ([], True, {}):
+        if required in ([], True, {}):  # this requires nothing
             continue
         if isinstance(required, list) and key != "dependentSchemas":
             there: object = {"type": "object", "required": [*required, name]}
@@ -96,6 +96,7 @@ def _rewrite_dependencies(key: str, value: object, logic: Logic) -> list[object]
             there = {"type": "object", "required": [name], "allOf": [required]}
         else:
             raise InexpressibleError("expected lists of names or schemas")
+        # Either the property is absent, or what it requires holds.
         parts.append({"anyOf": [{"properties": {name: False}}, there]})
     if len(parts) > MAX_DEPENDING:
         raise InexpressibleError(f"{len(parts)} names have dependencies; the maximum is {MAX_DEPENDING}")
@@ -579,6 +580,8 @@ class _Copier:
         copy: dict[str, Any] = {}
         first, rest = ("prefixItems", "items")
         if self.draft < 2020:
+            # Before 2020-12, `items` was one schema for all items, or a list for the
+            # first ones.
             is_tuple = isinstance(schema.get("items"), list)
             first, rest = ("items", "additionalItems") if is_tuple else ("", "items")
         if first in schema:
