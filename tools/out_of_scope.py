@@ -12,7 +12,8 @@ Of each score that may tell texts out of scope from others:
 
 The threshold of `--half judge` is the one above which 10 % of the texts in scope of `--half dev` are: run that first with
 `--save FILE`, and give it as `--thresholds FILE`. Without, each half has its own. `labelled` is the share of the texts in
-scope whose best label is right. Three calibrations are compared: none, content-free, and batch (over the texts of a draw).
+scope whose best label is right, and `none wins` says how often the option does. With `--examples 4` the prompt shows one
+example of each label and 4 texts out of scope, of intents that are in neither the labels nor the texts. Three calibrations are compared: none, content-free, and batch (over the texts of a draw).
 """
 
 import argparse
@@ -50,14 +51,23 @@ class Draw:
 
     labels: list[str]
     texts: list[tuple[str, str]]
+    examples: list[tuple[str, str | None]]
 
 
-def draws(half: str, n_each: int) -> Iterator[Draw]:
-    """Yield the draws of a half of the intents, with `n_each` texts in scope and as many out of scope."""
+def draws(half: str, n_each: int, n_examples: int = 0) -> Iterator[Draw]:
+    """Yield the draws of a half of the intents, with `n_each` texts in scope and as many out of scope.
+
+    With `n_examples`, a draw has one example of each label, and so many of texts out of scope, whose intents are all of the
+    other half.
+    """
     rows = banking()
     intents = sorted({label for _, label in rows})
     random.Random("out of scope").shuffle(intents)
-    intents = intents[:N_DEV_INTENTS] if half == "dev" else intents[N_DEV_INTENTS:]
+    other, intents = intents[:N_DEV_INTENTS], intents[N_DEV_INTENTS:]
+    if half == "dev":
+        other, intents = intents, other
+    foreign = random.Random("examples").sample(other, n_examples)
+    outer = [(next(text for text, label in rows if label == intent), None) for intent in foreign]
     rows = [row for row in rows if row[1] in intents]
     for number in range(N_DRAWS[half]):
         drawing = random.Random(f"{half} {number}")
@@ -66,12 +76,17 @@ def draws(half: str, n_each: int) -> Iterator[Draw]:
         outside = [row for row in rows if row[1] not in labels]
         drawing.shuffle(inside)
         drawing.shuffle(outside)
-        yield Draw(labels, inside[:n_each] + outside[:n_each])
+        texts = inside[:n_each] + outside[:n_each]
+        known = [next(row for row in rows if row[1] == label and row not in texts) for label in labels]
+        examples: list[tuple[str, str | None]] = [*known, *outer] if n_examples else []
+        random.Random(f"mix {number}").shuffle(examples)
+        yield Draw(labels, texts, examples)
 
 
 def log_probabilities(llm: selectrie.Engine, draw: Draw, none: str | None) -> dict[str, Floats]:
     """Return the log-probabilities [texts, labels] of a draw by calibration; that of `none` is last."""
-    asked = label_questions(draw.labels, none=none, instructions=QUESTION)
+    examples = [one for one in draw.examples if none is not None or one[1] is not None]
+    asked = label_questions(draw.labels, none=none, instructions=QUESTION, examples=examples)
     with llm.decision_scorer(asked.questions, params=DecisionParams(rule="calibrated")) as scorer:
         found = scorer.decisions([text for text, _ in draw.texts])
     tables = [one["label"].selection.choices for one in found]
@@ -142,6 +157,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("model", help="a GGUF file, or `embedded`")
     parser.add_argument("--half", choices=tuple(N_DRAWS), default="dev")
     parser.add_argument("--items", type=int, default=25, help="texts of each draw in scope, and as many out of scope")
+    parser.add_argument("--examples", type=int, default=0, help="examples of no label, beside one of each label")
     parser.add_argument("--none", default=NONE, metavar="TEXT", help="the option for none of the labels")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the thresholds of this half")
     parser.add_argument("--thresholds", type=Path, metavar="FILE", help="take these thresholds")
@@ -152,7 +168,7 @@ def main(arguments: list[str] | None = None) -> None:
     beside: dict[str, list[Floats]] = {name: [] for name in CALIBRATIONS}
     gold: list[int] = []
     with closing(selectrie.load(source, n_ctx=8192, precision="fast", n_threads=options.threads)) as llm:
-        for draw in draws(options.half, options.items):
+        for draw in draws(options.half, options.items, options.examples):
             gold += [draw.labels.index(label) if label in draw.labels else -1 for _, label in draw.texts]
             for into, none in ((without, None), (beside, options.none)):
                 for name, logp in log_probabilities(llm, draw, none).items():
@@ -171,7 +187,12 @@ def main(arguments: list[str] | None = None) -> None:
     for name, logp in together.items():
         print(f"labelled without the option, {name}: {labelled(logp, gold):.1f} %")
     for name, own in beside.items():
-        print(f"labelled with it, {name}: {labelled(np.concatenate(own), gold):.1f} %")
+        logp = np.concatenate(own)
+        wins = 100 * (logp.argmax(axis=1) == N_LABELS)
+        print(
+            f"labelled with it, {name}: {labelled(logp, gold):.1f} %; none wins for {wins[is_out].mean():.1f} %"
+            f" of the texts out of scope and {wins[~is_out].mean():.1f} % of those in scope"
+        )
 
 
 if __name__ == "__main__":

@@ -29,11 +29,14 @@ def test_draws(monkeypatch):
     monkeypatch.setattr(out_of_scope, "banking", lambda: MESSAGES)
     seen = {}
     for half in ("dev", "judge"):
-        drawn = list(out_of_scope.draws(half, 5))
+        drawn = list(out_of_scope.draws(half, 5, 2))
         assert len(drawn) == out_of_scope.N_DRAWS[half]
         for draw in drawn:
             inside = [label in draw.labels for _, label in draw.texts]
             assert inside == [True] * 5 + [False] * 5
+            assert sorted(label for _, label in draw.examples if label) == sorted(draw.labels)
+            assert sum(label is None for _, label in draw.examples) == 2
+            assert not {text for text, _ in draw.examples} & {text for text, _ in draw.texts}
         seen[half] = {label for draw in drawn for label in [*draw.labels, *(one for _, one in draw.texts)]}
     assert not seen["dev"] & seen["judge"]
 
