@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie import Calibration, Choice, DecisionParams, Option, Threshold
+from selectrie import Calibration, Choice, DecisionParams, Option, Threshold, cascade
 from selectrie.decide.calibration import CHOSEN, METHODS
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from tests.support.deciding import QUESTIONS, STATE, fake
@@ -173,6 +173,9 @@ def test_answers_below_a_threshold_abstain():
             none = Threshold.fit(plain, gold)
             answer = llm.decide(STATE, INTENT, params=DecisionParams(min_confidence=none))["intent"]
             assert answer.abstained == "no confidence is enough for the threshold"
+            with fake(2) as larger:
+                made = cascade([llm, larger], min_confidence=none).decide(STATE, INTENT)["intent"]
+                assert made.probabilities == larger.decide(STATE, INTENT)["intent"].probabilities
             calibration = Calibration.fit(plain, gold)
             with pytest.raises(OptionError, match=r"min_confidence.*same calibration: it has ''"):
                 llm.decide(STATE, INTENT, params=replace(params, calibration=calibration))

@@ -23,13 +23,14 @@ def test_lines_of_a_draw_and_answers_that_are_kept(tmp_path, monkeypatch, capsys
 
     monkeypatch.setattr(calibration.selectrie, "load", load)
     arguments = ["embedded", "--draws", "0", "--fit", "16", "--cache", str(tmp_path)]
-    code = calibration.main(arguments)
+    calibration.main(arguments)
     first = capsys.readouterr().out
-    assert [one.partition(" right")[0].strip() for one in first.splitlines()[1:-1]] == [
+    assert [one.partition(" right")[0].strip() for one in first.splitlines()[1::2]] == [
         "draw 0, plain",
         *(f"draw 0, {method}, {ridge}" for method, ridge in calibration.WAYS),
     ]
-    assert (calibration.main(arguments), capsys.readouterr().out) == (code, first)
+    calibration.main(arguments)
+    assert capsys.readouterr().out == first
     assert engines[1]._model.calls == 0
 
 
