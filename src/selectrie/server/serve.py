@@ -299,6 +299,8 @@ class HttpProtocol(H11Protocol):
 
     def _time_out(self) -> None:
         """Answer incomplete headers with 408; close the connection in other cases."""
+        # Without `trailing_data` no byte of a request has arrived, and none is
+        # answered.
         if self._awaited is not None and self._awaited[0] == "headers" and self.conn.trailing_data[0]:
             seconds = self._limits.header_s
             self._refuse(HttpError(408, "header_timeout", f"the headers did not arrive within {seconds:g} s"))

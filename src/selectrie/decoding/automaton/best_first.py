@@ -493,6 +493,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     def _cut_bound(self) -> float:
         """Return a bound on the scores of paths longer than `max_tokens`."""
         bound = self._cut_logp - self._log_heal
+        # More tokens may raise a mean over tokens, up to 0.
         return bound if self._spec.rule == "joint" or bound == -np.inf else max(bound, 0.0)
 
     def _needs_row(self, node: int) -> bool:
