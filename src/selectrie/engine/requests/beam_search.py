@@ -126,6 +126,7 @@ class PreparedBeamSearch:
         if not paths:
             return outcome, cost
         ends = np.cumsum([0, *map(len, paths)], dtype=np.int64)
+        # Wide enough for every path, so that each gets its exact score.
         trie = TokenTrie.from_flat(np.concatenate(paths).astype(np.int32), ends)
         wide = replace(
             any_tokens, width=max(beam.width, len(paths)), n=max(beam.n, len(paths)), groups=1, diversity=0.0
@@ -147,6 +148,7 @@ class PreparedBeamSearch:
     def _run_beam(self, session: Session, beam: BeamSearchParams, automaton: Automaton) -> tuple[BeamOutcome, Cost]:
         """Run one beam search over an automaton; return its outcome and cost."""
         constrained, canonicity = self.constrained, self.constrained.canonicity
+        # Another automaton accepts canonical paths alone, so the search need not check.
         is_checked = beam.canonical_only and automaton is constrained.automaton
         spec = BeamSpec(
             constrained.vocabulary,
