@@ -28,6 +28,7 @@ from selectrie.errors import (
     of_slot,
     words,
 )
+from selectrie.options.selection import RULES_OF_ONE_PROMPT
 
 if TYPE_CHECKING:
     from selectrie.decide.params import DecisionParams
@@ -130,9 +131,9 @@ class DecisionGroup:
         str, Option(metavar="LAYOUT", help="auto, 'state first', 'questions first' or 'options last'.")
     ] = "auto"
     scoring: Annotated[str, Option(metavar="text|letters", help="Score the options' texts, or letters.")] = "text"
-    rule: Annotated[str, Option(metavar="NAME", help="joint, token_mean, char_mean, byte_mean, pmi or calibrated.")] = (
-        "joint"
-    )
+    rule: Annotated[
+        str, Option(metavar="NAME", help=f"{', '.join(RULES_OF_ONE_PROMPT[:-1])} or {RULES_OF_ONE_PROMPT[-1]}.")
+    ] = "joint"
     calibrate: Annotated[
         str | None,
         Option(metavar="batch|content_free", help="Compare with the means over the table's rows, or with empty texts."),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from selectrie.cli import requests
-from selectrie.cli.grammar import read_constraint
+from selectrie.cli.grammar import ONE_OF_CONSTRAINTS, read_constraint
 from selectrie.cli.groups import (
     WITH_ESCAPES,
     ConstraintGroup,
@@ -275,5 +275,5 @@ def _require_grammar(group: GrammarsGroup) -> Grammar:
     """Return the grammar of the options; raise `OptionError` without one."""
     constraint = read_constraint(group)
     if constraint is None:
-        raise OptionError("grammar", None, "one of --grammar, --json-schema, --regex and --lark")
+        raise OptionError("grammar", None, ONE_OF_CONSTRAINTS)
     return constraint

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from selectrie.grammar.analysis import Report
 
 
+_FLAGS = [long_flag(field.name) for field in fields(ConstraintGroup)]
+ONE_OF_CONSTRAINTS = f"one of {', '.join(_FLAGS[:-1])} and {_FLAGS[-1]}"
+"""The flags of `ConstraintGroup`, in words for errors."""
 NOT_ACCEPTED = 1
 UNSOUND = 2
 
@@ -235,14 +238,11 @@ def _read_tried_text(group: TriedTextGroup) -> str:
 
 def read_constraint(group: ConstraintGroup) -> Grammar | None:
     """Return the grammar that the options name, or None if they name none."""
-    known = [field.name for field in fields(ConstraintGroup)]
-    names = [name for name in known if getattr(group, name) is not None]
+    names = [field.name for field in fields(ConstraintGroup) if getattr(group, field.name) is not None]
     if not names:
         return None
     if len(names) > 1:
-        flags = [long_flag(name) for name in known]
-        allowed = f"only one of {', '.join(flags[:-1])} and {flags[-1]}"
-        raise OptionError("grammar", ", ".join(map(long_flag, names)), allowed)
+        raise OptionError("grammar", ", ".join(map(long_flag, names)), f"only {ONE_OF_CONSTRAINTS}")
     from selectrie.grammar import Grammar
 
     if group.grammar is not None:

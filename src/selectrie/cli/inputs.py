@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from selectrie.core.files import DELIMITERS, PARQUET
+from selectrie.core.files import JSON_SUFFIXES, TABLE_SUFFIXES
 from selectrie.core.output import is_terminal
 from selectrie.errors import InputFileError, OptionError, of_value
 from selectrie.options.checks import MAX_NUMBER, at_least
@@ -244,10 +244,10 @@ def read_values(path: str) -> dict[str, Any]:
 def read_rows(path: str) -> list[dict[str, Any]]:
     """Return the values of many pages, from the rows of a table.
 
-    A file of delimited text or Parquet has columns; any other has a JSON object on each
-    line. Errors name the line. An empty line is an error.
+    A file that is no table, such as standard input, has a JSON object on each line too.
+    Errors name the line. An empty line of JSON is an error.
     """
-    if Path(path).suffix.lower() in (*DELIMITERS, PARQUET):
+    if Path(path).suffix.lower() in set(TABLE_SUFFIXES) - set(JSON_SUFFIXES):
         from selectrie.runs.data_files import reading
         from selectrie.tables.formats import open_table, scan
 

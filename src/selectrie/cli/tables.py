@@ -16,7 +16,7 @@ from typer import Option
 from selectrie.cli import inputs, requests
 from selectrie.cli.groups import ModelGroup, RunGroup
 from selectrie.cli.show import count_progress, show_json
-from selectrie.core.files import SHOWN_SUFFIXES
+from selectrie.core.files import SHOWN_SUFFIXES, TEXT_SUFFIXES
 from selectrie.core.output import put, visible, write
 from selectrie.errors import OptionError, words
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _FURTHER = "predicted_"
 """Prefix of new columns if the table has columns of their names."""
-_STREAMED = (".csv", ".tsv", ".jsonl", ".ndjson")
-"""Formats that can be written to standard output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ def _stream_table(
     if as_json:
         raise OptionError("out", running.out, words("a file, with `json`, whose object would be among the rows"))
     suffix = table.suffix.lower()
-    if suffix not in _STREAMED:
+    if suffix not in TEXT_SUFFIXES:
         raise OptionError("out", running.out, f"a file for the results: {suffix} cannot be written to stdout")
     with TemporaryDirectory() as folder:
         out = Path(folder) / f"out{suffix}"

@@ -20,7 +20,9 @@ from selectrie.errors import OptionError, SelectrieError
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON_SUFFIXES = (".jsonl", ".ndjson")
 PARQUET = ".parquet"
-TABLE_SUFFIXES = (*DELIMITERS, *JSON_SUFFIXES, PARQUET)
+TEXT_SUFFIXES = (*DELIMITERS, *JSON_SUFFIXES)
+"""Suffixes of tables that are text, which can be written to standard output."""
+TABLE_SUFFIXES = (*TEXT_SUFFIXES, PARQUET)
 ITEM_SUFFIXES = (*JSON_SUFFIXES, ".json", *DELIMITERS, PARQUET)
 SHOWN_SUFFIXES, SHOWN_ITEM_SUFFIXES = (
     " ".join(one for one in suffixes if one != ".ndjson") for suffixes in (TABLE_SUFFIXES, ITEM_SUFFIXES)

@@ -48,7 +48,7 @@ from selectrie.options.checks import (
     option,
     record,
 )
-from selectrie.options.selection import BASELINE_RULES, RULES_OF_ONE_PROMPT
+from selectrie.options.selection import BASELINE_RULES, MEAN_RULES, RULES_OF_ONE_PROMPT
 from selectrie.results import Selection
 from selectrie.template.analysis.template import Template
 
@@ -98,10 +98,9 @@ class DecisionParams:
         scoring: Whether the model scores the texts of the options, or letters.
             "letters" puts a letter before each listed option and scores the letter
             alone, without an end of the answer. It allows at most 26 options.
-        rule: How log-probabilities of tokens become a score. "joint", "token_mean",
-            "char_mean", "byte_mean", "pmi" (the joint minus the joint after the same
-            prompt without the state) or "calibrated" (the joint minus the mean joint
-            with the state replaced by "", "N/A" and "[MASK]").
+        rule: How log-probabilities of tokens become a score: a name of `ScoringRule`
+            except "batch". The baseline of "pmi" is the same prompt without the state,
+            that of "calibrated" the prompt with "", "N/A" and "[MASK]" in its place.
         calibration: How to correct for options that the model prefers in any state.
             A fitted `Calibration`; "batch" fits one to the states of `decide_many` or
             of a table; "content_free" means the rule "calibrated"; None does not
@@ -706,7 +705,7 @@ def _check_several_texts(params: DecisionParams) -> None:
     _check_compatible(
         "an option with several texts",
         (OptionRef("scoring", "letters"), params.scoring == "letters", "a letter stands for all of them"),
-        (OptionRef("rule", params.rule), params.rule.endswith("_mean"), "what adds up has no length to divide by"),
+        (OptionRef("rule", params.rule), params.rule in MEAN_RULES, "what adds up has no length to divide by"),
         ("top", params.top is not None, "every text is needed for the sums"),
     )
 

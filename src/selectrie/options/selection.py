@@ -129,7 +129,9 @@ class PromptParams:
 DEFAULT_SEARCH = SearchParams()
 DEFAULT_PROMPTING = PromptParams()
 
-RULES_OF_ONE_PROMPT = ("joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated")
+MEAN_RULES = ("token_mean", "char_mean", "byte_mean")
+"""Rules that divide the joint by a length."""
+RULES_OF_ONE_PROMPT = ("joint", *MEAN_RULES, "pmi", "calibrated")
 RULES = (*RULES_OF_ONE_PROMPT, "batch")
 BASELINE_RULES = ("pmi", "calibrated", "batch")
 """Rules that subtract a baseline, which is a second evaluation."""

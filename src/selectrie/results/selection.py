@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from selectrie.core.types import ROOT, Cost
+from selectrie.options.selection import MEAN_RULES
 from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, expected_tokens, notes_advice
 from selectrie.results.plain import (
     add_warnings,
@@ -41,7 +42,6 @@ from selectrie.results.trie_view import TrieView, view_of
 if TYPE_CHECKING:
     import pandas as pd
 
-_MEANS = ("token_mean", "char_mean", "byte_mean")
 _REPR_ROWS = 5
 _HTML_ROWS = 20
 _REPR_TOKENS = 12
@@ -149,7 +149,7 @@ class Selection:
         That is true if rows are partial, or if the scores are means that depend on
         `heal_gap`.
         """
-        return self.choices.has_unread or (self.heal_gap > 0 and self.rule in _MEANS)
+        return self.choices.has_unread or (self.heal_gap > 0 and self.rule in MEAN_RULES)
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
