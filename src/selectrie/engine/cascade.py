@@ -16,15 +16,15 @@ from selectrie.decide.states import State
 from selectrie.decide.templates import DecisionPrompt
 from selectrie.engine import decision_scorer
 from selectrie.engine.aio import awaitable
-from selectrie.engine.decision_scorer import DecisionScorer, with_fitted_calibration
-from selectrie.engine.decisions import DecisionBatch, QuestionKey
-from selectrie.engine.engine import (
-    Engine,
+from selectrie.engine.deciding import (
     decide_windows,
     iterate_states,
     read_questions_of_many,
     unwrap_answers,
 )
+from selectrie.engine.decision_scorer import DecisionScorer, with_fitted_calibration
+from selectrie.engine.decisions import DecisionBatch, QuestionKey
+from selectrie.engine.engine import Engine
 from selectrie.engine.requests.windows import flatten
 from selectrie.errors import (
     CancelledError,

@@ -4,24 +4,19 @@ An `Engine` owns one model. All model work runs on a single background thread; m
 may be called from any thread and are batched together. Most methods have an awaitable
 form.
 """
-# mypy: disable-error-code="overload-overlap"
-# Of several signatures of `decide` that fit, the first is meant.
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import replace
-from enum import Enum
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import IntArray, Limits, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.engine.aio import async_stream, awaitable, in_thread
-from selectrie.engine.precision_check import assumed
+from selectrie.engine.aio import async_stream, awaitable
+from selectrie.engine.deciding import WINDOW, DecisionMethods
 from selectrie.engine.requests import select as select_requests
 from selectrie.engine.requests import selection
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, GenerationParams
@@ -34,7 +29,6 @@ from selectrie.engine.scheduler.scheduler import Load
 from selectrie.engine.scheduler.task_group import TaskGroup, note_prepared, task_group
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options import (
-    BASELINE_RULES,
     DEFAULT_BEAM,
     DEFAULT_PROMPTING,
     DEFAULT_RENDERING,
@@ -60,20 +54,10 @@ from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompts import Prompt, read_prompt
 
 if TYPE_CHECKING:  # the modules of requests are imported on first use: a `select` needs few of them
-    from typing_extensions import TypedDict, TypeForm, Unpack
+    from typing_extensions import Unpack
 
-    from selectrie.decide.answers import ChoiceAnswer, Decision, PredicateAnswer
-    from selectrie.decide.calibration import Calibration
-    from selectrie.decide.classification import Classification, LabelAnswer
-    from selectrie.decide.extraction import ExtractedType, ExtractionOptions
-    from selectrie.decide.params import DecisionParams
-    from selectrie.decide.questions import Asking, Examples, Question
     from selectrie.decide.states import State
-    from selectrie.decide.templates import DecisionPrompt
-    from selectrie.decide.typed import Questions
     from selectrie.decoding.sampling.task import Drafter
-    from selectrie.engine.decision_scorer import DecisionScorer
-    from selectrie.engine.decisions import DecisionBatch, DecisionMaker
     from selectrie.engine.rendering.renderer import PageRequest, PageStream
     from selectrie.engine.requests.generate import Prompts, Stream
     from selectrie.engine.requests.loglikelihood import SequenceScorer
@@ -82,7 +66,6 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     from selectrie.results import (
         BeamResult,
         Event,
-        Extraction,
         Generation,
         Page,
         PromptLogprobs,
@@ -95,33 +78,15 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
 
     States: TypeAlias = Iterable[State]
 
-    class _One(TypedDict, total=False):
-        """The keywords of `decide`."""
 
-        params: DecisionParams | None
-        max_rows: int | None
-
-    class _Many(TypedDict, total=False):
-        """The keywords of `decide_many`."""
-
-        params: DecisionParams | None
-        on_error: str
-
-
-T = TypeVar("T")
 R = TypeVar("R")
-E = TypeVar("E", bound=Enum)
-TableT = TypeVar("TableT")
-
-WINDOW = 64
-"""Number of requests or questions that iterators like `decide_iter` run at a time."""
 
 NO_VALUES: Mapping[str, object] = MappingProxyType({})
 NOT_GIVEN: Any = None
 """Default of an argument that may be left out only if a keyword takes its place."""
 
 
-class Engine:
+class Engine(DecisionMethods):
     """Scores sets of texts on one model. Made by `selectrie.load`; a context manager.
 
     Methods may be called from any thread. The engine goes on working after an error,
@@ -639,24 +604,6 @@ class Engine:
         at_least("nodes", nodes, 1, optional=False)
         return self._runtime.sequences_scorer(nodes, keep=self)
 
-    def _decision_maker(
-        self, questions: Mapping[str, Question], params: DecisionParams, *, fits_calibration: bool = False
-    ) -> DecisionMaker:
-        """Return the maker of the prompts of questions, checked together."""
-        from selectrie.engine.decisions import DecisionMaker
-
-        return self._prepare_only(
-            lambda model: DecisionMaker.of(
-                model, questions, params, draw=self._runtime.prepare_generate, fits_calibration=fits_calibration
-            )
-        )
-
-    def _decision_scorer(self, maker: DecisionMaker) -> DecisionScorer:
-        check = self.self_check
-        if check is not None and check.n_rows:  # a process that goes on with a run may not know what was measured
-            check = assumed(self.identity, self.limits)
-        return self._runtime.decision_scorer(check, maker, keep=self)
-
     @named_arguments
     def generate(
         self,
@@ -874,567 +821,6 @@ class Engine:
         warn_of_advice(page)
         return page
 
-    @overload
-    def decide(self, state: State, questions: Asking[R], **kw: Unpack[_One]) -> R: ...
-    @overload
-    def decide(self, state: State, questions: Mapping[str, Any], **kw: Unpack[_One]) -> Decision: ...
-    @overload
-    def decide(self, state: State, questions: type[E], **kw: Unpack[_One]) -> ChoiceAnswer[E]: ...
-    @overload
-    def decide(self, state: State, questions: TypeForm[bool], **kw: Unpack[_One]) -> PredicateAnswer: ...
-    @overload
-    def decide(self, state: State, questions: type[T], **kw: Unpack[_One]) -> Decision[T]: ...
-    @overload
-    def decide(self, state: State, questions: Iterable[T], **kw: Unpack[_One]) -> ChoiceAnswer[T]: ...
-    @overload
-    def decide(self, state: State, questions: TypeForm[T], **kw: Unpack[_One]) -> ChoiceAnswer[T]: ...
-    @named_arguments
-    def decide(
-        self,
-        state: State,
-        questions: Any,
-        *,
-        params: DecisionParams | None = None,
-        max_rows: int | None = None,
-    ) -> Any:
-        """Answer a question about a state, or several.
-
-        Each question has its own prompt, so its answer does not depend on which others
-        are asked beside it; only the layout "auto" is another for one question than for
-        several. All prompts are evaluated together and share what they have in common.
-
-        Args:
-            state: Text, an object or array of JSON, or messages.
-            questions: A `Choice`, `Predicate` or `Score`, a list of options, an `Enum`
-                class or a `Literal`; a mapping from names to these; or a class whose
-                fields have types with finitely many values: a pydantic model, data
-                class, `TypedDict` or `NamedTuple`.
-            params: Template, layout, rule and other options.
-            max_rows: Maximum number of rows of the model that the prompts and options
-                may plan, with nothing cached; None for no limit.
-
-        Returns:
-            The answer of the question's kind, or a `Decision` with one answer for each
-            name or field. Its `value` is a dictionary or an object of the class.
-
-        Raises:
-            RequestError: If the request is invalid, before any model call.
-                `SelectrieError.slot` names the question. `TooManyRowsError` if more
-                rows are planned than may be.
-            ModelError: If the model fails.
-        """
-        from selectrie.decide.params import questions_and_params
-
-        at_least("max_rows", max_rows, 1)
-        named, options = questions_and_params(questions, params, may_be_one=True)
-        decision = _decisions(self, [state], named, options, max_rows=max_rows)[0]
-        return decision[""] if "" in named else decision
-
-    @overload
-    def decide_many(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> list[R]: ...
-    @overload
-    def decide_many(self, states: States, questions: Mapping[str, Any], **kw: Unpack[_Many]) -> list[Decision]: ...
-    @overload
-    def decide_many(self, states: States, questions: type[E], **kw: Unpack[_Many]) -> list[ChoiceAnswer[E]]: ...
-    @overload
-    def decide_many(self, states: States, questions: TypeForm[bool], **kw: Unpack[_Many]) -> list[PredicateAnswer]: ...
-    @overload
-    def decide_many(self, states: States, questions: type[T], **kw: Unpack[_Many]) -> list[Decision[T]]: ...
-    @overload
-    def decide_many(self, states: States, questions: Iterable[T], **kw: Unpack[_Many]) -> list[ChoiceAnswer[T]]: ...
-    @overload
-    def decide_many(self, states: States, questions: TypeForm[T], **kw: Unpack[_Many]) -> list[ChoiceAnswer[T]]: ...
-    @named_arguments
-    def decide_many(
-        self,
-        states: Iterable[State],
-        questions: Any,
-        *,
-        params: DecisionParams | None = None,
-        on_error: str = "raise",
-    ) -> Any:
-        """Answer the same questions about many states, all at once.
-
-        Args:
-            states: The states.
-            questions: What is asked about each, as in `decide`.
-            params: Template, layout, rule and other options.
-            on_error: With "raise", nothing runs if any state is invalid; the error's
-                `request` is the index of the first such state. With "keep", the
-                decision on a state that cannot be asked holds its error. This takes
-                questions by name, since an answer has no place for an error.
-
-        Returns:
-            What `decide` returns, for each state in order.
-        """
-        several, (named, options) = list(iterate_states(states)), read_questions_of_many(questions, params, on_error)
-        first = 0 if len(several) > 1 else None
-        if options.calibration == "batch":
-            from selectrie.engine.decision_scorer import with_fitted_calibration
-
-            one_of("on_error", on_error, ("raise", "keep"))
-            plain, keeps = replace(options, calibration=None), on_error == "keep"
-            # Nothing runs if a state is invalid.
-            self._decision_maker(named, plain).prepare_batch(several, keep_errors=keeps, first_index=first)
-            options = with_fitted_calibration(self, several, named, options)
-        return unwrap_answers(named, _decisions(self, several, named, options, on_error, first=first))
-
-    @overload
-    def decide_iter(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> Iterator[R]: ...
-    @overload
-    def decide_iter(self, states: States, questions: Mapping[str, Any], **kw: Unpack[_Many]) -> Iterator[Decision]: ...
-    @overload
-    def decide_iter(self, states: States, questions: type[E], **kw: Unpack[_Many]) -> Iterator[ChoiceAnswer[E]]: ...
-    @overload
-    def decide_iter(
-        self, states: States, questions: TypeForm[bool], **kw: Unpack[_Many]
-    ) -> Iterator[PredicateAnswer]: ...
-    @overload
-    def decide_iter(self, states: States, questions: type[T], **kw: Unpack[_Many]) -> Iterator[Decision[T]]: ...
-    @overload
-    def decide_iter(self, states: States, questions: Iterable[T], **kw: Unpack[_Many]) -> Iterator[ChoiceAnswer[T]]: ...
-    @overload
-    def decide_iter(self, states: States, questions: TypeForm[T], **kw: Unpack[_Many]) -> Iterator[ChoiceAnswer[T]]: ...
-    @named_arguments
-    def decide_iter(
-        self,
-        states: Iterable[State],
-        questions: Any,
-        *,
-        params: DecisionParams | None = None,
-        on_error: str = "raise",
-    ) -> Any:
-        """Answer the same questions about states that are read as they are needed.
-
-        Decisions come in the order of the states. At most `WINDOW` questions are under
-        way, so memory does not grow with the number of states. Arguments are those of
-        `decide_many`; with "raise", the iterator ends with the error of the first
-        window that has an invalid state.
-        """
-        return flatten(
-            decide_windows(
-                partial(_decisions, self),
-                iterate_states(states),
-                *read_questions_of_many(questions, params, on_error),
-                on_error,
-            )
-        )
-
-    @overload
-    def classify(
-        self,
-        text: State,
-        labels: Any,
-        *,
-        multi_label: Literal[False] = False,
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
-        params: DecisionParams | None = None,
-    ) -> ChoiceAnswer[Any]: ...
-    @overload
-    def classify(
-        self,
-        text: State,
-        labels: Any,
-        *,
-        multi_label: Literal[True],
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
-        params: DecisionParams | None = None,
-    ) -> Decision: ...
-    @named_arguments
-    def classify(
-        self,
-        text: State,
-        labels: Any,
-        *,
-        multi_label: bool = False,
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
-        params: DecisionParams | None = None,
-    ) -> LabelAnswer:
-        """Return the label of a text, or which of several labels it has.
-
-        It is `decide` with a `Choice` of the labels, or with a `Predicate` for each.
-
-        Args:
-            text: Text, an object or array of JSON, or messages.
-            labels: The options of a `Choice`: values or `Option`s, an Enum class, or a
-                mapping from texts to descriptions.
-            multi_label: Whether any number of labels may be true of a text. Each label
-                is then asked about in a prompt that names it.
-            none: The text of one more option, such as "none of these", for a text that
-                no label fits. The answer then has the value None.
-            instructions: The question. With `multi_label`, a statement in which
-                "{label}" stands for a label; "The text is about {label}." if it is
-                left out.
-            cue: A text before the answer in place of a question, as in `Choice`.
-            examples: Pairs of a text and its label, or with `multi_label` of a text and
-                the list of its labels.
-            params: Template, layout, rule and other options.
-
-        Returns:
-            A `ChoiceAnswer`, or with `multi_label` a `Decision` with the answer for
-            each label under its text.
-
-        Raises:
-            RequestError: If the request is invalid, before any model call.
-            ModelError: If the model fails.
-        """
-        from selectrie.decide.classification import label_questions
-
-        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
-        return asked.answer(self.decide(text, asked.questions, params=params))
-
-    @named_arguments
-    def classify_many(  # noqa: PLR0913 - labels, how they are asked about, and what errors do
-        self,
-        texts: Iterable[State],
-        labels: Any,
-        *,
-        multi_label: bool = False,
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
-        params: DecisionParams | None = None,
-        on_error: str = "raise",
-    ) -> Classification:
-        """Return the labels of many texts, all asked about at once.
-
-        It is `decide_many` with the questions of `classify`. The option
-        `calibration="batch"` is fitted to these texts.
-
-        Args:
-            texts: The texts.
-            labels: The labels, and the following, as in `classify`.
-            multi_label: Whether any number of labels may be true of a text.
-            none: The text of one more option, for texts that no label fits.
-            instructions: The question, or with `multi_label` the statement.
-            cue: A text before the answer in place of a question.
-            examples: Pairs of a text and its label or labels.
-            params: Template, layout, rule and other options.
-            on_error: As in `decide_many`. With "keep", a text that cannot be asked has
-                its error in `Classification.errors`.
-        """
-        from selectrie.decide.classification import Classification, label_questions
-
-        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
-        decisions = self.decide_many(iterate_states(texts, "texts"), asked.questions, params=params, on_error=on_error)
-        index = getattr(texts, "index", None) if hasattr(texts, "iloc") else None  # of a pandas Series
-        return Classification(asked, tuple(decisions), index)
-
-    @named_arguments
-    def classify_iter(
-        self,
-        texts: Iterable[State],
-        labels: Any,
-        *,
-        multi_label: bool = False,
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
-        params: DecisionParams | None = None,
-    ) -> Iterator[LabelAnswer]:
-        """Return an iterator over the answers to `classify` about texts.
-
-        Texts are read as they are needed, as the states of `decide_iter`. A text that
-        cannot be asked ends the iterator with its error.
-        """
-        from selectrie.decide.classification import label_questions
-
-        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
-        return map(asked.answer, self.decide_iter(iterate_states(texts, "texts"), asked.questions, params=params))
-
-    @named_arguments
-    def decide_table(
-        self,
-        table: TableT,
-        questions: Mapping[str, Any] | type,
-        *,
-        state: str,
-        params: DecisionParams | None = None,
-        probabilities: str = "none",
-        prefix: str = "",
-        unit_rows: int = 64,
-    ) -> TableT:
-        """Answer questions about every row of a data frame (extra `tables`).
-
-        A question `q` adds the columns `q`, `q_probability`, `q_confidence`,
-        `q_label_mass`, `q_margin` and `q_abstained`. Columns of labels are categorical.
-        The column `error` says why a row has no answers: its state is missing, blank or
-        too long.
-
-        The numbers of a row depend on the rows that are decided together with it, not
-        on earlier ones or on other work.
-
-        Args:
-            table: A data frame of pandas, polars or pyarrow.
-            questions: The questions by name, or a class with fields, as in `decide`.
-            state: The name of a column, or a pattern in which `{column}` stands for a
-                value and `{{` and `}}` for braces.
-            params: Template, layout, rule and other options.
-            probabilities: "json" adds `q_probabilities`, a JSON object from options to
-                probabilities, and "wide" a column `q_probability_OPTION` for each
-                option.
-            prefix: Text before the name of every added column.
-            unit_rows: Number of rows that are decided together.
-
-        Returns:
-            A data frame of the same library: the columns of `table` and the new ones.
-            An index of pandas stays.
-
-        Raises:
-            RequestError: For an unknown column, a column that exists already, or
-                questions that cannot be asked, before any model call.
-            MissingExtraError: Without narwhals.
-            ModelError: If the model fails. Answers so far are lost; the command
-                `selectrie decide --table` keeps them.
-        """
-        from selectrie.decide.params import questions_and_params
-        from selectrie.engine.decision_scorer import decide_table
-
-        named, options = questions_and_params(questions, params)
-        made = decide_table(
-            self,
-            table,
-            named,
-            state=state,
-            params=options,
-            probabilities=probabilities,
-            prefix=prefix,
-            unit_rows=unit_rows,
-        )
-        return cast("TableT", made)
-
-    @named_arguments
-    def decision_scorer(
-        self, questions: Mapping[str, Any] | type, *, params: DecisionParams | None = None
-    ) -> DecisionScorer:
-        """Return a scorer that decides about units of states, as a table has them.
-
-        A unit is decided in a memory of its own, so its bits do not depend on earlier
-        units or on other work of the engine. The memory is as large as that of the
-        model. It is a context manager that frees this memory.
-
-        Args:
-            questions: The questions by name, or a class with fields, as in `decide`.
-            params: Template, layout, rule and other options.
-
-        Raises:
-            RequestError: For questions that cannot be asked with these options.
-        """
-        from selectrie.decide.params import questions_and_params
-
-        return self._decision_scorer(self._decision_maker(*questions_and_params(questions, params)))
-
-    @named_arguments
-    def fit_calibration(
-        self, states: Iterable[State], questions: Any, *, params: DecisionParams | None = None
-    ) -> Calibration:
-        """Return a calibration of questions, fitted to the answers about some states.
-
-        It needs no labels, and supposes that the options are about equally frequent
-        among the states. It is fitted to the 64 distinct states of smallest SHA-256, so
-        their order has no influence; those that cannot be asked are left out.
-
-        Args:
-            states: The states.
-            questions: The questions, as in `decide`; grammars have no calibration.
-            params: The options that it holds for; calibration and prior are not used.
-
-        Returns:
-            One calibration for each question that is no grammar.
-
-        Raises:
-            RequestError: If the questions cannot be asked, if no state can be, or if
-                the rule compares with a baseline itself ("pmi", "calibrated").
-            ModelError: If the model fails.
-        """
-        from selectrie.decide.calibration import sample_of
-        from selectrie.decide.params import questions_and_params
-        from selectrie.decide.states import text_of_state
-
-        named, options = questions_and_params(questions, params, may_be_one=True)
-        if options.rule in BASELINE_RULES:
-            remedy = "both compare with a baseline; take another rule"
-            raise IncompatibleOptionsError("calibration", OptionRef("rule", options.rule), remedy)
-        options = replace(options, calibration=None, prior=None, top=None)
-        maker = self._decision_maker(named, options, fits_calibration=True)
-        with self._decision_scorer(maker) as scorer:
-            decisions = scorer.decisions(sample_of(text_of_state(one) for one in iterate_states(states)))
-        answered = [one for one in decisions if one.error is None]
-        if not answered:
-            raise OptionError("states", len(decisions), "at least one state that can be asked")
-        return maker.calibration(answered)
-
-    @named_arguments
-    def decision_prompts(
-        self, state: State, questions: Any, *, params: DecisionParams | None = None
-    ) -> dict[str, tuple[DecisionPrompt, ...]]:
-        """Return the prompts of questions about a state: one for each order of options.
-
-        No model call is made. Arguments are those of `decide`; a question alone has the
-        name "".
-        """
-        from selectrie.decide.params import questions_and_params
-        from selectrie.engine import decisions
-
-        named, options = questions_and_params(questions, params, may_be_one=True)
-        return decisions.write_prompts(self._decision_maker(named, options), state)
-
-    @named_arguments
-    def extract(
-        self,
-        state: State,
-        kind: type[T] | Mapping[str, Any] | ExtractedType,
-        *,
-        instructions: str = "",
-        marginals: bool = True,
-        params: DecisionParams | None = None,
-        search: SearchParams | None = None,
-        beam: BeamSearchParams | None = None,
-        rescore: bool = False,
-    ) -> Extraction[T]:
-        """Return the most probable value of a type for a state.
-
-        The model reads the state and the fields of the type. Each value is scored as a
-        whole, by its JSON text. A type of at most 20 000 values is listed, and its best
-        value is found for certain. Another type, such as one with a field for a name,
-        is searched with a beam.
-
-        Args:
-            state: Text, an object or array of JSON, or messages.
-            kind: A data class, pydantic model, `TypedDict` or other type
-                (`Grammar.from_type`), or a JSON Schema as a mapping, whose values are
-                those of JSON.
-            instructions: What to extract, before the fields; "" for a default.
-            marginals: Whether to go on after the best value, until the values found
-                hold half the probability of all, for that of each field.
-            params: Template, layout and time of the prompts.
-            search: How listed values are searched. With `SearchParams(stop="all")`
-                every probability is exact.
-            beam: How a type that is not listed is searched.
-            rescore: Whether near ties of listed values are scored again, as `select`
-                does, so that what else is evaluated cannot change the value. On
-                quantised weights this may take ten times as long.
-
-        Raises:
-            RequestError: If the request is invalid, before any model call, or if no
-                value is found (`NothingFoundError`).
-            ModelError: If the model fails.
-        """
-        from selectrie.decide.extraction import ExtractionOptions
-
-        options = ExtractionOptions.of(
-            instructions, marginals=marginals, params=params, search=search, beam=beam, rescore=rescore
-        )
-        return cast("Extraction[T]", _extractions(self, [state], kind, options)[0])
-
-    @named_arguments
-    def extract_many(  # noqa: PLR0913 - those of `extract`
-        self,
-        states: Iterable[State],
-        kind: type[T] | Mapping[str, Any] | ExtractedType,
-        *,
-        instructions: str = "",
-        marginals: bool = True,
-        params: DecisionParams | None = None,
-        search: SearchParams | None = None,
-        beam: BeamSearchParams | None = None,
-        rescore: bool = False,
-        on_error: str = "raise",
-    ) -> list[Extraction[T]]:
-        """Return the most probable value of a type for each of many states.
-
-        All states are asked at once. Arguments are those of `extract`, and `on_error`
-        is that of `decide_many`.
-        """
-        from selectrie.decide.extraction import ExtractionOptions
-
-        options = ExtractionOptions.of(
-            instructions, marginals=marginals, params=params, search=search, beam=beam, rescore=rescore
-        )
-        several = list(iterate_states(states))
-        first = 0 if len(several) > 1 else None
-        return cast("list[Extraction[T]]", _extractions(self, several, kind, options, on_error, first=first))
-
-    @overload
-    def adecide_iter(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> AsyncIterator[R]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: Mapping[str, Any], **kw: Unpack[_Many]
-    ) -> AsyncIterator[Decision]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: type[E], **kw: Unpack[_Many]
-    ) -> AsyncIterator[ChoiceAnswer[E]]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: TypeForm[bool], **kw: Unpack[_Many]
-    ) -> AsyncIterator[PredicateAnswer]: ...
-    @overload
-    def adecide_iter(self, states: States, questions: type[T], **kw: Unpack[_Many]) -> AsyncIterator[Decision[T]]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: Iterable[T], **kw: Unpack[_Many]
-    ) -> AsyncIterator[ChoiceAnswer[T]]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: TypeForm[T], **kw: Unpack[_Many]
-    ) -> AsyncIterator[ChoiceAnswer[T]]: ...
-    async def adecide_iter(
-        self,
-        states: Iterable[State],
-        questions: Any,
-        *,
-        params: DecisionParams | None = None,
-        on_error: str = "raise",
-    ) -> AsyncIterator[Any]:
-        """`decide_iter`, asynchronously; cancelling it cancels the work."""
-        windows = decide_windows(
-            partial(_decisions, self),
-            iterate_states(states),
-            *read_questions_of_many(questions, params, on_error),
-            on_error,
-        )
-        while window := await in_thread(lambda: next(windows, [])):
-            for decision in window:
-                yield decision
-
-    async def aclassify_iter(
-        self,
-        texts: Iterable[State],
-        labels: Any,
-        *,
-        multi_label: bool = False,
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
-        params: DecisionParams | None = None,
-    ) -> AsyncIterator[LabelAnswer]:
-        """`classify_iter`, asynchronously; cancelling it cancels the work."""
-        from selectrie.decide.classification import label_questions
-
-        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
-        async for decision in self.adecide_iter(iterate_states(texts, "texts"), asked.questions, params=params):
-            yield asked.answer(decision)
-
-    aclassify = awaitable(classify)
-    aclassify_many = awaitable(classify_many)
-    adecide = awaitable(decide)
-    adecide_many = awaitable(decide_many)
-    aextract = awaitable(extract)
-    aextract_many = awaitable(extract_many)
-    adecide_table = awaitable(decide_table)
     adecode = awaitable(decode)
     aencode = awaitable(encode)
     aprompt_logprobs = awaitable(prompt_logprobs)
@@ -1469,112 +855,6 @@ def _drafter(draft: Engine | Drafter | None) -> Drafter | None:
     if isinstance(drafter, EngineDrafter) and isinstance(drafter.engine, Engine):
         drafter.engine._runtime.require_whole_rows("`draft`")
     return drafter
-
-
-def _decisions(
-    engine: Engine,
-    states: list[Any],
-    questions: Mapping[str, Question],
-    params: DecisionParams,
-    on_error: str = "raise",
-    *,
-    first: int | None = None,
-    max_rows: int | None = None,
-) -> list[Decision]:
-    """Return the decisions on some states.
-
-    `first` is the index of the first one in errors; None if there is only one.
-    """
-    from selectrie.engine.decisions import DecisionMaker
-
-    one_of("on_error", on_error, ("raise", "keep"))
-    keeps = on_error == "keep"
-
-    def prepare(model: ModelDescription) -> DecisionBatch:
-        maker = DecisionMaker.of(model, questions, params, draw=engine._runtime.prepare_generate)
-        batch = maker.prepare_batch(states, keep_errors=keeps, first_index=first)
-        if max_rows is not None:
-            batch.check_rows(max_rows)
-        return batch
-
-    return engine._run(prepare)
-
-
-def read_questions_of_many(
-    questions: object, params: DecisionParams | None, on_error: str
-) -> tuple[Questions, DecisionParams]:
-    """Return the questions by name and the options of a decision about many states."""
-    from selectrie.decide.params import questions_and_params
-
-    one_of("on_error", on_error, ("raise", "keep"))
-    named, options = questions_and_params(questions, params, may_be_one=True)
-    if "" in named and on_error == "keep":
-        remedy = "give it a name, {'label': …}: a decision holds the error of its state, an answer does not"
-        raise IncompatibleOptionsError(OptionRef("on_error", "keep"), "one question alone", remedy)
-    return named, options
-
-
-def unwrap_answers(questions: Mapping[str, Question], decisions: list[Decision]) -> list[Any]:
-    """Return the decisions, or the answers of a question that was asked alone."""
-    return [one[""] for one in decisions] if "" in questions else list[Any](decisions)
-
-
-def _extractions(
-    engine: Engine,
-    states: list[Any],
-    kind: object,
-    options: ExtractionOptions,
-    on_error: str = "raise",
-    *,
-    first: int | None = None,
-) -> list[Extraction[Any]]:
-    """Return the extractions from some states; `first` is as in `_decisions`."""
-    from selectrie.decide.extraction import extracted_type
-    from selectrie.engine.extraction import Extractor
-
-    one_of("on_error", on_error, ("raise", "keep"))
-    asked = extracted_type(kind)
-    return engine._run(
-        lambda model: Extractor.of(model, asked, options).extractions(states, keeps=on_error == "keep", first=first)
-    )
-
-
-def iterate_states(states: object, name: str = "states") -> Iterator[State]:
-    """Return an iterator over states; raise `OptionError` for a single one."""
-    if not isinstance(states, Iterable) or isinstance(states, str | bytes | bytearray | Mapping):
-        raise OptionError(name, states, f"several {name}, such as a list")
-    if hasattr(states, "columns") or hasattr(states, "column_names"):  # iterating yields names or columns
-        raise OptionError(name, type(states).__name__, f"several {name}; `decide_table` takes a data frame")
-    return iter(states)
-
-
-class Decide(Protocol):
-    """Returns the decisions on states, the first of which has the index `first`."""
-
-    def __call__(
-        self,
-        states: list[Any],
-        questions: Mapping[str, Question],
-        params: DecisionParams,
-        on_error: str,
-        *,
-        first: int | None,
-    ) -> list[Decision]: ...
-
-
-def decide_windows(
-    decide: Decide,
-    states: Iterator[State],
-    questions: Mapping[str, Question],
-    params: DecisionParams,
-    on_error: str,
-) -> Iterator[list[Any]]:
-    """Yield the decisions on as many states at a time as make `WINDOW` questions."""
-
-    def run(window: list[State], first: int) -> list[Any]:
-        return unwrap_answers(questions, decide(window, questions, params, on_error, first=first))
-
-    return by_windows(states, max(1, WINDOW // len(questions)), run)
 
 
 def _encoded(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams) -> IntArray:
