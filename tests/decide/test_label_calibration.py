@@ -162,12 +162,20 @@ def test_a_file_gives_the_same_bits(tmp_path):
             Calibration.from_dict({"questions": [data["questions"][0] | changes]})
 
 
+def test_a_fit_that_needs_too_much_memory_is_refused():
+    """The error names the method that does not."""
+    answers = replace(labelled(*drawn(1)), probabilities=np.broadcast_to(np.full(1, 1e-4), (100, 10_000)))
+    with pytest.raises(OptionError, match="'temperature' for 10000 options and 100 answers"):
+        LabelCalibration.fit(answers, "bias", 1.0)
+
+
 @pytest.mark.parametrize(
     ("conditions", "message"),
     [
         ({"calibration": "abc"}, "made with a calibration"),
         ({"prior": [1.0, 2.0, 3.0]}, "made with a prior"),
         ({"rule": "pmi"}, "a rule that compares with no baseline"),
+        ({"thinking": "{}"}, "answers without rationales"),
     ],
 )
 def test_answers_that_were_corrected_before_are_refused(conditions, message):

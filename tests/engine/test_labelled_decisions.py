@@ -137,7 +137,9 @@ def test_right_values_that_cannot_be_used():
         )
         several = llm.decide_many(STATES, QUESTIONS)
         other = llm.decide_many(STATES, INTENT, params=DecisionParams(min_label_mass=0.5))
+        extra = replace(plain[1]["intent"], conditions={**plain[1]["intent"].conditions, "thinking": "{}"})
         for answers, values, message in (
+            ([plain[1]["intent"], extra], gold[1:3], r"thinking '\{\}'.*the first has None"),
             (plain, ["x"] * 13, r"gold\['intent'\]\[1\]='x': expected one of the values"),
             (plain, gold[1:], "one right value for each of the 13 answers"),
             (plain, [None] * 13, "at least one right value"),
@@ -186,3 +188,18 @@ def test_answers_below_a_threshold_abstain():
                 calibration=calibration, min_confidence=Threshold.fit(calibrated, gold, error=0.3, confidence=0.5)
             )
             assert llm.decide(STATE, INTENT, params=both)["intent"].signature.calibration == calibration.digest
+
+
+def test_classifications_are_answers_too():
+    """One label whose value may be None, and several labels as predicates, which need no prior then."""
+    texts, labels = STATES, ["a", "b"]
+    with fake() as llm:
+        one = llm.classify_many(texts, labels, none="none of these")
+        calibration = Calibration.fit(one, ["a", "b", None] * 4, method="bias")
+        assert calibration.questions[0].n == 12
+        params = DecisionParams(calibration=calibration)
+        assert llm.classify(texts[0], labels, none="none of these", params=params).signature.calibration
+        several = llm.classify_many(texts, labels, multi_label=True)
+        calibration = Calibration.fit(several, {"a": [True, False] * 6, "b": [False] * 12})
+        made = llm.classify(texts[0], labels, multi_label=True, params=DecisionParams(calibration=calibration))
+        assert [answer.signature.calibration for answer in made.values()] == [calibration.digest] * 2

@@ -50,6 +50,8 @@ RIDGES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 """The weights of the penalty among which `ridge="auto"` chooses."""
 _FOLDS = 5
 """Parts of the answers with which it chooses: each is predicted from the other four."""
+_MAX_CELLS = 1 << 26
+"""Largest number of answers times options times parameters of a fit: 512 MiB."""
 _LEAST_SCALE = 0.01
 """Least scale: with one above 0, a larger probability never becomes a smaller one."""
 _LEAST_PROBABILITY = 1e-300
@@ -123,17 +125,22 @@ class LabelCalibration:
         With the ridge "auto", it is the one of `RIDGES` with the least log loss in a
         cross-validation; the largest of several.
 
-        Raises `OptionError` if the answers were calibrated, weighted by a prior, or
-        compared with a baseline.
+        Raises `OptionError` if the answers were calibrated, weighted by a prior,
+        compared with a baseline, or follow rationales: no calibration applies to these.
         """
         conditions = dict(answers.conditions)
         chosen = {name: conditions.pop(name) for name in CHOSEN}
         for name in ("calibration", "prior"):
             if chosen[name]:
                 raise OptionError("answers", f"made with a {name}", "answers without calibration and prior")
+        if "thinking" in conditions:
+            raise OptionError("answers", "made with `think`", "answers without rationales")
         if conditions["rule"] in BASELINE_RULES:
             raise OptionError("answers", f"rule={conditions['rule']!r}", "a rule that compares with no baseline")
         logp = np.log(_positive(answers.probabilities))
+        n_parameters = {"temperature": 1, "bias": logp.shape[1], "vector": 2 * logp.shape[1]}[method]
+        if logp.size * n_parameters > _MAX_CELLS:
+            raise OptionError("method", method, f"'temperature' for {logp.shape[1]} options and {len(logp)} answers")
         weight = _choose_ridge(logp, answers.gold, method) if isinstance(ridge, str) else float(ridge)
         scales, offsets = _fit(logp, answers.gold, method, weight)
         return cls(conditions, len(answers), method, weight, scales, offsets)

@@ -11,6 +11,7 @@ import numpy as np
 
 from selectrie.core.types import FloatArray
 from selectrie.decide.answers import ChoiceAnswer, Decision, DecisionUsage
+from selectrie.decide.calibration import Calibration
 from selectrie.decide.columns import columns_of, pandas_type
 from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
 from selectrie.decide.questions import INT64, Choice, Examples, Option, Predicate, Question, described_options
@@ -117,7 +118,9 @@ def _check_prior(params: DecisionParams | None) -> None:
     """Raise `OptionError` for a calibration of predicates that would do nothing."""
     options = DEFAULT_DECISION if params is None else params
     record("params", options, DecisionParams)
-    if options.calibration is not None and options.prior is None:
+    fitted = options.calibration
+    is_labelled = isinstance(fitted, Calibration) and fitted.labels_kind("predicate")
+    if fitted is not None and options.prior is None and not is_labelled:
         shares = "how often a label is true, as prior={True: 0.2, False: 0.8}; a calibration of several labels needs it"
         raise OptionError("prior", None, shares)
 

@@ -141,6 +141,7 @@ def _check_same(answer: Answer, conditions: Mapping[str, object]) -> None:
     """Raise `OptionError` if an answer was made under other conditions."""
     if answer.conditions is conditions or answer.conditions == conditions:
         return
-    name = next(name for name in conditions if answer.conditions.get(name) != conditions[name])
-    was, now = conditions[name], answer.conditions.get(name)
+    names = [*conditions, *answer.conditions]
+    name = next(name for name in names if answer.conditions.get(name) != conditions.get(name))
+    was, now = conditions.get(name), answer.conditions.get(name)
     raise OptionError("answers", f"{name} {now!r}", f"answers that were made alike: the first has {was!r}")
