@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
-from selectrie.core.output import probability
+from selectrie.core import output
 from selectrie.core.types import Cost
 from selectrie.decide.thinking import Rationales
 from selectrie.errors import OptionError, SelectrieError
@@ -168,6 +168,14 @@ class AnswerBounds:
         }
 
 
+class AnswerInWords(NamedTuple):
+    """The words of a report for an answer and its options, with their probabilities."""
+
+    text: str
+    probability: float
+    options: Sequence[tuple[str, float]] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AnswerBase:
     """The fields that all answers share; most say how far to trust the answer.
@@ -237,7 +245,7 @@ class _AnswerBase:
         if highest >= LOW_COVERAGE or self.signature.template != CHAT_TEMPLATE:
             return ()
         wants = expected_tokens(self.selections[0].top_tokens) if self.selections else ""
-        share = f"the options hold {probability(highest)} of what the model would say."
+        share = f"the options hold {output.probability(highest)} of what the model would say."
         return (label_mass_advice(f"{share}{wants}"),)
 
     def __bool__(self) -> bool:
@@ -287,6 +295,12 @@ class ChoiceAnswer(_AnswerBase, Generic[T]):
             **self._base_to_dict(),
         }
 
+    def in_words(self) -> AnswerInWords:
+        """Return the words of a report for the answer; options come best first."""
+        best = sorted(self.probabilities.items(), key=lambda one: -one[1])
+        options = [(output.quoted(value) if isinstance(value, str) else str(value), p) for value, p in best]
+        return AnswerInWords(output.quoted(self.text), self.probability, options)
+
     def __repr__(self) -> str:
         return f"ChoiceAnswer({_format_value(self.value)}, {_summarize(self.probability, self)})"
 
@@ -329,6 +343,10 @@ class PredicateAnswer(_AnswerBase):
         names = "value probability threshold" if self.threshold != 0.5 else "value probability"
         return {"kind": "predicate", **fields_of(self, names), **self._base_to_dict()}
 
+    def in_words(self) -> AnswerInWords:
+        """Return the words of a report for the answer."""
+        return AnswerInWords("true" if self.value else "false", self.probability)
+
     def __repr__(self) -> str:
         return f"PredicateAnswer({self.value}, {_summarize(self.probability, self)})"
 
@@ -367,6 +385,11 @@ class ScoreAnswer(_AnswerBase):
             "probabilities": levels,
             **self._base_to_dict(),
         }
+
+    def in_words(self) -> AnswerInWords:
+        """Return the words of a report for the answer; levels come in their order."""
+        levels = [(f"{value:g} {output.quoted(self.legend[value])}", p) for value, p in self.probabilities.items()]
+        return AnswerInWords(f"{self.score:.3f} {output.quoted(self.level)}", self.probabilities[self.value], levels)
 
     def __repr__(self) -> str:
         summary = _summarize(self.probabilities[self.value], self)

@@ -32,7 +32,7 @@ from selectrie.decide.answers import (
     spread_of,
 )
 from selectrie.decide.calibration import Calibration, LabelCalibration
-from selectrie.decide.questions import KINDS, Option, Question
+from selectrie.decide.questions import KINDS, KINDS_IN_WORDS, Option, Question
 from selectrie.decide.thinking import Thinking
 from selectrie.decide.threshold import Threshold
 from selectrie.decide.typed import Questions, parse_questions
@@ -652,7 +652,7 @@ def ask_of(
         OptionError, ChoiceError: For options that do not fit this question.
     """
     if not isinstance(question, KINDS):
-        raise OptionError("question", question, "a Choice, a Predicate or a Score")
+        raise OptionError("question", question, KINDS_IN_WORDS)
     to_bytes(question.instructions, "instructions")
     layout, options = layout_of(question, params, n_questions), question.options
     if question.grammar is not None:

@@ -439,6 +439,7 @@ KINDS = (Choice, Predicate, Score)
 - `answer`: returns the answer, given the probabilities of the options (`Evidence`).
 - `columns`: returns the columns that only this kind adds to a table (`KindColumns`).
 """
+KINDS_IN_WORDS = f"{', '.join(f'a {one.__name__}' for one in KINDS[:-1])} or a {KINDS[-1].__name__}"
 
 
 class Asking(Protocol[R_co]):

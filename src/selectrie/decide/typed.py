@@ -17,7 +17,7 @@ from types import UnionType
 from typing import Annotated, Any, get_origin
 
 from selectrie.decide.answers import ValueShape
-from selectrie.decide.questions import KINDS, Choice, Option, Predicate, Question, Score
+from selectrie.decide.questions import KINDS, KINDS_IN_WORDS, Choice, Option, Predicate, Question, Score
 from selectrie.errors import OptionError, of_slot
 from selectrie.grammar import Grammar
 from selectrie.grammar.readers.type_parts import TypeField, fields_of, metadata_of, parts_of_union, type_name, values_of
@@ -28,7 +28,7 @@ MAX_NESTING = 16
 """Maximum nesting of classes in classes."""
 NONE = "none"
 """The text that is scored for None."""
-_GIVEN = "a Choice, a Predicate or a Score, a type, a list of options, or a mapping from names to these"
+_GIVEN = f"{KINDS_IN_WORDS}, a type, a list of options, or a mapping from names to these"
 
 
 class Questions(dict[str, Question]):

@@ -276,13 +276,16 @@ def with_options(record: Any, *names: str, **others: str) -> Callable[[type[M]],
         record: The class of options.
         names: Names of options to add. If there are none, all numbers are added.
         others: Names of options by additional field names that set them.
+
+    A field of the body itself comes first, unless it is marked `NotOffered`.
     """
 
     def extend(kind: type[M]) -> type[M]:
         added: dict[str, Any] = {}
         for name, option in (others | {name: name for name in names or numbers_of(record)}).items():
             declared = options_of(record)[option]
-            if name in kind.model_fields:
+            own = kind.model_fields.get(name)
+            if own is not None and not any(isinstance(one, NotOffered) for one in own.metadata):
                 continue
             if isinstance(declared.allowed, Names):
                 allowed = Annotated[str, one_of(declared.allowed.names)]

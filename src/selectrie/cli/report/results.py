@@ -28,7 +28,7 @@ from selectrie.cli.report.summaries import (
 )
 from selectrie.cli.report.terminal import GREEDY_MARK, LEGEND, WINNER_MARK, Units, tree_lines
 from selectrie.core.output import count, interval, probability, quoted, quoted_bytes
-from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer
+from selectrie.decide.answers import Decision
 from selectrie.results import (
     BeamResult,
     ChoiceScore,
@@ -336,6 +336,7 @@ def decision_report(decision: Decision, *, unnamed: str | None = None) -> Render
         unnamed: Name of the default model if the caller named none, else None.
     """
     table = _make_table("question", "answer", "p", "confidence", "label mass", "margin", "")
+    words = {name: answer.in_words() for name, answer in decision.items()}
     for name, answer in decision.items():
         notes = [answer.abstained] if answer.abstained else []
         notes += ["tie"] if answer.is_tie else []
@@ -343,16 +344,15 @@ def decision_report(decision: Decision, *, unnamed: str | None = None) -> Render
         notes += ["orders disagree"] if answer.order_dependent else []
         table.add_row(
             Text(name),
-            Text(_answer_text(answer)),
-            probability(_answer_probability(answer)),
+            Text(words[name].text),
+            probability(words[name].probability),
             f"{answer.confidence:.3f}",
             f"{answer.label_mass:.3g}",
             f"{answer.margin:.3f}",
             Text("; ".join(notes)),
         )
     parts: list[RenderableType] = [table, Text()]
-    for name, answer in decision.items():
-        rows = list(_option_probabilities(answer))
+    for name, (_, _, rows) in words.items():
         if rows:
             own = _make_table(name, "p")
             for label, p in rows[:_MAX_ROWS]:
@@ -414,33 +414,6 @@ def _make_table(*columns: str) -> Table:
     for index, name in enumerate(columns):
         table.add_column(name, justify="left" if index in (0, 1, 6) and name != "p" else "right")
     return table
-
-
-def _answer_text(answer: Answer) -> str:
-    """Return the chosen option of an answer in words."""
-    if isinstance(answer, ChoiceAnswer):
-        return quoted(answer.text)
-    if isinstance(answer, PredicateAnswer):
-        return "true" if answer.value else "false"
-    return f"{answer.score:.3f} {quoted(answer.level)}"
-
-
-def _answer_probability(answer: Answer) -> float:
-    """Return the probability of an answer's value."""
-    if isinstance(answer, ChoiceAnswer | PredicateAnswer):
-        return answer.probability
-    return answer.probabilities[answer.value]
-
-
-def _option_probabilities(answer: Answer) -> Iterator[tuple[str, float]]:
-    """Yield options with their probabilities: choices best first, levels in order."""
-    if isinstance(answer, PredicateAnswer):
-        return
-    if isinstance(answer, ChoiceAnswer):
-        best = sorted(answer.probabilities.items(), key=lambda one: -one[1])
-        yield from ((quoted(value) if isinstance(value, str) else str(value), p) for value, p in best)
-    else:
-        yield from ((f"{value:g} {quoted(answer.legend[value])}", p) for value, p in answer.probabilities.items())
 
 
 _PAGE_BAR_CELLS = 16
