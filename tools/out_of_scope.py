@@ -3,7 +3,9 @@
 MODEL is a GGUF file, or `embedded`. Messages of Banking77 are asked about with 8 of its intents as labels; half of them have
 one of these, half another one. The 77 intents are in two halves: wordings and thresholds are chosen on `dev` and judged on
 `judge`, whose labels and texts are others. Each message is asked about twice, with the option "none of these" and without.
-Of each score that may tell texts out of scope from others:
+Of each score that may tell texts out of scope from others (the largest probability without the option; p(none); the log of
+p(none) over that of the best label; the probability of the best label where the option is one of those that it is compared
+with):
 
 - auroc: chance that a text out of scope has a larger score than one in scope, with its 95 % interval over draws of texts
 - gain: that minus the one of the largest probability without the option, with its paired interval
@@ -108,7 +110,9 @@ def scores_of(without: Mapping[str, Floats], beside: Mapping[str, Floats]) -> di
     scores = {f"largest p, {name}": -without[name].max(axis=1) for name in CALIBRATIONS}
     for name in CALIBRATIONS:
         labels, none = beside[name][:, :-1], beside[name][:, -1]
-        scores |= {f"p(none), {name}": none, f"none against best label, {name}": none - labels.max(axis=1)}
+        best = labels.max(axis=1)
+        scores |= {f"p(none), {name}": none, f"none against best label, {name}": none - best}
+        scores[f"best label beside none, {name}"] = -best
     return scores
 
 

@@ -22,6 +22,7 @@ def test_scores_by_hand():
     assert scores["largest p, batch"] == pytest.approx(-np.log(0.75))
     assert scores["p(none), batch"] == pytest.approx(np.log(0.25))
     assert scores["none against best label, batch"] == pytest.approx(np.log(0.5))
+    assert scores["best label beside none, batch"] == pytest.approx(-np.log(0.5))
 
 
 def test_draws(monkeypatch):
@@ -50,4 +51,4 @@ def test_the_table(tmp_path, monkeypatch, capsys):
     out_of_scope.main([*arguments, "--save", str(tmp_path / "t.json")])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "embedded, dev: 2 texts in scope, 2 out of it"
-    assert [line.split("  ")[0] for line in lines[2:11]] == list(json.loads((tmp_path / "t.json").read_text()))
+    assert [line.split("  ")[0] for line in lines[2:14]] == list(json.loads((tmp_path / "t.json").read_text()))
