@@ -12,7 +12,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 from typer.testing import CliRunner
 
 import selectrie
-from selectrie import Choice, ModelPool, SamplingParams, StopParams
+from selectrie import Choice, DecisionParams, ModelPool, SamplingParams, StopParams, Thinking
 from selectrie.cli import app as command
 from selectrie.engine.pool import memory_needed
 from selectrie.errors import (
@@ -52,6 +52,10 @@ def test_answers_are_those_of_the_engine(served):
                 assert mine.logp == pytest.approx(theirs.logp, abs=n_rows * llm.tolerance)
         state, question = "My parcel has not come!", Choice("What is wanted?", ["track order", "refund"])
         assert llm.decide(state, question).value == local.decide(state, question).value
+        thought = llm.decide(
+            state, question, params=DecisionParams(think=Thinking(n=2, max_tokens=8, stop="\nAnswer: "))
+        )
+        assert (thought.value, len(thought.rationales.texts)) == ("track order", 2)
         assert llm.score("The sky is", " blue").logp == pytest.approx(local.score("The sky is", " blue").logp, abs=1e-3)
         signature = llm.select(PROMPT, CHOICES).signature
         assert (signature.precision, signature.backend) == ("remote", "remote")
