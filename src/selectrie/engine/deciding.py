@@ -96,7 +96,11 @@ class DecisionMethods:
 
         return self._prepare_only(
             lambda model: DecisionMaker.of(
-                model, questions, params, draw=self._runtime.prepare_generate, fits_calibration=fits_calibration
+                model,
+                questions,
+                params,
+                draw=None if fits_calibration else self._runtime.prepare_generate,
+                fits_calibration=fits_calibration,
             )
         )
 

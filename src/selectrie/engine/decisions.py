@@ -129,7 +129,7 @@ class DecisionMaker:
             model: The model.
             questions: The questions by name.
             params: The options of the decision.
-            draw: Prepares the request that draws rationales; needed for `params.think`.
+            draw: Prepares the request that draws rationales; None refuses `think`.
             fits_calibration: Whether a calibration will be fitted to the answers.
 
         Raises:
@@ -162,9 +162,6 @@ class DecisionMaker:
         if chat is None and params.scoring == "letters":
             warn(_LETTERS_WARNING)
         prompting = model.vocabulary.derived(_find_answer_params)
-        if params.think is not None and fits_calibration:
-            remedy = "calibrations hold for answers without rationales"
-            raise IncompatibleOptionsError("think", words("`fit_calibration`"), remedy)
         thinker = Thinker.of(model, params.think, draw, in_chat=template != "base" and chat is not None)
         if thinker is not None and thinker.is_native:
             prompting = PromptParams(template_args={"enable_thinking": True})

@@ -13,7 +13,7 @@ from selectrie.core.types import Cost
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decide.thinking import Thinking
 from selectrie.engine.requests.session import Prepared, Session, time_args
-from selectrie.errors import InternalError, OptionError, PromptError, WholeRowsError
+from selectrie.errors import IncompatibleOptionsError, OptionError, PromptError, WholeRowsError
 from selectrie.options import PromptParams, StopParams
 from selectrie.results import Completion, Generation
 from selectrie.tokenization.prompts import Prompt
@@ -83,17 +83,20 @@ class Thinker:
         Args:
             model: The model.
             params: The options of the rationales.
-            draw: Prepares the request that draws them.
+            draw: Prepares the request that draws them; None if the call draws none.
             in_chat: Whether the chat template writes the prompts.
 
         Raises:
+            IncompatibleOptionsError: If the call draws none.
             OptionError: If there are no markers.
             WholeRowsError: If the model is a server's that draws no text.
         """
         if params is None:
             return None
         if draw is None:
-            raise InternalError("`think` without a request that draws")
+            raise IncompatibleOptionsError(
+                "think", "`fit_calibration` or `extract`", "only `decide` and `classify` think"
+            )
         markers = None if params.stop is None else Markers(params.start or "", params.stop)
         if markers is None:
             markers = model.vocabulary.derived(_find_markers) if in_chat else None
@@ -102,7 +105,7 @@ class Thinker:
             raise OptionError("think", params, _NEEDS_MARKERS.format(subject))
         thinker = cls(params, markers, params.stop is None, draw)
         try:
-            thinker.draw(model, "?", thinker._request(PromptParams()))
+            draw(model, "?", thinker._request(PromptParams()))
         except WholeRowsError as error:
             raise WholeRowsError("`think`", "ask for the answer at once") from error
         return thinker
