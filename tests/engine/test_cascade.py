@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import selectrie
-from selectrie import Choice, DecisionParams, Predicate
-from selectrie.errors import OptionError, PromptError, PromptTooLongError, TooManyRowsError
+from selectrie import Choice, DecisionParams, Predicate, Threshold
+from selectrie.errors import IncompatibleOptionsError, OptionError, PromptError, PromptTooLongError, TooManyRowsError
 from tests.support.deciding import DESCRIBED, QUESTIONS, STATE, fake
 from tests.support.n_examples import n_examples
 
@@ -117,6 +117,27 @@ def test_tables_and_calibrations_ask_both(engines):
     assert answers == llm.decide_many(states, Choice("", LABELS), params=fitted)
     alone = [one.decide_many(states, Choice("", LABELS), params=fitted) for one in engines[:2]]
     assert answers == [alone[one.decided_by.index][at] for at, one in enumerate(answers)]
+
+
+def test_a_threshold_says_what_is_passed_on(engines):
+    """It is that of the first model, and the last needs none; one of the call beside it is refused."""
+    small, large = engines[:2]
+    states = [f"Where is number {n}?" for n in range(12)]
+    answers = small.decide_many(states, DESCRIBED)
+    best = sorted(answers, key=lambda one: -one.confidence)[:6]
+    gold = [one.value if one in best else 0 for one in answers]
+    gold = [one if one in {1, 2, 3} else 1 + answers[at].value % 3 for at, one in enumerate(gold)]
+    threshold = Threshold.fit(answers, gold, error=0.3, confidence=0.5)
+    assert 0 < threshold.questions[0].n_answered < 12
+    llm = selectrie.cascade([small, large], min_confidence=threshold)
+    decided = llm.decide_many(states, DESCRIBED)
+    sure = small.decide_many(states, DESCRIBED, params=DecisionParams(min_confidence=threshold))
+    assert [one.decided_by.index for one in decided] == [int(bool(one.abstained)) for one in sure]
+    assert {one.decided_by.index for one in decided} == {0, 1}
+    with pytest.raises(IncompatibleOptionsError, match="min_confidence"):
+        llm.decide(STATE, DESCRIBED, params=DecisionParams(min_confidence=0.5))
+    with pytest.raises(OptionError, match="min_confidence"):
+        llm.decide(STATE, QUESTIONS["intent"])
 
 
 def test_what_one_model_cannot_be_asked_is_refused_before_any_call():
