@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.errors import OptionError
+from selectrie.options import SamplingParams
 from selectrie.server import ServerOptions, app
 from selectrie.server.application import BODIES, statuses_of
 from selectrie.server.http_errors import HttpError
 from selectrie.server.middleware import OPEN, WORK
-from selectrie.server.wire import flat_union_members, read, schemas_of
+from selectrie.server.wire import Body, NotOffered, flat_union_members, read, schemas_of, with_options
 from tests.support.deciding import fake
 from tests.support.serving import ask
 
@@ -29,10 +30,11 @@ LEAST: dict[str, dict[str, Any]] = {
     "TokenizeChatBody": {"messages": [{"role": "user", "content": "a"}]},
     "DetokenizeBody": {"tokens": [3]},
     "EncodeBody": {"texts": ["YQ=="]},
+    "ExtractBody": {"input": "x", "schema": {"type": "boolean"}},
 }
 """The least that each model takes."""
 PATHS = {kind: path for path, kinds in BODIES.items() for kind in kinds}
-FIELDS = [(kind, name) for kind in PATHS for name in kind.model_fields]
+FIELDS = [(kind, field.alias or name) for kind in PATHS for name, field in kind.model_fields.items()]
 VALUES: dict[str, Any] = {
     "string": "Q" * 300,
     "integer": 1,
@@ -110,6 +112,19 @@ def test_each_field_says_what_it_means_and_takes_null(kind, name):
         assert read(kind, {**least, name: None}, OPTIONS) == read(
             kind, {k: v for k, v in least.items() if k != name}, OPTIONS
         )
+
+
+def test_an_option_of_the_engine_is_offered():
+    """Also where the body lists its name among those that are not offered."""
+
+    @with_options(SamplingParams, "top_p")
+    class Listed(Body):
+        top_p: Annotated[Any, NotOffered()] = None
+        min_p: Annotated[Any, NotOffered()] = None
+
+    assert read(Listed, {"top_p": 0.5}, OPTIONS).top_p == 0.5
+    with pytest.raises(HttpError, match="min_p"):
+        read(Listed, {"min_p": 0.5}, OPTIONS)
 
 
 @pytest.mark.parametrize("kind", PATHS, ids=lambda kind: kind.__name__)

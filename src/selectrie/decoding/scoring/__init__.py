@@ -22,7 +22,6 @@ from selectrie.decoding.scoring.paths import (
     RESOLVED,
     PathScores,
     Posteriors,
-    are_clear,
     bound_uncontinued,
     coverages,
     greedy_child,
@@ -53,7 +52,14 @@ from selectrie.decoding.scoring.rules import (
     score_choices,
     score_with,
 )
-from selectrie.decoding.scoring.tolerance import finalists, near_margins, rows_alone, rows_of_paths, tolerance_of
+from selectrie.decoding.scoring.tolerance import (
+    are_clear,
+    finalists,
+    near_margins,
+    rows_alone,
+    rows_of_paths,
+    tolerance_of,
+)
 
 __all__ = [
     "RESOLVED",

@@ -13,7 +13,6 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.scoring.evaluation import TrieEvaluation, levels, longest_prefix_owner
 from selectrie.decoding.scoring.posterior import Posterior
-from selectrie.decoding.scoring.tolerance import is_near
 
 RESOLVED = 1e-4
 """Largest width in nats of a joint's bounds at which their middle counts as its value.
@@ -400,25 +399,6 @@ def posteriors(scores: FloatArray, path_of: IntArray, rounding: FloatArray | Non
 def coverages(logp: FloatArray) -> FloatArray:
     """Return `coverage_of` for each row of float64[B, P] without NaN."""
     return numerics.exp(_logsumexp_rows(logp))
-
-
-def are_clear(scores: FloatArray, tolerances: FloatArray, path_of: IntArray) -> BoolArray:
-    """Return bool[B], whether the best score of each row has no near tie.
-
-    For a true entry, `tolerance.finalists` with k = 1 finds nothing. It may also find
-    nothing for a false entry.
-
-    Args:
-        scores: float64[B, C], without NaN.
-        tolerances: float64[B, C].
-        path_of: int32[C], the path of each choice.
-    """
-    rows, winner = np.arange(len(scores)), np.argmax(scores, axis=1)
-    with np.errstate(invalid="ignore"):  # -inf - -inf
-        ahead = scores - scores[rows, winner][:, None]
-    near = is_near(ahead, tolerances, tolerances[rows, winner][:, None]) & (scores > -np.inf)
-    near &= path_of != path_of[winner][:, None]
-    return np.asarray(~near.any(axis=1))
 
 
 def _logsumexp_rows(x: FloatArray) -> FloatArray:

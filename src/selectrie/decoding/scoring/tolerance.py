@@ -177,6 +177,25 @@ def near_margins(scores: FloatArray, tolerances: FloatArray, path_of: IntArray) 
     return np.where(np.isneginf(others[rows, second]), 0.0, margins)
 
 
+def are_clear(scores: FloatArray, tolerances: FloatArray, path_of: IntArray) -> BoolArray:
+    """Return bool[B], whether the best score of each row has no near tie.
+
+    For a true entry, `finalists` with k = 1 finds nothing. It may also find
+    nothing for a false entry.
+
+    Args:
+        scores: float64[B, C], without NaN.
+        tolerances: float64[B, C].
+        path_of: int32[C], the path of each choice.
+    """
+    rows, winner = np.arange(len(scores)), np.argmax(scores, axis=1)
+    with np.errstate(invalid="ignore"):  # -inf - -inf
+        ahead = scores - scores[rows, winner][:, None]
+    near = is_near(ahead, tolerances, tolerances[rows, winner][:, None]) & (scores > -np.inf)
+    near &= path_of != path_of[winner][:, None]
+    return np.asarray(~near.any(axis=1))
+
+
 def _has_near_neighbour(scores: FloatArray, tolerances: FloatArray) -> BoolArray:
     """Return bool[n]: whether another score is near each score.
 
