@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from selectrie.engine.sources import models
     from selectrie.engine.tracing.record import record
     from selectrie.errors import SelectrieError
+    from selectrie.evaluation.comparison import compare
+    from selectrie.evaluation.evaluator import evaluate
     from selectrie.grammar import Grammar
     from selectrie.options import (
         BeamSearchParams,
@@ -119,7 +121,9 @@ __all__ = [
     "TokenPlan",
     "__version__",
     "cascade",
+    "compare",
     "connect",
+    "evaluate",
     "load",
     "models",
     "record",
@@ -176,7 +180,9 @@ _HOME = {
     "Thinking": "decide.thinking",
     "TokenPlan": "results",
     "cascade": "engine.cascade",
+    "compare": "evaluation.comparison",
     "connect": "engine.connect",
+    "evaluate": "evaluation.evaluator",
     "load": "engine.load",
     "models": "engine.sources",
     "record": "engine.tracing.record",

@@ -6,11 +6,13 @@ import asyncio
 import json
 import math
 import pickle
-from dataclasses import dataclass
+from collections import namedtuple
+from dataclasses import dataclass, make_dataclass
 from enum import Enum
 from itertools import product
 from typing import Annotated, Literal, NamedTuple, TypedDict
 
+import attrs
 import pydantic
 import pytest
 from hypothesis import given, settings
@@ -159,6 +161,58 @@ def test_fields_keep_their_order_and_texts_their_values(sizes, optional, seed):
     assert list(found.marginals) == names
     for marginal in found.marginals.values():
         assert math.fsum(marginal.values()) == pytest.approx(1.0)
+
+
+FIELDS = {"left": Literal[1, 2], "right": bool}
+CLASSES = [
+    Pair,
+    namedtuple("Plain", "left right", defaults=(False,)),
+    make_dataclass("Data", FIELDS.items()),
+    attrs.make_class("Attrs", {name: attrs.field(type=kind) for name, kind in FIELDS.items()}),
+    pydantic.create_model("Model", **FIELDS),
+    pydantic.dataclasses.dataclass(make_dataclass("Checked", FIELDS.items())),
+    TypedDict("Typed", FIELDS),
+]
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_fields_of_every_kind_of_class_have_their_names(kind):
+    """At the top, in another class, and as one of several types."""
+    if kind.__name__ == "Plain":  # of any types
+        assert extracted_type(kind).fields("[1, true]") == {"left": 1, "right": True}
+        return
+    asked = extracted_type(kind)
+    assert {name: one.keys for name, one in asked.columns.items()} == {"left": (1, 2), "right": (True, False)}
+    outer = extracted_type(make_dataclass("Outer", [("inner", kind | None), ("open", bool)]))
+    assert {name: len(one.keys) for name, one in outer.columns.items()} == {
+        "inner.left": 2,
+        "inner.right": 2,
+        "inner": 1,
+        "open": 2,
+    }
+
+
+def test_arrays_that_are_no_named_tuples_are_values():
+    """Of a union, the type that takes the array decides; arrays in arrays have no names."""
+    either = extracted_type(Pair | tuple[Literal["x"], bool])
+    assert either.fields("[2, true]") == {"left": 2, "right": True}
+    assert either.fields('["x", true]') == {}
+    assert extracted_type(make_dataclass("Outer", [("all", list[Pair])])).fields('{"all": [[1, true]]}') == {
+        "all": ((1, True),)
+    }
+
+
+def test_each_alternative_of_a_named_tuple_is_searched_for(llm):
+    """A field with few values is named, with all of them, beside an open one."""
+
+    class Named(NamedTuple):
+        name: Name
+        urgent: bool
+
+    found = llm.extract(STATE, Named, beam=BeamSearchParams(width=4, n=4, max_tokens=64))
+    assert isinstance(found.value, Named)
+    assert set(found.marginals["urgent"]) == {True, False}
+    assert found.marginals["name"].value == found.value.name
 
 
 def test_values_that_the_type_refuses_are_no_candidates(llm):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import string
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 
 import selectrie
 from selectrie.decide.states import row_states
-from selectrie.errors import InputFileError, OptionError
-from selectrie.evaluation import evaluate
-from selectrie.evaluation.columns import Columns, build_task, data_of
+from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
+from selectrie.evaluation import Item, evaluate
+from selectrie.evaluation.columns import Columns, build_task, columns_with_defaults, data_of
 from selectrie.evaluation.configuration import Configuration, reload
 from selectrie.evaluation.dataset import items_of, read_data
 from selectrie.evaluation.evaluator import evaluate_tasks
@@ -295,10 +296,57 @@ def test_rows_without_values_are_refused():
 
 def test_the_call_names_what_it_lacks(llm):
     """Rows without the names of columns, and an argument of another program."""
-    with pytest.raises(OptionError, match=r"names of its columns \(context=\)"):
+    with pytest.raises(
+        OptionError, match="the column of the questions; the table has no column 'text', but 'question'"
+    ):
         evaluate(llm, ROWS)
+    with pytest.raises(OptionError, match="at least one row"):
+        evaluate(llm, [])
+    with pytest.raises(OptionError, match="items alone, or the rows of a table"):
+        evaluate(llm, [Item("a", ("b", "c"), (0,)), {"text": "a"}])
+    with pytest.raises(IncompatibleOptionsError, match="`labels` cannot be combined with items"):
+        evaluate(llm, [Item("a", ("b", "c"), (0,))], labels=["b", "c"])
     with pytest.raises(TypeError, match="context"):
         evaluate(llm, ROWS, text="question")
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "expected"),
+    [
+        (["text", "label"], {}, Columns("text", labels="label")),
+        (["text", "label"], {"labels": ["x", "y"]}, Columns("text", labels=["x", "y"], gold="label")),
+        (["text", "label", "a", "b"], {"choices": ["a", "b"]}, Columns("text", ["a", "b"], gold="label")),
+        (["text", "label", "right"], {"labels": ["x", "y"], "gold": "right"}, Columns("text", (), ["x", "y"], "right")),
+        (["text", "kind", "label"], {"labels": "kind"}, Columns("text", labels="kind")),
+        (["text", "label", "q"], {"context": "{q}?"}, Columns("{q}?", labels="label")),
+    ],
+)
+def test_text_and_label_are_the_columns_if_others_are_not_named(names, given, expected):
+    """Whatever is named is taken as it is."""
+    assert columns_with_defaults(names, **given) == expected
+
+
+def test_a_table_without_the_default_columns_is_refused():
+    """The error names the columns that the table has, or the option that is missing."""
+    with pytest.raises(OptionError, match="has no column 'text', but 'q', 'label'"):
+        columns_with_defaults(["q", "label"])
+    with pytest.raises(OptionError, match="gold is not given; give the column with the right choice"):
+        columns_with_defaults(["text", "y"], labels=["a", "b"])
+
+
+def test_a_table_of_texts_and_labels_is_evaluated_without_naming_columns(llm, tmp_path):
+    """From a file and from rows; the accuracy is that of the only task."""
+    rows = [{"text": f"a {word} film", "label": label} for word, label in (("great", "good"), ("awful", "bad"))]
+    found = selectrie.evaluate(llm, write_csv(tmp_path / "mine.csv", rows), labels=["good", "bad"])
+    by_name = selectrie.evaluate(llm, rows, context="text", labels=["good", "bad"], gold="label")
+    assert found.tasks[0].records == by_name.tasks[0].records
+    assert found.accuracy == found["items"].figures.metrics["acc"].value
+    assert selectrie.compare(found, by_name)[0].task == "items"
+    assert selectrie.evaluate(llm, rows)["items"].records[0].choices[1] == found["items"].records[0].choices[0]
+    with pytest.raises(OptionError, match="'acc' among the metrics"):
+        _ = selectrie.evaluate(llm, rows, ["brier"]).accuracy
+    with pytest.raises(OptionError, match="one task; read"):
+        _ = replace(found, tasks=found.tasks * 2).accuracy
 
 
 def test_a_run_keeps_the_task_that_was_made(tmp_path, monkeypatch):

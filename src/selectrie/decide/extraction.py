@@ -21,7 +21,14 @@ from selectrie.errors import GrammarError, IncompatibleOptionsError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.grammar.readers.model_schemas import PATTERNS, REFERENCE, open_sets
 from selectrie.grammar.readers.type_objects import object_maker
-from selectrie.grammar.readers.type_parts import check_size, fields_of, is_hashable, parts_of_union, type_name
+from selectrie.grammar.readers.type_parts import (
+    check_size,
+    fields_of,
+    is_hashable,
+    is_named_tuple,
+    parts_of_union,
+    type_name,
+)
 from selectrie.grammar.readers.types import schema_of_type
 from selectrie.options import BeamSearchParams, SearchParams
 from selectrie.options.checks import flag, record
@@ -134,15 +141,21 @@ class ExtractedType:
         for name, one in properties.items():
             parts = _parts(one, definitions)
             schemas += [{**self.schema, "properties": {**properties, name: part}} for part in parts]
+        items = self.schema.get("prefixItems", [])
+        for at, one in enumerate(items):  # the fields of a `NamedTuple`
+            parts = _parts(one, definitions)
+            schemas += [{**self.schema, "prefixItems": [*items[:at], part, *items[at + 1 :]]} for part in parts]
         return tuple(Grammar.from_json_schema(one, name=self.name) for one in schemas)
 
     def fields(self, text: str) -> dict[str, Hashable]:
         """Return the fields of a text by name, such as "customer.plan".
 
-        The value of a field is that which the object has, or its JSON text if it cannot
+        An array that is the text of a `NamedTuple` has the fields of this class. The
+        value of a field is that which the object has, or its JSON text if it cannot
         be a key of a dictionary.
         """
-        return {name: _key(self.keys.get(name), value) for name, value in _leaves(json.loads(text), "")}
+        makers = {**self.keys, "": self.make}
+        return {name: _key(makers.get(name), value) for name, value in _leaves(json.loads(text), "", makers)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,22 +306,32 @@ def _makers_of_fields(kind: Any, path: str = "", depth: int = 0) -> dict[str, Ca
     return makers
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Iterate over the fields of an object of JSON, and those of objects within it."""
+def _leaves(value: Any, path: str, makers: Mapping[str, Callable[[Any], Any]]) -> Iterator[tuple[str, Any]]:
+    """Iterate over the fields of a JSON value, and those of objects within it.
+
+    An array from which the maker of its path makes a `NamedTuple` has fields as well.
+    """
+    if isinstance(value, list) and is_named_tuple(type(made := _made(makers.get(path), value))):
+        value = dict(zip(made._fields, value, strict=False))
     if not isinstance(value, dict):
         if path:
             yield path, value
         return
     for name, one in value.items():
-        yield from _leaves(one, f"{path}.{name}" if path else name)
+        yield from _leaves(one, f"{path}.{name}" if path else name, makers)
+
+
+def _made(make: Callable[[Any], Any] | None, value: Any) -> Any:
+    """Return what a maker makes of a JSON value; the value itself if it is refused."""
+    try:
+        return value if make is None else make(value)
+    except (ValueError, TypeError):
+        return value
 
 
 def _key(make: Callable[[Any], Any] | None, value: Any) -> Hashable:
     """Return the value of a field as a key: as the object has it, or its JSON text."""
-    try:
-        made = value if make is None else make(value)
-    except (ValueError, TypeError):
-        made = value
+    made = _made(make, value)
     made = tuple(made) if isinstance(made, list) else frozenset(made) if isinstance(made, set) else made
     return made if is_hashable(made) else json.dumps(value, ensure_ascii=False)
 

@@ -28,6 +28,8 @@ READINGS = ("index", "number", "letter", "column", "text")
 They are the index of a choice from 0, its number from 1, its letter from A, the name of
 its column, and its text.
 """
+TEXT_COLUMN, LABEL_COLUMN = "text", "label"
+"""Columns that are read if `context` or the right choice is not named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,49 @@ def _as_texts(name: str, value: object) -> str | tuple[str, ...]:
     if not all(isinstance(one, str) and one for one in texts) or len(set(texts)) < len(texts):
         raise OptionError(name, value, "the name of a column, or a list of different texts")
     return texts
+
+
+def columns_with_defaults(
+    names: Iterable[str],
+    *,
+    context: str | None = None,
+    choices: str | Sequence[str] = (),
+    labels: str | Sequence[str] = (),
+    gold: str | None = None,
+    gold_as: str | None = None,
+) -> Columns:
+    """Return the columns that become questions, with defaults for those not named.
+
+    The context is the column "text", and the right choice is in the column "label".
+    Without choices and labels, the distinct texts of "label" are the choices. A default
+    counts only if the table has its column.
+
+    Args:
+        names: Names of the table's columns.
+        context, choices, labels, gold, gold_as: As in `Columns`; None or empty for a
+            default.
+
+    Raises:
+        OptionError: For a column that is needed, not named and not in the table.
+    """
+    known = list(names)
+    choices, labels = _as_texts("choices", choices), _as_texts("labels", labels)
+    if context is None:
+        if TEXT_COLUMN not in known:
+            allowed = f"the column of the questions; the table has no column {TEXT_COLUMN!r}, but {list_columns(known)}"
+            raise OptionError("context", None, allowed)
+        context = TEXT_COLUMN
+    if gold is None and LABEL_COLUMN in known:
+        if not choices and not labels:
+            labels = LABEL_COLUMN
+        elif choices or not isinstance(labels, str):
+            gold = LABEL_COLUMN
+    return Columns(context, choices, labels, gold, gold_as)
+
+
+def names_of(data: Data) -> list[str]:
+    """Return the names of a table's columns, in the order of their first rows."""
+    return list(dict.fromkeys(name for record in data.records for name in record.fields))
 
 
 Table: TypeAlias = Any
@@ -153,7 +198,7 @@ class _TaskRules:
 
     def __init__(self, name: str, columns: Columns, data: Data) -> None:
         self._name, self._data = name, data
-        self._known = list(dict.fromkeys(key for record in data.records for key in record.fields))
+        self._known = names_of(data)
         self._prefix = "column"
         while any(key.startswith(self._prefix) for key in self._known):
             self._prefix += "_"

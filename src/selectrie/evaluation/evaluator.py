@@ -12,8 +12,8 @@ from selectrie.core.vocabulary import to_bytes
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
 from selectrie.engine.requests.loglikelihood import LogLikelihoods, Sequences, SequenceScorer
-from selectrie.errors import OptionError
-from selectrie.evaluation.columns import Columns, Table, build_task, data_of
+from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.evaluation.columns import Table, build_task, columns_with_defaults, data_of, names_of
 from selectrie.evaluation.dataset import items_of
 from selectrie.evaluation.items import Item, ItemRecord
 from selectrie.evaluation.metrics import METRICS, Metric, find_metrics
@@ -256,11 +256,12 @@ def evaluate(  # noqa: PLR0913 - the columns of a table
 
     Args:
         llm: The engine.
-        items: The items, at least one. With `context`, a list of objects, the path of a
+        items: The items, at least one; or a table: a list of objects, the path of a
             data file, or a data frame of pandas, polars or pyarrow.
         metrics: Names of metrics (`metrics.METRICS`).
         context, choices, labels, gold, gold_as: The columns of a table that become
-            questions (`Columns`).
+            questions (`Columns`). Without `context`, the column "text" is read, and
+            without `gold`, the right choices are in "label".
         task: Name of the task in the result.
         on_progress: Called at the start and after each unit of items.
 
@@ -268,13 +269,18 @@ def evaluate(  # noqa: PLR0913 - the columns of a table
         RequestError: If items or metrics are invalid, before any model call.
         ModelError: If the model fails.
     """
-    if context is not None:
-        columns = Columns(context, choices, labels, gold, gold_as)
+    if not isinstance(items, Sequence) or isinstance(items, str) or not any(isinstance(one, Item) for one in items):
         data = data_of(items)
+        columns = columns_with_defaults(
+            names_of(data), context=context, choices=choices, labels=labels, gold=gold, gold_as=gold_as
+        )
         read = items_of(build_task(task, columns, data), data)
         return evaluate_tasks(llm, [replace(read, metrics=tuple(metrics))], on_progress=on_progress)
-    if not isinstance(items, Sequence) or not items or not all(isinstance(one, Item) for one in items):
-        raise OptionError("items", items, "at least one Item, or a table and the names of its columns (context=)")
+    if not all(isinstance(one, Item) for one in items):
+        raise OptionError("items", items, "items alone, or the rows of a table")
+    if context is not None or gold is not None or len(choices) or len(labels):
+        name = "context" if context is not None else "gold" if gold is not None else "choices" if choices else "labels"
+        raise IncompatibleOptionsError(name, "items", "it is for tables; an item has a context, choices and gold")
     tasks = [TaskItems(task, tuple(items), tuple(metrics))]
     return evaluate_tasks(llm, tasks, on_progress=on_progress)
 

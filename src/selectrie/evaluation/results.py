@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from selectrie.core.types import FloatArray
-from selectrie.errors import InputFileError
+from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation import metrics
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import (
@@ -164,6 +164,20 @@ class Evaluation:
             if result.task == task:
                 return result
         raise KeyError(task)
+
+    @property
+    def accuracy(self) -> float:
+        """Return the share of right answers, the metric `acc` of the only task.
+
+        Raises `OptionError` for several tasks, or a run without this metric.
+        """
+        if len(self.tasks) != 1:
+            names = [task.task for task in self.tasks]
+            raise OptionError("tasks", names, "one task; read `evaluation[name].figures.metrics['acc'].value`")
+        found = self.tasks[0].figures.metrics
+        if "acc" not in found:
+            raise OptionError("metrics", list(found), "'acc' among the metrics of the run")
+        return found["acc"].value
 
     def __repr__(self) -> str:
         head = f"Evaluation({self.rows_evaluated} rows evaluated of {self.rows_naive} one by one)"
