@@ -166,7 +166,7 @@ def test_fields_keep_their_order_and_texts_their_values(sizes, optional, seed):
 FIELDS = {"left": Literal[1, 2], "right": bool}
 CLASSES = [
     Pair,
-    namedtuple("Plain", "left right", defaults=(False,)),
+    namedtuple("Plain", "left right", defaults=(False,)),  # noqa: PYI024 - the untyped kind
     make_dataclass("Data", FIELDS.items()),
     attrs.make_class("Attrs", {name: attrs.field(type=kind) for name, kind in FIELDS.items()}),
     pydantic.create_model("Model", **FIELDS),
