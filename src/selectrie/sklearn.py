@@ -22,6 +22,7 @@ from selectrie.decide.states import text_of_state
 from selectrie.engine.load import load
 from selectrie.errors import MissingExtraError, OptionError
 from selectrie.options import BASELINE_RULES, at_least
+from selectrie.options.arguments import named_arguments
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -59,6 +60,7 @@ class SelectrieClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         calibration_: The calibration that `fit` made, or None.
     """
 
+    @named_arguments
     def __init__(  # noqa: PLR0913 - the parameters of an estimator
         self,
         model: str = EMBEDDED,

@@ -11,6 +11,7 @@ import warnings
 from dataclasses import fields
 from enum import Enum
 
+import numpy as np
 import pytest
 
 from selectrie import Choice, Grammar, Option, Predicate, Score
@@ -236,11 +237,46 @@ def test_levels_are_worth_their_places_or_their_numbers():
         (["a", "a"], "its text equals"),
         ({float("nan"): "a"}, "finite numbers"),
         ({True: "a"}, "finite numbers"),
-        ([3], r"levels\[0\]=3"),
+        ([3, "a"], r"levels\[0\]=3"),
+        ([True], r"levels\[0\]=True"),
+        ([10**400], r"levels\[0\]=1000"),
+        ([3, 3], "its text equals"),
+        (5, "the whole numbers from 1 to 5 are low=1, high=5"),
         ("low", "levels='low'"),
     ):
         with pytest.raises((ChoiceError, OptionError), match=message):
             Score("q", levels)
+
+
+def test_whole_numbers_are_levels():
+    """Between two bounds, or listed: the texts are their digits."""
+    found = Score("q", low=-1, high=1)
+    assert [(one.value, one.scored) for one in found.levels] == [(-1, "-1"), (0, "0"), (1, "1")]
+    assert found == Score("q", range(-1, 2)) == Score("q", np.arange(-1, 2)) == Score("q", {-1: "-1", 0: "0", 1: "1"})
+    assert len(Score("q", low=0, high=100).levels) == 101
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Score("q"), "no levels given; give their texts, lowest first, .*, or whole numbers as low=1, high=5"),
+        (lambda: Score("q", 1, 5), "give the lowest and the highest level by name, low=1, high=5"),
+        (lambda: Score("q", low=1), "high is not given; give a whole number"),
+        (lambda: Score("q", high=5), "low is not given; give a whole number"),
+        (lambda: Score("q", low=1.5, high=5), "low=1.5: expected a whole number"),
+        (lambda: Score("q", low=True, high=5), "low=True: expected a whole number"),
+        (lambda: Score("q", low=5, high=1), "high=1: expected a whole number above low=5, at most 101 levels"),
+        (lambda: Score("q", low=0, high=101), "high=101: expected a whole number above low=0, at most 101 levels"),
+        (lambda: Score("q", ["a", "b"], low=1, high=2), "`levels` cannot be combined with `low`"),
+        (lambda: Score("q", choices=["a", "b"]), "Score has no argument 'choices'; give it as levels"),
+        (lambda: Score("q", options=["a", "b"]), "Score has no argument 'options'; give it as levels"),
+        (lambda: Predicate("q", yes_if="b"), "Predicate has no argument 'yes_if'; did you mean yes"),
+    ],
+)
+def test_questions_say_what_to_write(make, message):
+    """For levels that are missing or could be misread, and for names that are near."""
+    with pytest.raises(SelectrieError, match=message):
+        make()
 
 
 def test_questions_are_values():

@@ -341,6 +341,7 @@ def test_a_table_of_texts_and_labels_is_evaluated_without_naming_columns(llm, tm
     by_name = selectrie.evaluate(llm, rows, context="text", labels=["good", "bad"], gold="label")
     assert found.tasks[0].records == by_name.tasks[0].records
     assert found.accuracy == found["items"].figures.metrics["acc"].value
+    assert (list(found), len(found)) == ([found["items"]], 1)
     assert selectrie.compare(found, by_name)[0].task == "items"
     assert selectrie.evaluate(llm, rows)["items"].records[0].choices[1] == found["items"].records[0].choices[0]
     with pytest.raises(OptionError, match="'acc' among the metrics"):

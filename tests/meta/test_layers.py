@@ -177,7 +177,9 @@ THIRD_PARTY = {
     "narwhals": frozenset({"decide.columns"}),
     "lm_eval": frozenset({"evaluation.lm_eval_model"}),
     "tqdm": frozenset({"evaluation.lm_eval_model"}),
-    "typing_extensions": frozenset({"decide.answers", "engine.deciding", "engine.engine"}),  # for types only
+    "typing_extensions": frozenset(
+        {"decide.answers", "engine.cascade", "engine.deciding", "engine.engine"}
+    ),  # for types only
     "ray": frozenset({"runs.actors"}),
 }
 """Who may import what, by room or by module; a package that is not named here may be imported by nobody."""

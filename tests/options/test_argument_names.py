@@ -10,6 +10,7 @@ import pytest
 
 from selectrie import (
     BeamSearchParams,
+    Calibration,
     DecisionParams,
     GenerationParams,
     Grammar,
@@ -18,9 +19,15 @@ from selectrie import (
     SamplingParams,
     SearchParams,
     StopParams,
+    Thinking,
+    Threshold,
+    cascade,
+    connect,
+    load,
 )
 from selectrie.errors import OptionError, UnknownArgumentError
 from selectrie.options.arguments import named_arguments
+from selectrie.sklearn import SelectrieClassifier
 from tests.support.deciding import fake
 
 RECORDS = {
@@ -62,8 +69,8 @@ def llm():
         ("select", ("a",), "json_schema", "give grammar=Grammar.from_json_schema(…)"),
         ("rank", ("a", ["b"]), "top_k", "give it as k"),
         ("rank", ("a", ["b"]), "choises", "did you mean choices?"),
-        ("decide", ("a", Predicate("b")), "permutations", "give params=DecisionParams(permutations=…)"),
-        ("decide_many", (["a"], {"b": Predicate("b")}), "threshold", "give params=DecisionParams(threshold=…)"),
+        ("decide", ("a", Predicate("b")), "permutation", "did you mean permutations?"),
+        ("extract", ("a", dict), "template", "give params=DecisionParams(template=…)"),
         ("prompt_logprobs", (["a"],), "logprobs", "it has"),
     ],
 )
@@ -98,6 +105,32 @@ def test_a_record_names_what_to_write_too(record, name, advice):
     with pytest.raises(UnknownArgumentError) as caught:
         record(**{name: 1})
     assert str(caught.value).startswith(f"{record.__name__} has no argument {name!r}; {advice}")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: cascade([], threshold=0.9), "cascade has no argument 'threshold'; give it as min_confidence"),
+        (cascade, "cascade lacks its argument engines"),
+        (
+            lambda: Threshold.fit([], [], precision=0.9),
+            "Threshold.fit has no argument 'precision'; give error=1 - precision",
+        ),
+        (lambda: Threshold.fit([], [], errors=0.1), "Threshold.fit has no argument 'errors'; did you mean error?"),
+        (lambda: Threshold.fit([]), "Threshold.fit lacks its argument gold"),
+        (lambda: Calibration.fit([], [], methods="bias"), "Calibration.fit has no argument 'methods'; did you mean"),
+        (lambda: Calibration.fit([], [], lam=1), "it has answers, gold, method, ridge"),
+        (lambda: SelectrieClassifier(prompt="q"), "SelectrieClassifier has no argument 'prompt'; give it as instr"),
+        (lambda: SelectrieClassifier(permutation=2), "SelectrieClassifier has no argument 'permutation'; did you mean"),
+        (lambda: Thinking(max_token=3), "Thinking has no argument 'max_token'; did you mean max_tokens?"),
+        (lambda: connect("http://x", keys="y"), "connect has no argument 'keys'"),
+        (lambda: load(n_ctxt=5), "did you mean `n_ctx`?"),
+    ],
+)
+def test_no_call_ends_in_an_error_of_python(call, message):
+    """Functions, class methods, questions and estimators say what to write."""
+    with pytest.raises(OptionError, match=re.escape(message)):
+        call()
 
 
 def test_errors_from_within_a_call_stay_as_they_are():

@@ -16,6 +16,7 @@ import pytest
 from selectrie import (
     BeamSearchParams,
     Choice,
+    DecisionParams,
     GenerationParams,
     Grammar,
     PromptParams,
@@ -24,6 +25,7 @@ from selectrie import (
     SearchParams,
     StopParams,
     Template,
+    cascade,
     options,
 )
 from selectrie.engine.engine import Engine
@@ -34,6 +36,7 @@ from selectrie.errors import (
     OptionError,
     PromptError,
     SelectrieError,
+    UnknownArgumentError,
 )
 from selectrie.options import keywords
 from selectrie.options.arguments import _owners
@@ -45,9 +48,11 @@ CHAT = [{"role": "user", "content": "a"}]
 LETTERS = Grammar.from_regex("[ab]")
 WITH_KEYWORDS = {
     name: method
-    for name, method in vars(Engine).items()
+    for name, method in inspect.getmembers(Engine)
     if "_keywords" in getattr(method, "__annotations__", {}) and not name.startswith("a")
 }
+ANY = ("grammar", "choices", "template", "calibration", "min_confidence", "think")
+"""Keywords with classes of higher layers."""
 DOORS = {"user": "str | None", "messages": "Sequence[Mapping[str, object]] | None", "regex": "str | None"}
 """Keywords that are no field: they take the place of the prompt, or of the grammar."""
 
@@ -73,9 +78,10 @@ def plain() -> Iterator[Engine]:
         yield made
 
 
-def fresh(llm: Engine, method: str, *arguments: Any, **keywords: Any) -> Any:
+def fresh(llm: Any, method: str, *arguments: Any, **keywords: Any) -> Any:
     """The result of a call with nothing cached, which costs the same each time."""
-    llm.trim()
+    for one in getattr(llm, "engines", (llm,)):
+        one.trim()
     return getattr(llm, method)(*arguments, **keywords)
 
 
@@ -85,7 +91,7 @@ def test_every_keyword_is_a_field_of_a_record(name):
     method = WITH_KEYWORDS[name]
     signature = inspect.signature(method)
     assert "_keywords" not in signature.parameters
-    owned = {one.name: one for record in reversed(_owners(method).values()) for one in fields(record)}
+    owned = {one.name: (owner, one) for owner, record in reversed(_owners(method).items()) for one in fields(record)}
     class_name = method.__wrapped__.__annotations__["_keywords"].removeprefix("Unpack[keywords.").removesuffix("]")
     for keyword in KEYWORDS[class_name].__annotations__:
         parameter = signature.parameters[keyword]
@@ -93,10 +99,11 @@ def test_every_keyword_is_a_field_of_a_record(name):
         if keyword in DOORS:
             assert (parameter.annotation, parameter.default) == (DOORS[keyword], None)
             continue
-        field = owned[keyword]
-        assert parameter.default == field.default
+        owner, field = owned[keyword]
+        is_chosen = signature.parameters[owner].default is None  # by the call
+        assert parameter.default == (None if is_chosen else field.default)
         hint = field.type.removesuffix(" | None")
-        if keyword in ("grammar", "choices"):
+        if keyword in ANY:
             hint = "Any"
         if keyword == "stop":
             hint = "str | Sequence[str]"
@@ -121,6 +128,58 @@ def test_every_keyword_is_a_field_of_a_record(name):
 def test_a_keyword_is_the_field_of_the_record(llm, method, arguments, keywords, records):
     """The result is the same, whichever way it is written."""
     assert fresh(llm, method, *arguments, **keywords) == fresh(llm, method, *arguments, **records)
+
+
+ASKED = Choice("q", ["yes", "no"])
+CALLS: dict[str, tuple[Any, ...]] = {
+    "decide": ("a", ASKED),
+    "decide_many": (["a", "b"], ASKED),
+    "decide_iter": (["a", "b"], ASKED),
+    "classify": ("a", ["yes", "no"]),
+    "classify_many": (["a", "b"], ["yes", "no"]),
+    "classify_iter": (["a", "b"], ["yes", "no"]),
+    "decision_prompts": ("a", ASKED),
+    "fit_calibration": (["a", "b"], ASKED),
+}
+
+
+def result_of(llm: Any, method: str, **options: Any) -> Any:
+    """What a call of `CALLS` gives, with iterators as lists."""
+    found = fresh(llm, method, *CALLS[method], **options)
+    if method.startswith("a"):
+        found = asyncio.run(_listed(found) if method.endswith("iter") else found)
+    return list(found) if method.endswith(("many", "iter")) else found
+
+
+async def _listed(stream: Any) -> list[Any]:
+    return [one async for one in stream]
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_options_of_decisions_are_keywords(llm, method):
+    """The result is that of the record; so is that of the same call of a cascade, and of the awaitable form."""
+    options = {
+        "template": "base",
+        "layout": "questions first",
+        "rule": "token_mean",
+        "permutations": 2,
+        "prior": [1, 2],
+    }
+    expected = result_of(llm, method, params=DecisionParams(**options))
+    assert result_of(llm, method, **options) == expected != result_of(llm, method)
+    assert result_of(llm, method, params=DecisionParams(rule="token_mean"), **options) == expected
+    assert result_of(llm, method, params={"rule": "token_mean", "prior": [1, 2]}, **options) == expected
+    if f"a{method}" in dir(llm):
+        CALLS[f"a{method}"] = CALLS[method]
+        assert result_of(llm, f"a{method}", **options) == expected
+    models = cascade([llm])
+    if hasattr(models, method):
+        assert result_of(models, method, **options) == result_of(models, method, params=DecisionParams(**options))
+
+
+def test_every_option_of_decisions_is_a_keyword():
+    """None is left out."""
+    assert set(keywords.DecisionKeywords.__annotations__) == {one.name for one in fields(DecisionParams)}
 
 
 def test_generate_takes_the_words_of_every_other_library(llm):
@@ -242,6 +301,13 @@ REFUSED: dict[str, tuple[Any, type[SelectrieError], str]] = {
         IncompatibleOptionsError,
         r"`max_tokens` cannot be combined with stopping=StopParams\(max_tokens=7\)",
     ),
+    "an option and a record": (
+        lambda llm: llm.decide("a", ASKED, rule="pmi", params=DecisionParams(rule="char_mean")),
+        IncompatibleOptionsError,
+        r"`rule` cannot be combined with params=DecisionParams\(rule='char_mean'\)",
+    ),
+    "a name that is near": (lambda llm: llm.decide("a", ASKED, temprate="base"), UnknownArgumentError, "template"),
+    "a wrong option": (lambda llm: llm.classify("a", ["b", "c"], rule="pmy"), OptionError, "did you mean 'pmi'"),
     "a wrong value": (lambda llm: llm.generate("a", max_tokens="5"), OptionError, "max_tokens='5': expected a whole"),
     "a wrong record": (lambda llm: llm.generate("a", sampling="hot", top_k=1), OptionError, "SamplingParams record"),
     "a wrong field": (lambda llm: llm.generate("a", stopping={"maxtokens": 5}), OptionError, "did you mean max_tokens"),

@@ -38,6 +38,20 @@ def test_probabilities_by_text(llm):
     assert found.proved is found.certificate.proved is True
 
 
+def test_a_selection_iterates_over_its_choices(llm):
+    """Best first; after `rank` with a number, over as many; the log-probabilities are in the caller's order."""
+    choices = ["b", "cd", "a", "ca"]
+    found, ranked, all_ranked = llm.select("x", choices), llm.rank("x", choices, k=2), llm.rank("x", iter(choices))
+    assert tuple(found) == found.ranked
+    assert (len(found), len(all_ranked), found.text in found, "x" in found) == (4, 4, True, False)
+    assert (tuple(ranked), len(ranked)) == (ranked.top(2), 2)
+    assert [one.text in ranked for one in all_ranked] == [True, True, False, False]
+    assert ranked.top(1)[0] in ranked
+    assert len(llm.rank("x", choices, search=SearchParams(k=9))) == 4
+    assert all_ranked.logprobs == tuple(one.logp for one in all_ranked.choices)
+    assert all_ranked.logprobs[all_ranked.index] == all_ranked.logp
+
+
 def test_what_is_known_by_bounds_is_no_number(llm):
     """A search with a budget of one node leaves choices open: NaN, with both bounds in the frame."""
     found = llm.select("a", [f"{a}{b}" for a in "bcde" for b in "xyz"], search=SearchParams(budget_nodes=1))

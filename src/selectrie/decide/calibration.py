@@ -20,6 +20,7 @@ from selectrie.core.types import FloatArray, IntArray
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.regression import fit_ridge, softmax
 from selectrie.errors import InputFileError, OptionError
+from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import number, one_of
 from selectrie.options.selection import BASELINE_RULES
 
@@ -240,6 +241,7 @@ class Calibration:
     is_default: bool = False
 
     @classmethod
+    @named_arguments
     def fit(
         cls,
         answers: Iterable[Answer | Decision],

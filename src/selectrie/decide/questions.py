@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
 from hashlib import sha256
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, final, overload
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast, final, overload
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.answers import (
@@ -285,6 +285,7 @@ class Predicate:
     no_when: str | None = None
     examples: tuple[tuple[str, str], ...] = ()
 
+    @named_arguments
     def __init__(
         self,
         statement: str = "",
@@ -346,7 +347,11 @@ class Predicate:
 
 
 _Levels: TypeAlias = (
-    Iterable[str | Option[Any]] | Mapping[str, str] | Mapping[str, str | None] | Mapping[float, str] | Mapping[int, str]
+    Iterable[str | Option[Any] | int]
+    | Mapping[str, str]
+    | Mapping[str, str | None]
+    | Mapping[float, str]
+    | Mapping[int, str]
 )
 
 
@@ -366,7 +371,8 @@ class Score:
     The argument `levels` is a sequence of texts or of `Option`s, or a mapping from
     texts to their descriptions. These levels have the numbers 0, 1, 2 …; only the texts
     and description of an `Option` are used. It may also be a mapping from numbers to
-    texts.
+    texts, or whole numbers, whose texts are their digits. `low=1, high=5` in place of
+    levels means the whole numbers from 1 to 5; there may be at most 101.
     """
 
     kind: ClassVar = "score"
@@ -381,10 +387,23 @@ class Score:
     cue: str | None
     examples: tuple[tuple[str, str], ...]
 
+    @named_arguments
     def __init__(
-        self, instructions: str = "", levels: _Levels = (), *, cue: str | None = None, examples: Examples = ()
+        self,
+        instructions: str = "",
+        levels: _Levels = (),
+        *,
+        low: int | None = None,
+        high: int | None = None,
+        cue: str | None = None,
+        examples: Examples = (),
     ) -> None:
         require_text("instructions", instructions)
+        if low is not None or high is not None:
+            levels = _numbers_between(low, high, levels)
+        elif isinstance(levels, tuple) and not levels:
+            more = PythonOnly(", lowest first, such as ['low', 'high'], or whole numbers as low=1, high=5")
+            raise ChoiceError(MessageText("no levels given; give their texts", more))
         object.__setattr__(self, "instructions", instructions)
         object.__setattr__(self, "levels", check_distinct(_read_levels(levels), "levels"))
         object.__setattr__(self, "cue", _check_cue(cue, instructions))
@@ -624,6 +643,27 @@ def _is_finite(number: float) -> bool:
         return False
 
 
+MAX_NUMBERS = 101
+"""Maximum number of whole numbers between bounds, such as 0 to 100."""
+
+
+def _numbers_between(low: object, high: object, levels: object) -> range:
+    """Return the numbers of the arguments `low` and `high` of `Score`.
+
+    Raises for one of them alone or beside levels, and for fewer than 2 numbers or more
+    than `MAX_NUMBERS`.
+    """
+    if not isinstance(levels, tuple) or levels:
+        raise IncompatibleOptionsError("levels", OptionRef("low" if low is not None else "high"), "give one of the two")
+    for name, value in (("low", low), ("high", high)):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise OptionError(name, value, "a whole number, as in low=1, high=5")
+    numbers = range(cast("int", low), cast("int", high) + 1)
+    if not 2 <= len(numbers) <= MAX_NUMBERS:
+        raise OptionError("high", high, f"a whole number above low={low}, at most {MAX_NUMBERS} levels")
+    return numbers
+
+
 def _read_levels(given: object) -> tuple[Option[float], ...]:
     """Return the levels of the argument `levels` of `Score`, with their numbers.
 
@@ -639,7 +679,10 @@ def _read_levels(given: object) -> tuple[Option[float], ...]:
             if not isinstance(text, str):
                 raise OptionError(f"levels[{of_value(number)}]", text, "the text that is scored for this number, a str")
         return tuple(Option(number, text) for number, text in given.items())
-    values = listed(given, lambda allowed: OptionError("levels", given, f"{allowed}, or a mapping"))
+    numbers = "; the whole numbers from 1 to 5 are low=1, high=5" if isinstance(given, int) else ""
+    values = listed(given, lambda allowed: OptionError("levels", given, f"{allowed}, or a mapping{numbers}"))
+    if all(isinstance(one, int) and not isinstance(one, bool) and _is_finite(one) for one in values):
+        return tuple(Option(number, str(number)) for number in values)
     levels: list[Option[float]] = []
     for number, level in enumerate(values):
         if not isinstance(level, str | Option):

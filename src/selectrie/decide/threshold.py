@@ -16,6 +16,7 @@ import numpy as np
 
 from selectrie.decide.calibration import load_fitted, match_conditions, save_fitted
 from selectrie.errors import OptionError
+from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import number
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class Threshold:
     questions: tuple[QuestionThreshold, ...]
 
     @classmethod
+    @named_arguments
     def fit(
         cls,
         answers: Iterable[Answer | Decision],

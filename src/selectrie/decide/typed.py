@@ -17,13 +17,11 @@ from types import UnionType
 from typing import Annotated, Any, get_origin
 
 from selectrie.decide.answers import ValueShape
-from selectrie.decide.questions import KINDS, KINDS_IN_WORDS, Choice, Option, Predicate, Question, Score
+from selectrie.decide.questions import KINDS, KINDS_IN_WORDS, MAX_NUMBERS, Choice, Option, Predicate, Question, Score
 from selectrie.errors import OptionError, of_slot
 from selectrie.grammar import Grammar
 from selectrie.grammar.readers.type_parts import TypeField, fields_of, metadata_of, parts_of_union, type_name, values_of
 
-MAX_NUMBERS = 101
-"""Maximum number of whole numbers between the bounds of a type, such as 0 to 100."""
 MAX_NESTING = 16
 """Maximum nesting of classes in classes."""
 NONE = "none"

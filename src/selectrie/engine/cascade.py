@@ -38,10 +38,16 @@ from selectrie.errors import (
 from selectrie.options import at_least, one_of
 from selectrie.options.arguments import missing_attribute, named_arguments
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from selectrie.options import keywords
+
 Run = Callable[[DecisionBatch], list[Decision]]
 """Evaluates the prompts of one model."""
 
 
+@named_arguments
 def cascade(engines: Iterable[Engine], *, min_confidence: Any = 0.8) -> Cascade:
     """Return models that decide one after the other, each what those before it do not.
 
@@ -104,7 +110,13 @@ class Cascade:
 
     @named_arguments
     def decide(
-        self, state: State, questions: Any, *, params: DecisionParams | None = None, max_rows: int | None = None
+        self,
+        state: State,
+        questions: Any,
+        *,
+        params: DecisionParams | None = None,
+        max_rows: int | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> Any:
         """Answer a question about a state, or several, as `Engine.decide` does.
 
@@ -123,6 +135,7 @@ class Cascade:
         *,
         params: DecisionParams | None = None,
         on_error: str = "raise",
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> list[Any]:
         """Answer the same questions about many states, as `Engine.decide_many` does.
 
@@ -144,6 +157,7 @@ class Cascade:
         *,
         params: DecisionParams | None = None,
         on_error: str = "raise",
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> Iterator[Any]:
         """Answer questions about states that are read as they are needed.
 
@@ -164,6 +178,7 @@ class Cascade:
         cue: str | None = None,
         examples: Examples = (),
         params: DecisionParams | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> LabelAnswer:
         """Return the label of a text, or which of several labels it has.
 
@@ -185,6 +200,7 @@ class Cascade:
         examples: Examples = (),
         params: DecisionParams | None = None,
         on_error: str = "raise",
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> Classification:
         """Return the labels of many texts, as `Engine.classify_many` does."""
         asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
@@ -203,6 +219,7 @@ class Cascade:
         probabilities: str = "none",
         prefix: str = "",
         unit_rows: int = 64,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> Any:
         """Answer questions about the rows of a data frame, as `Engine.decide_table`."""
         named, options = questions_and_params(questions, params)
@@ -219,7 +236,12 @@ class Cascade:
 
     @named_arguments
     def fit_calibration(
-        self, states: Iterable[State], questions: Any, *, params: DecisionParams | None = None
+        self,
+        states: Iterable[State],
+        questions: Any,
+        *,
+        params: DecisionParams | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> Calibration:
         """Return the calibrations of all models in one object."""
         several = list(iterate_states(states))
@@ -228,14 +250,23 @@ class Cascade:
 
     @named_arguments
     def decision_prompts(
-        self, state: State, questions: Any, *, params: DecisionParams | None = None
+        self,
+        state: State,
+        questions: Any,
+        *,
+        params: DecisionParams | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> list[dict[str, tuple[DecisionPrompt, ...]]]:
         """Return the prompts of each model, as `Engine.decision_prompts` does."""
         return [one.decision_prompts(state, questions, params=params) for one in self._engines]
 
     @named_arguments
     def decision_scorer(
-        self, questions: Mapping[str, Any] | type, *, params: DecisionParams | None = None
+        self,
+        questions: Mapping[str, Any] | type,
+        *,
+        params: DecisionParams | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> CascadeScorer:
         """Return a scorer of units of states, as `Engine.decision_scorer` does."""
         named, options = questions_and_params(questions, params)

@@ -25,6 +25,7 @@ from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.engine.sources import download_tokenizer, is_hub_source
 from selectrie.errors import MissingExtraError, OptionError, WholeRowsError, remedies
 from selectrie.options import at_least, number
+from selectrie.options.arguments import named_arguments
 from selectrie.results import Generation
 
 _ACTIVE_EACH = 2
@@ -125,6 +126,7 @@ class PathRuntime(Runtime):
 MAX_CONCURRENCY = 1024
 
 
+@named_arguments
 def connect(
     url: str,
     *,

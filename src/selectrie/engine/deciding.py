@@ -31,7 +31,7 @@ from selectrie.options import (
 from selectrie.options.arguments import named_arguments
 
 if TYPE_CHECKING:  # the modules of requests are imported on first use: a `select` needs few of them
-    from typing_extensions import TypedDict, TypeForm, Unpack
+    from typing_extensions import TypeForm, Unpack
 
     from selectrie.decide.answers import ChoiceAnswer, Decision, PredicateAnswer
     from selectrie.decide.calibration import Calibration
@@ -44,19 +44,18 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     from selectrie.decide.typed import Questions
     from selectrie.engine.decision_scorer import DecisionScorer
     from selectrie.engine.decisions import DecisionBatch, DecisionMaker
-    from selectrie.results import (
-        Extraction,
-    )
+    from selectrie.options import keywords
+    from selectrie.results import Extraction
 
     States: TypeAlias = Iterable[State]
 
-    class _One(TypedDict, total=False):
+    class _One(keywords.DecisionKeywords, total=False):
         """The keywords of `decide`."""
 
         params: DecisionParams | None
         max_rows: int | None
 
-    class _Many(TypedDict, total=False):
+    class _Many(keywords.DecisionKeywords, total=False):
         """The keywords of `decide_many`."""
 
         params: DecisionParams | None
@@ -132,6 +131,7 @@ class DecisionMethods:
         *,
         params: DecisionParams | None = None,
         max_rows: int | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> Any:
         """Answer a question about a state, or several.
 
@@ -145,7 +145,8 @@ class DecisionMethods:
                 class or a `Literal`; a mapping from names to these; or a class whose
                 fields have types with finitely many values: a pydantic model, data
                 class, `TypedDict` or `NamedTuple`.
-            params: Template, layout, rule and other options.
+            params: Template, layout, rule and other options; each may be given as a
+                keyword too.
             max_rows: Maximum number of rows of the model that the prompts and options
                 may plan, with nothing cached; None for no limit.
 
@@ -188,13 +189,15 @@ class DecisionMethods:
         *,
         params: DecisionParams | None = None,
         on_error: str = "raise",
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> Any:
         """Answer the same questions about many states, all at once.
 
         Args:
             states: The states.
             questions: What is asked about each, as in `decide`.
-            params: Template, layout, rule and other options.
+            params: Template, layout, rule and other options; each may be given as a
+                keyword too.
             on_error: With "raise", nothing runs if any state is invalid; the error's
                 `request` is the index of the first such state. With "keep", the
                 decision on a state that cannot be asked holds its error. This takes
@@ -239,6 +242,7 @@ class DecisionMethods:
         *,
         params: DecisionParams | None = None,
         on_error: str = "raise",
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> Any:
         """Answer the same questions about states that are read as they are needed.
 
@@ -268,6 +272,7 @@ class DecisionMethods:
         cue: str | None = None,
         examples: Examples = (),
         params: DecisionParams | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> ChoiceAnswer[Any]: ...
     @overload
     def classify(
@@ -281,6 +286,7 @@ class DecisionMethods:
         cue: str | None = None,
         examples: Examples = (),
         params: DecisionParams | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> Decision: ...
     @named_arguments
     def classify(
@@ -294,6 +300,7 @@ class DecisionMethods:
         cue: str | None = None,
         examples: Examples = (),
         params: DecisionParams | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> LabelAnswer:
         """Return the label of a text, or which of several labels it has.
 
@@ -313,7 +320,8 @@ class DecisionMethods:
             cue: A text before the answer in place of a question, as in `Choice`.
             examples: Pairs of a text and its label, or with `multi_label` of a text and
                 the list of its labels.
-            params: Template, layout, rule and other options.
+            params: Template, layout, rule and other options; each may be given as a
+                keyword too.
 
         Returns:
             A `ChoiceAnswer`, or with `multi_label` a `Decision` with the answer for
@@ -341,6 +349,7 @@ class DecisionMethods:
         examples: Examples = (),
         params: DecisionParams | None = None,
         on_error: str = "raise",
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> Classification:
         """Return the labels of many texts, all asked about at once.
 
@@ -355,7 +364,8 @@ class DecisionMethods:
             instructions: The question, or with `multi_label` the statement.
             cue: A text before the answer in place of a question.
             examples: Pairs of a text and its label or labels.
-            params: Template, layout, rule and other options.
+            params: Template, layout, rule and other options; each may be given as a
+                keyword too.
             on_error: As in `decide_many`. With "keep", a text that cannot be asked has
                 its error in `Classification.errors`.
         """
@@ -378,6 +388,7 @@ class DecisionMethods:
         cue: str | None = None,
         examples: Examples = (),
         params: DecisionParams | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> Iterator[LabelAnswer]:
         """Return an iterator over the answers to `classify` about texts.
 
@@ -400,6 +411,7 @@ class DecisionMethods:
         probabilities: str = "none",
         prefix: str = "",
         unit_rows: int = 64,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> TableT:
         """Answer questions about every row of a data frame (extra `tables`).
 
@@ -416,7 +428,8 @@ class DecisionMethods:
             questions: The questions by name, or a class with fields, as in `decide`.
             state: The name of a column, or a pattern in which `{column}` stands for a
                 value and `{{` and `}}` for braces.
-            params: Template, layout, rule and other options.
+            params: Template, layout, rule and other options; each may be given as a
+                keyword too.
             probabilities: "json" adds `q_probabilities`, a JSON object from options to
                 probabilities, and "wide" a column `q_probability_OPTION` for each
                 option.
@@ -452,7 +465,11 @@ class DecisionMethods:
 
     @named_arguments
     def decision_scorer(
-        self, questions: Mapping[str, Any] | type, *, params: DecisionParams | None = None
+        self,
+        questions: Mapping[str, Any] | type,
+        *,
+        params: DecisionParams | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> DecisionScorer:
         """Return a scorer that decides about units of states, as a table has them.
 
@@ -462,7 +479,8 @@ class DecisionMethods:
 
         Args:
             questions: The questions by name, or a class with fields, as in `decide`.
-            params: Template, layout, rule and other options.
+            params: Template, layout, rule and other options; each may be given as a
+                keyword too.
 
         Raises:
             RequestError: For questions that cannot be asked with these options.
@@ -473,7 +491,12 @@ class DecisionMethods:
 
     @named_arguments
     def fit_calibration(
-        self, states: Iterable[State], questions: Any, *, params: DecisionParams | None = None
+        self,
+        states: Iterable[State],
+        questions: Any,
+        *,
+        params: DecisionParams | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> Calibration:
         """Return a calibration of questions, fitted to the answers about some states.
 
@@ -513,7 +536,12 @@ class DecisionMethods:
 
     @named_arguments
     def decision_prompts(
-        self, state: State, questions: Any, *, params: DecisionParams | None = None
+        self,
+        state: State,
+        questions: Any,
+        *,
+        params: DecisionParams | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> dict[str, tuple[DecisionPrompt, ...]]:
         """Return the prompts of questions about a state: one for each order of options.
 
@@ -626,6 +654,7 @@ class DecisionMethods:
     def adecide_iter(
         self, states: States, questions: TypeForm[T], **kw: Unpack[_Many]
     ) -> AsyncIterator[ChoiceAnswer[T]]: ...
+    @named_arguments
     async def adecide_iter(
         self,
         states: Iterable[State],
@@ -633,6 +662,7 @@ class DecisionMethods:
         *,
         params: DecisionParams | None = None,
         on_error: str = "raise",
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> AsyncIterator[Any]:
         """`decide_iter`, asynchronously; cancelling it cancels the work."""
         windows = decide_windows(
@@ -645,6 +675,7 @@ class DecisionMethods:
             for decision in window:
                 yield decision
 
+    @named_arguments
     async def aclassify_iter(
         self,
         texts: Iterable[State],
@@ -656,6 +687,7 @@ class DecisionMethods:
         cue: str | None = None,
         examples: Examples = (),
         params: DecisionParams | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> AsyncIterator[LabelAnswer]:
         """`classify_iter`, asynchronously; cancelling it cancels the work."""
         from selectrie.decide.classification import label_questions

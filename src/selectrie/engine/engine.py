@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -371,11 +372,12 @@ class Engine(DecisionMethods):
         """Decide as `select` does, with more of the best choices certain.
 
         The order of all choices is certain, or of the first `k` if `k` or `search` is
-        given. Read it from `Selection.ranked` or `Selection.top(k)`.
+        given. The selection iterates over these; `Selection.ranked` has all.
         """
         search = SearchParams(stop="all") if search is None else search
         options = SelectRequest(rule, terminator, following, prior, search, prompting)
-        return self._select([(prompt, choices)], options)[0]
+        found = self._select([(prompt, choices)], options)[0]
+        return found if search.stop == "all" else replace(found, n_ranked=search.k)
 
     @named_arguments
     def select_many(

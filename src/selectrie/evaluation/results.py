@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -164,6 +164,14 @@ class Evaluation:
             if result.task == task:
                 return result
         raise KeyError(task)
+
+    def __iter__(self) -> Iterator[TaskResult]:
+        """Iterate over the results of the tasks."""
+        return iter(self.tasks)
+
+    def __len__(self) -> int:
+        """Return the number of tasks."""
+        return len(self.tasks)
 
     @property
     def accuracy(self) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from difflib import get_close_matches
 from functools import cache, wraps
+from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 from selectrie.errors import ArgumentCountError, IncompatibleOptionsError, OptionError, OptionRef, UnknownArgumentError
@@ -63,6 +64,8 @@ _ADVICE = {
     "messages": ("prompt", "the messages of a chat"),
     "do_sample": ("sampling", "SamplingParams.GREEDY"),
     "choices": ("questions", "Choice(…)"),
+    "precision": ("error", "1 - precision"),
+    "accuracy": ("error", "1 - accuracy"),
 }
 """Maps unknown arguments to the argument to give instead, and its value."""
 _ALSO = {
@@ -72,6 +75,8 @@ _ALSO = {
     "labels": "options",
     "values": "options",
     "text": "context",
+    "threshold": "min_confidence",
+    "prompt": "instructions",
 }
 """Maps unknown arguments to what some calls have in their place."""
 _METHODS = {
@@ -83,6 +88,7 @@ _METHODS = {
     "detokenize": "decode(…)",
 }
 """Maps methods of other libraries to the calls to write here."""
+_OWNERS = ("self", "cls")
 _OF_CALLS = ("n", "prompt", "seed", "prompting", "rendering", "sampling", "search", "stopping")
 """Arguments that belong to no record of options."""
 
@@ -97,8 +103,10 @@ def named_arguments(call: Callable[P, R]) -> Callable[P, R]:
     The errors about arguments, `UnknownArgumentError` and `ArgumentCountError`, are
     `TypeError`s.
     """
-    name = call.__qualname__.removesuffix(".__init__").rpartition(".")[2]
     signature, keywords = _signature_of(call)
+    name = call.__qualname__.removesuffix(".__init__")
+    if "cls" not in signature.parameters:  # `Threshold.fit`, but `select`
+        name = name.rpartition(".")[2]
 
     @wraps(call)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -252,14 +260,21 @@ def _positional(call: Callable[..., Any]) -> tuple[str, ...]:
 
 @cache
 def _owners(call: Callable[..., Any]) -> dict[str, type[Any]]:
-    """Return the class of each argument of a call that is a record of options."""
+    """Return the class of each argument of a call that is a record of options.
+
+    Records that are names of the package are imported here.
+    """
+    for hint in call.__annotations__.values():
+        for name in re.findall(r"\w+Params", str(hint)):
+            getattr(import_module("selectrie"), name, None)
     return dict(_arguments_of(call, _records))
 
 
 def _signature_of(call: Callable[..., Any]) -> tuple[inspect.Signature, tuple[str, ...]]:
     """Return the signature of a call with its keywords, and the keywords' names.
 
-    The default of a keyword is that of its field.
+    The default of a keyword is that of its field. It is None if the argument for the
+    record has the default None: the call then chooses.
     """
     signature = inspect.signature(call)
     parameters = list(signature.parameters.values())
@@ -269,9 +284,9 @@ def _signature_of(call: Callable[..., Any]) -> tuple[inspect.Signature, tuple[st
     hints = {name: hint.__forward_arg__ for name, hint in KEYWORDS[class_name].__annotations__.items()}
     defaults = {
         one.name: one.default
-        for record in reversed(_owners(call).values())
+        for argument, record in reversed([*_arguments_of(call, _records)])
         for one in fields(record)
-        if one.default is not MISSING
+        if one.default is not MISSING and signature.parameters[argument].default is not None
     }
     listed = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=hint)
@@ -286,10 +301,12 @@ def _count_error(
     """Return the error of a call with too many or too few arguments."""
     parameters = list(signature.parameters.values())
     by_position = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.POSITIONAL_ONLY)]
-    taken = ", ".join(one for one in by_position if one != "self")
+    taken = ", ".join(one for one in by_position if one not in _OWNERS)
     if len(args) > len(by_position):
         texts = isinstance(args[-1], str) and "choices" in by_position
         advice = "give several choices as one list" if texts else "give other arguments by name"
+        if {"low", "high"} <= signature.parameters.keys() and all(isinstance(one, int) for one in args[-2:]):
+            advice = f"give the lowest and the highest level by name, low={args[-2]}, high={args[-1]}"
         return ArgumentCountError(by_position[-1], name, f"takes {taken or 'nothing'} by position; {advice}")
     for one in by_position[: len(args)]:
         if one in kwargs:
@@ -305,7 +322,7 @@ def _advice(call: Callable[..., object], signature: inspect.Signature, name: str
     """Return the advice for an unknown argument `name` of a call."""
     parameters = list(signature.parameters)
     own = SAME.get(name, name)
-    for one in (own, _ALSO.get(name)):
+    for one in (own, _ALSO.get(name), "levels" if own in ("choices", "options") else None):
         if one in parameters:
             return f"give it as {one}"
     argument, value = _ADVICE.get(own, (own, "…"))
@@ -319,7 +336,9 @@ def _advice(call: Callable[..., object], signature: inspect.Signature, name: str
     if call.__name__ == "__init__" and owners:
         return f"{argument} is a field of {' or '.join(sorted(record.__name__ for record in owners))}"
     close = get_close_matches(own, parameters, n=1)
-    return f"did you mean {close[0]}?" if close else f"it has {', '.join(one for one in parameters if one != 'self')}"
+    return (
+        f"did you mean {close[0]}?" if close else f"it has {', '.join(one for one in parameters if one not in _OWNERS)}"
+    )
 
 
 def _arguments_of(call: Callable[..., object], records: Sequence[type[Any]]) -> Iterator[tuple[str, type[Any]]]:

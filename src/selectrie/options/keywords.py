@@ -81,11 +81,31 @@ class ManyKeywords(TypedDict, total=False):
     k: int | None
 
 
+class DecisionKeywords(TypedDict, total=False):
+    """Keywords of `Engine.decide`, `Engine.classify` and the calls like them."""
+
+    template: Any
+    layout: str | None
+    scoring: str | None
+    rule: str | None
+    calibration: Any
+    prior: Mapping[Any, float] | Sequence[float] | None
+    permutations: int | str | None
+    top: int | None
+    min_confidence: Any
+    min_label_mass: float | None
+    threshold: float | None
+    list_options: bool | None
+    time: str | None
+    think: Any
+
+
 KEYWORDS: Mapping[str, type[Any]] = {
     one.__name__: one
     for one in (
         *(ChatKeywords, PromptKeywords, RankKeywords, SampleKeywords),
         *(SelectKeywords, BeamKeywords, GenerateKeywords, ManyKeywords),
+        DecisionKeywords,
     )
 }
 """The classes by name."""

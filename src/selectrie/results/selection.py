@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -61,8 +61,10 @@ _PAGE_CAUSE = "Look at the text before the slot and after it: it may not be what
 class Selection:
     """The scores of a set of choices after a prompt, and the best choice.
 
-    Equality ignores timing and `skips_template`. A row is partial if only its most
-    probable tokens are known, as from a served model.
+    It iterates over its choices, best first: `for choice in selection`. One of
+    `rank(…, k=2)` has two items, the choices whose places are certain. Equality ignores
+    timing, `skips_template` and `n_ranked`. A row is partial if only its most probable
+    tokens are known, as from a served model.
 
     Attributes:
         index: Index of the winner, the choice with the best score. Exact ties go to the
@@ -109,6 +111,8 @@ class Selection:
             0, else None.
         skips_template: Whether the prompt is plain text although the model has a chat
             template.
+        n_ranked: Number of best choices that were asked for by `rank(…, k=…)`; None for
+            all.
     """
 
     index: int
@@ -132,10 +136,23 @@ class Selection:
     spellings: ChoiceSpellings | None = None
     coverage_high: float | None = None
     skips_template: bool = field(default=False, compare=False)
+    n_ranked: int | None = field(default=None, compare=False)
 
     def __bool__(self) -> bool:
         """Raise `TypeError`: a selection is neither true nor false."""
         raise truth_error(self, "its `.value`, or `.text`")
+
+    def __len__(self) -> int:
+        """Return the number of choices that iteration yields."""
+        return len(self.choices) if self.n_ranked is None else min(self.n_ranked, len(self.choices))
+
+    def __iter__(self) -> Iterator[ChoiceScore]:
+        """Iterate over the choices, best first, or over the first `n_ranked`."""
+        return iter(self.top(len(self)))
+
+    def __contains__(self, choice: object) -> bool:
+        """Return whether iteration yields this choice, or one with this text."""
+        return any(choice in (one, one.text) for one in self)
 
     @property
     def value(self) -> object:
@@ -227,6 +244,14 @@ class Selection:
     def logp(self) -> float:
         """Return the raw joint log-probability of the winner."""
         return float(self.choices.logp[self.index])
+
+    @property
+    def logprobs(self) -> tuple[float, ...]:
+        """Return the raw joint log-probability of each choice, in the caller's order.
+
+        It is NaN for a choice that a search left open.
+        """
+        return tuple(self.choices.logp.tolist())
 
     @property
     def score(self) -> float:
