@@ -83,6 +83,32 @@ def run(*args: str, stdin: str | bytes | None = None) -> Result:
     return CliRunner().invoke(app, list(args), input=stdin, prog_name="selectrie")
 
 
+@pytest.mark.parametrize(
+    ("bare", "flagged"),
+    [
+        ("select P x* \t-y", "select -p P -c x* -c \t-y"),
+        ("select P --choices a,b", "select -p P --choices a,b"),
+        ("rank --top 2 P a b --stop all", "rank --top 2 -p P -c a -c b --stop all"),
+        ("rank --escapes P\\n a\\t b", "rank --escapes -p P\\n -c a\\t -c b"),
+        ("score P t", "score -p P -t t"),
+        ("tokens --json P a", "tokens --json -p P -c a"),
+        ("tokens --json -- -P -a b", "tokens --json --prompt=-P -c=-a -c b"),
+    ],
+)
+def test_prompt_and_choices_may_be_arguments(engine: Engine, bare: str, flagged: str):
+    """They mean what the options mean."""
+    results = [run(*one.replace("-c=-a", "--choice=-a").split(" ")) for one in (bare, flagged)]
+    assert [one.exit_code for one in results] == [0, 0], results[0].output
+    assert engine.asked[0] == engine.asked[1]
+    assert results[0].stdout == results[1].stdout
+
+
+def test_a_prompt_argument_of_a_dash_is_standard_input(engine: Engine):
+    """One line end is dropped, as for any file."""
+    assert run("select", "-", "a", "b", stdin="P\n").exit_code == 0
+    assert engine.asked[0][1] == ("P", ["a", "b"])
+
+
 def flags(choices: list[str]) -> list[str]:
     return [word for choice in choices for word in ("-c", choice)]
 
@@ -404,6 +430,13 @@ def test_prompt_chat_and_choices_come_from_files(engine: Engine, tmp_path: Path)
         ("select -c a --token-ids 1 --system s", "--system goes with --user or a prompt as text, not with --token-ids"),
         ("select -c a --token-ids 1,x", "error[option]: --token-ids '1,x': expected token ids such as 1,2,3"),
         ("select -c a -p p --rule max", "error[option]: --rule 'max': expected one of 'joint'"),
+        ("select -p p a b", "the prompt is given 2 times: the argument 'a', --prompt; give it once"),
+        ("select p a -c b", "choices are given as arguments (from 'a') and by -c; give them one way"),
+        ("rank p a --choices b,c", "choices are given as arguments (from 'a') and by --choices; give them one way"),
+        ("select p a,b", "the argument 'a,b' is one choice; write several with spaces"),
+        ("select p", "or texts after the prompt"),
+        ("select p a --regex b", "--choice cannot be combined with a grammar; leave"),
+        ("score p t -t u", "--text cannot be combined with TEXT; give the text once"),
         ("select -c a -p p --rule batch", "batch needs many (select_many in Python)"),
         ("select -c a -p p --rule calibrated", "at least one content-free prompt"),
         ("select -c a -p p --premise x", "--premise cannot be combined with --rule joint; only"),

@@ -68,13 +68,35 @@ def test_rows_go_to_stdout():
 )
 def test_stdin_is_a_table(data, read):
     """Its format is that of its first line, and the results have the same."""
-    result = run("classify", "-", *CLASSIFY[2:], input=data)
+    result = run("classify", "-", "--column", "text", *CLASSIFY[2:], input=data)
     own = "predicted_label" if "label" in data else "label"
     assert read(result.stdout)[0][own] == fake().decide("Where is it?", Choice("", LABELS)).value
 
 
+def test_each_line_of_stdin_is_a_text():
+    """Without a column, no line is a header; JSON Lines are a table in any case. What looks like a table is reported."""
+    texts = ["Pay me, please!", '"Where" is it?', ""]
+    wanted = [fake().decide(text, Choice("", LABELS)).value for text in texts[:2]]
+    rows = rows_of((result := run("classify", "-", *CLASSIFY[2:], input="\r\n".join(texts[:2]) + "\n")).stdout)
+    assert [(row["text"], row["label"]) for row in rows] == [*zip(texts[:2], wanted, strict=True)]
+    assert "each line" not in result.stderr
+    rows = run("classify", "-", *CLASSIFY[2:], input='{"text": "Pay me, please!"}\n').stdout
+    assert json.loads(rows)["label"] == wanted[0]
+    assert "each line is one text; for a table" in run("classify", "-", *CLASSIFY[2:], input="id,body\n1,x\n").stderr
+    assert [row["text"] for row in rows_of(run("classify", "-", *CLASSIFY[2:], input="a\n\nb").stdout)] == [
+        "a",
+        "",
+        "b",
+    ]
+    assert "holds no texts" in run("classify", "-", *CLASSIFY[2:], code=2, input="").stderr
+
+
 def test_one_text():
-    """It is shown as the answer to a question is."""
+    """It is shown as the answer to a question is, and may be the argument; `value` is the label, or all of them."""
+    made = json.loads(run("classify", "Pay!", *CLASSIFY[2:], "--json").stdout)
+    assert made["value"] == made["answers"]["label"]["value"] in LABELS
+    made = json.loads(run("classify", "Pay!", *CLASSIFY[2:], "--json", "--multi-label").stdout)
+    assert made["value"] == {name: one["value"] for name, one in made["answers"].items()}
     asked = {"label": Choice("What?", LABELS)}
     shown = run("classify", "--text", "Pay!", *CLASSIFY[2:], "--question", "What?", "--json").stdout
     wanted = fake().decide("Pay!", asked).to_dict()["answers"]["label"]
@@ -98,28 +120,33 @@ def test_several_labels(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "TABLE is not given; .* also missing: --labels, --state"),
+        ((), r"TABLE\|TEXT is not given; .* also missing: --labels, --state"),
         (("t.csv",), "--labels is not given"),
         (("two.csv",), "--labels is not given; .* also missing: --state"),
         (("two.csv", "--labels", "a,b"), "--state is not given; give the column to label; the table has 'id', 'body'"),
         (("t.csv", "--labels", "a"), "a: No such file, and no texts with commas"),
         (("t.csv", "--labels", "a,,b"), "a text between any two commas"),
-        (("Pay me back!", "--labels", "a,b"), "expected a file; one text is given as --text"),
-        (("t.csv", "--text", "x", "--labels", "a,b"), "--text cannot be combined with TABLE"),
+        (("Pay me back!",), "--labels is not given"),
+        (("Pay me back!", "--state", "body", "--labels", "a,b"), "--text cannot be combined with --state"),
+        (("Pay me back!", "--labels", "a,b", "--out", "o.csv"), "give a table, or no --out"),
+        (("gone.csv", "--labels", "a,b"), "gone.csv: No such file"),
+        (("mails.txt", "--labels", "a,b"), "'mails.txt': expected a text, or - for standard input; a table is a file"),
+        (("t.csv", "--text", "x", "--labels", "a,b"), r"--text cannot be combined with TABLE\|TEXT"),
+        (("-", "--labels", "a,b"), "-:1: the first line names a column 'text'; give --state text for a table"),
         (("--text", "x"), "--labels is not given"),
-        (("--text", "x", "--labels", "a,b", "--out", "o.csv"), "TABLE is not given; give a table, or no --out"),
+        (("--text", "x", "--labels", "a,b", "--out", "o.csv"), r"TABLE\|TEXT is not given; give a table, or no --out"),
         (("t.csv", "--labels", "a,b", "--json"), "--out is not given; give a file, with --json"),
         (("t.csv", "--labels", "a,b", "--none", "c", "--multi-label"), "--none cannot be combined with --multi-label"),
         (("t.csv", "--labels", "a,b", "--multi-label", "--examples", "t.csv"), "--examples cannot be combined with"),
         (("t.csv", "--labels", "a,b", "--multi-label", "--question", "What?"), "a statement about each"),
         (("t.csv", "--labels", "a,b", "--multi-label", "--calibrate", "batch"), "--prior is not given"),
-        (("-", "--labels", "a,b"), "-:2: 3 fields, and the header has 2"),
+        (("-", "--state", "b", "--labels", "a,b"), "-:2: 3 fields, and the header has 2"),
     ],
 )
 def test_mistakes(folder, arguments, message):
     """All that is missing is named at once, and nothing is written."""
     (folder / "two.csv").write_text("id,body\n1,x\n")
-    result = run("classify", *arguments, code=2, input="a,b\n1,2,3\n")
+    result = run("classify", *arguments, code=2, input="text,b\n1,2,3\n")
     assert re.search(message, result.stderr), result.stderr
     assert result.stdout == ""
     assert not list(folder.glob("*.run"))

@@ -62,6 +62,63 @@ def test_questions_reach_the_engine(llm, labels):
     assert {name: {**one, "usage": None} for name, one in answers.items()} == json.loads(json.dumps(expected))
 
 
+@pytest.mark.parametrize(
+    ("options", "question"),
+    [
+        ([], Predicate("How is it?")),
+        (["--choices", "good, bad"], Choice("How is it?", ["good", "bad"])),
+        (["--option", "good", "--option", "bad"], Choice("How is it?", ["good", "bad"])),
+        (["--score", "bad,good"], Score("How is it?", ["bad", "good"])),
+    ],
+)
+def test_text_and_question_may_be_arguments(llm, tmp_path, options, question):
+    """The options of the question decide its kind; `value` is the answer's. Lines of a text are one state."""
+    state = f"{STATE}\nAt once."
+    made = json.loads(run(state, "How is it?", *options, "--json").stdout)
+    answer = llm.decide(state, {"answer": question})["answer"]
+    assert made["value"] == answer.value
+    assert {**made["answers"]["answer"], "usage": None} == json.loads(json.dumps({**answer.to_dict(), "usage": None}))
+    (tmp_path / "mail.eml").write_text(state)
+    shown = run(state, "How is it?", *options).stdout.split("\n\n")[0]
+    assert run("-", "How is it?", *options, text=f"{state}\n").stdout.split("\n\n")[0] == shown
+    given = run("How is it?", "--state-file", tmp_path / "mail.eml", *options).stdout
+    assert given.split("\n\n")[0] == shown
+
+
+def test_a_question_argument_has_named_ones_beside_it(llm):
+    """Options with a name are those of the named ones; a value without one is the argument's."""
+    named = ["--choice", "team=Which team?", "--choices", "team=sales,post", "--score", "mood=How?"]
+    answers = decided(STATE, "Late?", *named, "--choices", "mood=bad,good", "--choices", "now,then")
+    asked = {
+        "answer": Choice("Late?", ["now", "then"]),
+        "team": Choice("Which team?", ["sales", "post"]),
+        "mood": Score("How?", ["bad", "good"]),
+    }
+    assert {name: {**one, "usage": None} for name, one in answers.items()} == plain(llm.decide(STATE, asked))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["mail.txt", "Late?"],
+            "'mail.txt': expected a text, or - for standard input; a file is given as --state-file",
+        ),
+        (["x", "Late?", "--state", "y"], "expected no TEXT beside --state"),
+        (["x", "Late?", "--choices", "a=b,c"], "--choices 'a': expected the name of a --choice"),
+        (["x", "Late?", "--choices", "a,b", "--score", "a,b"], "--score cannot be combined with --choices; leave"),
+        (["It is late."], "TEXT and QUESTION as arguments"),
+        (["x", "Late?", "--type", "schema.json"], "`selectrie extract` takes a JSON Schema"),
+        (["gone.toml", "--state", "x"], "gone.toml': No such file"),
+    ],
+)
+def test_arguments_are_never_taken_for_something_else(llm, tmp_path, monkeypatch, arguments, message):
+    """What could be a file, or is given twice, is an error."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "schema.json").write_text("{}")
+    assert message in run(*arguments, code=2).stderr
+
+
 def test_options_of_the_decision_reach_the_engine(llm, labels, tmp_path):
     """Every option stands in the parameters; a template may be a file."""
     flags = ["--choice", "team=Which team?", "--options", f"team={labels}"]

@@ -139,6 +139,27 @@ def test_a_table_needs_no_task_file(opened):
     assert "name their columns (--context" in refused("quiz.csv")
 
 
+def test_columns_of_usual_names_need_no_option(opened: list[object]):
+    """They are named on stderr; `accuracy` is that of the only task. Labels alone are those of text and label."""
+    Path("kinds.tsv").write_text("text\tlabel\nSnow is\twhite\nGrass is\tgreen\nCoal is\tgreen\n")
+    wanted = json.loads(run("kinds.tsv", "--text", "text", "--labels", "label", "--json").stdout)
+    found = run("kinds.tsv", "--json", "--out", "a")
+    assert json.loads(found.stdout) == wanted
+    assert "kinds.tsv: no task reads it, so it is scored as with --text text --labels label\n" in found.stderr
+    assert json.loads(run("--resume", "a", "--json").stdout) == wanted
+    assert wanted["accuracy"] == wanted["tasks"][0]["metrics"]["acc"]["value"]
+    assert f"accuracy {wanted['accuracy']:.1%} (acc)" in run("kinds.tsv").stdout
+    assert json.loads(run("kinds.tsv", "--labels", "green,white", "--json").stdout) == wanted
+    assert json.loads(run("kinds.tsv", "--labels", "label", "--json").stdout) == wanted
+    assert "accuracy" not in json.loads(run("kinds.tsv", "questions.jsonl", "--json").stdout)
+    rows = [{"question": text, "choices": choices, "answer": gold} for text, choices, gold in QUESTIONS]
+    Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = run("own.jsonl", "--json")
+    assert "as with --text question --choices choices --gold answer" in made.stderr
+    metrics = json.loads(run("questions.jsonl", "--json").stdout)["tasks"][0]["metrics"]
+    assert json.loads(made.stdout)["tasks"][0]["metrics"] == metrics
+
+
 def test_names_are_whole_in_files(opened, llm):
     """A report that goes elsewhere than to a terminal cuts no name, and a single item has no error that is no number."""
     names = [f"{'a long name of a subset ' * 5}{i}" for i in range(2)]

@@ -49,6 +49,16 @@ def told(found, **changes):
     return {**found, "cost": None, "signature": None, "model": None, "top": None, **changes}
 
 
+def test_text_and_schema_under_other_names(llm, tmp_path):
+    """The text may be an argument or standard input; a class may be that of a file."""
+    wanted = run("--type", TYPE, "--state", STATE).stdout.split("\n\n")[0]
+    assert run(STATE, "--schema", TYPE).stdout.split("\n\n")[0] == wanted
+    assert run("-", "--schema", TYPE, text=f"{STATE}\n").stdout.split("\n\n")[0] == wanted
+    made = json.loads(run(STATE, "--schema", f"{__file__}:Ticket", "--json").stdout)
+    assert set(made["value"]) == {"team", "urgent"}
+    assert "'mail.txt': expected a text, or - for" in run("mail.txt", "--schema", TYPE, code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("flags", "options"),
     [
@@ -121,6 +131,7 @@ def test_every_row_of_a_table_has_a_value_or_an_error(llm, tmp_path):
     ("arguments", "message"),
     [
         ([], "--type"),
+        (["x", "--type", TYPE], "TEXT 'x': expected no TEXT beside --state"),
         (["--type", "Ticket"], "MODULE:CLASS"),
         (["--type", "no_such_module_here:Ticket"], "no_such_module_here"),
         (["--type", f"{__name__}:Missing"], "Missing"),

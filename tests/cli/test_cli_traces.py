@@ -58,6 +58,7 @@ COMMANDS = {
     "greedy": ["generate", "-p", "a cat", "--temperature", "0", "--max-tokens", "4", "--seed", "1"],
     "beam": ["beam", "-p", "a cat", "--regex", " (cat|bat)", "--full-rows"],
     "decide": ["decide", "--state", "It broke!", "--predicate", "angry=They are angry."],
+    "arguments": ["decide", "It broke!", "What?", "--choices", "a,b"],
 }
 
 
@@ -75,6 +76,16 @@ def test_a_recorded_command_runs_again(name, tmp_path):
     assert again.stderr == ""
     as_json = [one for one in COMMANDS[name] if one != "--per-token"]
     assert fields(run("replay", trace, "--json").stdout) == fields(run(*[*as_json, "--json", "--trace", trace]).stdout)
+
+
+def test_arguments_are_standard_input_or_a_file_of_questions(tmp_path):
+    """A text on standard input is in the trace; a file of questions is not, and is not read again."""
+    trace, questions = tmp_path / "run.trace", tmp_path / "q.toml"
+    first = run("decide", "-", "Is it broken?", "--trace", trace, stdin="It broke!\n")
+    assert plain(run("replay", trace).stdout) == plain(first.stdout)
+    questions.write_text('[angry]\ntype = "predicate"\ninstructions = "They are angry."\n')
+    run("decide", "It broke!", questions, "--trace", trace)
+    assert "is not in the trace" in run("replay", trace, code=2).stderr
 
 
 def test_recording_is_off_unless_it_is_asked_for(tmp_path):
@@ -206,7 +217,7 @@ def noted(tmp_path, command):
         ('{"name": "generate", "options": {"draft": "x.gguf"}, "files": {}}', "it read --draft"),
         ('{"name": "decide", "options": {"out": "x"}, "files": {}}', "it read --out"),
         ('{"name": "decide", "options": {"template": "/etc/passwd"}, "files": {}}', "it read --template"),
-        ('{"name": "decide", "options": {"file": "/etc/passwd"}, "files": {}}', "it read QUESTIONS"),
+        ('{"name": "decide", "options": {"type": "/tmp/code.py:Class"}, "files": {}}', "it read --type"),
     ],
 )
 def test_a_strangers_command_touches_no_file(command, reason, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +16,7 @@ from selectrie.cli.groups import STDIN_ROWS, JsonOutput, ModelGroup
 from selectrie.cli.labels import LabelsGroup, check_labels, run_labelled
 from selectrie.cli.show import show_json, show_report
 from selectrie.cli.tables import ColumnsGroup, TableRunGroup, long_fields, resume_table, run_table
-from selectrie.core.files import SHOWN_SUFFIXES
+from selectrie.core.files import DELIMITERS, SHOWN_SUFFIXES, TABLE_SUFFIXES
 from selectrie.errors import (
     IncompatibleOptionsError,
     OptionError,
@@ -44,12 +44,21 @@ class ClassifyGroup:
     """
 
     table: Annotated[
-        str | None, Argument(metavar="TABLE", help=f"The rows to label ({SHOWN_SUFFIXES}; - for stdin)."), STDIN_ROWS
+        str | None,
+        Argument(
+            metavar="TABLE|TEXT",
+            help=f"The rows to label ({SHOWN_SUFFIXES}), or one text. - is stdin: each line is a text, or with --state "
+            "or --gold a row of a table; JSON Lines are rows.",
+        ),
+        STDIN_ROWS,
     ] = None
     text: Annotated[str | None, Option(metavar="TEXT", help="One text to label, in place of a table.")] = None
     state: Annotated[
         str | None,
         Option(
+            "--state",
+            "--column",
+            "--text-column",
             metavar="COLUMN",
             help="What is labelled: a column, or a pattern: '{subject}: {body}'.  [default: 'text', or the only one]",
         ),
@@ -110,7 +119,8 @@ def classify(
     --out the rows go to stdout. With it, a run that was killed goes on where it was.
 
     \b
-    selectrie classify --text "It broke!" --labels refund,praise --none "none of these"
+    selectrie classify "It broke!" --labels refund,praise --none "none of these"
+    selectrie classify - --labels refund,praise < mails.txt
     selectrie classify tickets.csv --state body --labels refund,praise > routed.csv
     selectrie classify tickets.csv --state body --labels labels.txt --out routed.jsonl
     selectrie classify labelled.csv --state body --labels refund,praise --gold kind
@@ -120,11 +130,12 @@ def classify(
         if (table, decision, columns, right) != (ClassifyGroup(), DecisionGroup(), ColumnsGroup(), LabelsGroup()):
             raise OptionError("resume", running.resume, "no table or option of it: the run's folder has them")
         return resume_table(model, running, as_json=output.json)
+    table = _with_text(table)
     if right != LabelsGroup():
         check_labels(right, is_run=running != TableRunGroup() or table.text is not None)
     if table.text is not None:
         return _label_text(model, table, decision, columns, running=running, output=output)
-    source = _source_of(table)
+    source = _source_of(table, right)
     with long_fields():
         state = _state_of(table, source)
         questions, params = _questions_of(table, decision, state)
@@ -132,6 +143,17 @@ def classify(
         if right != LabelsGroup():
             return run_labelled(model, source, asked, right, as_json=output.json)
         return run_table(model, source, asked, running, as_json=output.json, verb="classify")
+
+
+def _with_text(table: ClassifyGroup) -> ClassifyGroup:
+    """Return the options with an argument that names no table as `text`."""
+    given = table.table
+    if given is None or table.text is not None or inputs.is_stdin(given) or inputs.is_file(given):
+        return table
+    if given.lower().endswith(TABLE_SUFFIXES):
+        return table
+    remedy = words(f"a table is a file {SHOWN_SUFFIXES}, and such a text is given as {{}}", OptionRef("text"))
+    return replace(table, table=None, text=inputs.read_text_argument("table", given, remedy))
 
 
 def _label_text(
@@ -155,7 +177,8 @@ def _label_text(
         made = engine.decide(str(table.text), questions.questions, params=params)
     unnamed = requests.unnamed_model(model)
     if output.json:
-        return show_json({**made.to_dict(), **({} if unnamed is None else {"model": unnamed})})
+        value = questions.answer(made).value
+        return show_json({**made.to_dict(), "value": value, **({} if unnamed is None else {"model": unnamed})})
     from selectrie.cli.report.results import decision_report
 
     return show_report(decision_report(made, unnamed=unnamed))
@@ -167,7 +190,7 @@ def _require(table: ClassifyGroup, *further: str) -> None:
     `further` are options that are missing for another reason.
     """
     allowed = {
-        "table": words("the file whose rows get labels, - for stdin, or one text as `text`"),
+        "table": "the file whose rows get labels, one text, or - for the lines of stdin",
         "labels": "the labels with commas between them, or their file",
         "state": "the name of a column, or a pattern of columns in braces",
     }
@@ -180,14 +203,13 @@ def _require(table: ClassifyGroup, *further: str) -> None:
         raise OptionError(missing[0], None, also)
 
 
-def _source_of(table: ClassifyGroup) -> Path:
-    """Return the file of the table."""
+def _source_of(table: ClassifyGroup, right: LabelsGroup) -> Path:
+    """Return the file of the table, which may be made of the lines of stdin."""
     if table.table is None:  # the call raises, because the table is missing
         _require(table, *(() if table.state else ("state",)))
     source = Path(str(table.table))
-    if not source.suffix and not source.exists():
-        raise OptionError("table", table.table, words("a file; one text is given as `text`"))
-    return source
+    has_columns = table.state is not None or right.gold is not None or source.suffix not in DELIMITERS
+    return source if has_columns or not inputs.is_stdin(source) else inputs.save_lines(source)
 
 
 def _state_of(table: ClassifyGroup, source: Path) -> str:

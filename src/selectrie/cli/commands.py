@@ -109,6 +109,7 @@ def select(
     prompt are taken exactly as given: " Paris" and "Paris" are different.
 
     \b
+    selectrie select -m model.gguf "The capital of France is" " Paris" " London"
     selectrie select -m model.gguf -p "The capital of France is" -c " Paris" -c " London"
     selectrie select -m model.gguf --prompt-file p.txt --choices labels.txt --rule pmi --json
     selectrie select -m model.gguf -p "He bought a" -c " cat" -c " cats" --following "."
@@ -136,7 +137,7 @@ def rank(
 
     \b
     cat prompt.txt | selectrie rank -m model.gguf --choices 100k.txt --top 5 --explain
-    selectrie rank -m model.gguf -p "I feel" --choices labels.txt --stop all --tsv
+    selectrie rank -m model.gguf "I feel" --choices labels.txt --stop all --tsv
     """
     selection = _run_selection(
         output.top, model, prompt, choices, ending=ending, rule=rule, search=search, output=output
@@ -153,7 +154,7 @@ def score(
     Its log-probability is the sum over its tokens, each given all before it.
 
     \b
-    selectrie score -m model.gguf -p "The sky is" -t " blue" --per-token
+    selectrie score -m model.gguf "The sky is" " blue" --per-token
     selectrie score -m model.gguf -p "The sky is" -t " blue" --tokenizations all
     """
     prompt_input, scored = requests.read_all(partial(requests.read_prompt, prompt), partial(_text_of, text))
@@ -213,11 +214,11 @@ def tokens(
     evaluated. The model is not run.
 
     \b
-    selectrie tokens -m model.gguf -p "The capital of France is" -c " Paris" -c " London"
+    selectrie tokens -m model.gguf "The capital of France is" " Paris" " London"
     selectrie tokens -m model.gguf --user "What is the capital of France?"
     """
     prompt_input, how = requests.read_prompt(prompt), requests.prompting(prompt, choices.delimiter)
-    texts = requests.read_choices(choices) if choices.choice or choices.choices_file else []
+    texts = requests.read_choices(choices) if choices.is_given else []
     one_of("terminator", ending.terminator, TERMINATORS)
     with requests.open_engine(model) as engine:
         # Without choices, the prompt's tokens are those before an empty one.
@@ -280,9 +281,12 @@ def lm_eval(context: typer.Context) -> None:
 
 
 def _text_of(group: TextGroup) -> str:
-    if group.text is None:
-        raise OptionError("text", None, "the text to score")
-    return group.text
+    if group.text is not None and group.bare_text is not None:
+        raise IncompatibleOptionsError("text", OptionRef("bare_text"), "give the text once")
+    text = group.bare_text if group.text is None else group.text
+    if text is None:
+        raise OptionError("text", None, "the text to score, also as the argument after the prompt")
+    return text
 
 
 def _check_output(output: SelectOutput) -> None:
@@ -314,7 +318,7 @@ def _run_selection(
         grammar: The options of `select` that may name a grammar; None for `rank`.
     """
     constraint = None if grammar is None else read_constraint(grammar)
-    if constraint is not None and (choices.choice or choices.choices_file):
+    if constraint is not None and choices.is_given:
         raise IncompatibleOptionsError("choice", "a grammar", "leave one of them out")
     _check_output(output)
     one_of("terminator", ending.terminator, TERMINATORS)

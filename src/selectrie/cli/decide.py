@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
@@ -59,17 +61,43 @@ class StateGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ArgumentsGroup:
+    """Text and question, or a file of questions.
+
+    The arguments of `selectrie decide`.
+    """
+
+    about: Annotated[
+        str | None,
+        Argument(
+            metavar="TEXT|QUESTIONS",
+            help="The text (- for stdin). Or a file of questions: .toml, a table for each, or .json as in HTTP.",
+        ),
+    ] = None
+    question: Annotated[
+        str | None,
+        Argument(
+            metavar="QUESTION",
+            help="Yes or no? With --choices A,B: which? With --score A,B: how much? Or a file of questions.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the arguments ask: the questions of a file, or one question."""
+
+    file: str | None = None
+    question: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class QuestionsGroup:
     """Questions.
 
     The options that give the questions.
     """
 
-    file: Annotated[
-        str | None,
-        Argument(metavar="QUESTIONS", help="A file: .toml, a table for each question, or .json as servers take it."),
-        STDIN_QUESTIONS,
-    ] = None
     type: Annotated[
         str | None,
         Option("--type", metavar="MODULE:CLASS", help="A class, whose fields are questions: models.py:Ticket."),
@@ -84,7 +112,11 @@ class QuestionsGroup:
     ] = None
     score: Annotated[
         list[str] | None,
-        Option("--score", metavar="NAME=TEXT", help="How much? The text is the question. Repeatable."),
+        Option(
+            "--score",
+            metavar="NAME=TEXT",
+            help="How much? The text is the question. Repeatable. For QUESTION: its levels A,B,…, lowest first.",
+        ),
     ] = None
     option: Annotated[
         list[str] | None,
@@ -168,6 +200,7 @@ class DecideOutput(TraceGroup):
 
 def decide(
     model: ModelGroup,
+    arguments: ArgumentsGroup,
     state: StateGroup,
     questions: QuestionsGroup,
     decision: DecisionGroup,
@@ -185,6 +218,8 @@ def decide(
     goes on.
 
     \b
+    selectrie decide "It broke!" "Is the customer angry?"
+    selectrie decide - "What is it about?" --choices refund,praise < mail.txt
     selectrie decide --state-file mail.txt --choice team="Who answers?" --choices team=billing,support
     selectrie decide --state "It broke!" --predicate angry="They are angry." --json
     selectrie decide --type models.py:Ticket --state-file mail.txt
@@ -195,27 +230,31 @@ def decide(
     if output.trace is not None and (table.table is not None or running.resume is not None):
         raise IncompatibleOptionsError("trace", OptionRef("table"), "record the decision about one state")
     if running.resume is not None:
-        given = (state, questions, decision, table, labels)
-        if given != (StateGroup(), QuestionsGroup(), DecisionGroup(), TableGroup(), LabelsGroup()):
+        given = (arguments, state, questions, decision, table, labels)
+        plain = (ArgumentsGroup(), StateGroup(), QuestionsGroup(), DecisionGroup(), TableGroup(), LabelsGroup())
+        if given != plain:
             allowed = "no question, --state, --table or option of the decision: the run's folder has them"
             raise OptionError("resume", running.resume, allowed)
         return resume_table(model, running, as_json=output.json)
+    text, asked = _read_arguments(arguments, has_state=state != StateGroup() or table.table is not None)
+    read_questions = partial(_asked, asked, questions, decision)
     if table.table is not None:
-        return _table(model, state, questions, decision, table=table, running=running, labels=labels, output=output)
+        return _table(model, state, read_questions, table=table, running=running, labels=labels, output=output)
     one_alone = (("out", running.out is not None), ("ray", running.ray is not None), ("gold", labels != LabelsGroup()))
     for name, is_given in one_alone:
         if is_given:
             raise OptionError("table", None, f"a table, or no --{name}: one state has no run")
     if table != TableGroup():
         raise OptionError("table", None, "a table, or no --probabilities and --prefix, which are about its columns")
-    (named, params), about = requests.read_all(partial(_asked, questions, decision), partial(read_state, state))
+    (named, params), about = requests.read_all(read_questions, partial(read_state, state, text))
     with requests.recorded_engine(model, output) as engine:
         if output.show_prompt:
             return _show_prompts(engine.decision_prompts(about, named, params=params), as_json=output.json)
         made = engine.decide(about, named, params=params)
     unnamed = requests.unnamed_model(model)
     if output.json:
-        return show_json({**made.to_dict(), **({} if unnamed is None else {"model": unnamed})})
+        value = {"value": made[_QUESTION].to_dict()["value"]} if [*named] == [_QUESTION] and asked.question else {}
+        return show_json({**made.to_dict(), **value, **({} if unnamed is None else {"model": unnamed})})
     from selectrie.cli.report.results import decision_report
 
     return show_report(decision_report(made, unnamed=unnamed))
@@ -224,8 +263,7 @@ def decide(
 def _table(
     model: ModelGroup,
     state: StateGroup,
-    questions: QuestionsGroup,
-    decision: DecisionGroup,
+    read_questions: Callable[[], tuple[Mapping[str, Question], DecisionParams]],
     *,
     table: TableGroup,
     running: TableRunGroup,
@@ -240,7 +278,7 @@ def _table(
     if output.show_prompt:
         remedy = words("give the text of one row as `state`, without a table")
         raise IncompatibleOptionsError("show_prompt", OptionRef("table"), remedy)
-    column, (named, params) = requests.read_all(partial(_read_column, state), partial(_asked, questions, decision))
+    column, (named, params) = requests.read_all(partial(_read_column, state), read_questions)
     asked = TableQuestions(
         state=column,
         questions=named,
@@ -263,8 +301,37 @@ def _read_column(group: StateGroup) -> str:
     return group.state
 
 
-def read_state(group: StateGroup) -> State:
-    """Return the state from the one option that gives it, else from piped stdin."""
+def _read_arguments(given: ArgumentsGroup, *, has_state: bool) -> tuple[str | None, _Asked]:
+    """Return the argument that is the text, if one is, and what the arguments ask.
+
+    Args:
+        given: The arguments.
+        has_state: Whether options give the text. A single argument is then a question.
+    """
+    first, second = given.about, given.question
+    if first is not None and second is None and (has_state or _names_questions(first)):
+        first, second = None, first
+    if first is not None and has_state:
+        raise OptionError("about", first, words("no TEXT beside `state`, `state_file` or `table`: give it once"))
+    if second is None or not (second == inputs.STDIN or _names_questions(second)):
+        return first, _Asked(question=second)
+    return first, _Asked(file=second)
+
+
+def _names_questions(argument: str) -> bool:
+    """Return whether an argument names a file of questions."""
+    return inputs.names_file(argument) and argument.lower().endswith((".toml", ".json"))
+
+
+def read_state(group: StateGroup, argument: str | None = None) -> State:
+    """Return the state from the argument or the option that gives it, else from stdin.
+
+    Args:
+        group: The options.
+        argument: The text that an argument of the command gives, or "-"; None for none.
+    """
+    if argument is not None:
+        return inputs.read_text_argument("about", argument, words("a file is given as `state_file`"))
     if group.state is not None and group.state_file is not None:
         raise IncompatibleOptionsError("state", OptionRef("state_file"), "give the state once")
     if group.state is not None:
@@ -272,7 +339,9 @@ def read_state(group: StateGroup) -> State:
     path = group.state_file
     if path is None:
         if sys.stdin is None or is_terminal(sys.stdin):
-            raise PromptError("no state: give --state TEXT, --state-file FILE, or text on stdin")
+            raise PromptError(
+                "no state: give --state TEXT, --state-file FILE, or text on stdin, or TEXT as an argument"
+            )
         path = inputs.STDIN
     text = inputs.read_prompt(path)
     if not path.lower().endswith(".json"):
@@ -285,28 +354,55 @@ def read_state(group: StateGroup) -> State:
         raise InputFileError(path, f"is not JSON: {error}", line=getattr(error, "lineno", None)) from error
 
 
-def _asked(group: QuestionsGroup, decision: DecisionGroup) -> tuple[Mapping[str, Question], DecisionParams]:
+_QUESTION = "answer"
+"""Name of the question that an argument asks."""
+
+
+def _asked(
+    asked: _Asked, group: QuestionsGroup, decision: DecisionGroup
+) -> tuple[Mapping[str, Question], DecisionParams]:
     """Return the questions by name, and the `DecisionParams` to ask them with.
 
     A layout beside the `questions` of a file applies unless `--layout` names one.
     """
     from selectrie.tables.table_questions import read_question_data
 
-    data = None if group.file is None else read_question_data(Path(group.file))
-    if isinstance(data, dict) and "questions" in data and decision.layout == "auto":
-        decision = replace(decision, layout=data.get("layout", "auto"))
-    named = _questions(group, data)
+    with _question_file(asked.file) as path:
+        data = None if path is None else read_question_data(path)
+        if isinstance(data, dict) and "questions" in data and decision.layout == "auto":
+            decision = replace(decision, layout=data.get("layout", "auto"))
+        named = _questions(asked.question, group, path, data)
     return named, params_of(decision, _prior(group, named))
 
 
-def _questions(group: QuestionsGroup, data: Any) -> Mapping[str, Question]:
-    """Return the questions by name: those of file and type, then those of options."""
+@contextmanager
+def _question_file(given: str | None) -> Iterator[Path | None]:
+    """Yield the file of questions; standard input is a file in the `with` block."""
+    if given != inputs.STDIN:
+        if given is not None:
+            inputs.check_replayed(given)
+        yield None if given is None else Path(given)
+        return
+    with TemporaryDirectory() as folder:
+        yield inputs.save_stdin(Path(folder), STDIN_QUESTIONS.suffix)
+
+
+def _questions(question: str | None, group: QuestionsGroup, path: Path | None, data: Any) -> Mapping[str, Question]:
+    """Return the questions by name.
+
+    Those of the argument, of the file and of the type come before those of options.
+    """
     from selectrie.decide.questions import Choice, Predicate, Score
 
-    options = _options(group)
-    made: dict[str, Question] = {} if group.file is None else _of_file(Path(group.file), data, options)
+    options, scores = _options(group, has_question=question is not None), [*(group.score or ())]
+    made: dict[str, Question] = {}
+    if question is not None:
+        levels = [one for one in scores if "=" not in one]
+        scores = [one for one in scores if "=" in one]
+        made[_QUESTION] = _argued(question, options.pop("", None), levels)
+    made |= {} if path is None else _of_file(path, data, options)
     made |= {} if group.type is None else _of_type(group.type, made)
-    for flag, values in (("choice", group.choice), ("predicate", group.predicate), ("score", group.score)):
+    for flag, values in (("choice", group.choice), ("predicate", group.predicate), ("score", scores)):
         for name, text in (_pair(flag, one) for one in values or ()):
             if name in made:
                 raise OptionError(flag, name, "a name that no other question has")
@@ -318,12 +414,26 @@ def _questions(group: QuestionsGroup, data: Any) -> Mapping[str, Question]:
                     raise OptionError("options", name, f"some for this question: --choices {name}=A,B")
                 made[name] = Choice(text, own) if flag == "choice" else Score(text, own)
     if not made:
-        raise OptionError("choice", None, "at least one question: a file, --type, --choice, --predicate or --score")
+        allowed = (
+            "at least one question: TEXT and QUESTION as arguments, a file, --type, --choice, --predicate or --score"
+        )
+        raise OptionError("choice", None, allowed)
     for name in options:
         raise OptionError(
             "options", name, "the name of a --choice or --score, or of one in the file that has no options there"
         )
     return made
+
+
+def _argued(text: str, choices: list[str] | None, levels: list[str]) -> Question:
+    """Return the question of an argument; its kind goes by the options given for it."""
+    from selectrie.decide.questions import Choice, Predicate, Score
+
+    if choices and levels:
+        raise IncompatibleOptionsError("score", OptionRef("options"), "leave one of them out")
+    if levels:
+        return Score(text, [level for one in levels for level in inputs.read_listed("score", one)])
+    return Predicate(text) if choices is None else Choice(text, choices)
 
 
 def _prior(group: QuestionsGroup, named: Mapping[str, Question]) -> list[float] | None:
@@ -360,19 +470,29 @@ def _of_type(text: str, others: Mapping[str, Question]) -> dict[str, Question]:
     """Return the questions of the class that a text names, beside other questions."""
     from selectrie.decide.typed import parse_questions
 
+    kind = inputs.read_type(text)
+    if isinstance(kind, dict):
+        raise OptionError("type", text, "a class, whose fields are questions; `selectrie extract` takes a JSON Schema")
     with of_slot(text):
-        made = parse_questions(inputs.read_type(text))
+        made = parse_questions(kind)
     for name in made.keys() & others.keys():
         raise OptionError("type", text, f"a class without the field {name}, which is a question of the file")
     return made
 
 
-def _options(group: QuestionsGroup) -> dict[str, list[str]]:
-    """Return the options by their question's name: single ones, then those of files."""
+def _options(group: QuestionsGroup, *, has_question: bool) -> dict[str, list[str]]:
+    """Return the options by their question's name: single ones, then those of files.
+
+    With `has_question`, those without a name are those of "".
+    """
+
+    def pair(flag: str, value: str) -> tuple[str, str]:
+        return ("", value) if has_question and "=" not in value else _pair(flag, value)
+
     made: dict[str, list[str]] = {}
-    for name, text in (_pair("option", one) for one in group.option or ()):
+    for name, text in (pair("option", one) for one in group.option or ()):
         made.setdefault(name, []).append(text)
-    for name, path in (_pair("options", one) for one in group.options or ()):
+    for name, path in (pair("options", one) for one in group.options or ()):
         made.setdefault(name, []).extend(inputs.read_listed("options", path))
     return made
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,12 +18,12 @@ from selectrie.cli.arguments import command
 from selectrie.cli.groups import STDIN_ROWS, Json, JsonOutput, ModelGroup, RunGroup
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.files import SHOWN_ITEM_SUFFIXES
-from selectrie.core.output import flush, put, write
+from selectrie.core.output import flush, put, visible, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, RequestError, words
 
 if TYPE_CHECKING:
     from selectrie.evaluation.columns import Columns
-    from selectrie.evaluation.configuration import Loaded
+    from selectrie.evaluation.configuration import Configuration, Loaded
     from selectrie.evaluation.evaluator import OnProgress, Progress
     from selectrie.evaluation.items import Item
     from selectrie.evaluation.results import Evaluation
@@ -73,7 +73,8 @@ class DataGroup:
             "--context",
             "--text",
             metavar="COLUMN",
-            help="In place of a task: the column of the questions or texts, or a pattern with columns in braces.",
+            help="In place of a task: the column of the questions or texts, or a pattern with columns in braces. "
+            "[default with --labels: text]",
         ),
     ] = None
     choices: Annotated[
@@ -88,7 +89,10 @@ class DataGroup:
             "labels themselves, separated by commas.",
         ),
     ] = None
-    gold: Annotated[str | None, Option(metavar="COLUMN", help="The column of the right choice.")] = None
+    gold: Annotated[
+        str | None,
+        Option(metavar="COLUMN", help="The column of the right choice. [default with several --labels: label]"),
+    ] = None
     gold_as: Annotated[
         str | None,
         Option(
@@ -174,6 +178,7 @@ def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutpu
     selectrie eval mmlu=test.jsonl -m model.gguf --shots 5 --shots-file dev.jsonl
     selectrie eval quiz.csv --context question --choices A,B,C,D --gold answer
     selectrie eval reviews.csv --text text --labels sentiment
+    selectrie eval reviews.jsonl --labels positive,negative
     selectrie eval --resume runs/q8
     """
     _check_html(output)
@@ -319,6 +324,7 @@ def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tupl
             raise OptionError("out", running.out, "a folder, and files as data, which are read again")
         loaded, out = configuration.read(), None if running.out is None else Path(running.out)
         check(loaded.tasks)
+        _tell_columns(configuration, loaded)
         if out is not None:
             check_folder(out, loaded.to_dict(), loaded.tasks)
         return loaded, out, model
@@ -334,6 +340,8 @@ def _columns(data: DataGroup) -> Columns | None:
     from selectrie.evaluation.columns import Columns
 
     choices, labels = _split(data.choices), _split(data.labels)
+    if data.context is None and labels and not choices:
+        data = replace(data, context="text", gold="label" if data.gold is None and len(labels) > 1 else data.gold)
     if data.context is None:
         if given := [name for name in ("choices", "labels", "gold", "gold_as") if getattr(data, name)]:
             raise OptionError(
@@ -348,6 +356,18 @@ def _columns(data: DataGroup) -> Columns | None:
         data.gold,
         data.gold_as,
     )
+
+
+def _tell_columns(configuration: Configuration, loaded: Loaded) -> None:
+    """Report the columns that are read because of their names, with their options."""
+    from selectrie.evaluation.columns import SOURCE, usual_columns
+
+    for task, data in loaded.sources:
+        columns = usual_columns(data) if configuration.columns is None and task.source == SOURCE else None
+        if columns is not None:
+            names = {"--text": columns.context, "--choices": columns.choices, "--labels": columns.labels}
+            given = " ".join(f"{flag} {name}" for flag, name in {**names, "--gold": columns.gold}.items() if name)
+            write(visible(f"{data.path}: no task reads it, so it is scored as with {given}"), sys.stderr)
 
 
 def _split(options: list[str] | None) -> tuple[str, ...]:
@@ -370,7 +390,8 @@ def _progress_bar() -> Iterator[OnProgress]:
 def _show(evaluation: Evaluation, output: EvalOutput) -> None:
     """Write an evaluation as JSON or as a report, and its HTML page."""
     if output.json:
-        show_json(evaluation.to_dict())
+        fields = evaluation.to_dict()
+        show_json({**fields, **_accuracy(fields)})
     elif output.html != inputs.STDIN:
         from selectrie.cli.report.evaluation import evaluation_report
 
@@ -379,6 +400,13 @@ def _show(evaluation: Evaluation, output: EvalOutput) -> None:
         from selectrie.evaluation.report.html import evaluation_page
 
         _write(output.html, evaluation_page(evaluation))
+
+
+def _accuracy(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `accuracy`, the value of the metric `acc`, if there is one task."""
+    tasks = evaluation["tasks"]
+    is_one = len(tasks) == 1 and "acc" in tasks[0]["metrics"]
+    return {"accuracy": tasks[0]["metrics"]["acc"]["value"]} if is_one else {}
 
 
 def _check_html(output: EvalOutput) -> None:

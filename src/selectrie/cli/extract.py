@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.decide import StateGroup, read_state
@@ -17,7 +15,7 @@ from selectrie.cli.groups import Json, ModelGroup
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.core.output import count, visible, write
-from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,12 @@ class TypeGroup:
 
     type: Annotated[
         str | None,
-        Option(metavar="MODULE:CLASS|FILE|JSON", help="A class that can be imported, or a JSON Schema (.json)."),
+        Option(
+            "--type",
+            "--schema",
+            metavar="MODULE:CLASS|FILE|JSON",
+            help="A class that can be imported, also of a file (models.py:Ticket), or a JSON Schema (.json).",
+        ),
     ] = None
     instructions: Annotated[str, Option(metavar="TEXT", help="What to extract, before the fields.")] = ""
     layout: Annotated[str, Option(metavar="LAYOUT", help="auto, 'state first' or 'questions first'.")] = "auto"
@@ -42,6 +45,18 @@ class TypeGroup:
         int, Option("--max-tokens", "-t", metavar="N", help="Tokens of a text of such a type at most.")
     ] = 128
     rescore: Annotated[bool, Option("--rescore", help="Score near ties again, as `selectrie select` does.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractStateGroup(StateGroup):
+    """State (one of these, or text on stdin).
+
+    The argument and the options that give the state.
+    """
+
+    about: Annotated[str | None, Argument(metavar="TEXT", help="What the value is extracted from (- for stdin).")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +74,25 @@ class ExtractOutput:
     json: Json = False
 
 
-def extract(model: ModelGroup, kind: TypeGroup, state: StateGroup, output: ExtractOutput) -> int:
+def extract(model: ModelGroup, kind: TypeGroup, state: ExtractStateGroup, output: ExtractOutput) -> int:
     r"""Extract a value of a type from a text, or from every row of a table.
 
     The value is one JSON text, scored as a whole. Of types of up to 20 000 values the
     most probable one is found for certain, with the probability of each field's values.
 
     \b
-    selectrie extract --type tickets:Ticket --state "My parcel is late!"
-    cat mail.txt | selectrie extract --type ticket.json --json
+    selectrie extract "My parcel is late!" --type tickets.py:Ticket
+    selectrie extract - --schema ticket.json --json < mail.txt
     selectrie extract --type ticket.json --table mails.csv --state body --out made.jsonl
     """
+    if state.about is not None and (output.table is not None or (state.state, state.state_file) != (None, None)):
+        raise OptionError("about", state.about, words("no TEXT beside `state`, `state_file` or `table`: give it once"))
     asked, options = _type(kind.type), _options(kind)
     if output.table is not None:
         return _table(model, asked, options, state, output)
     if output.out is not None:
         raise OptionError("table", None, "a table, or no --out: one text has no file of results")
-    about = read_state(state)
+    about = read_state(state, state.about)
     with requests.open_engine(model) as engine:
         found = engine.extract(about, asked, **options)
     unnamed = requests.unnamed_model(model)
@@ -106,33 +123,11 @@ def _options(group: TypeGroup) -> dict[str, Any]:
 
 
 def _type(given: str | None) -> Any:
-    """Return the type that `--type` names: a class of a module, or a JSON Schema."""
+    """Return the type that `--type` names."""
     if given is None:
-        raise OptionError("type", None, "a class as MODULE:CLASS, or the file of a JSON Schema")
-    if given.lower().endswith(".json") or given.lstrip().startswith("{"):
-        is_file = not given.lstrip().startswith("{")
-        try:
-            schema = json.loads(inputs.read_prompt(given) if is_file else given)
-        except (json.JSONDecodeError, RecursionError) as error:
-            if not is_file:
-                raise OptionError("type", given, f"a JSON Schema ({error})") from error
-            raise InputFileError(given, f"is not JSON: {error}", line=getattr(error, "lineno", None)) from error
-        if not isinstance(schema, dict):
-            raise InputFileError(given, "is not an object; a JSON Schema is one")
-        return schema
-    module, _, name = given.partition(":")
-    if not module or not name:
-        raise OptionError("type", given, "MODULE:CLASS, such as tickets:Ticket, or a file that ends in .json")
-    sys.path.insert(0, "")  # modules of the folder in which the command runs, as for `python -m`
-    try:
-        made: Any = import_module(module)
-        for part in name.split("."):
-            made = getattr(made, part)
-    except (ImportError, AttributeError) as error:
-        raise OptionError("type", given, f"a class that can be imported: {error}") from error
-    finally:
-        sys.path.remove("")
-    return made
+        expected = "a class as MODULE:CLASS or FILE.py:CLASS, or the file of a JSON Schema"
+        raise OptionError("type", None, expected)
+    return inputs.read_type(given)
 
 
 def _table(model: ModelGroup, kind: Any, options: dict[str, Any], state: StateGroup, output: ExtractOutput) -> int:

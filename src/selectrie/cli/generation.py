@@ -60,7 +60,7 @@ def generate(
     layouts: with --precision exact, --json names them.
 
     \b
-    selectrie generate -m model.gguf -p "Once upon a time" -n 4 --temperature 0.8 --stop "\n\n" --escapes --stream
+    selectrie generate -m model.gguf "Once upon a time" -n 4 --temperature 0.8 --stop "\n\n" --escapes --stream
     selectrie generate -m model.gguf --prompts-file prompts.jsonl -n 2 --json
     selectrie generate -m model.gguf -p "Yes or no? I say" -c " yes" -c " no" --seed 1
     selectrie generate -m model.gguf -p "As JSON: " --grammar json --max-tokens 64
@@ -70,7 +70,7 @@ def generate(
         "stopping": requests.stopping(stopping),
         "prompting": requests.prompting(prompt, choices.delimiter),
     }
-    only = requests.read_choices(choices) if choices.choice or choices.choices_file else None
+    only = requests.read_choices(choices) if choices.is_given else None
     request = make_request(sequences, output, (only, read_constraint(grammar)), params)
     run_request(model, requests.read_prompts(prompt), sequences.draft, output, request)
     return 0
@@ -245,7 +245,7 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     still win. --exact proves the winner.
 
     \b
-    selectrie beam -p "The capital of France is" --regex " (Paris|London|Rome)" -n 3
+    selectrie beam "The capital of France is" --regex " (Paris|London|Rome)" -n 3
     selectrie beam -m model.gguf -p "As JSON: " --grammar json --max-tokens 24 --explain
     """
     if output.json and output.explain:

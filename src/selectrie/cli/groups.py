@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass
 from typing import Annotated, Any, TypeVar
 
-from typer import Option
+from typer import Argument, Option
 
 from selectrie.options import (
     DEFAULT_SEARCH,
@@ -27,8 +27,12 @@ from selectrie.options.checks import Bounds, Names, OptionField, numbers_of, opt
 
 GroupT = TypeVar("GroupT", bound=type[Any])
 
-OLD_FLAGS = frozenset({"--choices-file", "--options", "--rows"})
-"""Earlier names of flags, which work for one more version and are not in the help."""
+OLD_FLAGS = frozenset({"--choices-file", "--options", "--rows", "--column", "--text-column"})
+"""Names of flags that work and are not in the help.
+
+The first three are earlier names, for one more version; others are those of other
+programs.
+"""
 WITH_ESCAPES = "escapes"
 """Marks an option, in its annotation, in which `--escapes` replaces escapes."""
 
@@ -241,11 +245,14 @@ class RunGroup:
 
 @dataclass(frozen=True, slots=True)
 class BarePromptGroup:
-    """Prompt (one of the first five, or text on stdin).
+    """Prompt (one of the first six, or text on stdin).
 
-    The options that give a prompt.
+    The argument and the options that give a prompt.
     """
 
+    bare_prompt: Annotated[
+        str | None, Argument(metavar="PROMPT", help="The prompt, exactly as given (- for stdin)."), WITH_ESCAPES
+    ] = None
     prompt: Annotated[
         str | None, Option("--prompt", "-p", metavar="TEXT", help="The prompt, exactly as given."), WITH_ESCAPES
     ] = None
@@ -275,15 +282,15 @@ class BarePromptGroup:
         bool,
         Option(
             "--escapes",
-            help="Read \\n, \\r, \\t and \\\\ in -p, --user, -c, -t, --delimiter, --following and texts of --stop "
-            "as line ends, tab and backslash.",
+            help="Read \\n, \\r, \\t and \\\\ in arguments, -p, --user, -c, -t, --delimiter, --following and texts of "
+            "--stop as line ends, tab and backslash.",
         ),
     ] = False
 
 
 @dataclass(frozen=True, slots=True)
 class PromptGroup(BarePromptGroup):
-    """Prompt (one of the first five, or text on stdin).
+    """Prompt (one of the first six, or text on stdin).
 
     The options that give a prompt, and how it is joined to choices.
     """
@@ -295,7 +302,7 @@ class PromptGroup(BarePromptGroup):
 
 @dataclass(frozen=True, slots=True)
 class PromptsGroup(BarePromptGroup):
-    """Prompt (one of the first five, --prompts-file, or text on stdin).
+    """Prompt (one of the first six, --prompts-file, or text on stdin).
 
     The options that give one prompt or many.
     """
@@ -307,10 +314,10 @@ class PromptsGroup(BarePromptGroup):
 
 
 @dataclass(frozen=True, slots=True)
-class ChoicesGroup:
-    """Choices.
+class OnlyChoicesGroup:
+    """Choices, where only these texts may be generated.
 
-    The options that give the choices.
+    The options that give choices.
     """
 
     choice: Annotated[
@@ -329,6 +336,30 @@ class ChoicesGroup:
     ] = None
     allow_empty: Annotated[bool, Option("--allow-empty", help="Let an empty line be the empty choice.")] = False
     delimiter: Annotated[str, Option(metavar="TEXT", help="Text put before every choice."), WITH_ESCAPES] = ""
+
+    @property
+    def is_given(self) -> bool:
+        """Return whether an argument or option gives choices."""
+        return bool(self.choice) or self.choices_file is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ChoicesGroup(OnlyChoicesGroup):
+    """Choices.
+
+    The arguments and the options that give the choices.
+    """
+
+    bare_choices: Annotated[
+        list[str] | None,
+        Argument(metavar="CHOICE", help="The choices after the prompt, each exactly as given."),
+        WITH_ESCAPES,
+    ] = None
+
+    @property
+    def is_given(self) -> bool:
+        """Return whether an argument or option gives choices."""
+        return bool(self.bare_choices or self.choice) or self.choices_file is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,9 +431,12 @@ class RankOutput(SelectOutput):
 class TextGroup:
     """Text.
 
-    The options of `selectrie score` that give the text.
+    The argument and the options of `selectrie score` that give the text.
     """
 
+    bare_text: Annotated[
+        str | None, Argument(metavar="TEXT", help="The text to score, exactly as given."), WITH_ESCAPES
+    ] = None
     text: Annotated[
         str | None, Option("--text", "-t", metavar="TEXT", help="The text to score, exactly as given."), WITH_ESCAPES
     ] = None
@@ -503,14 +537,6 @@ class StoppingGroup:
     stop_tokens: Annotated[
         list[int] | None, Option("--stop-token", metavar="ID", help="Token that ends it. Repeatable.")
     ] = None
-
-
-@dataclass(frozen=True, slots=True)
-class OnlyChoicesGroup(ChoicesGroup):
-    """Choices, where only these texts may be generated.
-
-    The options of `selectrie generate` that give the only allowed texts.
-    """
 
 
 GRAMMAR_FILES = ".gbnf, .lark, .json for a JSON Schema"

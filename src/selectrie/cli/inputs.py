@@ -7,6 +7,7 @@ either end are kept, because ` Paris` and `Paris` are different choices.
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import math
@@ -16,13 +17,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from selectrie.core.files import JSON_SUFFIXES, TABLE_SUFFIXES
-from selectrie.core.output import is_terminal
-from selectrie.errors import InputFileError, OptionError, of_value
+from selectrie.core.files import DELIMITERS, JSON_SUFFIXES, TABLE_SUFFIXES
+from selectrie.core.output import is_terminal, write
+from selectrie.errors import InputFileError, MessageText, OptionError, of_value, words
 from selectrie.options.checks import MAX_NUMBER, at_least
 
 STDIN = "-"
@@ -70,7 +72,7 @@ def read_listed(name: str, given: str, *, allow_empty: bool = False) -> list[str
         given: The texts, or the file's name.
         allow_empty: As for `read_choices`.
     """
-    if given == STDIN or _is_file(given):
+    if given == STDIN or is_file(given):
         return read_choices(given, allow_empty=allow_empty)
     if "," not in given:
         raise InputFileError(given, "No such file, and no texts with commas between them")
@@ -129,6 +131,32 @@ def read_text(path: str) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         reason = f"byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}); save the file as UTF-8"
         raise InputFileError(path, reason, line=line) from error
+
+
+_FILE_NAME = re.compile(r"\S+\.(csv|tsv|jsonl|ndjson|parquet|json|toml|txt|md|html|eml)", re.IGNORECASE)
+
+
+def names_file(given: str) -> bool:
+    """Return whether an argument names a file, which may be missing, and is no text.
+
+    It does if there is such a file, or if it is one word with the ending of a file.
+    """
+    return is_file(given) or _FILE_NAME.fullmatch(given) is not None
+
+
+def read_text_argument(name: str, given: str, remedy: MessageText) -> str:
+    """Return the text of an argument, or of standard input for "-".
+
+    Args:
+        name: The argument, for errors.
+        given: The argument.
+        remedy: What to give in place of the name of a file, for the `OptionError`.
+    """
+    if given == STDIN:
+        return read_prompt(STDIN)
+    if names_file(given):
+        raise OptionError(name, given, words("a text, or - for standard input; {}", remedy))
+    return given
 
 
 def read_prompts(path: str) -> list[str | list[int] | list[dict[str, object]]]:
@@ -271,25 +299,41 @@ _VALUE = re.compile(r"([^\W\d]\w*)(:?)=(.*)", re.DOTALL)
 
 
 def read_type(text: str) -> Any:
-    """Import and return what `module:Name` or `file.py:Name` names, such as a class.
+    """Return the type that `module:Name` or `file.py:Name` names, or a JSON Schema.
 
-    Modules are also looked for in the working folder.
+    Modules are also looked for in the working folder. A JSON Schema is the name of a
+    file that ends in `.json`, or the JSON text itself.
     """
+    is_text = text.lstrip().startswith("{")
+    if is_text or text.lower().endswith(".json"):
+        return _parse_json_option("type", text, text, "a JSON Schema") if is_text else _read_schema(text)
     source, _, name = text.rpartition(":")
     if not source or not name:
-        raise OptionError("type", text, "MODULE:CLASS or FILE.py:CLASS, such as models.py:Ticket")
+        expected = "MODULE:CLASS or FILE.py:CLASS, such as models.py:Ticket, or a file .json with a JSON Schema"
+        raise OptionError("type", text, expected)
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
     try:
         if source.endswith(".py"):
             own = f"selectrie_type_{Path(source).stem}"
             spec = importlib.util.spec_from_file_location(own, source)
-            module = sys.modules[own] = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]  # has a name
-            spec.loader.exec_module(module)  # type: ignore[union-attr]  # a file of Python has a loader
+            made = sys.modules[own] = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]  # has a name
+            spec.loader.exec_module(made)  # type: ignore[union-attr]  # a file of Python has a loader
         else:
-            sys.path.insert(0, str(Path.cwd()))
-            module = importlib.import_module(source)
-        return getattr(module, name)
+            made = importlib.import_module(source)
+        return attrgetter(name)(made)
     except Exception as error:  # the caller's module may raise anything
         raise InputFileError(source, f"cannot import {name}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(folder)
+
+
+def _read_schema(path: str) -> dict[str, Any]:
+    """Return the JSON Schema of a file."""
+    schema = _parse_json(path, read_text(path))
+    if not isinstance(schema, dict):
+        raise InputFileError(path, "is not an object; a JSON Schema is one")
+    return schema
 
 
 def parse_values(items: Sequence[str]) -> dict[str, Any]:
@@ -433,6 +477,33 @@ def save_stdin(folder: Path, suffix_of: Callable[[bytes], str]) -> Path:
     return path
 
 
+def save_lines(path: Path) -> Path:
+    """Write the lines of a file as a table with the column `text`; return its path.
+
+    Lines that are a table are reported on stderr, because its header is no text.
+
+    Raises:
+        InputFileError: For a file without lines, or whose first line names a column
+            `text`.
+    """
+    text = read_text(str(path))
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+    if not lines:
+        raise InputFileError(str(path), "holds no texts")
+    if "text" in re.split("[,\t]", lines[0]):
+        reason = "the first line names a column 'text'; give --state text for a table, or the lines without it"
+        raise InputFileError(str(path), reason, line=1)
+    for mark in DELIMITERS.values():
+        if len(lines) > 1 and lines[0].count(mark) and len({line.count(mark) for line in lines}) == 1:
+            write("! each line is one text; for a table, name its column: --state COLUMN", sys.stderr)
+            break
+    table = path.with_name("lines.csv")
+    with table.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["text"], *([line] for line in lines)])
+    _SAVED.add(str(table))
+    return table
+
+
 def is_stdin(path: str | Path) -> bool:
     """Return whether a path is `-`, or that of a file of `save_stdin`."""
     return str(path) in {STDIN, *_SAVED}
@@ -441,15 +512,22 @@ def is_stdin(path: str | Path) -> bool:
 def _read_bytes(path: str) -> bytes:
     """Return a file's content, from `replace_files` if that is in effect."""
     files, kept_files = _GIVEN.get(), _KEPT.get()
-    if files is not None and path not in files:
-        raise InputFileError(path, "is not in the trace; give the command again, with -m")
+    if files is not None:
+        check_replayed(path)
     data = _read_file_or_stdin(path) if files is None else files[path]
     if kept_files is not None:
         kept_files[path] = data
     return data
 
 
-def _is_file(path: str) -> bool:
+def check_replayed(path: str) -> None:
+    """Raise `InputFileError` if `replace_files` is in effect and lacks a file."""
+    files = _GIVEN.get()
+    if files is not None and path not in files:
+        raise InputFileError(path, "is not in the trace; give the command again, with -m")
+
+
+def is_file(path: str) -> bool:
     """Return whether there is such a file, or one of `replace_files`."""
     files = _GIVEN.get()
     return os.path.isfile(path) if files is None else path in files  # noqa: PTH113 - no error for any name

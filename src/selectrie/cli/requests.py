@@ -17,6 +17,7 @@ from selectrie.cli.groups import (
     BarePromptGroup,
     ChoicesGroup,
     ModelGroup,
+    OnlyChoicesGroup,
     PromptGroup,
     PromptsGroup,
     RuleGroup,
@@ -51,8 +52,8 @@ Prompt = str | list[int] | list[dict[str, object]]
 
 LOCAL = "local"
 """Value of `--ray` for a cluster on this machine that is started for the run."""
-_PROMPTS = ("prompt", "user", "prompt_file", "token_ids", "chat")
-"""Fields of the options that give one prompt, of which one may be set."""
+_PROMPTS = ("bare_prompt", "prompt", "user", "prompt_file", "token_ids", "chat")
+"""Fields of the argument and options that give one prompt, of which one may be set."""
 
 
 _LOAD_NAMES = {"threads": "n_threads", "gpu_layers": "n_gpu_layers"}
@@ -195,12 +196,10 @@ def read_prompts(group: PromptsGroup) -> list[Prompt]:
     """Return the prompts from the one option that gives any."""
     if group.prompts_file is None:
         return [read_prompt(group)]
-    sources = [name for name in _PROMPTS if getattr(group, name) is not None]
+    sources = _sources(group)
     if sources:
-        sources.append("prompts_file")
-        raise PromptError(
-            f"prompts are given {len(sources)} times: {', '.join(map(long_flag, sources))}; give them once"
-        )
+        sources.append("--prompts-file")
+        raise PromptError(f"prompts are given {len(sources)} times: {', '.join(sources)}; give them once")
     return list(inputs.read_prompts(group.prompts_file))
 
 
@@ -218,15 +217,15 @@ def read_prompt(group: BarePromptGroup) -> Prompt:
 
     Raises `PromptError` for none or several.
     """
-    sources = [name for name in _PROMPTS if getattr(group, name) is not None]
+    sources = _sources(group)
     if len(sources) > 1:
-        raise PromptError(
-            f"the prompt is given {len(sources)} times: {', '.join(map(long_flag, sources))}; give it once"
-        )
-    if group.system is not None and sources and sources[0] in ("chat", "token_ids"):
-        raise PromptError(f"--system goes with --user or a prompt as text, not with {long_flag(sources[0])}")
-    if group.prompt is not None:
-        return group.prompt
+        raise PromptError(f"the prompt is given {len(sources)} times: {', '.join(sources)}; give it once")
+    if group.system is not None and sources and sources[0] in ("--chat", "--token-ids"):
+        raise PromptError(f"--system goes with --user or a prompt as text, not with {sources[0]}")
+    is_stdin = group.bare_prompt == inputs.STDIN
+    text = group.prompt if is_stdin or group.bare_prompt is None else group.bare_prompt
+    if text is not None:
+        return text
     if group.user is not None:
         message: dict[str, object] = {"role": "user", "content": group.user}
         return [message]
@@ -234,15 +233,28 @@ def read_prompt(group: BarePromptGroup) -> Prompt:
         return inputs.parse_token_ids(group.token_ids)
     if group.chat is not None:
         return inputs.read_messages(group.chat)
-    if group.prompt_file is not None:
-        return inputs.read_prompt(group.prompt_file)
+    path = inputs.STDIN if is_stdin else group.prompt_file
+    if path is not None:
+        return inputs.read_prompt(path)
     text = inputs.read_prompt(inputs.STDIN) if inputs.has_piped_text() else ""
     if not text:
         raise PromptError(
-            "no prompt: give -p TEXT, --user TEXT (to a chat model), --prompt-file, --token-ids, --chat, "
-            "or text on stdin (-p '' for an empty one)"
+            "no prompt: give -p TEXT, a text as the first argument, --user TEXT (to a chat model), --prompt-file, "
+            "--token-ids, --chat, or text on stdin (-p '' for an empty one)"
         )
     return text
+
+
+def _sources(group: BarePromptGroup) -> list[str]:
+    """Return the argument and options of the command line that give a prompt.
+
+    The argument is written with its beginning, since a choice may be meant.
+    """
+    return [
+        f"the argument {of_value(group.bare_prompt)}" if name == "bare_prompt" else long_flag(name)
+        for name in _PROMPTS
+        if getattr(group, name) is not None
+    ]
 
 
 def prompting(group: BarePromptGroup, delimiter: str = "") -> PromptParams:
@@ -258,16 +270,27 @@ def prompting(group: BarePromptGroup, delimiter: str = "") -> PromptParams:
     )
 
 
-def read_choices(group: ChoicesGroup) -> list[str]:
-    """Return the choices of `--choice`, then those of `--choices`.
+def read_choices(group: OnlyChoicesGroup) -> list[str]:
+    """Return the choices of the arguments; else those of `--choice` and `--choices`.
 
-    Raises `ChoiceError` if there are none.
+    Raises `ChoiceError` if there are none, or if both arguments and options give some.
     """
-    choices = list(group.choice or ())
+    bare = list(group.bare_choices or ()) if isinstance(group, ChoicesGroup) else []
+    if bare and (group.choice or group.choices_file is not None):
+        flag = "-c" if group.choice else "--choices"
+        raise ChoiceError(f"choices are given as arguments (from {of_value(bare[0])}) and by {flag}; give them one way")
+    if len(bare) == 1 and "," in bare[0]:
+        raise ChoiceError(
+            f"the argument {of_value(bare[0])} is one choice; write several with spaces between them, or as "
+            "--choices A,B,…, and a single one with -c"
+        )
+    choices = bare or list(group.choice or ())
     if group.choices_file is not None:
         choices += inputs.read_listed("choices_file", group.choices_file, allow_empty=group.allow_empty)
     if not choices:
-        raise ChoiceError("no choices: give -c TEXT for each, --choices A,B,… or --choices FILE")
+        raise ChoiceError(
+            "no choices: give -c TEXT for each, --choices A,B,… or --choices FILE, or texts after the prompt"
+        )
     return choices
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 NOTE = "command"
 """Name of the note in a trace that holds the recorded command as JSON."""
-_FILE_OPTIONS = frozenset({"grammar", *NOTATION_FLAGS, "draft", "file", "table", "out", "labels", "ray"})
-"""Options naming files that a trace does not hold, or that are written."""
+_FILE_OPTIONS = frozenset({"grammar", *NOTATION_FLAGS, "draft", "file", "table", "out", "labels", "ray", "type"})
+"""Options naming files or modules that a trace does not hold, or that are written."""
 _RECORDING_OPTIONS = frozenset({"trace", "full_rows"})
 _TEMPLATES = ("auto", "chat", "base")
 """Values of `--template` that are not file names."""

@@ -136,6 +136,8 @@ def names_of(data: Data) -> list[str]:
     return list(dict.fromkeys(name for record in data.records for name in record.fields))
 
 
+SOURCE = "columns of a table"
+"""The `source` of a task that is made of columns."""
 Table: TypeAlias = Any
 """A list of objects, the path of a data file, or a data frame."""
 
@@ -160,6 +162,22 @@ def data_of(table: Table) -> Data:
     if not records:
         raise OptionError("data", table, "at least one row")
     return Data(Path("data"), records, "")
+
+
+USUAL = Columns("text", labels="label"), Columns("question", choices="choices", gold="answer")
+"""The columns that a table of usual names has."""
+
+
+def usual_columns(data: Data) -> Columns | None:
+    """Return the columns of a table with usual names; None if it has others.
+
+    They are `text` and `label`, or `question`, `choices` and `answer`, in every row.
+    """
+    known = set.intersection(*(set(record.fields) for record in data.records))
+    for columns in USUAL:
+        if known >= {columns.context, *_as_tuple(columns.choices or columns.labels), *_as_tuple(columns.gold)}:
+            return columns
+    return None
 
 
 def _to_plain(value: Any) -> Any:
@@ -252,7 +270,7 @@ class _TaskRules:
             f"name = {_quote(self._name)}",
             "version = 1",
             'kind = "multiple_choice"',
-            'source = "columns of a table"',
+            f"source = {_quote(SOURCE)}",
             'metrics = ["acc", "acc_norm"]',
             "",
             "[[format]]",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef
-from selectrie.evaluation.columns import Columns, build_task
+from selectrie.evaluation.columns import Columns, build_task, usual_columns
 from selectrie.evaluation.dataset import Data, Shots, items_of, read_data, task_for
 from selectrie.evaluation.metrics import find_metrics
 from selectrie.evaluation.tasks import Task, load_task, parse_task
@@ -27,7 +27,8 @@ class Configuration:
     Attributes:
         data: Data files, each `PATH` or `TASK=PATH`.
         task: The task of files without `TASK=`. None means that it is found by file
-            name and fields (`dataset.task_for`).
+            name and fields (`dataset.task_for`), else made of columns with usual names
+            (`columns.usual_columns`).
         columns: The columns that become questions, in place of a task; `TASK=` is then
             the task's name, else the file's name.
         metrics: Names of metrics; empty for those of each task.
@@ -76,7 +77,15 @@ class Configuration:
         data = read_data(Path(path))
         if self.columns is not None:
             return build_task(task or data.path.stem, self.columns, data), data
-        return (task_for(data) if task is None else load_task(task)), data
+        if task is not None:
+            return load_task(task), data
+        try:
+            return task_for(data), data
+        except InputFileError:
+            columns = usual_columns(data)
+            if columns is None:
+                raise
+            return build_task(data.path.stem, columns, data), data
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -74,6 +74,8 @@ def _figures_table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
 
 def _note_lines(task: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines about a task's calibration, problems and hidden subsets."""
+    if task["metrics"].get("acc", {}).get("value") is not None:
+        yield f"accuracy {task['metrics']['acc']['value']:.1%} (acc)"
     if task["ece"] is not None:
         yield f"expected calibration error {task['ece']:.3f}"
     if task["problems"]:
