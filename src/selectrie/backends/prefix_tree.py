@@ -595,9 +595,15 @@ def require_batch_multiple(value: int, *, max_rows: int, tree: PrefixTree) -> No
 
 
 def require_one_round(kind: ModelKind, parents: IntArray, keep: BoolArray) -> None:
-    """Raise `ProtocolError` for more than one round of a recurrent or hybrid model.
+    """Raise `ProtocolError` if a recurrent or hybrid model cannot take a call at once.
 
-    Such models take calls of one round only; `core.model.rounds` cuts others.
+    Such a model takes only calls in which each parent within the call has one child and
+    need not be kept. `core.model.rounds` splits other calls into rounds of that kind.
+
+    Args:
+        kind: The kind of the model's memory; models of other kinds take any call.
+        parents: int32[B], as in `Model.extend`.
+        keep: bool[B], the nodes that may become a parent in a later call.
     """
     if kind.is_recurrent and len(parents) and rounds(parents, keep).any():
         raise ProtocolError(

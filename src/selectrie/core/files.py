@@ -194,6 +194,7 @@ _WHOLE_BYTES = 16 * _MIB
 """Files up to this size are read whole: 16 MiB take 20 ms."""
 _BLOCKS = 128
 _BLOCK_BYTES = 64 << 10
+"""Number and size of the blocks that are read of a larger file."""
 
 
 def file_digest(path: Path) -> str:

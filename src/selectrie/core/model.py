@@ -91,9 +91,10 @@ class DescribedModel:
 class Model(ModelDescription, Protocol):
     """A causal language model that holds evaluated contexts as one tree.
 
-    Node 0 is the empty context; a prefix, if the model has one, stands before it. Only
-    `interrupt` is thread-safe; everything else must be called from the one thread that
-    owns the model (`model_thread.ModelThread`).
+    Node 0 is the empty context. If the model was opened with a prefix (keys and values
+    of trained or fixed tokens, as in prefix tuning), every context continues it; its
+    tokens are no nodes. Only `interrupt` is thread-safe; everything else must be called
+    from the one thread that owns the model (`model_thread.ModelThread`).
     """
 
     def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:

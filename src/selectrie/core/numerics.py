@@ -19,9 +19,10 @@ from selectrie.errors import NonFiniteLogitsError, OptionError
 _BLOCK_ELEMENTS = 1 << 14
 """Logits processed at once: they and their exponentials fit the L1 and L2 caches."""
 _WHOLE_ROWS = 1 << 13
-"""Longest row of which several are processed at once: numpy casts so many in one step.
+"""Longest row of which several are processed at once.
 
-The sum of a longer row has the bounds of its casts, so its bits would change.
+Numpy casts this many numbers in one step. It would cast and sum a longer row in pieces,
+and the pieces would change the bits of the sum.
 """
 
 _GROUPS = 1 << 11
@@ -44,9 +45,9 @@ class Interval(Generic[Numbers]):
     Attributes:
         low, high: Two numbers, or two float64 arrays of one shape. NaN in `low` says
             that there is no value (yet); `high` then bounds it.
-        is_known: Whether `low` is every value that there is. Known numbers are computed
-            with as they are, and are never widened: only bounds are rounded outward.
-            `high` is then `low`, but for values that there are not (yet).
+        is_known: Whether the numbers are exact: `high` equals `low` wherever `low` is
+            not NaN. Exact numbers are never widened; bounds are, by the error of
+            rounding.
     """
 
     low: Numbers
@@ -55,7 +56,7 @@ class Interval(Generic[Numbers]):
 
     @classmethod
     def point(cls, values: Numbers) -> Interval[Numbers]:
-        """Return known numbers."""
+        """Return exact numbers: both bounds are `values`."""
         return cls(values, values, is_known=True)
 
     @property
@@ -68,7 +69,10 @@ class Interval(Generic[Numbers]):
         return cast("Numbers", width[()])
 
     def map(self, rising: Callable[[Numbers], Others]) -> Interval[Others]:
-        """Return the values of a function that never falls, called once for a point."""
+        """Return both bounds mapped by a function that never decreases.
+
+        It is called once if both bounds are the same object.
+        """
         low = rising(self.low)
         return Interval(low, low if self.low is self.high else rising(self.high), self.is_known)
 
@@ -85,7 +89,7 @@ class Interval(Generic[Numbers]):
 
 
 def _slack(x: Numbers) -> Numbers:
-    """Return by how much logarithms may be wrong; those of 0 are right."""
+    """Return the largest rounding error of each logarithm, in nats; 0 for -inf."""
     slack: Any = np.where(np.isneginf(x), 0.0, ROUNDED_SUM * np.maximum(np.abs(x), 1.0))
     return cast("Numbers", slack[()])
 
@@ -181,6 +185,7 @@ def _sum_exp(logits: LogitArray, peak: float, scratch: LogitArray) -> float:
 
 
 def _check_finite(peak: float, row: int) -> None:
+    """Raise `NonFiniteLogitsError` if the largest logit of a row is not finite."""
     if not np.isfinite(peak):
         raise NonFiniteLogitsError(row=row, value=peak)
 

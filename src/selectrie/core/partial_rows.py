@@ -152,7 +152,7 @@ class SelectedRows(KnownRows):
         return part
 
     def copy(self) -> SelectedRows:
-        return self  # the values are in memory of their own
+        return self  # the values are not in the model's buffer
 
     def stacked(self, others: Sequence[SelectedRows]) -> SelectedRows:
         parts = [self, *others]
@@ -260,11 +260,11 @@ Bounds = tuple[float, float]
 class BoundedRows:
     """Some tokens' log-probabilities in n rows, with bounds on the sum of all others.
 
-    The log-probability of a known token, the mass of known tokens, and the rest of
-    exactly the known ones, if it is known, have the bits of the rows from which
-    they were taken. Other masses and rests raise `UnreadRowError`, and have bounds
-    that contain the true values. `top` returns only tokens that are certainly more
-    probable than every unknown one. There are no logits.
+    The log-probability of a known token and the mass of known tokens have the bits
+    of the rows from which they were taken. So has the mass of all tokens except the
+    known ones, if both bounds on it are equal. Any other mass or rest raises
+    `UnreadRowError`, and has bounds that contain the true value. `top` returns only
+    tokens that are certainly more probable than every unknown one. There are no logits.
 
     Args:
         rows: The known values and bounds of each row.
@@ -378,7 +378,7 @@ class BoundedRows:
         return BoundedRows([self._rows[i] for i in np.asarray(order, dtype=np.int64).tolist()], self._n_tokens)
 
     def copy(self) -> BoundedRows:
-        return self  # the values are in memory of their own
+        return self  # the values are not in the model's buffer
 
     def stacked(self, others: Sequence[BoundedRows]) -> BoundedRows:
         return BoundedRows([row for part in (self, *others) for row in part._rows], self._n_tokens)
@@ -400,7 +400,8 @@ class BoundedRows:
 def merge_bounds(rows: Sequence[RowBounds], n_tokens: int, tolerance: float = 0.0) -> RowBounds:
     """Combine several answers about the same row into one.
 
-    A token that several of them hold has the value of the first.
+    A token that several of them hold has the value of the first. The bounds are the
+    tightest of all answers, or the widest if the tightest contradict each other.
 
     Args:
         rows: At least one answer.

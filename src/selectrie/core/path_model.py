@@ -269,7 +269,7 @@ class ServedText:
 
 @runtime_checkable
 class SupportsCompletion(Protocol):
-    """A model that draws text with a sampler of its own, such as a server."""
+    """A model that draws text itself, with its sampler, as a server does."""
 
     @property
     def sampler_name(self) -> str:

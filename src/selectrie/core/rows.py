@@ -160,9 +160,9 @@ RowsT = TypeVar("RowsT", bound="Rows")
 ValueT = TypeVar("ValueT")
 
 _AHEAD = 4
-"""Factor on k: so many tokens of the whole vocabulary are tried before a full search.
+"""Factor on k: the `_AHEAD * k` most probable tokens of all are looked at first.
 
-Only if too few of them are allowed are the allowed tokens gathered.
+If k of them are allowed, the allowed tokens need not be gathered.
 """
 
 
@@ -362,7 +362,8 @@ class DenseRows(KnownRows):
     def _read_ahead(self) -> bool:
         """Compute the normalisers of the whole call; return whether they are known.
 
-        If rows of other parts are not finite, those of all others are known.
+        If a row of the call is not finite, the result is False, and the normalisers of
+        all finite rows are set.
         """
         call, self._call = self._call, None
         if call is None:
@@ -408,6 +409,7 @@ class DenseRows(KnownRows):
         return self._compute_once("rest", i, 0, token_ids, lambda: self._rest(i, token_ids))
 
     def _rest(self, i: int, token_ids: ArrayLike) -> float:
+        """Compute the log of the summed probability of all tokens but `token_ids`."""
         # Summed from positive terms, because 1 - sum rounds badly.
         normaliser = self.logsumexp(i)
         return numerics.logsumexp_without(self.logits(i), np.asarray(token_ids, dtype=np.int64)) - normaliser
@@ -426,6 +428,7 @@ class DenseRows(KnownRows):
         return self._compute_once("best", 0, 0, None, self._best)
 
     def _best(self) -> IntArray:
+        """Compute the most probable token of each row, after checking the rows."""
         self._normalisers(np.arange(len(self._index)))
         return numerics.argmax_rows(self._matrix, self._index)
 

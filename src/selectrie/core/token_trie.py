@@ -126,11 +126,11 @@ class TokenTrie:
         return result
 
     def accumulate(self, edge: FloatArray) -> FloatArray:
-        """Return the sum of `edge`, float64[..., N], along the path to each node.
+        """Return the sum of `edge` along the path from the root to each node.
 
-        edge[..., 0] is the root's term. The sum starts at the root, so equal
-        edges give equal bits on every path. Below -inf every sum is -inf. The
-        result is float64[..., N].
+        Both are float64[..., N]; edge[..., 0] is the root's term. The sum starts at
+        the root, so equal edges give equal bits on every path. Below -inf every sum
+        is -inf.
         """
         total = np.array(edge, dtype=np.float64)
         by_depth = np.argsort(self.depth, kind="stable")

@@ -223,8 +223,8 @@ class Limits:
         can_interrupt: Whether `interrupt` can end a call that is running. Otherwise
             `interrupt` has no effect: a cancelled request and `close` wait for the end
             of the call.
-        prefix_tokens: Number of tokens of the context that a prefix takes. They are not
-            among `nodes`.
+        prefix_tokens: Number of tokens of the context that a prefix takes (keys and
+            values before node 0, as in prefix tuning). They are not among `nodes`.
         larger_context: Advice on how to get a context of more nodes, as the end of a
             sentence: "load with a larger n_ctx".
         copies_paths: Whether the model is a `core.model.CopiesPaths`, and its rows

@@ -209,10 +209,11 @@ class HeldNodes:
             released += self._give_up_all_but(self._with_all_above([*map(self._up, targets), *resting]))
         n_unused = len(released)
         fit = self._fit(targets, capacity)
+        # Each step below gives up more than the one before, until a target fits.
         if not fit.nodes or (resting is None and 2 * fit.n_served < len(targets)):
             released += self._give_up_cheapest(targets, capacity)
             fit = self._fit(targets, capacity)
-        if not fit.nodes:
+        if not fit.nodes:  # only the path to the first target stays
             released += self._give_up_all_but(self._with_all_above([self._up(targets[0])]))
             fit = self._fit(targets, capacity)
         if not fit.nodes:  # all targets are below spent nodes
@@ -262,7 +263,7 @@ class HeldNodes:
             base, path = self._missing(target, fit.nodes)
             n_leaves = fit.n_leaves + bool(path and (base == ROOT or self._n_children[base] + fit.n_children[base]))
             n_held = len(self._local) - 1 + len(fit.nodes) + len(path)
-            # Its state was dropped, or it would not fit.
+            # The state of `base` was dropped, or the target does not fit.
             if base in self._spent or n_held > capacity.nodes or n_leaves > capacity.sequences:
                 continue
             if len(fit.nodes) + len(path) > capacity.rows:
@@ -297,7 +298,7 @@ class HeldNodes:
             if current != price:  # a branch beside it was given up
                 heappush(queue, current)
                 continue
-            if price[0] == np.inf:
+            if price[0] == np.inf:  # it could not be evaluated again
                 continue
             # Once it is gone, the ancestors that carried only it are the cheapest.
             for _ in range(max(1, int(price[0]))):
@@ -315,7 +316,8 @@ class HeldNodes:
         """Return the key by which leaves are given up; the smallest goes first.
 
         It begins with the number of rows that it would take to evaluate the leaf again,
-        together with the ancestors that carry no other leaf.
+        together with the ancestors that carry no other leaf. That is 0 for a leaf that
+        cannot be a parent, and inf below a spent node, which cannot be extended.
         """
         n_rows, parent = 1.0, self._up(leaf)
         while parent not in required and self._n_children[parent] == 1:
@@ -507,7 +509,10 @@ class OpenList:
         self._push(len(self._batches) - 1)
 
     def logp_of(self, node: int, token: int) -> float | None:
-        """Return the log-probability of `token` after `node`, None if not kept."""
+        """Return the log-probability of `token` after `node`.
+
+        It is None if no child of the node was added, or this one was dropped.
+        """
         if node not in self._batch_of:
             return None
         batch = self._batches[self._batch_of[node]]

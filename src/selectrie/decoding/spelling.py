@@ -332,7 +332,12 @@ class SpellingTree:
         return Reads.of_row(np.append(step.tokens, named), masses=masses)
 
     def read(self, node: int, rows: Rows, i: int) -> None:
-        """Read the row of a node, which is row `i` of `rows`."""
+        """Store the values that a node needs of its row, which is row `i` of `rows`.
+
+        They are the log-probability of each token of the node's step, and bounds on
+        that of each event which the next token may complete. The node then counts as
+        evaluated.
+        """
         step = self.step(node)
         events = [event for event, _ in step.covering]
         bounds = [rows.log_mass_bounds(i, tokens) for _, tokens in step.covering]
@@ -426,7 +431,11 @@ class CloseBounds:
         return 1.0 - 1.0 / self.max_ratio
 
     def weights(self, bounds: Bounds) -> FloatArray | None:
-        """Weight each event by the inverse of its probability."""
+        """Return the log of each event's weight 1/p, where p is its upper bound.
+
+        So open probability counts in relation to that of the event. An impossible event
+        gets -inf. The result is None once the bounds are close enough.
+        """
         high = bounds.as_read.high
         if total_gap(bounds.as_read) <= float(np.log(self.max_ratio)):
             return None
@@ -565,8 +574,8 @@ class SpellingOutcome:
         bounds: Proven bounds on the log-probability of each event.
         log_open: float64[E], the log of the probability that open prefixes may still
             add.
-        is_told: bool[E], whether all probabilities in the bounds were known exactly, so
-            that only rounding and open prefixes keep the bounds apart.
+        is_exact: bool[E], whether all probabilities in the bounds were known exactly,
+            so that only rounding and open prefixes keep the bounds apart.
         canonical: float64[E], bounds on the log-probability of the canonical spelling,
             which differ by rounding; NaN where none was given.
         is_enough: Whether the goal wanted no more rows.

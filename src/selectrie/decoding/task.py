@@ -85,7 +85,7 @@ class Task(Protocol[R_co]):
     def reads(self) -> Reads:
         """Return the `Reads` that the next `tell` needs from its rows.
 
-        The driver may hand over rows from which nothing else can be read
+        The rows that `tell` gets may have no other values
         (`core.partial_rows.SelectedRows`).
 
         Raises:
@@ -146,6 +146,7 @@ class TaskBase(ABC, Generic[PendingT, R]):
     def reads(self) -> Reads:
         if self._pending is None:
             raise ProtocolError("`reads` was called, but no row is expected")
+        # A task that ended early still gets the rows of its last ask, and reads none.
         return Reads(len(self._pending)) if self._is_finished else self._reads(self._pending)
 
     def tell(self, rows: Rows) -> None:

@@ -49,7 +49,7 @@ _UNPACKED_IN_PLACE = 1 << 12
 _ZSTD_WINDOW_LOG = 23
 """Log of the largest window that a decoder of zstd must support (RFC 9659): 8 MiB."""
 _ZSTD_PIECE, _GZIP_PIECE = 1 << 8, 1 << 12
-"""Bytes that are decoded at once. So few bytes of zstd become at most 8 MiB."""
+"""Bytes that are decoded at once; this number of bytes of zstd gives at most 8 MiB."""
 MAX_CONTAINERS = 100_000
 """Maximum number of lists and objects in a body. Python's lock is held while they are
 made, about a second for the two million that 8 MiB can hold."""

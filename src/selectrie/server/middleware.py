@@ -59,12 +59,15 @@ Its response did not begin, or was cut.
 _KEY_DIGITS = 8
 """Number of hexadecimal digits of a key's digest in the log."""
 _KIND = b"content-type"
+"""Name of the header by which a stream of events is recognised."""
 _MAX_DIGITS = 20
 """Maximum number of digits read of a content length; such a body is too large."""
 READS = frozenset({"/tokenizer_info", "/v1/vocabulary"})
 """Paths without a body that may load a model. Requests to them count as open too."""
 _MODELS = "/v1/models"
+"""Path of the list of models; a longer path is one model, and logged as this one."""
 _OTHER = frozenset({_MODELS, "/metrics", "/version", "/docs", "/openapi.json"})
+"""Paths that need a key, but do not count as open."""
 
 
 class Gate:
@@ -83,7 +86,7 @@ class Gate:
         self._inner, self._state = inner, state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request, after putting its `Exchange` into its scope."""
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return
@@ -135,6 +138,8 @@ class Gate:
             raise draining_error()
         if path in WORK:
             exchange.encoding = self._check_body(headers)
+        # If all places are taken, an unfinished upload of another client may have to
+        # give up its place.
         if self._state.n_open >= options.max_requests and not self._state.uploads.give_way_to(exchange.turn):
             message = (
                 f"{options.max_requests} requests wait or are worked on, and no more are taken: "
@@ -292,6 +297,7 @@ class _Response:
         if message["type"] == "http.response.start" or message.get("more_body", False):
             await self._send(message)
             return
+        # The last part of the body is sent as one that others follow.
         await self._send({**message, "more_body": True})
         # This waits until the connection has taken the rest.
         await self._send({"type": "http.response.body", "body": b""})
@@ -337,6 +343,7 @@ async def _receive_nothing() -> MutableMapping[str, Any]:
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
+    """Wait until the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -42,7 +42,9 @@ More would take cores, and Python's lock, from the event loop and the model.
 """
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9._-]+")
 _NOT_SHOWN = re.compile(r"[^\x20-\x7e]")
+"""Characters that a header cannot have."""
 _MAX_ID = 128
+"""Maximum number of characters of a request's id."""
 STRUCTURED_OUTPUTS = "structured_outputs"
 """Name of the field that restricts a text."""
 KEY = "selectrie.exchange"
@@ -296,7 +298,10 @@ def id_of(value: str) -> str:
 
 
 def exchange_of(request: Request) -> Exchange:
-    """Return the exchange that the `Gate` has made for a request."""
+    """Return the record of a request that `middleware.Gate` has put into its scope.
+
+    Every request passes the gate, so a missing record is a `KeyError`.
+    """
     exchange: Exchange = request.scope[KEY]
     return exchange
 
@@ -321,6 +326,7 @@ Events: TypeAlias = AsyncGenerator[Sequence[Event], None]
 
 DONE = b"data: [DONE]\n\n"
 PING = b": ping\n\n"
+"""A comment, which clients ignore: it keeps the connection from looking idle."""
 CONTENT_TYPE = "text/event-stream"
 
 

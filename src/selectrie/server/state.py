@@ -26,6 +26,7 @@ REASONS = ("disconnected", "deadline", "shutdown")
 CAUSES = ("body", "model", "engine")
 """Causes for which an open request waits (`Exchange.waits_for`)."""
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+"""Upper ends of the buckets of histograms of seconds."""
 
 
 class Metrics:

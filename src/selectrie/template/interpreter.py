@@ -70,7 +70,13 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """A step: let the model decide a slot; its result goes to `Interpreter.name`."""
+    """A step: let the model decide a slot; its result goes to `Interpreter.name`.
+
+    Attributes:
+        slot: The tag.
+        scope: The values by which its arguments are evaluated.
+        document: The document that contains the tag.
+    """
 
     slot: ast.Slot
     scope: Scope
@@ -95,6 +101,11 @@ class Continue:
 
     It decides between the loop's stop text and the text that would come next. The
     decision is passed to `Interpreter.go_on`.
+
+    Attributes:
+        loop: The tag.
+        stop: The loop's stop text.
+        document: The document that contains the tag.
     """
 
     loop: ast.GenEach
@@ -169,7 +180,7 @@ class Loop:
         segment: The tag.
         names: Names that the loop's body declares.
         join: Text between two passes.
-        items: Items of an `each`; None for a `geneach`.
+        items: Pairs (key or index, item) of an `each`; None for a `geneach`.
         bounds: Minimum and maximum number of passes of a `geneach`, and the stop text
             that may end it between the two.
         n_done: Number of passes that have begun.
@@ -308,7 +319,10 @@ class Interpreter:
         self._levels[-1].set(name, value, record)
 
     def suppose(self, *names: str) -> None:
-        """Make names undecided in a lookahead, as a decision would change them."""
+        """Set names to `UNDECIDED`, because a lookahead skips the steps that set them.
+
+        A value that depends on such a name is then unknown too.
+        """
         for name in names:
             self._levels[-1].scope.set(name, UNDECIDED)
 
@@ -330,6 +344,7 @@ class Interpreter:
         """
         if not self._is_hidden(step.slot, step.scope, step.document):
             return False
+        # Rendering will set these names before the text that is looked for.
         self.suppose(*names_in((step.slot,), self._template.documents).decided, step.slot.name)
         return True
 
@@ -476,7 +491,10 @@ class Interpreter:
         return self._is_ahead
 
     def _enter_hidden(self) -> None:
-        """Hide the frame that is entered next, up to its end."""
+        """Hide the frame that is entered next, up to its end.
+
+        An empty frame below it ends the hiding, as its closing step.
+        """
         self._queue.append(Hide(begins=True))
         self._frames.append(Frame((), self._frames[-1].document, closing=(Hide(begins=False),)))
 
@@ -586,8 +604,12 @@ def no_cut(_literal: str) -> None:
 def find_following(program: Interpreter, *names: str, cut: Cut = no_cut) -> Following:
     """Return the text that certainly follows the current step on the page.
 
-    It ends at the next decision of the model, or at a control token. `names` are the
-    names that this step will set; their values count as unknown.
+    It ends at the next decision of the model, or at a control token.
+
+    Args:
+        program: The program, which is not changed.
+        names: Names that the step will set; their values count as unknown.
+        cut: Finds the control tokens in literal text.
     """
     ahead = program.ahead(_MAX_STEPS_AHEAD)
     ahead.suppose(*names)
@@ -624,7 +646,7 @@ def _find_certain_text(ahead: Interpreter, cut: Cut, *, may_branch: bool) -> Fol
                     written, end = [before, control[0]], Following(ends=control[1])
                     break
                 written.append(step.text)
-            elif isinstance(step, Naming):
+            elif isinstance(step, Naming):  # a lookahead does not collect the text of blocks
                 ahead.suppose(step.name)
             elif isinstance(step, Decide) and ahead.skip(step):
                 continue
@@ -634,7 +656,7 @@ def _find_certain_text(ahead: Interpreter, cut: Cut, *, may_branch: bool) -> Fol
             elif isinstance(step, Together):
                 written.append(ahead.leading_text(step))
                 break
-            else:
+            else:  # a decision, hidden text, or a turn that begins or ends
                 end = Following("", step.role if isinstance(step, TurnStep) and not step.begins else None)
                 break
     except (Undecided, TemplateError):

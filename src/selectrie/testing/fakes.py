@@ -43,7 +43,7 @@ DEFAULT_PIECES: tuple[bytes, ...] = (
     *(b" ", b"a", b"b", b"c", b"r", b"s", b"t", b"u", b".", b":", b"\n"),
     *(b" a", b" c", b" b", b"ca", b"at", b"cat", b" cat", b"bat", b" bat", b" car", b"\xc3", b"\xa9", "é".encode()),
 )
-"""Pieces of the vocabulary above, without the control tokens."""
+"""Pieces of the default vocabulary of `make_vocabulary`, without control tokens."""
 
 BOS, EOS = 0, 1
 
@@ -135,6 +135,9 @@ WIDE = Limits(nodes=4096, sequences=256, rows_per_call=512, kind=ModelKind.ATTEN
 """Limits that small tests never reach."""
 
 NO_LIMIT = 1 << 30
+"""Number of branches for a tree of which only the nodes are limited."""
+_ROUNDED = 1e-9
+"""Error by which written probabilities may miss a sum of 1."""
 
 
 class FakeModel:
@@ -221,6 +224,7 @@ class FakeModel:
         self._set_multiple(value)
 
     def _set_multiple(self, multiple: int) -> None:
+        """Set the multiple, and cut the rows per call to a multiple of it."""
         rows_per_call = self._max_rows // multiple * multiple
         batch_sizes = replace(self._limits.batch_sizes, multiple=multiple)
         self._limits = replace(self._limits, rows_per_call=rows_per_call, batch_sizes=batch_sizes)
@@ -360,6 +364,7 @@ class FakeModel:
         return len(idle)
 
     def _drop(self, nodes: list[int]) -> None:
+        """Drop nodes from the tree, with their states and paths."""
         self._tree.drop(nodes)
         for node in nodes:
             self._states.discard(node)
@@ -462,9 +467,9 @@ def _table_row(vocabulary: Vocabulary, key: tuple[str, ...], row: Mapping[str, f
     named = list(spell(vocabulary, tuple(row)))
     p = np.array(list(row.values()), dtype=np.float64)
     rest, n_rest = 1.0 - float(p.sum()), len(vocabulary.pieces) - len(named)
-    if (p < 0).any() or rest < -1e-9 or (n_rest == 0 and rest > 1e-9):
+    if (p < 0).any() or rest < -_ROUNDED or (n_rest == 0 and rest > _ROUNDED):
         raise OptionError("table", {key: dict(row)}, "probabilities that leave 0 to 1 to the tokens not named")
-    full = np.full(len(vocabulary.pieces), 0.0 if rest < 1e-9 else rest / n_rest)
+    full = np.full(len(vocabulary.pieces), 0.0 if rest < _ROUNDED else rest / n_rest)
     full[named] = p
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(full), dtype=np.float32)

@@ -274,7 +274,7 @@ class _Check:
             paths += [(*paths[end], self._random_token()), (*paths[end], self._random_token())]
             parents += [~end, ~end]
         if paths:
-            keep = np.arange(len(paths)) >= len(paths) - 3
+            keep = np.arange(len(paths)) >= len(paths) - 3  # the end and its two children
             self._extend(parents, paths, np.ones(len(paths), dtype=np.bool_), keep)
 
     def _extend_again(self) -> None:
@@ -490,10 +490,12 @@ class _Check:
         self._held = [held for index, held in enumerate(self._held) if index not in gone]
 
     def _random_held(self) -> list[int]:
+        """Return the indices of a random share of `_held`."""
         share = self._rng.random()
         return [index for index in range(len(self._held)) if self._rng.random() < share]
 
     def _call_size(self) -> int:
+        """Return the maximum number of rows of a random call."""
         return min(self._model.limits.rows_per_call, max(12, self._longest // 2))
 
     def _random_token(self) -> int:
@@ -637,6 +639,7 @@ class _PathCheck:
         self._compare(queries, self._ask(queries))
 
     def _ask(self, queries: list[RowQuery]) -> list[RowBounds]:
+        """Return the model's answers, after checking their number."""
         rows = self._model.rows(queries, Cancellation())
         if len(rows) != len(queries):
             raise LawBroken(2, f"{len(queries)} queries gave {len(rows)} rows")
@@ -728,6 +731,7 @@ class _PathCheck:
     def _must_raise(
         self, law: int, expected: type[SelectrieError], queries: list[RowQuery], cancellation: Cancellation
     ) -> None:
+        """Check that a call raises `expected`; the call breaks law `law` otherwise."""
         error = self._error_of(queries, cancellation)
         if not isinstance(error, expected):
             raise LawBroken(law, f"a call that must raise {expected.__name__} ended with {error!r}")

@@ -67,7 +67,7 @@ def settled_positions(vocabulary: Vocabulary, text: bytes, min_behind: int = 1) 
         return
     size = len(text)
     first = max(0, size - MAX_HEALED_BYTES)
-    while first < size and text[first] & 0xC0 == 0x80:
+    while first < size and text[first] & 0xC0 == 0x80:  # inside a character
         first += 1
     characters = text[first:].decode("utf-8", "surrogateescape")
     certain_to = _user_defined_from(vocabulary, text)
@@ -313,6 +313,7 @@ def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tup
             return n_kept, ""
     for position in settled_positions(vocabulary, vocabulary.decode(own)):
         n_kept = int(np.searchsorted(ends, position)) + 1
+        # It must be a token boundary in the text itself, after any end of generation.
         if position <= n_put or n_kept < min_kept or ends[n_kept - 1] != position:
             continue
         rest = vocabulary.decode(own[n_kept:])
@@ -360,12 +361,15 @@ def open_prompt(
     opened = reopen(vocabulary, prompt, heal=boundary == "heal", listing=listing)
     put = b""
     if not opened.healed and vocabulary.space_prefix:
+        # A letter shows whether a text that begins here gets a space.
         first = encode_after(vocabulary, opened.context, _LETTER, continues=prompt.continues)
         put = _SPACE if first and vocabulary.pieces[first[0]].startswith(_SPACE) else b""
     is_changed = boundary == "heal" and not opened.is_aligned
     is_apart = opened.is_apart and not is_changed
     before, text = (opened.context, opened.healed) if is_apart else (prompt.prefix, prompt.text)
     if opened.healed and len(opened.context) == len(prompt.prefix):
+        # All tokens of the text were removed. `healed` then includes a space that the
+        # tokenizer added before the text, and will add again.
         text = prompt.text
     return PromptBoundary(
         context=opened.context,
@@ -564,6 +568,7 @@ class CanonicalPaths:
 
 def is_cut(text: bytes) -> bool:
     """Return whether UTF-8 bytes end inside a character."""
+    # The last character begins with its last byte from 0xC0 on, which says its length.
     for n in range(1, min(4, len(text) + 1)):
         if text[-n] >= 0xC0:
             return n < (2 if text[-n] < 0xE0 else 3 if text[-n] < 0xF0 else 4)
@@ -590,6 +595,7 @@ def encode_inside(vocabulary: Vocabulary, text: bytes) -> list[int]:
         return vocabulary.tokenize(text) if text else []
     if vocabulary.spacing is not None:
         return vocabulary.spacing.encode_inside(text)
+    # After any token of text no new text begins.
     anything = np.flatnonzero(vocabulary.lengths > 0)[:1].astype(np.int32)
     return encode_after(vocabulary, anything, text)
 

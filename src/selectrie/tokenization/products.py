@@ -429,7 +429,8 @@ def _is_apart(vocabulary: Vocabulary, left: frozenset[str], right: frozenset[str
     """Return whether the text on both sides of a position is always encoded separately.
 
     `left` and `right` are the characters that may be next to the position; it must hold
-    for each pair of them.
+    for each pair of them. `right` is never empty. An empty `left` means that nothing
+    precedes the position in the parts, so there is nothing to separate: False.
     """
     if not left:
         return False

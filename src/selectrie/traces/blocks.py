@@ -38,13 +38,15 @@ MAX_RATIO = 64
 _FREE_BYTES = 4 << 10
 """A payload of this size may be compressed by more than `MAX_RATIO`."""
 _BYTES_PER_ITEM, _FREE_ITEMS = 4, 8
-"""A compressed block has one item for so many of its bytes, and some more."""
+"""The maximum number of items of a compressed block: see `max_items`."""
 
 _NUMBERS = struct.Struct("<BII")
 _DIGEST_BYTES = 16
 _HEAD_BYTES = _NUMBERS.size + _DIGEST_BYTES
 _STORED, _ZLIB, _END = 0, 1, 2
+"""Methods of a block: stored as it is, compressed, or the end of the file."""
 _LEVEL = 6
+"""Level of the compression by zlib, from 1 (fast) to 9 (small)."""
 
 
 class BlockError(ValueError):
@@ -177,6 +179,7 @@ def max_items(n_stored: int) -> int:
 
 
 def _may_become(n_stored: int, n_payload: int) -> bool:
+    """Return whether bytes of a block may be decompressed to so large a payload."""
     return n_payload <= max(_FREE_BYTES, MAX_RATIO * n_stored)
 
 

@@ -33,7 +33,7 @@ from selectrie.traces.records import (
     WholeRow,
     decode,
 )
-from selectrie.traces.values import StepValues
+from selectrie.traces.values import DIGEST_BYTES, SIGNATURE_BYTES, StepValues
 
 MAX_VOCABULARY = 1 << 22
 """Maximum number of tokens of a vocabulary."""
@@ -153,7 +153,7 @@ class _TraceBuilder:
         if isinstance(record, ReadStep):
             self._add_step(record)
         elif isinstance(record, TokenIds):
-            require(len(record.digest) == 16, "a set has no digest")
+            require(len(record.digest) == DIGEST_BYTES, "a set has no digest")
             self._sets.append(record.digest.tobytes())
         elif isinstance(record, WholeRow):
             check_whole(record, self._n_tokens)
@@ -293,6 +293,10 @@ def _check_ask(step: ReadStep, n_local: int, n_tokens: int) -> None:
 
 
 def _check_rows(n: int, n_pairs: int, owner: NDArray[np.int32], *others: NDArray[np.int32]) -> None:
+    """Raise `PayloadError` unless each value of a step belongs to one of `n` rows.
+
+    `owner` has the row of each of the `n_pairs` pairs, `others` those of other values.
+    """
     require(len(owner) == n_pairs, "pairs of row and token do not match")
     require(all(_are_within(rows, 0, n) for rows in (owner, *others)), "a value belongs to no row")
 
@@ -309,11 +313,15 @@ def _check_values(step: ReadStep) -> None:
 
 
 def _check_known(step: ReadStep, n_tokens: int) -> None:
-    """Raise `PayloadError` unless rows with unknown values are valid `RowBounds`."""
+    """Raise `PayloadError` unless the columns of a step are valid `RowBounds`.
+
+    They are those of rows of which only some tokens' values are known: `known_…` and
+    `rest_…`, which are empty if every row was whole.
+    """
     columns = (step.known_lengths, step.rest_low, step.rest_high, step.rest_max)
     n = len(step.known_lengths)
     require(n in (0, step.n_rows) and all(len(one) == n for one in columns), "bounds and rows do not match")
-    require(len(step.known_reads) == 8 * n, "bounds and what was read do not match")
+    require(len(step.known_reads) == SIGNATURE_BYTES * n, "bounds and what was read do not match")
     require(len(step.known_ids) == len(step.known_logp), "known tokens and values do not match")
     check_ids(step.known_ids, n_tokens)
     for ids in split_array(step.known_lengths, step.known_ids):

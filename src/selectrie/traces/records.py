@@ -40,7 +40,9 @@ FORMAT = 4
 MAX_LINES_BYTES = 8 << 20
 """Maximum size of the lines of a payload. The parsed objects are larger."""
 _LENGTH_BYTES = 4
+"""Number of bytes, at the beginning of a payload, with the size of its lines."""
 _MAX_INT = 1 << 62
+"""The least whole number that a field cannot have."""
 NO_SET = -1
 """The set number of `ReadStep.top_sets` that stands for all tokens."""
 
@@ -444,6 +446,7 @@ def _parse_line(line: bytes) -> list[Any]:
 
 
 def _refuse_constant(text: str) -> None:
+    """Raise `ValueError` for NaN or an infinity, which are no JSON."""
     raise ValueError(text)
 
 
@@ -472,7 +475,7 @@ def _check_plain(name: str, kind: type, value: object) -> object:
 
     Integers must not be negative.
     """
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int:  # another JSON writer may have made 1 of 1.0
         value = float(value) if abs(value) < _MAX_INT else value
     if type(value) is not kind or (kind is int and not 0 <= value < _MAX_INT):  # type: ignore[operator]
         raise PayloadError(f"{name} is not what it must be")

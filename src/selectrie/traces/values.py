@@ -28,8 +28,14 @@ from selectrie.traces.records import NO_SET, ReadStep, TokenIds, WholeRow
 EVERY_TOKEN = b""
 """Stands for the digest of an allowed set that is None, which allows every token."""
 
-_DIGEST_BYTES, _SIGNATURE_BYTES = 16, 8
+DIGEST_BYTES = 16
+"""Number of bytes of the digest that stands for a set of tokens."""
+SIGNATURE_BYTES = 8
+"""Number of bytes of a row's signature, which names the values that were read of it."""
 _MAX_KEPT = 16
+"""Number of kept copies of allowed sets at which all are dropped."""
+_STEP_BYTES = 1 << 10
+"""Approximate size of a copied step without its arrays, in bytes."""
 _NO_IDS: IntArray = np.empty(0, dtype=np.int32)
 _NO_VALUES: FloatArray = np.empty(0)
 _NOTHING: dict[str, Any] = {
@@ -56,12 +62,13 @@ def set_key(tokens: BoolArray | IntArray, *, is_sum: bool) -> bytes:
     if mask.dtype != np.bool_:
         mask = np.zeros(int(tokens.max(initial=-1)) + 1, dtype=np.bool_)
         mask[tokens] = True
+    # Without trailing zeros, masks of any length have equal bytes for equal sets.
     return b"a" + np.packbits(mask).tobytes().rstrip(b"\0")
 
 
 def digest_of(key: bytes) -> bytes:
     """Return the 16-byte digest of a set of tokens from its `set_key`."""
-    return blake2b(key, digest_size=_DIGEST_BYTES).digest()
+    return blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
 class CopiedSet:
@@ -123,7 +130,7 @@ class CopiedStep:
         self.fields = fields
         self.sets: dict[str, list[CopiedSet | None]] = {}
         self.whole: tuple[WholeRow, ...] = ()
-        self.nbytes = 1 << 10
+        self.nbytes = _STEP_BYTES
 
     def add(self, **fields: Any) -> None:
         """Add finished fields that hold arrays."""
@@ -145,10 +152,11 @@ def copy_step(path: dict[str, Any], rows: Rows, reads: Reads, allowed: AllowedSe
     step = CopiedStep({**path, "n_rows": len(rows), **_NOTHING})
     if not (len(reads.ids) or reads.masses or reads.rests or reads.tops or len(reads.whole) or reads.best):
         return step
-    if isinstance(rows, BoundedRows):
+    if isinstance(rows, BoundedRows):  # all known values are copied; few were asked for
         step.add(**_bounded_fields([rows.known(i) for i in range(len(rows))]))
         step.add(known_reads=np.frombuffer(b"".join(signatures(reads)), dtype=np.uint8))
         return step
+    # Logits and normalisers of dense rows are copied, log-probabilities of others.
     dense = rows if isinstance(rows, DenseRows) else None
     if dense is not None:
         dense.keep_values()  # the task reads them next
@@ -254,7 +262,7 @@ def _signatures(
     parts = [[b"best" if has_best else b"", tokens[start:stop].tobytes()] for start, stop in pairwise(bounds)]
     for row, key in others:
         parts[row].append(key)
-    return [blake2b(b"|".join(several), digest_size=_SIGNATURE_BYTES).digest() for several in parts]
+    return [blake2b(b"|".join(several), digest_size=SIGNATURE_BYTES).digest() for several in parts]
 
 
 def _allowed_digest(allowed: BoolArray | IntArray | None) -> bytes:
@@ -381,7 +389,7 @@ class StepValues:
         step, sets = self.step, self._sets
         if len(step.known_reads):
             data = step.known_reads.tobytes()
-            return [data[at : at + _SIGNATURE_BYTES] for at in range(0, len(data), _SIGNATURE_BYTES)]
+            return [data[at : at + SIGNATURE_BYTES] for at in range(0, len(data), SIGNATURE_BYTES)]
         sums = [
             (row, name + sets[number])
             for name, rows, numbers in (

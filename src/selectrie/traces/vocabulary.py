@@ -16,7 +16,9 @@ from selectrie.traces.reader import check_ids, require, split_array
 from selectrie.traces.records import PayloadError, Specials, Tokens, TraceRecord
 
 _TOKENS_A_PART = 1 << 14
+"""Number of tokens of a `Tokens` record."""
 _IDS = ("eog", "control", "strips_left", "strips_right", "user_defined")
+"""The fields of `Vocabulary` and of `Specials` that are token ids."""
 _FACTS: dict[str, tuple[type, ...]] = {
     "bos": (int, type(None)),
     "eos": (int, type(None)),
@@ -34,7 +36,7 @@ _MORE: dict[str, tuple[type, ...]] = {
     "is_altered_known": (bool,),
     "splits_locally": (bool,),
 }
-"""The plain fields of `Specials.facts`, with their types."""
+"""Types of the fields of `Specials.facts`: those of `Vocabulary`, and all others."""
 
 
 @dataclass(frozen=True, slots=True)

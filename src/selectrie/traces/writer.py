@@ -74,11 +74,12 @@ class TraceWriter:
         self._file = _open_trace(path)
         self._error: BaseException | None = None
         self._queue: deque[_Item] = deque()
+        # Set when there is something to write, and when it is to be written at once.
         self._begun, self._due = threading.Event(), threading.Event()
         self._is_closing = False
         self._room = threading.Event()
         self._room.set()
-        self._n_put = self._n_done = 0
+        self._n_put = self._n_done = 0  # bytes of all steps that were queued, and of those taken
         self._waiting: list[TraceRecord] = []
         self._n_waiting_bytes = 0
         self._n_tasks = self._n_whole = 0

@@ -555,7 +555,12 @@ class EchoDialect:
         return [int(ids[low])] if high - low == 1 and self._is_certain(text) else []
 
     def _is_certain(self, text: str) -> bool:
-        """Return whether an echoed text surely is the text of its token, unaltered."""
+        """Return whether an echoed text surely is the text of its token, unaltered.
+
+        Bytes that are not UTF-8 come as U+FFFD, so such a text is not certain. Neither
+        is an empty text, nor one that begins or ends with white space other than a
+        space, which may have been changed on the way.
+        """
         return "\ufffd" not in text and text.strip() == text.strip(" ") and bool(text)
 
     async def encode(self, text: str) -> list[int] | None:

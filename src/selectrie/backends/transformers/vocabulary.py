@@ -321,12 +321,15 @@ def _inner_encoder(json: TokenizerJson, starting: Tokenizer, inner: Tokenizer) -
         inner: A tokenizer that adds none.
     """
     encode, begin = _encoder(inner), _encoder(starting)
+    # The added tokens after which a space is added. Plain text has no control tokens.
     apart = frozenset() if json.adds_space_once else frozenset(token.id for token in json.added if not token.special)
 
     def encode_inner(text: str) -> tuple[list[int], list[tuple[int, int]]]:
         ids, offsets = encode(text)
         if apart.isdisjoint(ids):
             return ids, offsets
+        # From the first added token on, `starting` adds the spaces. If it also adds one
+        # before that token, the text cannot be split there: the next one is tried.
         for token, (start, _) in zip(ids, offsets, strict=True):
             if token in apart:
                 behind, positions = begin(text[start:])

@@ -300,7 +300,8 @@ def children_of(trie: TokenTrie, nodes: IntArray) -> tuple[IntArray, NDArray[np.
 class TrieReader:
     """Reads the rows of a trie into the arrays of a `TrieEvaluation`.
 
-    It makes a few numpy calls for many nodes at once.
+    It makes a few numpy calls for many nodes at once. Its arrays have the names of
+    those of `TrieEvaluation`, and the values that were read so far.
 
     Args:
         trie: The trie.
@@ -414,8 +415,8 @@ class TrieReader:
 
 
 def _set_bounds(values: Interval[FloatArray], at: int, bounds: tuple[float, float]) -> Interval[FloatArray]:
-    """Return `values` with the bounds of one entry set."""
-    if values.is_known and bounds[0] != bounds[1]:
+    """Return `values` with the bounds of one entry set; the arrays are changed."""
+    if values.is_known and bounds[0] != bounds[1]:  # until now both bounds are one array
         values = Interval(values.low, values.low.copy())
     values.low[at], values.high[at] = min(bounds[0], 0.0), min(bounds[1], 0.0)
     return values

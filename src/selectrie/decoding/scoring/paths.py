@@ -112,6 +112,8 @@ def path_scores(
     if rest.is_known or terminator != "unless-continued":
         local, greedy = _local_logp(trie, evaluation, terminator), greedy_path(trie, evaluation, terminator)
     else:
+        # A row given in part may let the decoding stop at its upper bound and go on at
+        # its lower one. A greedy path is certain only if both give it.
         most = replace(evaluation, rest=Interval.point(rest.high))
         logp, term = _widen_joints(prefix, end, _terminator_bounds(trie, most, terminator).high, logp, term)
         told = replace(evaluation, rest=Interval.point(np.where(rest.low == rest.high, rest.low, np.nan)))

@@ -249,7 +249,6 @@ class Objective:
         first_scored: Number of leading tokens of every path that are not scored.
         moves: Nats by which the difference of two scores may be wrong, because the
             baseline is an interval.
-        divides: Whether some length is not 1.
     """
 
     length: FloatArray

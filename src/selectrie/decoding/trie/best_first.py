@@ -25,6 +25,12 @@ Above it, depth-first waves take over from best-first search. Waves evaluate eac
 other rows once, so even a search that excludes nothing costs at most 1.2 times
 exhaustive scoring.
 """
+_PLANS = 8
+"""Maximum number of times that waves are planned again, in a search of all rows."""
+_PATHS_A_PLAN = 32
+"""Minimum number of rows between two plans, in lengths of the longest path."""
+_NARROWING_CALLS = 4
+"""Maximum number of nodes that narrow intervals in one ask, in widths of a call."""
 
 
 class DepthFirstFallback:
@@ -84,8 +90,8 @@ class DepthFirstFallback:
 
         The new rows may exclude some of the remaining nodes.
         """
-        # Laying out again repeats one path, 3 % at most.
-        pause = max(self._n_required // 8, 32 * self._depth)
+        # Planning again repeats one path: at most 1/32 = 3 % of the rows in between.
+        pause = max(self._n_required // _PLANS, _PATHS_A_PLAN * self._depth)
         return self._reader.n_evaluated - self._n_read_at_plan > pause
 
     def plan_waves(self, matters: BoolArray) -> None:
@@ -243,8 +249,8 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
             self._greedy = NO_NODE
 
     def _next_ask(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
-        # Also before the last ask: `result` reads the refreshed state.
         """Return the next ask and the nodes whose rows it wants, or None at the end."""
+        # Also before the last ask: `result` reads the refreshed state.
         self._frontier.refresh()
         budget = self._search.budget_nodes
         left = self._n_required if budget is None else budget - self._reader.n_evaluated
@@ -280,7 +286,8 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
     def _must_continue(self, threshold: float) -> bool:
         """Return whether further open nodes must be evaluated.
 
-        They must if a bound reaches `threshold`, or if the search evaluates all.
+        They must if a bound reaches `threshold`, or if the search evaluates all. The
+        result is False while no bound exists, because healed bytes are not scored yet.
         """
         if not self._frontier.ready:
             return False
@@ -313,7 +320,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         nodes: list[int] = []
         for candidate in self._incumbents.find_unsettled(threshold, self._frontier.margin):
             nodes += self._frontier.nodes_deciding(candidate, self._fill_rows)
-        return nodes[: 4 * self._width]
+        return nodes[: _NARROWING_CALLS * self._width]
 
     def _nodes_for_a_score(self) -> list[int]:
         """Return the nodes to evaluate beyond the budget until some path has a score.

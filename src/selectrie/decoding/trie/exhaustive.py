@@ -53,6 +53,16 @@ class DepthFirstOrder:
     Args:
         wanted: bool[N], nodes whose rows are wanted. Their ancestors only lead to them.
             The root, which is local row 0, is not asked for.
+
+    Attributes:
+        nodes: int32[n], the marked nodes in order, the root first. The arrays below
+            have one entry for each, and positions are indices into them.
+        up: Position of the parent.
+        last: Position of the last marked descendant, or of the node itself.
+        last_child: Position of the last marked child; 0 if there is none.
+        token, depth, wanted: Token, depth, and whether the row is wanted.
+        leaves_before: int64[n + 1], number of paths that end before each position.
+        floor: The capacity for one path and one row.
     """
 
     def __init__(self, trie: TokenTrie, wanted: BoolArray) -> None:
@@ -243,8 +253,8 @@ class ScoreTask(TaskBase[IntArray, TrieEvaluation]):
         self.states = None if max_rows is None else plan.n_branches + 2
         """The maximum number of states that the task needs at once; None for one a row.
 
-        They are those of the nodes of one path that several go on from, of its end and
-        of the run that is evaluated.
+        On one path there is a state for each node with several children and one for the
+        end. Another belongs to the run that is evaluated.
         """
         super().__init__(prompt, self._windows.floor, np.array([ROOT], dtype=np.int32) if len(prompt) else None)
 

@@ -129,7 +129,12 @@ class Incumbents:
             self._add(end, float(prefix[end] + rest.low[end]), float(prefix[end] + rest.high[end]), is_final=True)
 
     def _add(self, end: int, low: float, high: float, *, is_final: bool) -> None:
-        """Add an end as a candidate with these bounds on its log-probability."""
+        """Add an end as a candidate with these bounds on its log-probability.
+
+        `low` and `high` include the healed bytes, whose log-probability `log_heal` is
+        subtracted before the bounds are scored. `is_final` says that no further row
+        narrows the bounds.
+        """
         path = int(self._trie.end_path[end])
         lower, upper = self._objective.score(np.array([path, path]), np.array([low, high]) - self.log_heal).tolist()
         self.candidates[end] = Candidate(end, path, lower, upper, Interval(low, high), is_final)
@@ -390,6 +395,7 @@ class Frontier:
         own = own[np.argsort(-self.prefix[own], kind="stable")]
         # The mass of each node together with all less probable ones.
         lighter = np.logaddexp.accumulate(self.prefix[own][::-1])[::-1]
+        # Half of the width that counts as resolved may stay open.
         enough = candidate.logp.low + np.log(RESOLVED / 2)
         matter: list[int] = own[: max(min_nodes, int(np.count_nonzero(lighter > enough)))].tolist()
         return matter

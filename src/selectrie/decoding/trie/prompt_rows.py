@@ -172,7 +172,7 @@ class PromptValues:
         self.of_node: dict[int, RowValues] = {}
 
     def max_rows(self, _first: int) -> int:
-        """Return the maximum number of rows of an ask."""
+        """Return the maximum number of rows of an ask, whatever node it begins with."""
         return max(1, WANTED_BYTES // (4 * self._of_row.n_vocabulary))
 
     def take_cached(self, nodes: IntArray) -> BoolArray:

@@ -41,9 +41,11 @@ class JobPaths:
         return _Paths(self, [0])
 
     def add(self, ask: Ask) -> Sequence[IntArray]:
-        """Add the rows of an ask, and return the paths of the wanted ones.
+        """Append the nodes of an ask as rows, and return the paths of the wanted ones.
 
-        Raises `ProtocolError` for a parent that does not exist.
+        Wanted are the nodes whose logits the task reads. Each path is the whole prompt
+        and the tokens from its end to the node. Raises `ProtocolError` for a parent
+        that does not exist.
         """
         first = len(self._up)
         parents = [parent if parent >= 0 else first + ~parent for parent in ask.parents.tolist()]

@@ -282,7 +282,7 @@ class QueryReader:
         # Held by this reader's threads and by callers of its methods. Foreign callbacks
         # are called without it (`_calls`).
         self._lock = threading.Lock()
-        self._turns: list[_RowCall] = []
+        self._turns: list[_RowCall] = []  # calls with queries to send, in the order of their turns
         self._open: dict[bytes, list[_Query]] = {}
         self._in_flight: set[_Request] = set()
         self._inbox: SimpleQueue[_Request | None] = SimpleQueue()
@@ -291,8 +291,10 @@ class QueryReader:
         self._is_closed = False
 
     def capacity(self, floor: Capacity) -> Capacity:
-        # Nothing is held for a task, so it may hold any number of nodes.
-        """Return the capacity for one ask, which no memory limits."""
+        """Return the capacity for one ask: its rows are limited, nodes are not.
+
+        Nothing is held for a task, so it may hold any number of nodes.
+        """
         return Capacity(max(floor.rows, _ASK_ROWS), max(floor.nodes, _UNLIMITED), max(floor.sequences, _UNLIMITED))
 
     def start(

@@ -347,5 +347,9 @@ def _nothing_error(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> Noth
 
 
 def _bound_coverage(logp: list[float], heal: Interval[float]) -> float:
-    """Return a lower bound on the total probability of paths, whatever `heal` is."""
+    """Return a lower bound on the total probability of paths.
+
+    `logp` are their log-probabilities, given the healed bytes. The bound holds for each
+    value in `heal`, the interval of the healed bytes' own log-probability.
+    """
     return float(bound_coverage(Interval.point(scoring.coverage_of(np.array(logp))), heal.width).low)

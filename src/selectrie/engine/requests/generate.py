@@ -177,7 +177,9 @@ def _token_of(vocabulary: Vocabulary, text: str) -> int:
     own = vocabulary.encode(data).tolist()
     if len(own) == 1 and own[0] in found:
         return int(own[0])
-    if len(found) == 1:  # it has a space of the tokenizer's before it at the beginning of a text
+    if len(found) == 1:
+        # `encode` takes the text for a beginning, where this tokenizer adds a space.
+        # Inside another text it is this token.
         return found[0]
     shown = ", ".join(f"{token} {vocabulary.show(token)!r}" for token in own)
     raise OptionError("logit_bias", text, f"a text that is one token; this one is {len(own)}: {shown}")

@@ -36,7 +36,7 @@ def ask_part(model: Model, job: Job, capacity: Capacity) -> BatchPart:
     first.
     """
     rows, runs = job.rows, job.runs
-    if runs is None:
+    if runs is None:  # any rows can go into one call; not so with recurrent states
         lost = rows.lost_ancestors()[: capacity.rows]
         if lost:
             return _restoring_part(model, job, lost, keep=[True] * len(lost))
@@ -105,6 +105,7 @@ def extend(model: Model, parts: Sequence[BatchPart]) -> Extension:
     keep: list[bool] = []
     for part in parts:
         start = len(parents)
+        # `~j` counts from the part's first row, in the call from that of the call.
         parents += [parent if parent >= 0 else parent - start for parent in part.parents]
         tokens += part.tokens
         wanted += part.wanted
@@ -221,7 +222,7 @@ class _Chunk:
 
     Args:
         job: The job.
-        budget: Number of rows of the call; only so many tokens are considered.
+        budget: Number of rows of the call, and so of the tokens to consider.
     """
 
     def __init__(self, job: Job, budget: int) -> None:
@@ -261,7 +262,8 @@ def find_cursor(model: Model, job: Job) -> None:
     """Set `job.cursor` and `job.depth` to where the job's prompt continues.
 
     The cursor is the deepest cached node on the prompt's path. The tokens below it are
-    not evaluated yet.
+    not evaluated yet. They include the last one, even if its node is cached, because
+    only evaluating it gives the prompt's row.
     """
     before = job.cursor
     job.cursor, job.depth = model.match_prefix(job.prompt[:-1])

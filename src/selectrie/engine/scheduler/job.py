@@ -217,6 +217,12 @@ class Job:
             another client.
         n_passed: Number of jobs that were admitted before it although it was first.
         order: Number of the job in the order of submission.
+        prompt, key: int32[T], the tokens of the prompt, and their bytes.
+        rows: The task's local rows.
+        ask: The ask that is evaluated now, or None.
+        collector, runs: The rows of that ask received so far, and its runs; `runs` is
+            None unless the model is recurrent.
+        part: The job's part of the next call, or None.
         has_prompt_row: Whether the task has received the row of its prompt's end. True
             for an empty prompt, which has no such row.
         cursor, depth: Node up to which the prompt is evaluated, and its number of
@@ -278,7 +284,12 @@ class Job:
         return 0 if self.rows.node[0] != NO_NODE else len(self.prompt) - self.depth
 
     def begin(self, ask: Ask, *, is_recurrent: bool) -> list[int]:
-        """Start an ask of the task; return the nodes that it releases."""
+        """Start an ask of the task; return the nodes that the caller must release.
+
+        They are the nodes of the rows in `ask.release`. For a recurrent-state model,
+        also find the runs of the ask, and do not keep the states of the rows in
+        `ask.spent` any longer than this ask needs them.
+        """
         gone = self.rows.apply_ask(ask)
         self.ask, self.collector, self.narrow = ask, RowCollector(ask.wanted, self.task.reads), False
         if is_recurrent:
@@ -301,8 +312,9 @@ class Job:
 
         That covers the rest of its prompt, the nodes it lost to preemption and the rest
         of its ask, and never less than `task.floor`. In a recurrent-state model, every
-        new row may own a state, unless the task is `BoundedStates`; a prompt in
-        evaluation holds two.
+        new row may own a state, unless the task is `BoundedStates`. A prompt in
+        evaluation holds two, the old end and the new one, and so do lost rows that are
+        evaluated again.
         """
         rows, floor, n_prompt_left = self.rows, self.floor, self.n_prompt_left
         pending = len(rows.pending)

@@ -226,6 +226,7 @@ class JobThread(ABC, Generic[SchedulerT]):
         self._free_slots = [True] * (max_waiting or 0)  # one for each task that may still be queued
         self.scheduler = scheduler
         self._again_s = again_s
+        # Calls, jobs that are queued together, and None, which only wakes the thread.
         self._inbox: SimpleQueue[_Call | tuple[Job, ...] | None] = SimpleQueue()
         self._arriving: set[int] = set()  # `id` of each job in the inbox, which keeps none alive
         self._running: _Call | SchedulerT | None = None
@@ -449,7 +450,7 @@ class JobThread(ABC, Generic[SchedulerT]):
     # The methods below run on the model's thread.
 
     def _loop(self) -> None:
-        """Do turns until the engine closes, and then end all work."""
+        """Receive and do work until the engine closes, and then end all work."""
         try:
             while self._do_turn():
                 pass

@@ -120,7 +120,11 @@ class NodeTable:
         return gone
 
     def _count_leaf(self, row: int, change: int) -> None:
-        """Add `change` to the counts of leaves, for a row that is or was a leaf."""
+        """Add `change` to `n_leaves`, and to `n_lost_leaves` if the row is lost.
+
+        The row is becoming a leaf (+1) or no longer one (-1). It is lost if its node
+        was taken away for another task.
+        """
         self.n_leaves += change
         if self._lost[row]:
             self.n_lost_leaves += change

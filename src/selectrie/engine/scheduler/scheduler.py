@@ -368,6 +368,7 @@ class Scheduler:
                 offered = int((free.rows - kept_rows) * part_of_rows + ROUNDING)
                 if offered < 1 and not self._takes_turns:
                     continue  # the call is full
+                # While others wait, an ask is short, as a prompt's chunk is.
                 free = self._set_next_part(
                     job, free, max(1, offered if len(jobs) == 1 else min(offered, self._prefill_rows))
                 )
@@ -384,7 +385,7 @@ class Scheduler:
                 if part is None:
                     continue
                 key = part.key
-            if key not in taken:
+            if key not in taken:  # parts with the same rows are evaluated once
                 if parts and len(part) > free.rows - kept_rows:
                     skipped.append(part)
                     continue
@@ -392,6 +393,7 @@ class Scheduler:
                 free = replace(free, rows=max(0, free.rows - len(part)))
             parts.append(part)
         prefills = self._prefill_parts(filling, free.rows, call_rows - free.rows)
+        # Rows that prompts leave over may still take a part that was skipped for them.
         return parts + prefills + _choose_fitting(skipped, free.rows - sum(map(len, prefills))), free
 
     def _rows_for_prompts(self, jobs: list[Job], unread: set[Job], share_of: dict[Job, float], rows: int) -> int:
@@ -536,7 +538,7 @@ class Scheduler:
                 part.take(nodes, rows)
                 if job.on_step is not None:
                     job.on_step()
-            except BaseException as error:  # noqa: BLE001 - as in _next
+            except BaseException as error:  # noqa: BLE001 - as in `_set_next_part`
                 self._end(job, error=error)
 
     def _preempt_last(self, part: BatchPart, error: CapacityError) -> None:

@@ -269,6 +269,8 @@ class CancelScope:
             group.cancel()
 
 
+# Of this thread or asyncio task: the scope that new groups join, the client that their
+# jobs count for, and the function of `when_prepared`.
 _SCOPE: ContextVar[CancelScope | None] = ContextVar("selectrie_scope", default=None)
 _CLIENT: ContextVar[Turn | None] = ContextVar("selectrie_client", default=None)
 _WHEN_PREPARED: ContextVar[Callable[[], object] | None] = ContextVar("selectrie_prepared", default=None)
@@ -425,8 +427,9 @@ class _LazyOutcome(Outcome[Any]):
 
 
 class SecondMemory:
-    """A second memory of a model, which may hold nodes between two uses.
+    """A second memory of a model: a small context that is evaluated apart from it.
 
+    Its rows do not depend on what the model holds. It may hold nodes between two uses.
     All methods are called on the model's thread. The results of all tasks of a use are
     needed together, so the tasks run one after the other, each with as many rows of a
     call as it can use.

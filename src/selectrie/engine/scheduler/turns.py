@@ -109,6 +109,8 @@ class CallTimes:
     """
 
     def __init__(self) -> None:
+        # Weighted sums over calls of 1, x, y, x², xy, rows and all seconds, where x is
+        # 1 / rows and y the model's seconds of a row.
         self._sums = np.zeros(7)
 
     def add(self, n_rows: int, decode_s: float, seconds: float) -> None:

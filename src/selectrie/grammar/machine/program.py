@@ -9,6 +9,7 @@ from selectrie.grammar.machine.nfa import FIRST_TERMINAL, RuleAutomaton, called_
 from selectrie.grammar.rules.expressions import TokenTerminal
 
 NO_RETURN = -1
+"""In place of a state to return to: the called rule returns to its caller's caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +109,12 @@ class Plan:
 
     Attributes:
         targets: Next states that keep the stacks as they are.
-        steps: The rules that are entered first, callers before the rules they call.
-            Each is a pair (callers, next states). A caller is a pair (0 for the state
-            itself or 1 + an earlier step, state to return to or `NO_RETURN`). The
-            step's stacks are the union of its callers' stacks, each with that return
-            state pushed; the next states get these stacks.
+        steps: The rules that are entered before the symbol is read, callers before the
+            rules they call. Each is a pair (callers, next states). A caller is a pair
+            (0 for the state itself or 1 + an earlier step, state to return to or
+            `NO_RETURN`). The step's stacks are the union of its callers' stacks, each
+            with that return state pushed, or as it is for `NO_RETURN`; the next states
+            get these stacks.
     """
 
     targets: tuple[int, ...]

@@ -109,7 +109,10 @@ class _DryRun:
         return sum([self.segment(segment, scope, document) for segment in body])
 
     def segment(self, segment: ast.Segment, scope: Scope, document: ast.Document) -> int:
-        """Execute one segment; it counts itself and those inside it."""
+        """Execute one segment; return its count, with those of the segments inside it.
+
+        The result is 0 once there is no `room`: what is not executed is not counted.
+        """
         self.room -= 1
         if self.room < 0:
             return 0
@@ -209,6 +212,8 @@ class _DryRun:
         was_sure, self.is_sure = self.is_sure, True
         n_least, last = 0, len(items) - 1
         if self.sources is None:
+            # Try a pass of which no value is known. If its count depends on none, all
+            # passes have that count. Otherwise each is executed with its own values.
             names = self.names_of(segment).sets
             before = scope.snapshot(names)
             self.undecide_all(segment, scope)
