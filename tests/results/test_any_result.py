@@ -11,6 +11,7 @@ from dataclasses import asdict, fields, is_dataclass
 from importlib import import_module
 from inspect import isclass
 from pkgutil import iter_modules
+from typing import Literal
 
 import pytest
 
@@ -30,7 +31,7 @@ from selectrie import (
 from selectrie.decide import answers, calibration, threshold
 from selectrie.decide.answers import AnswerBounds
 from selectrie.options.checks import ReadOnlyDict
-from selectrie.results import ModelRecord
+from selectrie.results import Marginal, ModelRecord
 from selectrie.results.models import RegisteredModel
 from tests.support.deciding import fake
 
@@ -61,6 +62,12 @@ def results():
             **{f"answer {name}": answer for name, answer in decision.items()},
             "calibration": llm.fit_calibration(["It is late.", "It is early."], {"a": QUESTIONS["a"]}),
             "fitted": (Calibration.fit([decision], {"a": ["yes"]}), Threshold.fit([decision], {"a": ["yes"]})),
+            "extraction": (extraction := llm.extract("It is late.", Literal["a", "b"])),
+            "extracted": (
+                *extraction.top(1),
+                *extraction.marginals.values(),
+                Marginal({"a": 0.5}, {"a": 0.4}, {"a": 0.6}),
+            ),
             "parts": (AnswerBounds({"a": (0.0, 1.0)}, (0.5, 1.0)), *MODELS),
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import closing
+from typing import Literal
 
 import pytest
 
@@ -50,6 +51,14 @@ def test_a_selection_iterates_over_its_choices(llm):
     assert len(llm.rank("x", choices, search=SearchParams(k=9))) == 4
     assert all_ranked.logprobs == tuple(one.logp for one in all_ranked.choices)
     assert all_ranked.logprobs[all_ranked.index] == all_ranked.logp
+
+
+def test_scores_and_extractions_iterate_over_their_parts(llm):
+    """Tokens of a text; values of a type, best first."""
+    score = llm.score("x", "bcd")
+    assert tuple(score) == score.tokens
+    found = llm.extract("x", Literal["b", "c", "a"], search=SearchParams(stop="all"))
+    assert (tuple(found), len(found), next(iter(found)).value) == (found.top(3), 3, found.value)
 
 
 def test_what_is_known_by_bounds_is_no_number(llm):

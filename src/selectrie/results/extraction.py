@@ -150,6 +150,14 @@ class Extraction(Generic[T]):
         """Raise `TypeError`: an extraction is neither true nor false."""
         raise truth_error(self, "its `.value`")
 
+    def __iter__(self) -> Iterator[ExtractedValue[T]]:
+        """Iterate over the value and its alternatives, most probable first."""
+        return iter((self._best, *self.alternatives))
+
+    def __len__(self) -> int:
+        """Return the number of values that iteration yields."""
+        return 1 + len(self.alternatives)
+
     @property
     def value(self) -> T:
         """Return the most probable value, an object of the type."""

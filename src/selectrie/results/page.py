@@ -114,6 +114,14 @@ class JointSelection:
         """Raise `TypeError`: a selection is neither true nor false."""
         raise truth_error(self, "`.value(name)`")
 
+    def __iter__(self) -> Iterator[Assignment]:
+        """Iterate over the assignments that are listed, best first."""
+        return iter(self.assignments)
+
+    def __len__(self) -> int:
+        """Return the number of assignments that are listed."""
+        return len(self.assignments)
+
     @property
     def best(self) -> Assignment:
         """Return the best assignment, which is on the page."""

@@ -7,6 +7,7 @@ returns the most probable tokens. Numbers that depend on partial rows have bound
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -452,6 +453,10 @@ class TextScore:
     spellings: Spellings | None = None
     logp_upper: float | None = None
     logp_lower: float | None = None
+
+    def __iter__(self) -> Iterator[TokenScore]:
+        """Iterate over the tokens."""
+        return iter(self.tokens)
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "text_score".
