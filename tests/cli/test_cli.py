@@ -231,7 +231,7 @@ def test_an_option_of_one_value_is_given_once(arguments: str, named: str | None)
         ("generate --max-new-tokens 3", "--max-tokens"),
         ("generate --top-logprobs 3", "--logprobs"),
         ("select --temp 3", "--temperature of generate"),
-        ("classify --table x", "TABLE, without a flag"),
+        ("classify --table x", "TABLE|TEXT, without a flag"),
         ("select --labels a,b", "--choices"),
         ("select --zzz", None),
     ],

@@ -164,7 +164,7 @@ def data_of(table: Table) -> Data:
     return Data(Path("data"), records, "")
 
 
-USUAL = Columns("text", labels="label"), Columns("question", choices="choices", gold="answer")
+USUAL = Columns(TEXT_COLUMN, labels=LABEL_COLUMN), Columns("question", choices="choices", gold="answer")
 """The columns that a table of usual names has."""
 
 
