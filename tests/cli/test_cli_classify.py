@@ -95,6 +95,9 @@ def test_one_text():
     """It is shown as the answer to a question is, and may be the argument; `value` is the label, or all of them."""
     made = json.loads(run("classify", "Pay!", *CLASSIFY[2:], "--json").stdout)
     assert made["value"] == made["answers"]["label"]["value"] in LABELS
+    piped = json.loads(run("classify", "-", *CLASSIFY[2:], "--json", input="Pay!\n").stdout)
+    assert piped["answers"]["label"]["probabilities"] == made["answers"]["label"]["probabilities"]
+    assert "--out is not given" in run("classify", "-", *CLASSIFY[2:], "--json", code=2, input="Pay!\nGo!\n").stderr
     made = json.loads(run("classify", "Pay!", *CLASSIFY[2:], "--json", "--multi-label").stdout)
     assert made["value"] == {name: one["value"] for name, one in made["answers"].items()}
     asked = {"label": Choice("What?", LABELS)}

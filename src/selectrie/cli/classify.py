@@ -130,7 +130,7 @@ def classify(
         if (table, decision, columns, right) != (ClassifyGroup(), DecisionGroup(), ColumnsGroup(), LabelsGroup()):
             raise OptionError("resume", running.resume, "no table or option of it: the run's folder has them")
         return resume_table(model, running, as_json=output.json)
-    table = _with_text(table)
+    table = _with_text(table, may_be_line=output.json and (running, right) == (TableRunGroup(), LabelsGroup()))
     if right != LabelsGroup():
         check_labels(right, is_run=running != TableRunGroup() or table.text is not None)
     if table.text is not None:
@@ -145,9 +145,15 @@ def classify(
         return run_table(model, source, asked, running, as_json=output.json, verb="classify")
 
 
-def _with_text(table: ClassifyGroup) -> ClassifyGroup:
-    """Return the options with an argument that names no table as `text`."""
+def _with_text(table: ClassifyGroup, *, may_be_line: bool) -> ClassifyGroup:
+    """Return the options with an argument that names no table as `text`.
+
+    With `may_be_line`, the only line of standard input is a text too.
+    """
     given = table.table
+    if given is not None and may_be_line and table == replace(table, text=None, state=None) and _has_lines(given):
+        line = inputs.read_prompt(given)
+        return table if "\n" in line or not line else replace(table, table=None, text=line)
     if given is None or table.text is not None or inputs.is_stdin(given) or inputs.is_file(given):
         return table
     if given.lower().endswith(TABLE_SUFFIXES):
@@ -208,8 +214,13 @@ def _source_of(table: ClassifyGroup, right: LabelsGroup) -> Path:
     if table.table is None:  # the call raises, because the table is missing
         _require(table, *(() if table.state else ("state",)))
     source = Path(str(table.table))
-    has_columns = table.state is not None or right.gold is not None or source.suffix not in DELIMITERS
-    return source if has_columns or not inputs.is_stdin(source) else inputs.save_lines(source)
+    has_columns = table.state is not None or right.gold is not None
+    return inputs.save_lines(source) if _has_lines(source) and not has_columns else source
+
+
+def _has_lines(path: str | Path) -> bool:
+    """Return whether a path is standard input whose content is not JSON."""
+    return inputs.is_stdin(path) and Path(path).suffix in DELIMITERS
 
 
 def _state_of(table: ClassifyGroup, source: Path) -> str:
