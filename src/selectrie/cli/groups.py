@@ -136,7 +136,7 @@ class ModelGroup:
         str | None,
         Option(
             metavar="NAME",
-            help="What opens the model, such as transformers. [default: found by the model's content]",
+            help="What opens the model: llama.cpp, transformers or xla. [default: found by the model's content]",
         ),
     ] = None
     precision: Annotated[

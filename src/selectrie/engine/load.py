@@ -71,9 +71,8 @@ def load(
             defaults; or a trace (`record`), which has one option, `tokenizer`: a GGUF
             file, the folder of a tokenizer, or an engine, for texts that were not
             recorded. None loads the small model that comes with selectrie.
-        backend: Name of the back end, such as "transformers"; the error about another
-            name lists them. None takes the one that recognises the source by its
-            content.
+        backend: Name of the back end: "llama.cpp", "transformers" or "xla". None takes
+            the one that recognises the source by its content.
         max_waiting: Maximum number of tasks that wait to begin; a request beyond that
             is refused. None for no limit.
         untrusted: Whether a file that has not passed before is first opened in a child
