@@ -785,9 +785,11 @@ def test_prompts_show_what_the_model_reads(llm):
 
 
 def test_requests_must_be_of_the_right_kind(llm):
-    """Options that are no DecisionParams are refused."""
+    """Options that are neither a DecisionParams nor a mapping of its fields are refused."""
     for call in (llm.decide, llm.decision_prompts):
         with pytest.raises(RequestError, match="a DecisionParams record"):
+            call(STATE, {"q": Predicate("x")}, params=["top"])
+        with pytest.raises(RequestError, match="`top` cannot be combined with a Predicate"):
             call(STATE, {"q": Predicate("x")}, params={"top": 1})
 
 
