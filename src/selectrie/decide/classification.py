@@ -179,8 +179,8 @@ class Classification(Sequence[LabelAnswer]):
     def values(self) -> list[Any]:
         """Return the label of each text, with `multi_label` a list of labels.
 
-        A text without an answer has None. So has one with an answer that no label
-        fits; `errors` tells them apart.
+        A text that could not be asked has None, and its error is in `errors`. A text
+        whose answer is that none of the labels fits has None too, or an empty list.
         """
         return [None if one.error is not None else self._value(one) for one in self.decisions]
 

@@ -318,7 +318,7 @@ class Predicate:
 
     @property
     def cue(self) -> None:
-        """Return None: a predicate has no cue."""
+        """Return None: only a `Choice` may have a cue before its answer."""
 
     @property
     def wording(self) -> str:

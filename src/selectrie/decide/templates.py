@@ -29,9 +29,10 @@ from selectrie.template.syntax.ast import Path as NamePath
 class DecisionPrompt:
     """A prompt of a question, as the arguments of the `select` that answers it.
 
-    `llm.select(p.prompt, p.choices, …)`, with the other fields as keyword arguments,
-    returns the selection from which the answer is computed. With a grammar, append
-    `following` to the grammar instead (`Grammar.followed_by`).
+    `llm.select(p.prompt, p.choices, …)`, with `terminator`, `following`, `prior`,
+    `search` and `prompting` as keywords, returns the selection from which the answer is
+    computed. If `grammar` is set, give `grammar=p.grammar.followed_by(p.following)` in
+    place of choices and `following`. The last three fields are for information.
 
     Attributes:
         prompt: The text of a page, or the messages of a chat.

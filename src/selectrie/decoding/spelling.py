@@ -734,9 +734,11 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         )
 
     def _canonical_bounds(self, event: int, node: int) -> tuple[float, float]:
-        """Return bounds on the log-probability of a canonical spelling.
+        """Return bounds on the log-probability of the canonical spelling of an event.
 
-        `node` is the last node whose row it needs.
+        An event is a text, or a text with its end. The last factor of a text alone is
+        the probability of its last token, which is read exactly; that of an end is
+        known between bounds. `node` is the last node whose row is needed.
         """
         values, logp = self._tree.read_values(node), self._tree.logp[node]
         if not self._spec.events[event].ends:

@@ -158,9 +158,9 @@ class ScoringRule:
     - joint: sum of log-probabilities.
     - token_mean, char_mean, byte_mean: the joint divided by the number of path tokens,
       characters or UTF-8 bytes.
-    - pmi: minus the joint of the same tokens after `premise`.
-    - calibrated: minus the mean joint of the same tokens after each of `content_free`.
-    - batch: minus the mean joint of the choice over all prompts of one `select_many`.
+    - pmi: the joint, minus the joint of the same tokens after `premise`.
+    - calibrated: the joint, minus its mean after each of `content_free`.
+    - batch: the joint, minus its mean over all prompts of one `select_many`.
 
     Attributes:
         name: One of the names above.

@@ -160,7 +160,7 @@ class BeamResult(Sequence[Hypothesis]):
 
     @property
     def best(self) -> Hypothesis:
-        """Return the best complete text, or the best incomplete one without any.
+        """Return the best complete hypothesis; if none is complete, the best incomplete.
 
         `Hypothesis.complete` says which of the two it is.
         """

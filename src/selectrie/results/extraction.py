@@ -195,10 +195,10 @@ class Extraction(Generic[T]):
 
     @property
     def coverage(self) -> float:
-        """Return the probability of all values' texts under the model.
+        """Return the total probability of the texts of all values under the model.
 
-        It is a lower bound if a search left some open, and for a type that was
-        searched.
+        It is a lower bound if not every text was scored, and always for a type that is
+        searched because its values are too many to list.
         """
         return self._result().coverage
 

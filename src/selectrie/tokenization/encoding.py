@@ -341,7 +341,8 @@ def _encode_each(vocabulary: Vocabulary, texts: list[bytes], tokenize: Tokenize 
 
     Texts that begin with a space, and end with a byte that no token continues with a
     space, are encoded together. A call of llama.cpp costs up to 140 µs before it reads
-    any text (it compiles DeepSeek's patterns in each).
+    any text (it compiles DeepSeek's patterns in each). A vocabulary that puts a space
+    before every text and encodes each word apart goes word by word.
 
     `tokenize` is the vocabulary's own if it is None.
     """
@@ -367,7 +368,7 @@ def _encode_each(vocabulary: Vocabulary, texts: list[bytes], tokenize: Tokenize 
                 bounds = [0, *(last_tokens + 1).tolist()]
                 for i, (start, stop) in zip(block, pairwise(bounds), strict=True):
                     result[i] = tokens[start:stop]
-                    if vocabulary.on_encoded is not None:
+                    if vocabulary.on_encoded is not None:  # `tokenize` has reported the joined text alone
                         vocabulary.on_encoded(texts[i], tokens[start:stop])
     return [tokenize(text) if done is None else done for text, done in zip(texts, result, strict=True)]
 

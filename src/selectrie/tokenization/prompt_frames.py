@@ -178,7 +178,10 @@ def _encode_start(vocabulary: Vocabulary, text: bytes) -> tuple[IntArray, bytes]
 
 
 def _agrees(frame: PromptFrame, read: Read) -> bool:
-    """Return whether a frame reads some sample texts as `read` does."""
+    """Return whether a frame gives the tokens that `read` gives, for sample texts.
+
+    A text that the frame does not handle (None) is left to `read` and does not count.
+    """
     for text in _SAMPLES:
         found, expected = frame.read(text), read(text)
         if found is not None and not np.array_equal(

@@ -463,7 +463,10 @@ class PreparedModule:
                 self._restore()
 
     def _prepare(self) -> None:
-        """Put the module into evaluation mode, add hooks, and choose its route."""
+        """Put the module into evaluation mode, add hooks, and choose how rows are made.
+
+        Parts that were in training mode are kept, so that `_restore` sets them alone.
+        """
         self._trained = [m for m in self.module.modules() if m.training]
         for part in self._trained:
             part.training = False

@@ -381,7 +381,11 @@ class QueryReader:
             self._wait_for(call, index, query)
 
     def _wait_for(self, call: _RowCall, index: int, query: _Query) -> None:
-        """Let a call wait for a query; its priority may bring the query forward."""
+        """Let a call wait for a query, whose answer is its row `index`.
+
+        A query that was not sent yet is sent in the turn of its owner: the call that
+        made it, then a waiting call of higher priority.
+        """
         query.waiting.append((call, index))
         call.waits.add((query, index))
         if query.request is None and (query.owner is call or query.owner.priority < call.priority):
