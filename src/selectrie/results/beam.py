@@ -160,9 +160,9 @@ class BeamResult(Sequence[Hypothesis]):
 
     @property
     def best(self) -> Hypothesis:
-        """Return the best complete hypothesis; if none is complete, the best incomplete.
+        """Return the best complete hypothesis, or the best incomplete one.
 
-        `Hypothesis.complete` says which of the two it is.
+        The latter if none is complete; `Hypothesis.complete` says which it is.
         """
         return (self.hypotheses or self.incomplete)[0]
 

@@ -284,7 +284,7 @@ class ScoreTask(TaskBase[IntArray, TrieEvaluation]):
         return not len(nodes) or not self._reader.needs.row[nodes[0]]
 
     def _reads(self, nodes: IntArray) -> Reads:
-        """Return which values of the rows of `nodes` are read: none if they are ignored."""
+        """Return which values of the nodes' rows are read: none if ignored."""
         if self._is_ignored(nodes):
             return Reads(len(nodes))
         reads = self._reader.reads(nodes)

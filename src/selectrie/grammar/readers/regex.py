@@ -623,8 +623,9 @@ class _Reader:
         inside = [pending for pending in frame.pending if pending.offset >= frame.last_offset]
         if max_count != 1 and inside:
             raise self._error_at(inside[0].offset, f"a {inside[0].what} count must not end a repeated part")
-        # Such a count accepts the texts of a greedy one only if what follows cannot begin with a character of
-        # the item, which is checked when the rest is read. A repeated part may be followed by itself.
+        # Such a count accepts the texts of a greedy one only if what follows cannot
+        # begin with a character of the item, which is checked when the rest is read. A
+        # repeated part may be followed by itself.
         if suffix == "+" or (suffix == "?" and not self._lazy_as_greedy):
             self._follow_check.watch(
                 frame,
