@@ -151,5 +151,7 @@ def test_each_part_of_the_law_is_needed(
     is_unseen = where_seen(FAULTS[fault], twin, loaded) in by_the_law
     twin.close()
     # Other kernels than the repacked ones of AVX2 need other rows, or more of them, to show these.
-    rare = set() if LANES == 8 and repacks_safely() else {"calls of 10", "calls of 13", "one output"}
+    rare = (
+        set() if LANES == 8 and repacks_safely() else {"calls of 10", "calls of 13", "one output", "pages out of order"}
+    )
     assert not is_unseen or fault in rare

@@ -81,7 +81,7 @@ def test_every_known_field_has_a_row():
         for path, kinds in BODIES.items()
         if path.startswith("/v1/")
         for kind in kinds
-        for name in kind.model_fields
+        for name in (field.alias or name for name, field in kind.model_fields.items())
     }
     known -= {*EncodeBody.model_fields} - {"model"}
     named = {name for row in rows_of(conformance()) for name in re.findall(r"`(\w+)(?:: [^`]*)?`", row[0])}

@@ -114,7 +114,7 @@ CALLED = (
 """Where what endpoints call lies."""
 NOT_OVER_HTTP = {
     "engine/requests/beam_search.py", "engine/requests/spellings.py", "engine/requests/speculative.py",
-    "engine/tracing/record.py", "engine/tracing/replay.py",
+    "engine/tracing/record.py", "engine/tracing/replay.py", "decide/classification.py",
 }  # fmt: skip
 """Options and calls that no endpoint has."""
 NOT_SET = {
@@ -127,6 +127,7 @@ NOT_SET = {
     "diversity",
     "width",
     "exact",
+    "on_error",
     "search",
 }
 """Options that no endpoint sets, those of beams among them, so no error is about them."""

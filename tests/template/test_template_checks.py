@@ -148,7 +148,7 @@ CONSTANTS = [
     ("<<gen 'x' temperature=¦-0.5>>", "temperature=-0.5: expected a number of at least 0"),
     ("<<gen 'x' top_p=¦1.5>>", "top_p=1.5: expected a number from 0 to 1"),
     ("<<gen 'x' min_p=¦'a'>>", "min_p='a': expected a number from 0 to 1"),
-    ("<<gen 'x' top_k=¦-1>>", "top_k=-1: expected a whole number of at least 0"),
+    ("<<gen 'x' top_k=¦-2>>", "top_k=-2: expected a whole number of at least -1"),
     ("<<gen 'x' seed=¦'a'>>", "seed='a': expected a whole number of at least 0"),
     ("<<gen 'x' stop=¦3>>", "stop=3: expected a text, or a list or tuple of them"),
     ("<<gen 'x' stop=¦['a', '']>>", "a text that is not empty"),

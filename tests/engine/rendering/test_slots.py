@@ -194,7 +194,7 @@ WRONG = [
     ("<<select 'x' options=armors k='2'>>", "'2'", "k='2'"),
     ("<<select 'x' options=armors temperature=-1>>", "-1", "temperature=-1"),
     ("<<select 'x' options=armors temperature=true>>", "true", "temperature=true"),
-    ("<<select 'x' options=armors seed=-1>>", "-1", "seed=-1"),
+    ("<<select 'x' options=armors seed=-2>>", "-2", "seed=-2"),
     ("<<select 'x' options=armors hidden=1>>", "1>>", "hidden=1: expected True or False"),
     ("<<select 'x' options=armors logprobs=3>>", "3>>", "logprobs=3"),
     ("<<select 'x' grammar='words'>>", "'words'", "no grammar is called 'words'"),
