@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -123,8 +124,11 @@ class SelectrieClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             labels = labels.ravel()
         if labels.ndim != 1 or not len(labels):
             raise OptionError("y", labels.shape, "one label for each text")
-        check_classification_targets(labels)
-        self.classes_, self.calibration_ = np.unique(labels), None
+        try:
+            check_classification_targets(labels)
+            self.classes_, self.calibration_ = np.unique(labels), None
+        except TypeError as error:
+            raise OptionError("y", y, f"labels that can be sorted, none of them missing ({error})") from error
         self._check_parameters()
         texts = [] if X is None else _texts_of(X)
         if X is not None and len(texts) != len(labels):
@@ -157,6 +161,8 @@ class SelectrieClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check_parameters(self) -> None:
         """Raise `OptionError` for parameters that are not allowed."""
         at_least("examples", self.examples, 0, optional=False)
+        if not isinstance(self.load_options, Mapping | None):
+            raise OptionError("load_options", self.load_options, "a mapping from names to arguments of `load`")
         if self.calibration not in ("auto", "content_free", None):
             raise OptionError("calibration", self.calibration, "'auto', 'content_free' or None")
         self._params()
@@ -206,14 +212,20 @@ class SelectrieClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _engine(self) -> Engine:
         """Return the engine of the model, which other classifiers may use too."""
-        options = tuple(sorted((self.load_options or {}).items()))
-        return _open_engine(os.getpid(), self.model, options)
+        return _open_engine(os.getpid(), self.model, _LoadOptions(deepcopy(dict(self.load_options or {}))))
+
+
+class _LoadOptions(dict[str, Any]):
+    """Arguments of `load` as a key of a cache; their values need no hash."""
+
+    def __hash__(self) -> int:  # type: ignore[override]  # a dict has none
+        return hash(frozenset(self))
 
 
 @lru_cache(_N_ENGINES)
-def _open_engine(_process: int, model: str, options: tuple[tuple[str, Any], ...]) -> Engine:
+def _open_engine(_process: int, model: str, options: _LoadOptions) -> Engine:
     """Return the engine of a model; each process has its own."""
-    return load(None if model == EMBEDDED else model, **dict(options))
+    return load(None if model == EMBEDDED else model, **options)
 
 
 def _texts_of(given: Any) -> list[str]:

@@ -236,6 +236,29 @@ def test_json_that_cannot_be_read_names_its_line(llm, tmp_path):
     assert "state.json:2: is not JSON" in run("--predicate", "a=x", "--state-file", path, code=2).output
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ('["x"]', "questions[0]='x': expected an object with a type"),
+        ("5", "questions=5: expected a list of questions"),
+        ("null", "questions is not given; give a list of questions"),
+        ('{"q": 5}', "q=5: expected an object with a type"),
+        ('{"q": {"type": []}}', "q.type=[]: expected one of"),
+        ('{"questions": 5}', "questions=5: expected an object with a type"),
+        ('[{"name": ["q"], "type": "choice"}]', "questions[0].name"),
+        ('[{"name": "q"}]', "questions[0].type"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--choices", "q=a,b")])
+def test_data_that_is_no_question_is_an_error_of_the_file(llm, tmp_path, data, message, options):
+    """Also where options are given for a question of the file."""
+    path = tmp_path / "q.json"
+    path.write_text(data)
+    output = " ".join(run("it broke", path, *options, code=2).output.split())
+    assert f"{path}" in output
+    assert message in output
+
+
 def test_a_prior_weighs_the_options_of_one_question(llm, labels, tmp_path):
     """The weights go by the texts of the options; a file that does not fit is refused before the model is asked."""
     prior = tmp_path / "prior.json"

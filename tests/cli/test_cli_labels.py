@@ -116,6 +116,8 @@ def test_what_is_fitted_is_used(folder):
     ("arguments", "message"),
     [
         ((*CLASSIFY, "--gold", "kond"), "--gold 'kond': expected a column of the table"),
+        ((*CLASSIFY, "--gold", "kind", "--gold", "when"), "one column for each question; label has kind already"),
+        ((*DECIDE, "--gold", "intent=when"), "--gold intent=when: expected one column for each question"),
         ((*CLASSIFY, "--fit-threshold", "x.json"), "--gold is not given"),
         ((*CLASSIFY, "--gold", "kind", "--out", "o.csv"), "--gold cannot be combined with --out"),
         ((*CLASSIFY, "--gold", "when"), "row 1 has the right answer 'today'"),

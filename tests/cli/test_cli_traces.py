@@ -88,6 +88,14 @@ def test_arguments_are_standard_input_or_a_file_of_questions(tmp_path):
     assert "is not in the trace" in run("replay", trace, code=2).stderr
 
 
+def test_questions_on_standard_input_are_in_the_trace(tmp_path):
+    """A replay asks them, whatever its own standard input has."""
+    trace = tmp_path / "run.trace"
+    questions = '{"angry": {"type": "predicate", "instructions": "They are angry."}}'
+    first = run("decide", "It broke!", "-", "--trace", trace, stdin=questions)
+    assert plain(run("replay", trace, stdin=questions.replace("angry", "happy")).stdout) == plain(first.stdout)
+
+
 def test_recording_is_off_unless_it_is_asked_for(tmp_path):
     """The output of a command is the same with a trace; without one there is no file."""
     assert plain(run(*SELECT).stdout) == plain(run(*SELECT, "--trace", tmp_path / "t").stdout)

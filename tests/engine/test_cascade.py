@@ -147,7 +147,7 @@ def test_what_one_model_cannot_be_asked_is_refused_before_any_call():
             selectrie.cascade([chat, page]).decide(STATE, DESCRIBED, params=DecisionParams(template="chat"))
         llm = selectrie.cascade([chat, narrow], min_confidence=0)
         with pytest.raises(PromptTooLongError) as caught:
-            llm.decide_many(["Hello.", "long " * 100], DESCRIBED)
+            llm.decide_many(["Hello.", "long " * 100], {"q": DESCRIBED})
         assert caught.value.request == 1
         with pytest.raises(TooManyRowsError, match="model '"):
             llm.decide("Hello.", DESCRIBED, max_rows=5)
@@ -155,6 +155,8 @@ def test_what_one_model_cannot_be_asked_is_refused_before_any_call():
         good, bad = llm.decide_many(["Hello.", "long " * 100], {"q": DESCRIBED}, on_error="keep")
         assert good["q"].decided_by.index == 0
         assert isinstance(bad.error, PromptTooLongError)
+        assert str(bad.error) == str(caught.value)
+        assert f"model '{narrow.identity.name}'" in str(bad.error)
 
 
 @pytest.mark.parametrize("engines", [[], 5, ["small.gguf"], "small.gguf"])

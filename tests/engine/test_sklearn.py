@@ -116,6 +116,26 @@ def test_labels_alone():
     assert numbered.predict(TEXTS[:1]).dtype == numbered.classes_.dtype
 
 
+def test_missing_labels_of_pandas_are_refused():
+    """A Series of texts with pandas' NA has a label that is none."""
+    labels = pytest.importorskip("pandas").Series(["a", None], dtype="string")
+    with pytest.raises(selectrie.errors.OptionError, match="none of them missing"):
+        SelectrieClassifier().fit(None, labels)
+
+
+def test_options_of_load_may_be_of_any_type(monkeypatch):
+    """Classifiers with equal options share an engine, and what `load` refuses is its error."""
+    loaded = []
+    monkeypatch.setattr(selectrie.sklearn, "load", lambda source, **options: loaded.append(options) or object())
+    first, same, other = (SelectrieClassifier(load_options={"headers": {"x": one}})._engine() for one in "aab")
+    assert first is same is not other
+    assert loaded == [{"headers": {"x": "a"}}, {"headers": {"x": "b"}}]
+    selectrie.sklearn._open_engine.cache_clear()
+    monkeypatch.undo()
+    with pytest.raises(selectrie.errors.UnknownOptionError, match="kv_overrides"):
+        SelectrieClassifier(load_options={"kv_overrides": {}}).fit(None, LABELS).predict(TEXTS)
+
+
 def test_a_pickle_holds_no_engine(fitted):
     """It is small, and gives the same answers."""
     data = pickle.dumps(fitted)
@@ -176,6 +196,8 @@ def test_check_estimator():
         ({"calibration": "batch"}, TEXTS, GOLD, "calibration='batch': expected 'auto', 'content_free' or None"),
         ({"label_texts": {0.5: "a", 1.5: "b"}}, TEXTS, [0.5, 1.5] * 9, "Unknown label type: continuous"),
         ({"rule": "best"}, TEXTS, GOLD, "rule='best'"),
+        ({}, None, ["a", None], r"y=\['a', None\]: expected labels that can be sorted, none of them missing"),
+        ({"load_options": 5}, TEXTS, GOLD, "load_options=5: expected a mapping"),
     ],
 )
 def test_fit_says_what_is_wrong(how, X, y, message):  # noqa: N803

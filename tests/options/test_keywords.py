@@ -177,6 +177,14 @@ def test_options_of_decisions_are_keywords(llm, method):
         assert result_of(models, method, **options) == result_of(models, method, params=DecisionParams(**options))
 
 
+@pytest.mark.parametrize("params", [DecisionParams(rule="joint"), {"rule": "joint"}])
+def test_a_field_of_a_record_that_equals_its_default_counts_as_not_set(llm, params):
+    """A keyword takes its place, as the documentation says."""
+    assert DecisionParams().rule == "joint"
+    expected = result_of(llm, "decide", rule="token_mean")
+    assert result_of(llm, "decide", rule="token_mean", params=params) == expected != result_of(llm, "decide")
+
+
 def test_every_option_of_decisions_is_a_keyword():
     """None is left out."""
     assert set(keywords.DecisionKeywords.__annotations__) == {one.name for one in fields(DecisionParams)}

@@ -458,12 +458,19 @@ def _of_file(path: Path, data: Any, options: dict[str, list[str]]) -> dict[str, 
     from selectrie.tables.table_questions import questions_of_file
 
     inner = data.get("questions", data) if isinstance(data, dict) else data
-    named = inner.items() if isinstance(inner, dict) else ((one.get("name"), one) for one in inner or () if one)
+    listed = inner if isinstance(inner, list) else ()  # `questions_of_file` refuses other values
+    named = inner.items() if isinstance(inner, dict) else [(_field(one, "name"), one) for one in listed]
     for name, one in named:
-        field = {"choice": "choices", "score": "levels"}.get(one.get("type", "")) if isinstance(one, dict) else None
+        field = {"choice": "choices", "score": "levels"}.get(_field(one, "type"))
         if field is not None and name in options and field not in one and "criteria" not in one:
             one[field] = options.pop(name)
     return questions_of_file(path, data)
+
+
+def _field(data: Any, name: str) -> str:
+    """Return a field of parsed JSON, "" if there is none or if it is no text."""
+    found = data.get(name) if isinstance(data, dict) else None
+    return found if isinstance(found, str) else ""
 
 
 def _of_type(text: str, others: Mapping[str, Question]) -> dict[str, Question]:

@@ -470,7 +470,7 @@ def has_piped_text() -> bool:
 
 def save_stdin(folder: Path, suffix_of: Callable[[bytes], str]) -> Path:
     """Write standard input to a file `stdin` with the suffix of its content."""
-    data = _read_file_or_stdin(STDIN)
+    data = _read_bytes(STDIN)
     path = folder / f"stdin{suffix_of(data)}"
     path.write_bytes(data)
     _SAVED.add(str(path))

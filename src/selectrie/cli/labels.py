@@ -115,6 +115,8 @@ def _columns_of(labels: LabelsGroup, asked: TableQuestions) -> dict[str, str]:
                 names = ", ".join(asked.questions)
                 raise OptionError("gold", one, f"NAME=COLUMN with the name of a question: {names}")
             name, column = next(iter(asked.questions)), one
+        if name in columns:
+            raise OptionError("gold", one, f"one column for each question; {name!r} has {columns[name]!r} already")
         columns[name] = column
     return columns
 

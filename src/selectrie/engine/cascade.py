@@ -379,7 +379,9 @@ def _decide_in_turn(batches: Sequence[DecisionBatch], engines: Sequence[Engine],
         runs: What evaluates the prompts of each model.
     """
     errors: dict[int, SelectrieError] = {}
-    for batch in reversed(batches):
+    for engine, batch in reversed([*zip(engines, batches, strict=True)]):
+        for refusal in batch.errors.values():
+            _add_model(refusal, engine)
         errors |= batch.errors
     keys = [key for key in batches[0].prompts if key[0] not in errors]
     rows_alone = batches[-1].restricted_to(keys).planned_rows()
@@ -394,7 +396,9 @@ def _decide_in_turn(batches: Sequence[DecisionBatch], engines: Sequence[Engine],
         for key in left_open:
             error = decisions[key[0]].error
             if error is not None:
-                errors.setdefault(key[0], error)
+                if key[0] not in errors:
+                    _add_model(error, engine)
+                    errors[key[0]] = error
                 continue
             answer = decisions[key[0]][key[1]]
             usages[key].append(answer.usage)
@@ -423,8 +427,12 @@ def _name_model(engine: Engine) -> Iterator[None]:
     """Say in errors raised in the block which model they are about."""
     try:
         yield
-    except (ClosedError, ForkedError, CancelledError):
-        raise
     except SelectrieError as error:
-        error.slot = f"model {engine.identity.name!r}" + ("" if error.slot is None else f", {error.slot}")
+        _add_model(error, engine)
         raise
+
+
+def _add_model(error: SelectrieError, engine: Engine) -> None:
+    """Name the model in an error, unless the error is that the call could not run."""
+    if not isinstance(error, ClosedError | ForkedError | CancelledError):
+        error.slot = f"model {engine.identity.name!r}" + ("" if error.slot is None else f", {error.slot}")
