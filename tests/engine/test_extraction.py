@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from selectrie import BeamSearchParams, DecisionParams, SearchParams
 from selectrie.decide.extraction import ExtractionOptions, extracted_type
+from selectrie.decide.marginals import searched_marginals
 from selectrie.engine.extraction import Extractor
 from selectrie.errors import (
     GrammarError,
@@ -200,6 +201,46 @@ def test_arrays_that_are_no_named_tuples_are_values():
     assert extracted_type(make_dataclass("Outer", [("all", list[Pair])])).fields('{"all": [[1, true]]}') == {
         "all": ((1, True),)
     }
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@pytest.mark.parametrize(
+    ("values", "keys"),
+    [
+        ([1, True, "é"], ["1", "true", "é"]),
+        ([0, False, 0.5, "x"], ["0", "false", 0.5, "x"]),
+        ([1, True, "1"], ["1", "true", '"1"']),
+        ([[1], [True], [2]], ["[1]", "[true]", (2,)]),
+        ([1, 2, "é"], [1, 2, "é"]),
+    ],
+    ids=str,
+)
+def test_values_that_are_equal_in_python_have_marginals_apart(llm, values, keys):
+    """JSON texts take the place of equal keys, and of all keys if such a text is a key already."""
+    schema = {
+        "type": "object",
+        "properties": {"x": {"enum": values}, "name": {"type": "string", "pattern": "^[ab]$"}},
+        "required": ["x", "name"],
+        "additionalProperties": False,
+    }
+    listed = extracted_type({**schema, "properties": {"x": schema["properties"]["x"]}, "required": ["x"]})
+    assert list(listed.columns["x"].keys) == keys
+    kind = extracted_type(schema)
+    found = [(kind.field_values(json.dumps({"x": one, "name": "a"})), 0.5**at) for at, one in enumerate(values, 1)]
+    assert searched_marginals([*found, *found[:1]])["x"].low == {
+        key: 0.5**at * (1 + (at == 1)) for at, key in enumerate(keys, 1)
+    }
+
+
+def test_members_of_an_enum_stay_keys_beside_equal_ones(llm):
+    """Only the keys that are equal become texts."""
+    mixed = make_dataclass("Mixed", [("x", Literal[1, True] | Color)])
+    found = llm.extract("it is red", mixed)
+    assert set(found.marginals["x"]) == {"1", "true", Color.RED, Color.BLUE}
 
 
 def test_each_alternative_of_a_named_tuple_is_searched_for(llm):

@@ -6,8 +6,9 @@ A type becomes a JSON Schema. Its texts are the candidates. Nothing here calls a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -60,6 +61,22 @@ _WRITTEN = {
 
 ABSENT = -1
 """The code of a field that a value does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldValue:
+    """A value of a field. Two are equal if their keys are equal and of the same types.
+
+    Attributes:
+        key: The value as the object has it, or its JSON text if it cannot be a key of a
+            dictionary.
+        text: Its JSON text.
+        identity: The key with its types: 1 and True are two values.
+    """
+
+    key: Hashable = field(compare=False)
+    text: str = field(compare=False)
+    identity: Hashable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,14 +134,14 @@ class ExtractedType:
     @cached_property
     def columns(self) -> Mapping[str, FieldColumn]:
         """Return the values of each field of the listed values, by its name."""
-        by_name: dict[str, dict[tuple[type, Hashable], int]] = {}
+        by_name: dict[str, dict[FieldValue, int]] = {}
         codes: dict[str, IntArray] = {}
         for at, text in enumerate(self.texts):
-            for name, key in self.fields(text).items():
+            for name, value in self.field_values(text).items():
                 known = by_name.setdefault(name, {})
                 column = codes.setdefault(name, np.full(len(self.texts), ABSENT, dtype=np.int32))
-                column[at] = known.setdefault((type(key), key), len(known))
-        return {name: FieldColumn(_distinct([key for _, key in known]), codes[name]) for name, known in by_name.items()}
+                column[at] = known.setdefault(value, len(known))
+        return {name: FieldColumn(distinct_keys(known), codes[name]) for name, known in by_name.items()}
 
     @cached_property
     def alternatives(self) -> tuple[Grammar, ...]:
@@ -148,14 +165,16 @@ class ExtractedType:
         return tuple(Grammar.from_json_schema(one, name=self.name) for one in schemas)
 
     def fields(self, text: str) -> dict[str, Hashable]:
-        """Return the fields of a text by name, such as "customer.plan".
+        """Return the keys of the fields of a text by name, such as "customer.plan"."""
+        return {name: value.key for name, value in self.field_values(text).items()}
 
-        An array that is the text of a `NamedTuple` has the fields of this class. The
-        value of a field is that which the object has, or its JSON text if it cannot
-        be a key of a dictionary.
+    def field_values(self, text: str) -> dict[str, FieldValue]:
+        """Return the values of the fields of a text by name.
+
+        An array that is the text of a `NamedTuple` has the fields of this class.
         """
         makers = {**self.keys, "": self.make}
-        return {name: _key(makers.get(name), value) for name, value in _leaves(json.loads(text), "", makers)}
+        return {name: _field_value(makers.get(name), value) for name, value in _leaves(json.loads(text), "", makers)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,10 +318,10 @@ def _makers_of_fields(kind: Any, path: str = "", depth: int = 0) -> dict[str, Ca
     """
     makers: dict[str, Callable[[Any], Any]] = {}
     for part in parts_of_union(kind):
-        for field in (fields_of(part) if depth <= _DEEPEST else None) or ():
-            name = f"{path}.{field.argument}" if path else field.argument
-            makers[name] = object_maker(field.kind)
-            makers |= _makers_of_fields(field.kind, name, depth + 1)
+        for one in (fields_of(part) if depth <= _DEEPEST else None) or ():
+            name = f"{path}.{one.argument}" if path else one.argument
+            makers[name] = object_maker(one.kind)
+            makers |= _makers_of_fields(one.kind, name, depth + 1)
     return makers
 
 
@@ -329,16 +348,31 @@ def _made(make: Callable[[Any], Any] | None, value: Any) -> Any:
         return value
 
 
-def _key(make: Callable[[Any], Any] | None, value: Any) -> Hashable:
-    """Return the value of a field as a key: as the object has it, or its JSON text."""
-    made = _made(make, value)
+def _field_value(make: Callable[[Any], Any] | None, value: Any) -> FieldValue:
+    """Return the value of a field that has a JSON value."""
+    made, text = _made(make, value), json.dumps(value, ensure_ascii=False)
     made = tuple(made) if isinstance(made, list) else frozenset(made) if isinstance(made, set) else made
-    return made if is_hashable(made) else json.dumps(value, ensure_ascii=False)
+    key = made if is_hashable(made) else text
+    return FieldValue(key, text, _identity(key))
 
 
-def _distinct(keys: list[Hashable]) -> tuple[Hashable, ...]:
-    """Return keys that differ: their JSON texts where some are equal, as 1 and true."""
-    return tuple(keys) if len(set(keys)) == len(keys) else tuple(json.dumps(key) for key in keys)
+def _identity(key: Any) -> Hashable:
+    """Return a key with its type, and those of its parts."""
+    if isinstance(key, tuple | frozenset):
+        return type(key), (tuple if isinstance(key, tuple) else frozenset)(map(_identity, key))
+    return type(key), key
+
+
+def distinct_keys(values: Iterable[FieldValue]) -> tuple[Hashable, ...]:
+    """Return the keys of different values: JSON texts in place of equal keys.
+
+    1 and true have the keys "1" and "true". If another value has such a key already, as
+    the text "1" has, the keys of all values are JSON texts.
+    """
+    values = tuple(values)
+    count = Counter(one.key for one in values)
+    keys = tuple(one.text if count[one.key] > 1 else one.key for one in values)
+    return keys if len(set(keys)) == len(keys) else tuple(one.text for one in values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from selectrie.core.types import ROOT, FloatArray, IntArray
-from selectrie.decide.extraction import ABSENT, FieldColumn
+from selectrie.decide.extraction import ABSENT, FieldColumn, FieldValue, distinct_keys
 from selectrie.results import ChoiceTable, Marginal
 
 
@@ -92,7 +92,7 @@ def _marginal(column: FieldColumn, low: FloatArray, high: FloatArray, left: _Ope
     return Marginal(*(dict(zip(column.keys, one.tolist(), strict=False)) for one in (share, lower, upper)))
 
 
-def searched_marginals(found: Sequence[tuple[Mapping[str, Hashable], float]]) -> dict[str, Marginal]:
+def searched_marginals(found: Sequence[tuple[Mapping[str, FieldValue], float]]) -> dict[str, Marginal]:
     """Return the marginal of each field over values that a search found.
 
     A value of a field has at least the probability of the values found that have it,
@@ -102,14 +102,14 @@ def searched_marginals(found: Sequence[tuple[Mapping[str, Hashable], float]]) ->
         found: The fields of each value, and a lower bound on its probability.
     """
     total = math.fsum(low for _, low in found)
-    sums: dict[str, dict[Hashable, float]] = {}
+    sums: dict[str, dict[FieldValue, float]] = {}
     for fields, low in found:
         for name, value in fields.items():
             of_field = sums.setdefault(name, {})
             of_field[value] = of_field.get(value, 0.0) + low
-    return {
-        name: Marginal(
-            dict.fromkeys(lows), lows, {value: min(1.0, max(low, 1.0 - total + low)) for value, low in lows.items()}
-        )
-        for name, lows in sums.items()
-    }
+    marginals = {}
+    for name, of_field in sums.items():
+        lows = dict(zip(distinct_keys(of_field), of_field.values(), strict=True))
+        highs = {key: min(1.0, max(low, 1.0 - total + low)) for key, low in lows.items()}
+        marginals[name] = Marginal(dict.fromkeys(lows), lows, highs)
+    return marginals

@@ -109,7 +109,7 @@ class Extractor:
         if not ranked:
             reason = "the type refuses the values found" if texts else "no text was finished"
             raise NothingFoundError(kind.name, reason, "widen the beam, or allow more tokens (`max_tokens`)")
-        marginals = searched_marginals([(kind.fields(one.text), one.probability_low) for one in ranked])
+        marginals = searched_marginals([(kind.field_values(one.text), one.probability_low) for one in ranked])
         found = replace(found, cost=sum((one.cost for one in others), found.cost))
         return Extraction(marginals=marginals, selection=None, beam=found, ranked=ranked)
 
