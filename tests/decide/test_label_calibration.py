@@ -149,6 +149,18 @@ def test_bounds_hold_for_all_that_they_bound(seed, scales, offsets):
     assert [fit.reordered(order).apply(moved)[place] for place in order] == pytest.approx(fit.apply(p).tolist())
 
 
+def test_bounds_hold_where_one_option_outweighs_the_others():
+    """The lesser option keeps its small share, though the other's is 1 but for 1e-18."""
+    fit = LabelCalibration({}, 20, "vector", 1e-6, (330.0, 0.01), (229.0, -76.0))
+    bounds = fit.apply_bounds([(0.29, 0.65), (0.35, 0.71)])
+    for one, (low, high) in zip(fit.apply([0.35, 0.65]), bounds, strict=True):
+        assert low <= one * (1 + 1e-12)
+        assert one <= high * (1 + 1e-12)
+    extreme = LabelCalibration({}, 20, "vector", 1e-6, (4.0,) * 2, (0.0, 0.0))
+    assert extreme.apply_bounds([(0.0, 1.0), (0.0, 1.0)]) == [(0.0, 1.0)] * 2
+    assert extreme.apply_bounds([(0.0, 0.0), (1.0, 1.0)]) == [(0.0, 0.0), (1.0, 1.0)]
+
+
 def test_a_file_gives_the_same_bits(tmp_path):
     """Beside a calibration without labels too; other numbers are refused."""
     p, gold = drawn(3)

@@ -211,6 +211,15 @@ def test_nothing_is_asked_where_nothing_is_calibrated():
         assert llm._model.calls == 2 * calls
 
 
+def test_states_that_cannot_be_asked_are_left_out():
+    """They are blank, empty, or no state at all; the others are the sample."""
+    with fake() as llm:
+        wanted = llm.fit_calibration(STATES, INTENT)
+        assert llm.fit_calibration([STATES[0], "", " ", {}, None, *STATES[1:]], INTENT) == wanted
+        with pytest.raises(OptionError, match="at least one state that can be asked"):
+            llm.fit_calibration(["", None], INTENT)
+
+
 def test_a_calibration_of_nothing_is_refused():
     """No state that can be asked, or a rule with a baseline of its own."""
     with fake() as llm:

@@ -142,6 +142,24 @@ def test_several_labels(llm):
     )
 
 
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_examples_may_be_an_iterator(llm, multi_label):
+    """Every label reads all of them."""
+    shown = [(text, [label]) for text, label in SHOWN] if multi_label else SHOWN
+    wanted = llm.classify(TEXTS[0], LABELS, multi_label=multi_label, examples=shown)
+    assert llm.classify(TEXTS[0], LABELS, multi_label=multi_label, examples=iter(shown)) == wanted
+
+
+def test_labels_of_examples_are_values_or_texts(llm):
+    """A member of an Enum and its text are the same label, and True is not 1."""
+    how = {"multi_label": True, "examples": [("x", [Team.SALES]), ("y", ["repairs"])]}
+    asked = llm.classify(TEXTS[0], Team, **how)
+    how["examples"] = [("x", ["sales"]), ("y", [Team.REPAIRS])]
+    assert llm.classify(TEXTS[0], Team, **how) == asked
+    with pytest.raises(OptionError, match=r"examples\[0\]\[1\]=True: expected labels among 1, 2"):
+        llm.classify(TEXTS[0], [1, 2], multi_label=True, examples=[("x", [True]), ("y", [2])])
+
+
 def test_awaitable_forms(llm):
     """They give what the others give."""
 
@@ -202,6 +220,12 @@ def test_to_pandas(llm, multi_label):
             {"examples": [("x", "refund")], "multi_label": True},
             OptionError,
             r"examples\[0\]\[1\]='refund': expected a list",
+        ),
+        ({"examples": ["xy"], "multi_label": True}, OptionError, r"examples\[0\]='xy': expected a pair"),
+        (
+            {"examples": [("x", ["refund"]), ("y", ["refnud"])], "multi_label": True},
+            OptionError,
+            r"examples\[1\]\[1\]='refnud': expected labels among 'refund', 'track order', 'reset password'",
         ),
         (
             {"params": DecisionParams(calibration="content_free"), "multi_label": True},

@@ -158,6 +158,30 @@ def test_right_values_that_cannot_be_used():
             Calibration.fit(plain, gold, ridge=0)
 
 
+def test_missing_values_of_pandas_are_left_out():
+    """They are those of a column of a data frame: NA and NaT."""
+    pandas = pytest.importorskip("pandas")
+    with fake() as llm:
+        plain = llm.decide_many(STATES, INTENT)
+        gold = right(plain, "intent")
+        missing = pandas.Series([pandas.NA, *gold[1:]], dtype="string")
+        assert Calibration.fit(plain, missing) == Calibration.fit(plain, [None, *gold[1:]])
+        assert Calibration.fit(plain, [pandas.NaT, *gold[1:]]).questions[0].n == 11
+
+
+@pytest.mark.parametrize("kind", [Calibration, Threshold])
+def test_equal_questions_of_two_names_need_one_fit(kind):
+    """Later answers could have only one of two fits; equal fits are no conflict."""
+    with fake() as llm:
+        plain = llm.decide_many(STATES, {"first": QUESTIONS["intent"], "second": QUESTIONS["intent"]})
+        gold = [one["first"].value for one in plain]
+        wrong = ["track order" if value == "refund" else "refund" for value in gold]
+        assert len(kind.fit(plain, {"first": gold, "second": gold}).questions) == 2
+        options = {"error": 0.3, "confidence": 0.5} if kind is Threshold else {}
+        with pytest.raises(OptionError, match=r"'first' and 'second'.*different questions"):
+            kind.fit(plain, {"first": gold, "second": wrong}, **options)
+
+
 def test_answers_below_a_threshold_abstain():
     """Those above do not; another calibration, or a question without one, is refused by name."""
     with warnings.catch_warnings():

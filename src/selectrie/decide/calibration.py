@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -154,11 +155,10 @@ class LabelCalibration:
     def apply_bounds(self, bounds: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
         """Return bounds on the calibrated probabilities, given bounds on plain ones."""
         z = np.log(_positive(np.array(bounds))) * np.array(self.scales)[:, None] + np.array(self.offsets)[:, None]
-        low, high = np.exp(z - z.max()).T
-        others_low, others_high = low.sum() - low, high.sum() - high
-        with np.errstate(invalid="ignore"):
-            pairs = np.stack([low / (low + others_high), high / (high + others_low)], axis=1)
-        return [(float(a), float(b)) for a, b in np.clip(np.nan_to_num(pairs), 0.0, 1.0)]
+        low, high = z.T
+        with np.errstate(over="ignore"):  # a probability of 0
+            least, most = (1 / (1 + np.exp(_log_sums_of_others(b) - a)) for a, b in ((low, high), (high, low)))
+        return [(float(a), float(b)) for a, b in zip(least, most, strict=True)]
 
     def reordered(self, order: Sequence[int]) -> LabelCalibration:
         """Return a copy for options in another order.
@@ -178,6 +178,15 @@ class LabelCalibration:
 def _positive(probabilities: FloatArray) -> FloatArray:
     """Return the probabilities, at least `_LEAST_PROBABILITY`."""
     return np.maximum(probabilities, _LEAST_PROBABILITY)
+
+
+def _log_sums_of_others(logs: FloatArray) -> FloatArray:
+    """Return for each of K logarithms that of the sum of the others' exponentials."""
+    before, after = np.full((2, len(logs)), -np.inf)
+    before[1:] = np.logaddexp.accumulate(logs[:-1])
+    after[:-1] = np.logaddexp.accumulate(logs[:0:-1])[::-1]
+    sums: FloatArray = np.logaddexp(before, after)
+    return sums
 
 
 def _choose_ridge(logp: FloatArray, gold: IntArray, method: str) -> float:
@@ -268,14 +277,16 @@ class Calibration:
                 move the probabilities. "auto" chooses one by cross-validation.
 
         Raises:
-            OptionError: For answers or values that cannot be used.
+            OptionError: For answers or values that cannot be used, and for equal
+                questions of two names with other right values.
         """
         from selectrie.decide.labels import labelled_answers
 
         one_of("method", method, METHODS)
         check_ridge(ridge)
         by_name = labelled_answers(answers, gold)
-        return cls(tuple(LabelCalibration.fit(one, method, ridge) for one in by_name.values()))
+        fitted = {name: LabelCalibration.fit(one, method, ridge) for name, one in by_name.items()}
+        return cls(distinct_fits(fitted))
 
     def labels_kind(self, kind: str) -> bool:
         """Return whether a question of a kind ("choice" …) was fitted to labels."""
@@ -332,6 +343,19 @@ def check_ridge(ridge: object) -> None:
     """Raise `OptionError` unless a ridge is a number above 0 or "auto"."""
     if ridge != "auto":
         number("ridge", ridge, min_value=math.ulp(0.0), remedy="a number above 0, or 'auto'")
+
+
+def distinct_fits(fitted: Mapping[str, B]) -> tuple[B, ...]:
+    """Return what was fitted to each question, given by the names of the questions.
+
+    Raises `OptionError` if two are fitted differently and have equal conditions,
+    because only one of them could apply to later answers.
+    """
+    for (name, one), (other, another) in combinations(fitted.items(), 2):
+        if one.bound == another.bound and one != another:
+            remedy = "right values of different questions: these two are equal, so one of the fits would apply to both"
+            raise OptionError("gold", f"{name!r} and {other!r}", remedy)
+    return tuple(fitted.values())
 
 
 def match_conditions(name: str, fitted: Sequence[B], conditions: Mapping[str, object]) -> B:

@@ -14,7 +14,17 @@ from selectrie.decide.answers import ChoiceAnswer, Decision, DecisionUsage
 from selectrie.decide.calibration import Calibration
 from selectrie.decide.columns import columns_of, pandas_type
 from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
-from selectrie.decide.questions import INT64, Choice, Examples, Option, Predicate, Question, described_options
+from selectrie.decide.questions import (
+    INT64,
+    Choice,
+    Examples,
+    Option,
+    Predicate,
+    Question,
+    described_options,
+    example_pairs,
+    option_named,
+)
 from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionError, OptionRef, SelectrieError
 from selectrie.options.checks import flag, record
 from selectrie.options.checks import text as require_text
@@ -29,6 +39,8 @@ STATEMENT = "The text is about {label}."
 """The statement that is asked of each label with `multi_label`."""
 _PLACE = "{label}"
 _N_SHOWN = 5
+_N_NAMED = 20
+"""Maximum number of labels that an error names."""
 
 LabelAnswer: TypeAlias = ChoiceAnswer[Any] | Decision
 """The label of a text, or with `multi_label` an answer for each label."""
@@ -76,6 +88,8 @@ def label_questions(  # noqa: PLR0917 - in the order of the methods of `Engine`,
     flag("multi_label", multi_label)
     require_text("none", none, optional=True)
     require_text("instructions", instructions, optional=True)
+    if isinstance(examples, Iterator):
+        examples = tuple(examples)  # each of several labels reads them
     mapped = isinstance(labels, Mapping)
     options = described_options(labels, "labels") if mapped else Choice("", labels).options
     if none is not None:
@@ -96,22 +110,30 @@ def label_questions(  # noqa: PLR0917 - in the order of the methods of `Engine`,
     if _PLACE not in statement:
         raise OptionError("instructions", statement, f"a statement about each {_PLACE}, such as {STATEMENT!r}")
     Choice("", options)  # labels without text, or twice
-    return LabelQuestions(
-        {one.scored: _predicate_of(one, statement, examples) for one in options}, values, is_multi=True
-    )
+    return LabelQuestions(_predicates(options, statement, examples), values, is_multi=True)
 
 
-def _predicate_of(label: Option[Any], statement: str, examples: Examples) -> Predicate:
-    """Return the question of whether a label fits."""
-    shown = [(state, _is_among(label, own, index)) for index, (state, own) in enumerate(examples)]
-    return Predicate(statement.replace(_PLACE, label.scored), yes_when=label.description, examples=shown)
+def _predicates(options: Sequence[Option[Any]], statement: str, examples: Examples) -> dict[str, Question]:
+    """Return for the text of each label the question of whether it fits."""
+    shown = example_pairs(examples)
+    fitting = [_fitting_labels(labels, options, f"examples[{index}][1]") for index, (_, labels) in enumerate(shown)]
+    return {
+        option.scored: Predicate(
+            statement.replace(_PLACE, option.scored),
+            yes_when=option.description,
+            examples=[(state, option.scored in labels) for (state, _), labels in zip(shown, fitting, strict=True)],
+        )
+        for option in options
+    }
 
 
-def _is_among(label: Option[Any], own: object, index: int) -> bool:
-    """Return whether a label is among those of an example."""
-    if isinstance(own, str) or not isinstance(own, Sequence):
-        raise OptionError(f"examples[{index}][1]", own, "a list of the labels that are true, which may be empty")
-    return label.value in own or label.scored in own
+def _fitting_labels(labels: object, options: Sequence[Option[Any]], name: str) -> set[str]:
+    """Return the texts of the labels of an example."""
+    if isinstance(labels, str) or not isinstance(labels, Sequence):
+        raise OptionError(name, labels, "a list of the labels that are true, which may be empty")
+    more = ", …" if len(options) > _N_NAMED else ""
+    allowed = f"labels among {', '.join(repr(option.value) for option in options[:_N_NAMED])}{more}"
+    return {option_named(label, options, name, allowed).scored for label in labels}
 
 
 def _check_prior(params: DecisionParams | None) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from selectrie.core.types import BoolArray, FloatArray, IntArray
 from selectrie.decide.answers import Answer, Decision, is_answer
+from selectrie.decide.states import is_missing
 from selectrie.errors import OptionError
 
 _ANSWERS = "answers of decide: Decisions, ChoiceAnswers, PredicateAnswers or ScoreAnswers"
@@ -52,8 +53,9 @@ def labelled_answers(
 ) -> dict[str, LabelledAnswers]:
     """Return the answers to each question with the right values, by its name.
 
-    Answers without a right value (None or NaN, unless an option has it), and decisions
-    with an error, are left out. Answers that are not in a `Decision` have the name "".
+    Answers without a right value (None, NaN or a missing value of pandas, unless an
+    option has it), and decisions with an error, are left out. Answers that are not
+    in a `Decision` have the name "".
 
     Args:
         answers: The answers to one question, or decisions.
@@ -98,7 +100,7 @@ def _read_question(name: str, rows: Sequence[Any], gold: Sequence[Any]) -> Label
         _check_same(answer, first[0])
         index = _index_of(right, first[1])
         if index is None:
-            if right is None or (isinstance(right, float) and right != right):  # noqa: PLR0124 - NaN
+            if is_missing(right):
                 continue
             raise OptionError(f"{where}[{at}]", right, f"one of the values {', '.join(map(repr, first[1]))}")
         kept.append((answer, index))

@@ -488,27 +488,45 @@ def _read_examples(given: object, options: Sequence[Option[Any]]) -> tuple[tuple
     Warns if an option answers no example, because models prefer answers that examples
     show. Raises `OptionError` for anything that is not a pair of a state and an option.
     """
-    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-        raise OptionError("examples", given, "a sequence of pairs of a state and its answer")
     found = []
-    for index, one in enumerate(given):
+    for index, (state, answer) in enumerate(example_pairs(given)):
         name = f"examples[{index}]"
-        if not isinstance(one, Sequence) or isinstance(one, str | bytes) or len(one) != 2:
-            raise OptionError(name, one, "a pair of a state and its answer")
-        state, answer = one
-        named = [option for option in options if _is_same_value(answer, option.value)]
-        named += [option for option in options if isinstance(answer, str) and answer in option.spellings]
-        if not named:
-            raise OptionError(f"{name}[1]", answer, "the value or the text of an option")
-        if any(option is not named[0] for option in named):
-            remedy = "an answer that names one option; it is the value of one and the text of another"
-            raise OptionError(f"{name}[1]", answer, remedy)
-        found.append((text_of_state(state, f"{name}[0]"), named[0].scored))
+        option = option_named(answer, options, f"{name}[1]", "the value or the text of an option")
+        found.append((text_of_state(state, f"{name}[0]"), option.scored))
     answers = {text for _, text in found}
     missing = [option.scored for option in options if option.scored not in answers]
     if found and missing:
         warn(f"no example has the answer {of_value(missing[0])}; give each option some")
     return tuple(found)
+
+
+def example_pairs(given: object) -> list[tuple[Any, Any]]:
+    """Return the state and the answer of each example.
+
+    Raises `OptionError` for anything that is not a sequence of pairs.
+    """
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise OptionError("examples", given, "a sequence of pairs of a state and its answer")
+    for index, one in enumerate(given):
+        if not isinstance(one, Sequence) or isinstance(one, str | bytes) or len(one) != 2:
+            raise OptionError(f"examples[{index}]", one, "a pair of a state and its answer")
+    return [(state, answer) for state, answer in given]
+
+
+def option_named(answer: object, options: Sequence[Option[Any]], name: str, allowed: str) -> Option[Any]:
+    """Return the option whose value or text is `answer`.
+
+    Raises `OptionError` about the argument `name` unless there is one such option;
+    `allowed` describes the answers that are.
+    """
+    named = [option for option in options if _is_same_value(answer, option.value)]
+    named += [option for option in options if isinstance(answer, str) and answer in option.spellings]
+    if not named:
+        raise OptionError(name, answer, allowed)
+    if any(option is not named[0] for option in named):
+        remedy = "an answer that names one option; it is the value of one and the text of another"
+        raise OptionError(name, answer, remedy)
+    return named[0]
 
 
 def balanced(examples: Iterable[tuple[str, A]], n_each: int, *, seed: int = 0) -> list[tuple[str, A]]:

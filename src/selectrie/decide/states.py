@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -85,6 +86,14 @@ def text_of_state(state: State, name: str = "state") -> str:
         raise OptionError(name, state, f"{article} {name} that is not blank")
     to_bytes(text, name)
     return text
+
+
+def readable_texts(states: Iterable[State | RequestError]) -> Iterator[str]:
+    """Yield the texts of the states that have one; leave out the others and errors."""
+    for one in states:
+        if not isinstance(one, RequestError):
+            with suppress(RequestError):
+                yield text_of_state(one)
 
 
 def _write_json(value: object, name: str) -> str:

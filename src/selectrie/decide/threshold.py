@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from selectrie.decide.calibration import load_fitted, match_conditions, save_fitted
+from selectrie.decide.calibration import distinct_fits, load_fitted, match_conditions, save_fitted
 from selectrie.errors import OptionError
 from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import number
@@ -133,14 +133,16 @@ class Threshold:
             confidence: Probability that this holds, between 0 and 1.
 
         Raises:
-            OptionError: For answers or values that cannot be used.
+            OptionError: For answers or values that cannot be used, and for equal
+                questions of two names with other right values.
         """
         from selectrie.decide.labels import labelled_answers
 
         for name, value in (("error", error), ("confidence", confidence)):
             number(name, value, min_value=math.ulp(0.0), max_value=1 - 2**-53, remedy="a number between 0 and 1")
         by_name = labelled_answers(answers, gold)
-        return cls(tuple(QuestionThreshold.fit(one, error, confidence) for one in by_name.values()))
+        fitted = {name: QuestionThreshold.fit(one, error, confidence) for name, one in by_name.items()}
+        return cls(distinct_fits(fitted))
 
     def of(self, conditions: Mapping[str, object]) -> QuestionThreshold:
         """Return the threshold of the question with these conditions.

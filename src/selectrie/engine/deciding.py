@@ -519,7 +519,7 @@ class DecisionMethods:
         """
         from selectrie.decide.calibration import sample_of
         from selectrie.decide.params import questions_and_params
-        from selectrie.decide.states import text_of_state
+        from selectrie.decide.states import readable_texts
 
         named, options = questions_and_params(questions, params, may_be_one=True)
         if options.rule in BASELINE_RULES:
@@ -528,7 +528,7 @@ class DecisionMethods:
         options = replace(options, calibration=None, prior=None, top=None)
         maker = self._decision_maker(named, options, fits_calibration=True)
         with self._decision_scorer(maker) as scorer:
-            decisions = scorer.decisions(sample_of(text_of_state(one) for one in iterate_states(states)))
+            decisions = scorer.decisions(sample_of(readable_texts(iterate_states(states))))
         answered = [one for one in decisions if one.error is None]
         if not answered:
             raise OptionError("states", len(decisions), "at least one state that can be asked")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
@@ -14,7 +14,7 @@ from selectrie.decide.calibration import N_LEAST, Calibration, sample_of
 from selectrie.decide.columns import Frame, columns_of
 from selectrie.decide.params import DecisionParams, is_calibrated
 from selectrie.decide.questions import Question
-from selectrie.decide.states import State, row_states, text_of_state
+from selectrie.decide.states import State, readable_texts, row_states
 from selectrie.engine.decisions import DecisionBatch, DecisionMaker
 from selectrie.engine.requests.canonical_memory import CanonicalMemories, common_length, evaluate_and_hold
 from selectrie.engine.requests.select import BaselineStore
@@ -234,7 +234,7 @@ def with_fitted_calibration(
     if not any(is_calibrated(one, params) for one in questions.values()):
         return params
     calibration = Calibration(())
-    if sample := sample_of(_read_texts(states)):
+    if sample := sample_of(readable_texts(states)):
         with suppress(OptionError):  # no state can be asked
             calibration = llm.fit_calibration(sample, questions, params=params)
     n = min((one.n for one in calibration.questions), default=0)
@@ -243,11 +243,3 @@ def with_fitted_calibration(
         warn(f"{need}, so the answers are not calibrated")
         return params
     return replace(params, calibration=calibration)
-
-
-def _read_texts(states: Iterable[State | RequestError]) -> Iterator[str]:
-    """Yield the texts of the states that have one."""
-    for one in states:
-        if not isinstance(one, RequestError):
-            with suppress(RequestError):
-                yield text_of_state(one)
