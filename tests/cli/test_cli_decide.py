@@ -110,13 +110,30 @@ def test_a_question_argument_has_named_ones_beside_it(llm):
         (["It is late."], "TEXT and QUESTION as arguments"),
         (["x", "Late?", "--type", "schema.json"], "`selectrie extract` takes a JSON Schema"),
         (["gone.toml", "--state", "x"], "gone.toml': No such file"),
+        (["x", "models.py:T"], "'models.py:T': expected a question, or a class as --type"),
+        (["x", "models.py"], "a class as --type"),
+        (["models.py:T", "--state", "x"], "a class as --type"),
+        (["x", "labels"], "a file .toml or .json of questions; a file of options is given as --choices"),
+        (["x", "gone.txt"], "a file of options is given as --choices"),
+        (["x", '{"q": 1}'], "a JSON text is not one"),
+        (["x", "good,bad"], "'good,bad': expected a question that ends in ?"),
+        (["x", "track order, refund"], "a statement that ends in a full stop; options follow it as --choices"),
     ],
 )
 def test_arguments_are_never_taken_for_something_else(llm, tmp_path, monkeypatch, arguments, message):
     """What could be a file, or is given twice, is an error."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "schema.json").write_text("{}")
+    (tmp_path / "labels").write_text("good\nbad\n")
     assert message in run(*arguments, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "question", ["Good, or bad?", "It is late, and cold.", "He says 'no, never!'", "It is .py code"]
+)
+def test_a_statement_may_have_commas(llm, question):
+    """One that ends as a sentence does is a predicate, as is one without commas."""
+    assert decided(STATE, question)["answer"]["value"] == llm.decide(STATE, Predicate(question)).value
 
 
 def test_options_of_the_decision_reach_the_engine(llm, labels, tmp_path):

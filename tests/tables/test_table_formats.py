@@ -181,6 +181,14 @@ def test_json_lines_as_parquet(values, kind, read, tmp_path):
     assert [None if isinstance(value, float) and math.isnan(value) else value for value in values] == read
 
 
+@pytest.mark.parametrize("header", ["a,b\tc", '"a,b"', '\ufeff"a;b"', "a b"])
+def test_names_of_columns_may_have_other_delimiters(header, tmp_path):
+    """The only name in quotes, or a name beside others."""
+    path = tmp_path / "t.tsv"
+    path.write_text(f"{header}\n")
+    assert open_table(path).header()[0] == [one.strip('"') for one in header.strip("\ufeff").split("\t")]
+
+
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
@@ -189,6 +197,13 @@ def test_json_lines_as_parquet(values, kind, read, tmp_path):
         ("t.csv", b'a,b\n1,2\n1,"x\n', r"t.csv:3: .*in the row that begins here"),
         ("t.csv", b"a,a\n1,2\n", r"t.csv:1: two columns are called 'a'"),
         ("t.csv", b"", r"t.csv: it is empty"),
+        (
+            "t.tsv",
+            b"a,b\n1,2\n",
+            r"t.tsv:1: the header has one column, 'a,b': if ',' .*, name the file .csv; else quote",
+        ),
+        ("t.csv", b"a\tb\n1\t2\n", r"t.csv:1: the header has one column, .* name the file .tsv; else quote it"),
+        ("t.csv", b"a;b\n1;2\n", r"t.csv:1: the header has one column, .* save it with commas, as .csv"),
         ("t.csv", b"a\n" + b"x" * 140_000 + b"\n", r"t.csv:2: .*csv.field_size_limit\(N\)"),
         ("t.csv", "a,b\n".encode("utf-16"), r"t.csv:1: not UTF-8: byte 0xff"),
         ("t.jsonl", b'{"a": 1}\n[1]\n', r"t.jsonl:2: expected an object"),

@@ -159,7 +159,9 @@ def _with_text(table: ClassifyGroup, *, may_be_line: bool) -> ClassifyGroup:
     if given.lower().endswith(TABLE_SUFFIXES):
         return table
     remedy = words(f"a table is a file {SHOWN_SUFFIXES}, and such a text is given as {{}}", OptionRef("text"))
-    return replace(table, table=None, text=inputs.read_text_argument("table", given, remedy))
+    if inputs.resembles_file(given):
+        raise OptionError("table", given, words("a text, or the name of a file that exists; {}", remedy))
+    return replace(table, table=None, text=given)
 
 
 def _label_text(

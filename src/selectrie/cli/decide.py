@@ -314,6 +314,7 @@ def _read_arguments(given: ArgumentsGroup, *, has_state: bool) -> tuple[str | No
     if first is not None and has_state:
         raise OptionError("about", first, words("no TEXT beside `state`, `state_file` or `table`: give it once"))
     if second is None or not (second == inputs.STDIN or _names_questions(second)):
+        _check_question(second or "")
         return first, _Asked(question=second)
     return first, _Asked(file=second)
 
@@ -321,6 +322,19 @@ def _read_arguments(given: ArgumentsGroup, *, has_state: bool) -> tuple[str | No
 def _names_questions(argument: str) -> bool:
     """Return whether an argument names a file of questions."""
     return inputs.names_file(argument) and argument.lower().endswith((".toml", ".json"))
+
+
+def _check_question(argument: str) -> None:
+    """Raise `OptionError` for a QUESTION that names a file of Python or is JSON."""
+    if inputs.names_python(argument):
+        remedy = words("a question, or a class as `type`, such as {}", OptionRef("type", "models.py:Ticket"))
+    elif argument.lstrip().startswith("{"):
+        remedy = words("a question, or a file .toml or .json of questions; a JSON text is not one")
+    elif inputs.names_file(argument):
+        remedy = words("a question, or a file .toml or .json of questions; a file of options is given as `options`")
+    else:
+        return
+    raise OptionError("question", argument, remedy)
 
 
 def read_state(group: StateGroup, argument: str | None = None) -> State:
@@ -356,6 +370,11 @@ def read_state(group: StateGroup, argument: str | None = None) -> State:
 
 _QUESTION = "answer"
 """Name of the question that an argument asks."""
+
+
+_SENTENCE_ENDS = tuple("?.!…。？！")
+_CLOSING = " \t\r\n\"')]”’»"
+"""Characters that may follow the end of a sentence."""
 
 
 def _asked(
@@ -433,6 +452,10 @@ def _argued(text: str, choices: list[str] | None, levels: list[str]) -> Question
         raise IncompatibleOptionsError("score", OptionRef("options"), "leave one of them out")
     if levels:
         return Score(text, [level for one in levels for level in inputs.read_listed("score", one)])
+    if choices is None and "," in text and not text.rstrip(_CLOSING).endswith(_SENTENCE_ENDS):
+        expected = "a question that ends in ?, or a statement that ends in a full stop; options follow it as {}"
+        remedy = words(expected, OptionRef("options", text))
+        raise OptionError("question", text, remedy)
     return Predicate(text) if choices is None else Choice(text, choices)
 
 

@@ -133,7 +133,10 @@ def read_text(path: str) -> str:
         raise InputFileError(path, reason, line=line) from error
 
 
-_FILE_NAME = re.compile(r"\S+\.(csv|tsv|jsonl|ndjson|parquet|json|toml|txt|md|html|eml)", re.IGNORECASE)
+_FILE_NAME = re.compile(
+    r"\S+\.(csv|tsv|jsonl|ndjson|parquet|feather|json|toml|txt|md|html|eml|xlsx?|ods|pkl|gz|zip)", re.IGNORECASE
+)
+_FILE_LIKE = re.compile(r"\S+\.[a-z]{2,5}|\S*[/\\]\S*", re.IGNORECASE)
 
 
 def names_file(given: str) -> bool:
@@ -142,6 +145,19 @@ def names_file(given: str) -> bool:
     It does if there is such a file, or if it is one word with the ending of a file.
     """
     return is_file(given) or _FILE_NAME.fullmatch(given) is not None
+
+
+def names_python(given: str) -> bool:
+    """Return whether an argument is FILE.py or FILE.py:NAME, and is no text."""
+    return re.fullmatch(r"\S+\.py(:\S*)?", given) is not None
+
+
+def resembles_file(given: str) -> bool:
+    """Return whether an argument may name a file: as `names_file`, or a word like it.
+
+    Such a word has a suffix of two to five letters, or separates folders.
+    """
+    return names_file(given) or _FILE_LIKE.fullmatch(given) is not None
 
 
 def read_text_argument(name: str, given: str, remedy: MessageText) -> str:

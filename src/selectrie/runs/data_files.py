@@ -66,7 +66,8 @@ def delimited_records(path: Path, delimiter: str) -> Generator[tuple[int, str, l
 
     The number is that of the row's first line. Fields are quoted as in RFC 4180. Empty
     lines are not rows. Raises `InputFileError` if the file is empty, two columns have
-    the same name, or a row has more or fewer fields than the header.
+    the same name, a row has more or fewer fields than the header, or the header has one
+    name that contains another delimiter.
     """
     row_lines: list[str] = []
 
@@ -80,6 +81,7 @@ def delimited_records(path: Path, delimiter: str) -> Generator[tuple[int, str, l
         for row in csv.reader(lines(), delimiter=delimiter, strict=True):
             if header is None:
                 _check_names(path, row, begins)
+                _check_delimiter(path, row, row_lines[0], delimiter)
                 header = row
             if row and len(row) != len(header):
                 raise InputFileError(str(path), f"{len(row)} fields, and the header has {len(header)}", line=begins)
@@ -102,6 +104,20 @@ def _check_names(path: Path, names: list[str], line: int | None) -> None:
     if not names or twice is not None:
         reason = f"two columns are called {twice!r}" if names else "it names no columns"
         raise InputFileError(str(path), reason, line=line)
+
+
+def _check_delimiter(path: Path, names: list[str], line: str, delimiter: str) -> None:
+    """Raise `InputFileError` if a header of one name contains another delimiter.
+
+    A name in quotes may contain any.
+    """
+    if len(names) != 1 or line.startswith('"'):
+        return
+    remedies = {",": "name the file .csv", "\t": "name the file .tsv", ";": "save it with commas, as .csv"}
+    for mark, remedy in remedies.items():
+        if mark != delimiter and mark in names[0]:
+            reason = f"the header has one column, {names[0]!r}: if {mark!r} separates columns, {remedy}; else quote it"
+            raise InputFileError(str(path), reason, line=1)
 
 
 def json_objects(path: Path, *, finite: bool = True) -> Iterator[tuple[int, str, dict[str, Any]]]:
