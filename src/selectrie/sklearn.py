@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -160,6 +160,8 @@ class SelectrieClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> None:
         """Raise `OptionError` for parameters that are not allowed."""
+        if not isinstance(self.model, Hashable):
+            raise OptionError("model", self.model, "a model, such as a GGUF file; labels are given to fit(X, y)")
         at_least("examples", self.examples, 0, optional=False)
         if not isinstance(self.load_options, Mapping | None):
             raise OptionError("load_options", self.load_options, "a mapping from names to arguments of `load`")

@@ -192,6 +192,7 @@ def test_check_estimator():
         ({}, [1.5] * 18, GOLD, r"X\[0\]=1.5: expected a text"),
         ({}, [" "] * 18, GOLD, r"X\[0\]=' ': expected"),
         ({}, TEXTS, [GOLD], "expected one label for each text"),
+        ({"model": ["refund"]}, TEXTS, GOLD, r"model=\['refund'\]: expected a model, .*; labels are given to fit"),
         ({"examples": -1}, TEXTS, GOLD, "examples=-1"),
         ({"calibration": "batch"}, TEXTS, GOLD, "calibration='batch': expected 'auto', 'content_free' or None"),
         ({"label_texts": {0.5: "a", 1.5: "b"}}, TEXTS, [0.5, 1.5] * 9, "Unknown label type: continuous"),

@@ -288,6 +288,11 @@ def test_rows_without_values_are_refused():
             items(rows, ABC)
     with pytest.raises(InputFileError, match=r"data:2: the column 'l' has no value"):
         items([{"q": "x", "l": "a"}, {"q": "x", "l": " "}], Columns("q", labels="l"))
+    for blank in ("", " \n"):
+        rows = [{"q": "x", "l": "a"}, {"q": blank, "l": "b"}]
+        with pytest.raises(InputFileError, match=r"data:2: the column 'q' has a blank text, .* remove the row"):
+            items(rows, Columns("q", labels="l"))
+        assert len(items(rows, Columns("Mail: {q}", labels="l"))) == 2
     with pytest.raises(OptionError, match="at least one row"):
         data_of([])
     with pytest.raises(OptionError, match="a data frame of pandas"):

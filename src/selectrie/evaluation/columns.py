@@ -232,6 +232,8 @@ class _TaskRules:
                 self._require(key, option)
         self._choices = self._choices_of(columns)
         _check_cells(data, (*state.columns, *_as_tuple(columns.gold)), _as_tuple(columns.choices))
+        if columns.labels and not state.parts:
+            _check_texts(data, state.columns[0])
 
     def _choices_of(self, columns: Columns) -> str | list[str]:
         """Return the choices as a task file has them: a field, or templates."""
@@ -295,6 +297,15 @@ def _check_cells(data: Data, columns: Iterable[str], choices: Iterable[str]) -> 
             if key in record.fields and (is_missing(record.fields[key]) or record.fields[key] == ""):
                 reason = f"the column {key!r} has no choice; one column with a list may hold fewer in a row"
                 raise InputFileError(str(data.path), reason, line=record.number)
+
+
+def _check_texts(data: Data, column: str) -> None:
+    """Raise `InputFileError` for a blank text in a column that gets labels."""
+    for record in data.records:
+        text = record.fields.get(column)
+        if isinstance(text, str) and not text.strip():
+            reason = f"the column {column!r} has a blank text, which no label fits; remove the row"
+            raise InputFileError(str(data.path), reason, line=record.number)
 
 
 def _as_tuple(value: str | Sequence[str] | None) -> tuple[str, ...]:
