@@ -29,6 +29,7 @@ from selectrie.errors import (
     OptionError,
     PromptTooLongError,
 )
+from selectrie.grammar import Grammar
 from tests.support.deciding import STATE, fake
 from tests.support.n_examples import n_examples
 
@@ -357,6 +358,87 @@ def test_each_alternative_of_a_field_is_searched_for():
     for marginal in found.marginals.values():
         assert math.fsum(marginal.low.values()) <= 1
         assert all(marginal.low[value] <= high <= 1 for value, high in marginal.high.items())
+
+
+class Sorted(TypedDict):
+    name: Name
+    kind: Literal["a", "b", "c", "d"]
+
+
+def sorted_note(*, marginals=True, **options):
+    """What a new engine extracts."""
+    beam = BeamSearchParams(**{"width": 2, "n": 2, "max_tokens": 64, **options})
+    with fake(3, sharpness=3.0) as llm:
+        return llm.extract(STATE, Sorted, beam=beam, marginals=marginals)
+
+
+@pytest.mark.parametrize("budget", [49, 50, 60, 80, 100])
+def test_all_searches_share_one_budget(budget):
+    """The searches of alternatives evaluate at most the nodes that the first one left over."""
+    first, found = (sorted_note(budget_nodes=budget, marginals=one) for one in (False, True))
+    n_left = budget - first.beam.certificate.nodes_evaluated
+    assert n_left == budget - 49
+    assert first.cost.rows <= found.cost.rows <= first.cost.rows + n_left
+    assert set(found.marginals["kind"]) < {"a", "b", "c", "d"}
+
+
+def test_a_large_budget_changes_nothing():
+    """Every alternative is found, as without a budget."""
+    free, found = sorted_note(), sorted_note(budget_nodes=10_000)
+    assert set(free.marginals["kind"]) == {"a", "b", "c", "d"}
+    assert (free.marginals, free.cost) == (found.marginals, found.cost)
+
+
+def test_a_budget_that_is_too_small_is_named():
+    """The error advises to raise it, not to widen the beam."""
+    with pytest.raises(NothingFoundError, match=r"Sorted.*the budget ended after 19 nodes; raise `budget_nodes`$"):
+        sorted_note(budget_nodes=20)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"groups": 2, "diversity": 1.0}, {"exact": True, "budget_nodes": 3000}, {"canonical_only": False}],
+    ids=str,
+)
+def test_options_of_the_beam_reach_the_searches_of_alternatives(changes):
+    """Those that need more than one path, or the exact search, are left out."""
+    assert set(sorted_note(**changes).marginals["kind"]) == {"a", "b", "c", "d"}
+
+
+def test_alternatives_have_the_callback_of_the_beam():
+    """`expand` chooses the tokens of every search."""
+    seen = set()
+
+    def expand(view, tokens):
+        seen.add(view.data)
+        return [one.id for one in tokens]
+
+    found = sorted_note(width=1, n=1, expand=expand)
+    assert len(found.marginals["kind"]) == 4
+    for text in found.top(9):
+        assert any(len(data) > len(text.text) - 3 and text.text.encode().startswith(data) for data in seen)
+
+
+def test_alternatives_are_limited_and_made_when_needed(monkeypatch):
+    """A wide type has no more than 64, none of which becomes a grammar before its search."""
+    fields = {f"f{at}": {"enum": list(range(16))} for at in range(9)}
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, **fields},
+        "required": ["name", *fields],
+        "additionalProperties": False,
+    }
+    kind = extracted_type(schema)
+    names, read = [], Grammar.from_json_schema
+    monkeypatch.setattr(
+        Grammar, "from_json_schema", lambda *args, **more: names.append(more.get("name")) or read(*args, **more)
+    )
+    assert len(kind.alternatives) == 64
+    assert names == [None] * len(names), "only fields are read"
+    assert len(names) <= 6, "the name, and four fields of 16 values"
+    last = kind.alternatives[-1].grammar
+    assert last.accepts(json.dumps({"name": "x", **dict.fromkeys(fields, 1), "f3": 15}))
+    assert not last.accepts(json.dumps({"name": "x", **dict.fromkeys(fields, 1)}))
 
 
 def test_too_many_values_are_searched(llm):

@@ -87,3 +87,26 @@ def test_an_open_schema_without_a_text_is_an_error(llm):
     """A search that finishes nothing within the tokens is told as such."""
     reply = ask(app(llm), "POST", "/v1/extract", {"input": STATE, "schema": OPEN, "max_tokens": 2})
     assert (reply.status, reply.json["error"]["code"]) == (400, "nothing_found")
+
+
+def test_all_searches_of_an_open_schema_share_the_rows():
+    """`max_rows` limits the searches of alternatives as well; its error is about the budget."""
+    schema = {
+        "type": "object",
+        "properties": {"code": OPEN["properties"]["code"], "kind": {"enum": list("abcdefgh")}},
+        "required": ["code", "kind"],
+        "additionalProperties": False,
+    }
+    replies = {}
+    for max_rows in (20, 100, 1000):
+        with fake(3, sharpness=3.0) as llm:
+            server = app(llm, ServerOptions(max_rows=max_rows))
+            replies[max_rows] = ask(server, "POST", "/v1/extract", {"input": STATE, "schema": schema}).json
+    few, some, many = replies.values()
+    assert some["value"] == many["value"]
+    n_kinds = [len(one["marginals"]["kind"]["values"]) for one in (some, many)]
+    assert (n_kinds[0] < 8, n_kinds[1]) == (True, 8)
+    n_first = 76  # nodes of the first search, which takes 247 rows with those of the prompt
+    assert 247 < some["rows"] <= 247 + 100 - n_first < many["rows"]
+    assert few["error"]["code"] == "nothing_found"
+    assert "the budget ended" in few["error"]["message"]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from functools import cached_property, lru_cache
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -39,6 +40,8 @@ MAX_VALUES = 20_000
 """Maximum number of values of a type that are listed; a larger type is searched."""
 MAX_ALTERNATIVES = 16
 """Maximum number of values of a field in an open type of which each is searched for."""
+MAX_SEARCHED = 64
+"""Maximum number of alternatives of an open type, of all fields together."""
 MASS = 0.5
 """Share of the probability of all values that marginals are made of at least."""
 BEAM = 4
@@ -93,6 +96,24 @@ class FieldColumn:
 
 
 @dataclass(frozen=True, eq=False)
+class Alternative:
+    """A type with one of its fields restricted.
+
+    Attributes:
+        name: The name of the type in errors.
+        schema: The JSON Schema of the restricted type.
+    """
+
+    name: str
+    schema: Mapping[str, Any]
+
+    @cached_property
+    def grammar(self) -> Grammar:
+        """Return the grammar of the texts; it is made when it is first read."""
+        return Grammar.from_json_schema(self.schema, name=self.name)
+
+
+@dataclass(frozen=True, eq=False)
 class ExtractedType:
     """A type whose values are extracted.
 
@@ -144,25 +165,14 @@ class ExtractedType:
         return {name: FieldColumn(distinct_keys(known), codes[name]) for name, known in by_name.items()}
 
     @cached_property
-    def alternatives(self) -> tuple[Grammar, ...]:
-        """Return grammars of an open type that leave one field a single alternative.
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """Return the first `MAX_SEARCHED` alternatives of fields of an open type.
 
         Each has the texts in which a field with few values has one of them, or in which
         the type or a field that is a union is one of its parts.
         """
-        if self.texts:
-            return ()
-        definitions = {"$defs": self.schema["$defs"]} if "$defs" in self.schema else {}
-        schemas = [{**one, **definitions} for one in _parts(self.schema, definitions)]
-        properties = self.schema.get("properties", {})
-        for name, one in properties.items():
-            parts = _parts(one, definitions)
-            schemas += [{**self.schema, "properties": {**properties, name: part}} for part in parts]
-        items = self.schema.get("prefixItems", [])
-        for at, one in enumerate(items):  # the fields of a `NamedTuple`
-            parts = _parts(one, definitions)
-            schemas += [{**self.schema, "prefixItems": [*items[:at], part, *items[at + 1 :]]} for part in parts]
-        return tuple(Grammar.from_json_schema(one, name=self.name) for one in schemas)
+        schemas = () if self.texts else islice(_restricted(self.schema), MAX_SEARCHED)
+        return tuple(Alternative(self.name, one) for one in schemas)
 
     def fields(self, text: str) -> dict[str, Hashable]:
         """Return the keys of the fields of a text by name, such as "customer.plan"."""
@@ -187,7 +197,7 @@ class ExtractionOptions:
         search: How listed values are searched.
         beam: How the grammar of an open type is searched.
         rescore: Whether near ties of listed values are scored again.
-        alternatives: Whether each alternative of a field of an open type is searched.
+        alternatives: Whether alternatives of fields of an open type are searched for.
     """
 
     instructions: str
@@ -281,6 +291,23 @@ def _of_schema(
     shown = _Shown(schema.get("$defs", {}))
     described = MappingProxyType(dict(shown.descriptions(schema)))
     return ExtractedType(name, grammar, values, texts, shown.layout(schema), described, make, keys, schema)
+
+
+def _restricted(schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Iterate over copies of a schema in which a field has a single alternative.
+
+    The first ones are alternatives of the schema itself, if it is a union.
+    """
+    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    yield from ({**part, **definitions} for part in _parts(schema, definitions))
+    properties = schema.get("properties", {})
+    for name, one in properties.items():
+        for part in _parts(one, definitions):
+            yield {**schema, "properties": {**properties, name: part}}
+    items = schema.get("prefixItems", [])
+    for at, one in enumerate(items):  # the fields of a `NamedTuple`
+        for part in _parts(one, definitions):
+            yield {**schema, "prefixItems": [*items[:at], part, *items[at + 1 :]]}
 
 
 def _parts(schema: Any, definitions: Mapping[str, Any]) -> list[Any]:

@@ -7,7 +7,7 @@ state, and another one a beam search under its grammar.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +23,7 @@ from selectrie.engine.decisions import DecisionMaker, PromptMaker, call_or_error
 from selectrie.engine.rendering.slot_ends import Ending, ending_of
 from selectrie.engine.requests.beam_search import PreparedBeamSearch, prepare_beam_search
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
+from selectrie.engine.requests.reasons import reason_budget_ended
 from selectrie.engine.requests.select import SelectBatch
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
@@ -50,6 +51,8 @@ TOGETHER = 8
 A search holds its open branches. With more searches than that each has room for few of
 them, gives others up, and evaluates them again.
 """
+_NODES_PER_TOKEN = 2
+"""Nodes that a search of width 1 evaluates for a token; one is for greedy decoding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,8 +110,7 @@ class Extractor:
         texts = _complete([found, *others])
         ranked = _ranked(kind, texts)
         if not ranked:
-            reason = "the type refuses the values found" if texts else "no text was finished"
-            raise NothingFoundError(kind.name, reason, "widen the beam, or allow more tokens (`max_tokens`)")
+            raise _nothing_error(kind.name, found, has_texts=bool(texts))
         marginals = searched_marginals([(kind.field_values(one.text), one.probability_low) for one in ranked])
         found = replace(found, cost=sum((one.cost for one in others), found.cost))
         return Extraction(marginals=marginals, selection=None, beam=found, ranked=ranked)
@@ -121,26 +123,42 @@ class PreparedBeam:
     Attributes:
         search: The search, checked and tokenized.
         ending: What ends a text on the page.
-        others: The searches of single alternatives, by their grammars.
+        others: Returns the searches of single alternatives, each made in its turn.
     """
 
     search: PreparedBeamSearch
     ending: Ending
-    others: tuple[PreparedBeam, ...] = ()
+    others: Callable[[], Iterable[PreparedBeam]] = tuple
 
     def run(self, session: Session) -> BeamResult:
         """Search and return the result."""
         return self.ending.strip_beam(self.search.run(session))
 
     def run_others(self, session: Session, found: BeamResult) -> list[BeamResult]:
-        """Search the alternatives of which no text was found yet."""
+        """Search the alternatives of which no text was found yet.
+
+        They share what `found` left of the budget, and end when it is used up.
+        """
         made: list[BeamResult] = []
-        for one in self.others:
+        budget = self.search.beam.budget_nodes
+        n_left = math.inf if budget is None else budget - found.certificate.nodes_evaluated
+        for one in self.others() if n_left > 0 else ():
             texts = _complete([found, *made])
-            if not any(one.ending.own.accepts(text.text) for text in texts):
-                with suppress(NothingFoundError):
-                    made.append(one.run(session))
+            if any(one.ending.own.accepts(text.text) for text in texts):
+                continue
+            limit = None if budget is None else min(int(n_left), _NODES_PER_TOKEN * one.search.beam.max_tokens)
+            n_evaluated = limit or 0  # if an error hides how many they were
+            with suppress(NothingFoundError):
+                made.append(one.limited(limit).run(session))
+                n_evaluated = made[-1].certificate.nodes_evaluated
+            n_left -= n_evaluated
+            if n_left <= 0:
+                break
         return made
+
+    def limited(self, n_nodes: int | None) -> PreparedBeam:
+        """Return the same search with another budget."""
+        return replace(self, search=replace(self.search, beam=replace(self.search.beam, budget_nodes=n_nodes)))
 
 
 _Prepared = PreparedSelect | PreparedBeam
@@ -160,9 +178,13 @@ class _BeamMaker:
         with of_request(request):
             page = self._pages.write_page(text_of_state(state))
             found = self._beam(page, kind.grammar, options.beam)
-            greedy = BeamSearchParams(width=1, max_tokens=options.beam.max_tokens)
-            others = kind.alternatives if options.alternatives else ()
-            return replace(found, others=tuple(self._beam(page, one, greedy) for one in others))
+            return replace(found, others=partial(self._others, page)) if options.alternatives else found
+
+    def _others(self, page: Page) -> Iterator[PreparedBeam]:
+        """Iterate over the searches of alternatives, which find one text each."""
+        beam = replace(self._extractor.options.beam, width=1, n=1, groups=1, diversity=0.0, exact=False)
+        for one in self._extractor.type.alternatives:
+            yield self._beam(page, one.grammar, beam)
 
     def _beam(self, page: Page, grammar: Grammar, beam: BeamSearchParams) -> PreparedBeam:
         """Return the search of a grammar after a page."""
@@ -234,6 +256,18 @@ class PreparedExtractions:
 
     def _errors_of(self, index: int) -> Any:
         return of_request(None if self.first is None else self.first + index)
+
+
+def _nothing_error(name: str, found: BeamResult, *, has_texts: bool) -> NothingFoundError:
+    """Return the error for a beam without a value that the type takes.
+
+    With `has_texts`, texts were found and refused.
+    """
+    reasons = ["the type refuses the values found" if has_texts else "no text was finished"]
+    if found.stopped != "budget":
+        return NothingFoundError(name, reasons[0], "widen the beam, or allow more tokens (`max_tokens`)")
+    reasons.append(reason_budget_ended(found.certificate.nodes_evaluated))
+    return NothingFoundError(name, ", ".join(reasons), "raise `budget_nodes`")
 
 
 def _failed(error: Any) -> Extraction[Any]:
