@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie import Calibration, Choice, DecisionParams, Grammar, Option
+from selectrie import Calibration, Choice, DecisionParams, Grammar, Option, Score
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from tests.support.deciding import QUESTIONS, STATE, fake
 
@@ -145,6 +145,19 @@ def test_a_threshold_moves_the_value_of_a_predicate_alone():
     assert "threshold" not in plain.to_dict()
     with pytest.raises(OptionError, match=r"threshold=1\.5"):
         DecisionParams(threshold=1.5)
+
+
+def test_a_threshold_needs_a_predicate():
+    """It is refused where no question is one, and taken where one of several is."""
+    with fake() as llm:
+        for asked in (INTENT, INTENT["intent"], ["a", "b"], Score("How well?", low=1, high=3)):
+            with pytest.raises(OptionError, match=r"threshold=0\.99: .*`min_confidence`"):
+                llm.decide(STATE, asked, threshold=0.99)
+            assert llm.decide(STATE, asked, threshold=0.5) == llm.decide(STATE, asked)
+        with pytest.raises(OptionError, match="`min_confidence`"):
+            llm.classify(STATE, ["a", "b"], threshold=0.99)
+        assert llm.decide(STATE, {**INTENT, "angry": QUESTIONS["angry"]}, threshold=1.0)["angry"].value is False
+        assert not any(one.value for one in llm.classify(STATE, ["a", "b"], multi_label=True, threshold=1.0).values())
 
 
 def test_examples_and_cue_belong_to_what_was_asked():

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from selectrie import Choice, Classification, DecisionParams, Option, Predicate
+from selectrie import Choice, Classification, DecisionParams, Json, Option, Predicate, cascade
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError
 from tests.support.deciding import fake
 
@@ -47,6 +47,16 @@ def test_it_is_decide(llm):
     assert llm.classify(TEXTS[0], Team).value in Team
     assert llm.classify(TEXTS[0], Literal["a", "b"]) == llm.classify(TEXTS[0], np.array(["a", "b"]))
     assert llm.classify(TEXTS[0], LABELS, cue="Topic:").value in LABELS
+
+
+@pytest.mark.parametrize("several", [["a", "b"], ["a", 42], ("a", None), [{"body": "a"}, {"body": "b"}]], ids=str)
+def test_a_list_that_is_no_conversation_is_refused(llm, several):
+    """It may mean several texts; `Json` makes it one."""
+    for classify in (llm.classify, cascade([llm, llm], min_confidence=0.5).classify):
+        with pytest.raises(OptionError, match=r"text=.*`classify_many`.*`Json\(\[…\]\)`"):
+            classify(several, LABELS)
+    assert llm.classify(Json(several), LABELS).value in LABELS
+    assert llm.classify([{"role": "user", "content": "a"}], LABELS).value in LABELS
 
 
 def test_the_value_is_none_where_no_label_fits(llm):

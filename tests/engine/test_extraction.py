@@ -7,7 +7,7 @@ import json
 import math
 import pickle
 from collections import namedtuple
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, make_dataclass, replace
 from enum import Enum
 from itertools import product
 from typing import Annotated, Literal, NamedTuple, TypedDict
@@ -542,3 +542,34 @@ def test_results_are_values(llm):
     with pytest.raises(TypeError, match="value"):
         bool(found)
     assert repr(found).startswith(f"Extraction({found.value!r}, p=")
+
+
+@pytest.mark.parametrize(
+    ("schema", "meant"),
+    [
+        ({"name": "string"}, "'name' is no keyword"),
+        ({"type": "object", "propertys": {"a": {"type": "boolean"}}}, "did you mean 'properties'"),
+        ({"title": "Any"}, '"properties"'),
+        ({}, '"properties"'),
+    ],
+)
+def test_a_mapping_that_is_no_json_schema_is_refused(llm, schema, meant):
+    """Without a keyword that restricts the values, any JSON would be a value."""
+    with pytest.raises(OptionError, match=meant) as caught:
+        llm.extract(STATE, schema)
+    assert 'write {"type": "object", "properties": {…}}' in str(caught.value)
+    whole = {"title": "T", "x-made": 1, "enum": [1, 2]}
+    assert llm.extract(STATE, whole).value in {1, 2}
+
+
+def test_an_open_type_has_advice_as_a_listed_one():
+    """It is given if the model does not expect the first token or the end, and not for a long text alone."""
+    with fake(sharpness=2.0) as llm:
+        found = llm.extract(STATE, Note, beam=BeamSearchParams(width=2, n=2, max_tokens=64))
+        assert [one.code for one in found.warnings] == [one.code for one in llm.extract(STATE, Ticket).warnings]
+    assert found.to_dict()["warnings"][0]["code"] == "coverage"
+    best = found.beam.best
+    begun = (replace(best.tokens[0], logp=-0.1), *best.tokens[1:])
+    for tokens, logp_end, n_warned in ((begun, -0.1, 0), (best.tokens, -0.1, 1), (begun, best.logp_end, 1)):
+        beam = replace(found.beam, hypotheses=(replace(best, tokens=tokens, logp_end=logp_end),), greedy=None)
+        assert len(replace(found, beam=beam).warnings) == n_warned

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.cli.show import to_json
-from selectrie.errors import OptionError
+from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.comparison import KL_DIVERGENCE, compare, comparison_dict, kl_divergence, with_texts
 from selectrie.evaluation.items import ChoiceLoglikelihood, Item, ItemRecord
 from selectrie.evaluation.metrics import METRICS, find_metrics
@@ -302,3 +302,14 @@ def test_an_svg_file_is_the_chart_of_accuracies():
     run = evaluation([record(0, RIGHT)], ("brier",))
     with pytest.raises(OptionError, match="a metric that is a proportion"):
         FORMATS["svg"](comparison_dict(compare(run, run), ("a", "b")), 10)
+
+
+def test_what_is_no_run_is_refused():
+    """A folder without results, other values, and one run alone."""
+    run = evaluation([record(0, RIGHT)])
+    with pytest.raises(InputFileError, match="runs/nowhere"):
+        compare("runs/nowhere", run)
+    with pytest.raises(OptionError, match=r"runs=7.*folder of a finished run"):
+        compare(run, 7)
+    with pytest.raises(OptionError, match="two runs or more"):
+        compare(run)

@@ -430,6 +430,7 @@ def test_a_run_of_the_first_format_is_shown_and_does_not_go_on(tmp_path):
     found = read_run(FIRST_FORMAT)
     written = json.loads((FIRST_FORMAT / SUMMARY).read_text())
     assert written["format"] == 1
+    assert compare(str(FIRST_FORMAT), FIRST_FORMAT) == compare(found, found)
     assert {**written, "format": FORMAT_VERSION} == json.loads(json.dumps(found.to_dict()))
     assert [one.n for one in compare(found, found)] == [4]
     out = tmp_path / "out"

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
+from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from itertools import islice
 from types import MappingProxyType
@@ -61,6 +62,23 @@ _WRITTEN = {
 }
 """How a prompt shows texts of a pattern: date, time, datetime, timedelta, UUID."""
 
+_ASSERTIONS = frozenset(
+    """
+    $ref $dynamicRef type enum const allOf anyOf oneOf not if then else properties patternProperties
+    additionalProperties unevaluatedProperties propertyNames required dependentRequired dependentSchemas dependencies
+    minProperties maxProperties items prefixItems additionalItems unevaluatedItems contains minContains maxContains
+    minItems maxItems uniqueItems minimum maximum exclusiveMinimum exclusiveMaximum multipleOf pattern minLength
+    maxLength format
+    """.split()  # noqa: SIM905 - as many names are read more easily
+)
+"""Keywords of JSON Schema that say which values a schema allows."""
+_ANNOTATIONS = frozenset(
+    """
+    $schema $id $anchor $dynamicAnchor $vocabulary $comment $defs definitions id title description default deprecated
+    readOnly writeOnly example examples contentEncoding contentMediaType contentSchema discriminator externalDocs xml
+    """.split()  # noqa: SIM905 - as many names are read more easily
+)
+"""Keywords of JSON Schema and OpenAPI that allow any value."""
 
 ABSENT = -1
 """The code of a field that a value does not have."""
@@ -256,18 +274,37 @@ def extracted_type(kind: object) -> ExtractedType:
     rejects, are no candidates.
 
     Raises:
-        OptionError: For anything that is neither a type nor a mapping.
+        OptionError: For anything that is neither a type nor a mapping, and for a
+            mapping that is no JSON Schema.
         GrammarError: For a type or schema that is not supported, by name, and for one
             that refuses all its values.
     """
     if isinstance(kind, ExtractedType):
         return kind
     if isinstance(kind, Mapping):
+        _check_schema(kind)
         return _of_schema(kind, _as_json, {}, str(kind.get("title", "the schema")))
     if isinstance(kind, str | bytes | int | float | list | tuple | set) or kind is None:
         raise OptionError("kind", kind, "a type, such as a data class or a model, or a JSON Schema as a mapping")
     check_size(kind)
     return _of_type(kind) if is_hashable(kind) else _read_type(kind)
+
+
+def _check_schema(schema: Mapping[str, Any]) -> None:
+    """Raise `OptionError` for unknown keywords, and if none restricts the values.
+
+    By the rules of JSON Schema, an unknown keyword such as "propertys" means nothing,
+    so that any JSON would be a value.
+    """
+    known = _ASSERTIONS | _ANNOTATIONS
+    unknown = [name for name in schema if name not in known and not str(name).startswith("x-")]
+    if not unknown and not _ASSERTIONS.isdisjoint(schema):
+        return
+    remedy = 'a JSON Schema: write {"type": "object", "properties": {…}}'
+    if unknown:
+        near = get_close_matches(str(unknown[0]), sorted(known), n=1)
+        remedy += f"; {unknown[0]!r} is no keyword of it" + "".join(f", did you mean {one!r}?" for one in near)
+    raise OptionError("kind", dict(schema), remedy)
 
 
 def _read_type(kind: Any) -> ExtractedType:

@@ -118,7 +118,8 @@ class DecisionParams:
             it from answers with labels.
         min_label_mass: Label mass below which an answer abstains. If it is not known
             exactly, its lower bound counts.
-        threshold: Probability above which a predicate is true.
+        threshold: Probability above which a predicate is true. It is refused if no
+            question is a predicate.
         list_options: Whether the prompt lists the options. Unlisted options are scored
             too. None lists them, except on the plain page of a question with examples
             or a cue whose options have no descriptions.
@@ -617,6 +618,13 @@ def _check_labelled(params: DecisionParams, method: str) -> None:
         ("top", params.top is not None and method != "bias", "it scales the probabilities of all options"),
         (auto, params.permutations == "auto" and method != "temperature", "give a number of orders"),
     )
+
+
+def check_threshold(params: DecisionParams, questions: Mapping[str, Question]) -> None:
+    """Raise `OptionError` for a threshold of predicates if no question is one."""
+    if params.threshold != DEFAULT_DECISION.threshold and all(one.kind != "predicate" for one in questions.values()):
+        remedy = "a question of yes and no, whose answer it decides; `min_confidence` lets unsure answers abstain"
+        raise OptionError("threshold", params.threshold, remedy)
 
 
 def is_calibrated(question: Question, params: DecisionParams) -> bool:

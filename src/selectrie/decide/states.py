@@ -96,6 +96,12 @@ def readable_texts(states: Iterable[State | RequestError]) -> Iterator[str]:
                 yield text_of_state(one)
 
 
+def check_one_text(text: State, name: str = "text") -> None:
+    """Raise `OptionError` for a list that is no conversation: it may mean several."""
+    if isinstance(text, list | tuple) and text and not _are_messages(text):
+        raise OptionError(name, text, "one text; `classify_many` takes several, and `Json([…])` is one array")
+
+
 def _write_json(value: object, name: str) -> str:
     """Return a value as JSON; raise `OptionError` if JSON cannot represent it."""
     try:

@@ -12,7 +12,7 @@ from selectrie.decide.calibration import Calibration
 from selectrie.decide.classification import Classification, LabelAnswer, label_questions
 from selectrie.decide.params import DecisionParams, questions_and_params
 from selectrie.decide.questions import Examples, Question
-from selectrie.decide.states import State
+from selectrie.decide.states import State, check_one_text
 from selectrie.decide.templates import DecisionPrompt
 from selectrie.engine import decision_scorer
 from selectrie.engine.aio import awaitable
@@ -184,6 +184,7 @@ class Cascade:
 
         The arguments are those of `Engine.classify`.
         """
+        check_one_text(text)
         asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
         return asked.answer(self.decide(text, asked.questions, params=params))
 

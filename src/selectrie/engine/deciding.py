@@ -307,7 +307,8 @@ class DecisionMethods:
         It is `decide` with a `Choice` of the labels, or with a `Predicate` for each.
 
         Args:
-            text: Text, an object or array of JSON, or messages.
+            text: Text, an object of JSON, messages, or `Json`. Another list is refused,
+                because it may mean several texts.
             labels: The options of a `Choice`: values or `Option`s, an Enum class, or a
                 mapping from texts to descriptions.
             multi_label: Whether any number of labels may be true of a text. Each label
@@ -332,7 +333,9 @@ class DecisionMethods:
             ModelError: If the model fails.
         """
         from selectrie.decide.classification import label_questions
+        from selectrie.decide.states import check_one_text
 
+        check_one_text(text)
         asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
         return asked.answer(self.decide(text, asked.questions, params=params))
 

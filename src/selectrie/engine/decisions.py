@@ -18,7 +18,7 @@ from selectrie.core.types import ROOT, Cost, IntArray, ModelIdentity
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary
 from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage, ValueShape
 from selectrie.decide.calibration import Calibration, question_calibration
-from selectrie.decide.params import CONTENT_FREE, Ask, DecisionParams, Order, ask_of, is_calibrated
+from selectrie.decide.params import CONTENT_FREE, Ask, DecisionParams, Order, ask_of, check_threshold, is_calibrated
 from selectrie.decide.questions import Choice, Question
 from selectrie.decide.states import State, text_of_state
 from selectrie.decide.templates import (
@@ -136,6 +136,7 @@ class DecisionMaker:
             RequestError: For questions that cannot be asked with these options.
             PromptError: If the template needs a chat template and the model has none.
         """
+        check_threshold(params, questions)
         asks: dict[str, Ask] = {}
         template, chat = params.template, model.vocabulary.chat_template
         if template == "auto":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -96,21 +98,42 @@ class Comparison:
         return fields_of(self, "task run n n_left_out differences gained lost")
 
 
-def compare(first: Evaluation, *others: Evaluation) -> tuple[Comparison, ...]:
+def compare(
+    first: Evaluation | str | os.PathLike[str], *others: Evaluation | str | os.PathLike[str]
+) -> tuple[Comparison, ...]:
     """Compare each other run with the first one, task by task.
 
-    Only tasks that both have are compared. Raises `OptionError` if a run has none of
-    the first one's, or if an item of a task differs.
+    A run is an `Evaluation`, or the path of the folder of a finished run. Only tasks
+    that both have are compared.
+
+    Raises:
+        OptionError: For anything that is no run, if there is only one, if a run has
+            none of the first one's tasks, or if an item of a task differs.
+        InputFileError: For a folder without the results of a run.
     """
+    if not others:
+        raise OptionError("runs", "one run", "two runs or more")
+    base, *rest = map(_run_of, (first, *others))
     found = []
-    for run, other in enumerate(others, start=1):
+    for run, other in enumerate(rest, start=1):
         names = {task.task for task in other.tasks}
-        both = [task for task in first.tasks if task.task in names]
+        both = [task for task in base.tasks if task.task in names]
         if not both:
-            raise OptionError("runs", [task.task for task in first.tasks], f"a task in common with {sorted(names)}")
+            raise OptionError("runs", [task.task for task in base.tasks], f"a task in common with {sorted(names)}")
         found += [_compare(run, task, other[task.task]) for task in both]
-    order = [task.task for task in first.tasks]
+    order = [task.task for task in base.tasks]
     return tuple(sorted(found, key=lambda one: (order.index(one.task), one.run)))
+
+
+def _run_of(given: Evaluation | str | os.PathLike[str]) -> Evaluation:
+    """Return a run, read from its folder if a path is given."""
+    if isinstance(given, Evaluation):
+        return given
+    if not isinstance(given, str | os.PathLike):
+        raise OptionError("runs", given, "what `evaluate` returned, or the folder of a finished run")
+    from selectrie.evaluation.runner import read_run  # what runs needs more than what compares
+
+    return read_run(Path(given))
 
 
 def with_texts(comparisons: Sequence[Comparison], items: Mapping[str, Sequence[Item]]) -> tuple[Comparison, ...]:

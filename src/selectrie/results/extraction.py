@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from selectrie.core.types import Cost
 from selectrie.errors import InternalError, SelectrieError
-from selectrie.results.advice import Advice
-from selectrie.results.beam import BeamResult
+from selectrie.results.advice import LOW_COVERAGE, Advice
+from selectrie.results.beam import BeamResult, Hypothesis
 from selectrie.results.plain import fields_of, format_bounds, jsonable, listing, quoted, truth_error
 from selectrie.results.records import FORMAT_VERSION
 from selectrie.results.selection import Selection
@@ -80,6 +81,33 @@ class Marginal(Mapping[Hashable, "float | None"]):
         if self.probabilities[value] is None:
             return f"≥ {self.low[value]:.3g}"
         return format_bounds(self.low[value], self.high[value])
+
+
+_UNEXPECTED = (
+    "the model expects something else than a value of this type. Usual causes: a model that thinks before it answers;"
+    " one that was not trained to write JSON."
+)
+
+
+def _is_unexpected(beam: BeamResult) -> bool:
+    """Return whether the model expects other texts than those that were found.
+
+    As for choices, low coverage alone is no sign: every text must also begin or end in
+    a way that the model does not expect.
+    """
+    found = [*beam.hypotheses, *([] if beam.greedy is None else [beam.greedy])]
+    return beam.coverage < LOW_COVERAGE and all(_least_edge(one, beam) < math.log(LOW_COVERAGE) for one in found)
+
+
+def _least_edge(one: Hypothesis, beam: BeamResult) -> float:
+    """Return the lower log-probability of a text's first token and of its end."""
+    logp, n_healed = -beam.log_heal, len(beam.healed)
+    for token in one.tokens:
+        logp += token.logp
+        n_healed -= len(token.piece)
+        if n_healed < 0:
+            break
+    return min(logp, one.logp_end)
 
 
 EXACT = 1e-9
@@ -234,7 +262,9 @@ class Extraction(Generic[T]):
         """Return what to know before relying on the value."""
         if self.error is not None:
             return ()
-        return () if self.selection is None else self.selection.warnings
+        if self.selection is not None:
+            return self.selection.warnings
+        return (Advice("coverage", _UNEXPECTED),) if self.beam is not None and _is_unexpected(self.beam) else ()
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with kind "extraction".
