@@ -588,7 +588,9 @@ class DecisionMethods:
             params: Template, layout and time of the prompts.
             search: How listed values are searched. With `SearchParams(stop="all")`
                 every probability is exact.
-            beam: How a type that is not listed is searched.
+            beam: How a type that is not listed is searched. With `marginals`, at most
+                64 alternatives of its fields are then searched for one by one, with the
+                same options but width 1. All searches share `budget_nodes`.
             rescore: Whether near ties of listed values are scored again, as `select`
                 does, so that what else is evaluated cannot change the value. On
                 quantised weights this may take ten times as long.
