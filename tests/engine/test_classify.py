@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from selectrie import Choice, Classification, DecisionParams, Json, Option, Predicate, cascade
+from selectrie import Calibration, Choice, Classification, DecisionParams, Json, Option, Predicate, Threshold, cascade
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError
 from tests.support.deciding import fake
 
@@ -259,3 +259,42 @@ def test_many_takes_several(llm, texts):
         llm.classify_many(texts, LABELS)
     with pytest.raises(OptionError, match="`classify_many` take"):
         llm.classify(TEXTS, LABELS)
+
+
+@pytest.mark.parametrize("fit", [Calibration.fit, Threshold.fit], ids=["calibration", "threshold"])
+def test_labels_belong_to_several_answers(llm, fit):
+    """A single answer, a single label and None are refused by name."""
+    many = llm.classify_many(TEXTS, LABELS)
+    decision = many.decisions[0]
+    for answers, gold, meant in (
+        (many[0], "refund", "(?s)answers=.*several answers"),
+        (decision, ["refund"], "(?s)answers=.*several answers"),
+        (None, None, "answers is not given"),
+        (many, None, "gold is not given"),
+        (many, "refund", "gold='refund'"),
+        (many.decisions, {"label": "refund"}, r"gold\['label'\]='refund'"),
+        (many.decisions, {"label": None}, r"gold\['label'\] is not given"),
+    ):
+        with pytest.raises(OptionError, match=meant):
+            fit(answers, gold)
+
+
+def test_labels_are_not_taken_for_answers(llm):
+    """An array is compared label by label; what would be False for every label is refused."""
+    pandas = pytest.importorskip("pandas")
+    many = llm.classify_many(pandas.Series(TEXTS, index=list("abcd")), LABELS)
+    gold = [many.values[0], "other", many.values[2], "other"]
+    for array in (np.array(gold), pandas.Series(gold), pandas.Series(gold, dtype="string")):
+        assert (many == array).tolist() == (array == many).tolist() == [True, False, True, False]
+        assert (many != array).tolist() == (array != many).tolist() == [False, True, False, True]
+    assert many == many  # noqa: PLR0124 - it is equal to itself alone
+    assert many != many[:]
+    assert many != 7
+    assert len({many, many[:2]}) == 2
+    assert (many.index(many[1]), many.count(many[1]), many[1] in many) == (1, 1, True)
+    for look in (many.index, many.count, many.__contains__):
+        with pytest.raises(OptionError, match=r"answer='refund'.*`\.values`"):
+            look("refund")
+    for other in (gold, "refund"):
+        with pytest.raises(OptionError, match=r"`\.values` is the list of labels"):
+            many == other  # noqa: B015

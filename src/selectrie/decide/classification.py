@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 
 from selectrie.core.types import FloatArray
-from selectrie.decide.answers import ChoiceAnswer, Decision, DecisionUsage
+from selectrie.decide.answers import ChoiceAnswer, Decision, DecisionUsage, is_answer
 from selectrie.decide.calibration import Calibration
 from selectrie.decide.columns import columns_of, pandas_type
 from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
@@ -147,23 +148,33 @@ def _check_prior(params: DecisionParams | None) -> None:
         raise OptionError("prior", None, shares)
 
 
+def _check_answer(value: object) -> None:
+    """Raise `OptionError` for a label where an answer is looked for."""
+    if not is_answer(value) and not isinstance(value, Decision):
+        raise OptionError("answer", value, "one of the answers; the labels are `.values`")
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Classification(Sequence[LabelAnswer]):
     """The labels of several texts, as `Engine.classify_many` returns them.
 
     `len`, iteration and `result[i]` give the answers. `numpy.asarray(result)` gives the
     labels: an array of n values, or with `multi_label` of n rows of truth values. There
-    a text without an answer has None; `result[i]` raises its error.
+    a text without an answer has None; `result[i]` raises its error. `==` with an array
+    or a pandas Series compares the labels one by one; labels in a list, and a single
+    one, are compared with `values`.
 
     Attributes:
         asked: The questions.
         decisions: The decision on each text.
-        index: The index of the pandas Series that had the texts, or None.
+        pandas_index: The index of the pandas Series that had the texts, or None.
     """
 
     asked: LabelQuestions
     decisions: tuple[Decision, ...]
-    index: Any = field(default=None)
+    pandas_index: Any = field(default=None)
+    __pandas_priority__ = 5000
+    """Leaves `series == result` to this class, as it is more than that of a Series."""
 
     def __len__(self) -> int:
         return len(self.decisions)
@@ -174,11 +185,42 @@ class Classification(Sequence[LabelAnswer]):
     def __getitem__(self, at: slice) -> Classification: ...
     def __getitem__(self, at: int | slice) -> LabelAnswer | Classification:
         if isinstance(at, slice):
-            return Classification(self.asked, self.decisions[at], None if self.index is None else self.index[at])
+            index = None if self.pandas_index is None else self.pandas_index[at]
+            return Classification(self.asked, self.decisions[at], index)
         return self.asked.answer(self.decisions[at])
 
     def __iter__(self) -> Iterator[LabelAnswer]:
         return map(self.asked.answer, self.decisions)
+
+    def __contains__(self, answer: object) -> bool:
+        _check_answer(answer)
+        return any(one == answer for one in self)
+
+    def index(self, answer: Any, start: int = 0, stop: int | None = None) -> int:
+        """Return the index of the first equal answer; raise `ValueError` for none.
+
+        Raises `OptionError` for a label: `values.index(label)` finds it.
+        """
+        _check_answer(answer)
+        return Sequence.index(self, answer, start, sys.maxsize if stop is None else stop)
+
+    def count(self, answer: Any) -> int:
+        """Return the number of equal answers; raise `OptionError` for a label."""
+        _check_answer(answer)
+        return sum(one == answer for one in self)
+
+    def __eq__(self, other: object) -> Any:
+        if hasattr(other, "__array__") and not isinstance(other, Classification):
+            return np.asarray(self) == other
+        if isinstance(other, str | list | tuple):
+            raise OptionError("other", other, "an array or a Series; `.values` is the list of labels")
+        return NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        is_equal = self == other
+        return ~is_equal if hasattr(is_equal, "__array__") else not is_equal
+
+    __hash__ = object.__hash__
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:  # noqa: FBT001
         """Return the labels (`numpy.asarray`)."""
@@ -252,7 +294,7 @@ class Classification(Sequence[LabelAnswer]):
         columns = columns_of(self.asked.questions, probabilities=probabilities, bare=not self.asked.is_multi)
         cells = zip(*map(columns.row, self.decisions), strict=True) if self.decisions else ([] for _ in columns.columns)
         series = {
-            column.name: pd.Series(list(own), dtype=pandas_type(pd, column), index=self.index)
+            column.name: pd.Series(list(own), dtype=pandas_type(pd, column), index=self.pandas_index)
             for column, own in zip(columns.columns, cells, strict=True)
         }
         return pd.DataFrame(series)

@@ -14,6 +14,7 @@ from selectrie.decide.states import is_missing
 from selectrie.errors import OptionError
 
 _ANSWERS = "answers of decide: Decisions, ChoiceAnswers, PredicateAnswers or ScoreAnswers"
+_GOLD = "the right value of each answer, in order"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,25 +65,32 @@ def labelled_answers(
             their names to such values.
 
     Raises:
-        OptionError: For a right value that is not the value of an option, for another
-            number of them than of answers, if none is left, if the answers were made
-            under different conditions, or if not all options were evaluated.
+        OptionError: For a single answer or right value in place of several, for a right
+            value that is not the value of an option, for another number of them than
+            of answers, if none is left, if the answers were made under different
+            conditions, or if not all options were evaluated.
     """
-    rows = list(answers)
+    rows = _list_several("answers", answers, "several answers of `decide`, such as a list of them")
     named: dict[str, list[Any]]
     decisions = [one for one in rows if isinstance(one, Decision)]
     if len(decisions) not in (0, len(rows)):
         raise OptionError("answers", rows, f"either Decisions or single {_ANSWERS.partition(': ')[2]}")
     if isinstance(gold, Mapping):
-        named = {name: list(values) for name, values in gold.items()}
-    elif isinstance(gold, str | bytes) or not isinstance(gold, Iterable):
-        raise OptionError("gold", gold, "the right value of each answer, in order")
+        named = {name: _list_several(f"gold[{name!r}]", values, _GOLD) for name, values in gold.items()}
     else:
+        right = _list_several("gold", gold, _GOLD)
         names = {name: None for one in decisions if one.error is None for name in one}
         if len(names) > 1:
             raise OptionError("gold", "a sequence", "a mapping from the names of questions to right values")
-        named = {next(iter(names), ""): list(gold)}
+        named = {next(iter(names), ""): right}
     return {name: _read_question(name, rows, values) for name, values in named.items()}
+
+
+def _list_several(name: str, given: object, allowed: str) -> list[Any]:
+    """Return a list of several values; raise `OptionError` for a single one."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise OptionError(name, given, allowed)
+    return list(given)
 
 
 def _read_question(name: str, rows: Sequence[Any], gold: Sequence[Any]) -> LabelledAnswers:
