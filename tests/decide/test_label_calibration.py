@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import Calibration
-from selectrie.decide.calibration import METHODS, RIDGES, LabelCalibration
+from selectrie.decide.calibration import METHODS, MIN_RIDGE, RIDGES, LabelCalibration, check_ridge
 from selectrie.decide.labels import LabelledAnswers
 from selectrie.errors import OptionError
 
@@ -172,6 +172,26 @@ def test_a_file_gives_the_same_bits(tmp_path):
     for changes in ({"method": "x"}, {"scales": [1.0]}, {"scales": [0.0, 1.0, 1.0]}, {"offsets": [None] * 3}):
         with pytest.raises(OptionError, match="Calibration"):
             Calibration.from_dict({"questions": [data["questions"][0] | changes]})
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 200),
+    spread=st.sampled_from([0.001, 0.01, 0.1, 1.0]),
+    method=st.sampled_from(METHODS),
+    is_right=st.booleans(),
+)
+def test_a_fit_with_the_least_ridge_converges(seed, n, spread, method, is_right):
+    """Also where probabilities are nearly 0 and 1 and all answers are right; a lower ridge is refused."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet([spread] * 3, size=n)
+    gold = p.argmax(axis=1) if is_right else rng.integers(0, 3, n)
+    fit = LabelCalibration.fit(labelled(p, gold), method, MIN_RIDGE)
+    assert np.isfinite([*fit.scales, *fit.offsets]).all()
+    check_ridge(MIN_RIDGE)
+    with pytest.raises(OptionError, match="ridge=1e-12: expected a number of at least 1e-06, or 'auto'"):
+        check_ridge(1e-12)
 
 
 def test_a_fit_that_needs_too_much_memory_is_refused():

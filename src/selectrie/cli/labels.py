@@ -137,14 +137,14 @@ def _check_fits(labels: LabelsGroup, asked: TableQuestions) -> None:
 
 def _ridge_of(given: str) -> float | Literal["auto"]:
     """Return the ridge of the options; raise `OptionError` if it is none."""
-    from selectrie.decide.calibration import check_ridge
+    from selectrie.decide.calibration import MIN_RIDGE, check_ridge
 
     if given == "auto":
         return "auto"
     try:
         ridge = float(given)
     except ValueError:
-        raise OptionError("ridge", given, "a number above 0, or auto") from None
+        raise OptionError("ridge", given, f"a number of at least {MIN_RIDGE:g}, or auto") from None
     check_ridge(ridge)
     return ridge
 

@@ -50,6 +50,8 @@ METHODS = ("temperature", "bias", "vector")
 """What a calibration may fit to labels."""
 RIDGES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 """The weights of the penalty among which `ridge="auto"` chooses."""
+MIN_RIDGE = 1e-6
+"""Least weight of the penalty: below it, the regression may not converge."""
 _FOLDS = 5
 """Parts of the answers with which it chooses: each is predicted from the other four."""
 _MAX_CELLS = 1 << 26
@@ -273,8 +275,8 @@ class Calibration:
                 for several questions, a mapping from their names to these.
             method: "temperature" fits one scale, which never changes the winner; "bias"
                 an offset for each option; "vector" a scale and an offset for each.
-            ridge: Weight of the penalty, above 0. A larger one needs more answers to
-                move the probabilities. "auto" chooses one by cross-validation.
+            ridge: Weight of the penalty, at least 1e-6. A larger one needs more answers
+                to move the probabilities. "auto" chooses one by cross-validation.
 
         Raises:
             OptionError: For answers or values that cannot be used, and for equal
@@ -340,9 +342,9 @@ class Calibration:
 
 
 def check_ridge(ridge: object) -> None:
-    """Raise `OptionError` unless a ridge is a number above 0 or "auto"."""
+    """Raise `OptionError` unless a ridge is at least `MIN_RIDGE` or "auto"."""
     if ridge != "auto":
-        number("ridge", ridge, min_value=math.ulp(0.0), remedy="a number above 0, or 'auto'")
+        number("ridge", ridge, min_value=MIN_RIDGE, remedy=f"a number of at least {MIN_RIDGE:g}, or 'auto'")
 
 
 def distinct_fits(fitted: Mapping[str, B]) -> tuple[B, ...]:
