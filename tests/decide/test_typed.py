@@ -292,6 +292,7 @@ class Nothing(TypedDict):
         ([], "no options given"),
         ({"a", "b"}, "such as `sorted(…)` of the set"),
         ([Predicate("x")], "questions=[Predicate("),
+        (["Is it rude?", "Is it late?"], "expected a mapping from names to questions"),
         ({"x": [bool]}, "questions['x']=[<class 'bool'>]: expected a mapping from names"),
         ({"x": {"a": bool}}, "questions['x']: options['a']=<class 'bool'>"),
         ({}, "questions={}: expected at least one question"),

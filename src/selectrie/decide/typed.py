@@ -8,7 +8,7 @@ questions by name here, so the rest of the package knows only these.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -120,7 +120,7 @@ def _add(questions: Questions, given: Any, place: _Place) -> str | ValueShape:
     is_listed = isinstance(given, Iterable | Grammar) and not isinstance(given, str | bytes | bytearray)
     if not (is_question or is_type or is_listed):
         raise OptionError(place.where or "questions", given, _GIVEN)
-    if isinstance(given, list | tuple) and any(isinstance(one, (*KINDS, type)) for one in given):
+    if isinstance(given, list | tuple) and _are_questions(given):
         raise OptionError(place.where or "questions", given, "a mapping from names to questions")
     if place.path in questions:
         raise OptionError("questions", place.path, "names that differ; a field has this one too")
@@ -130,6 +130,13 @@ def _add(questions: Questions, given: Any, place: _Place) -> str | ValueShape:
         else:
             questions[place.path] = given if is_question else Choice(place.question(), given)
     return place.path
+
+
+def _are_questions(given: Sequence[object]) -> bool:
+    """Return whether items are questions, or texts that all ask: no options."""
+    if any(isinstance(one, (*KINDS, type)) for one in given):
+        return True
+    return len(given) > 1 and all(isinstance(one, str) and one.rstrip().endswith("?") for one in given)
 
 
 def _add_fields(questions: Questions, given: Any, fields: tuple[TypeField, ...], place: _Place) -> ValueShape:
