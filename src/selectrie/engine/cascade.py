@@ -9,23 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from selectrie.decide.answers import NO_USAGE, Answer, DecidedBy, Decision, DecisionUsage
 from selectrie.decide.calibration import Calibration
-from selectrie.decide.classification import Classification, LabelAnswer, label_questions
 from selectrie.decide.params import DecisionParams, questions_and_params
-from selectrie.decide.questions import Examples, Question
-from selectrie.decide.states import State, check_one_text
+from selectrie.decide.questions import Question
+from selectrie.decide.states import State
 from selectrie.decide.templates import DecisionPrompt
-from selectrie.engine import decision_scorer
-from selectrie.engine.aio import awaitable
-from selectrie.engine.deciding import (
-    decide_windows,
-    iterate_states,
-    read_questions_of_many,
-    unwrap_answers,
-)
-from selectrie.engine.decision_scorer import DecisionScorer, with_fitted_calibration
+from selectrie.engine.deciding import Decider, iterate_states
+from selectrie.engine.decision_scorer import DecisionScorer
 from selectrie.engine.decisions import DecisionBatch, QuestionKey
 from selectrie.engine.engine import Engine
-from selectrie.engine.requests.windows import flatten
 from selectrie.errors import (
     CancelledError,
     ClosedError,
@@ -35,7 +26,7 @@ from selectrie.errors import (
     SelectrieError,
     words,
 )
-from selectrie.options import at_least, one_of
+from selectrie.options import one_of
 from selectrie.options.arguments import missing_attribute, named_arguments
 
 if TYPE_CHECKING:
@@ -76,13 +67,14 @@ def _list_engines(engines: object) -> tuple[Engine, ...]:
     return listed
 
 
-class Cascade:
+class Cascade(Decider):
     """Models that decide one after the other. Made by `selectrie.cascade`.
 
     The methods are those of `Engine`, with the same arguments. Every question is asked
     of the first model. If its answer abstains, by the cascade's `min_confidence` or by
     an option of the call, the next model is asked. An answer is that of the model in
     its `decided_by`. Its `usage` has the rows of all the models that were asked.
+    `max_rows` of `decide` limits the rows that each model alone may plan.
 
     A request that one of the models cannot be asked is refused before any model call.
 
@@ -107,133 +99,6 @@ class Cascade:
     def engines(self) -> tuple[Engine, ...]:
         """Return the engines, the one that is asked first at the beginning."""
         return self._engines
-
-    @named_arguments
-    def decide(
-        self,
-        state: State,
-        questions: Any,
-        *,
-        params: DecisionParams | None = None,
-        max_rows: int | None = None,
-        **_keywords: Unpack[keywords.DecisionKeywords],
-    ) -> Any:
-        """Answer a question about a state, or several, as `Engine.decide` does.
-
-        `max_rows` limits the rows that each model alone may plan.
-        """
-        at_least("max_rows", max_rows, 1)
-        named, options = questions_and_params(questions, params, may_be_one=True)
-        decision = self._decide([state], named, options, "raise", first=None, max_rows=max_rows)[0]
-        return decision[""] if "" in named else decision
-
-    @named_arguments
-    def decide_many(
-        self,
-        states: Iterable[State],
-        questions: Any,
-        *,
-        params: DecisionParams | None = None,
-        on_error: str = "raise",
-        **_keywords: Unpack[keywords.DecisionKeywords],
-    ) -> list[Any]:
-        """Answer the same questions about many states, as `Engine.decide_many` does.
-
-        The questions that a model leaves open are asked of the next one all at once.
-        """
-        several, (named, options) = list(iterate_states(states)), read_questions_of_many(questions, params, on_error)
-        first = 0 if len(several) > 1 else None
-        if options.calibration == "batch":
-            # Nothing runs if a state is invalid.
-            self._prepare(several, named, replace(options, calibration=None), on_error, first)
-            options = with_fitted_calibration(self, several, named, options)
-        return unwrap_answers(named, self._decide(several, named, options, on_error, first=first))
-
-    @named_arguments
-    def decide_iter(
-        self,
-        states: Iterable[State],
-        questions: Any,
-        *,
-        params: DecisionParams | None = None,
-        on_error: str = "raise",
-        **_keywords: Unpack[keywords.DecisionKeywords],
-    ) -> Iterator[Any]:
-        """Answer questions about states that are read as they are needed.
-
-        Decisions come in the order of the states, as from `Engine.decide_iter`.
-        """
-        named, options = read_questions_of_many(questions, params, on_error)
-        return flatten(decide_windows(self._decide, iterate_states(states), named, options, on_error))
-
-    @named_arguments
-    def classify(
-        self,
-        text: State,
-        labels: Any,
-        *,
-        multi_label: bool = False,
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
-        params: DecisionParams | None = None,
-        **_keywords: Unpack[keywords.DecisionKeywords],
-    ) -> LabelAnswer:
-        """Return the label of a text, or which of several labels it has.
-
-        The arguments are those of `Engine.classify`.
-        """
-        check_one_text(text)
-        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
-        return asked.answer(self.decide(text, asked.questions, params=params))
-
-    @named_arguments
-    def classify_many(  # noqa: PLR0913 - as in `Engine.classify_many`
-        self,
-        texts: Iterable[State],
-        labels: Any,
-        *,
-        multi_label: bool = False,
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
-        params: DecisionParams | None = None,
-        on_error: str = "raise",
-        **_keywords: Unpack[keywords.DecisionKeywords],
-    ) -> Classification:
-        """Return the labels of many texts, as `Engine.classify_many` does."""
-        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
-        decisions = self.decide_many(iterate_states(texts, "texts"), asked.questions, params=params, on_error=on_error)
-        index = getattr(texts, "index", None) if hasattr(texts, "iloc") else None  # of a pandas Series
-        return Classification(asked, tuple(decisions), index)
-
-    @named_arguments
-    def decide_table(
-        self,
-        table: Any,
-        questions: Mapping[str, Any] | type,
-        *,
-        state: str,
-        params: DecisionParams | None = None,
-        probabilities: str = "none",
-        prefix: str = "",
-        unit_rows: int = 64,
-        **_keywords: Unpack[keywords.DecisionKeywords],
-    ) -> Any:
-        """Answer questions about the rows of a data frame, as `Engine.decide_table`."""
-        named, options = questions_and_params(questions, params)
-        return decision_scorer.decide_table(
-            self,
-            table,
-            named,
-            state=state,
-            params=options,
-            probabilities=probabilities,
-            prefix=prefix,
-            unit_rows=unit_rows,
-        )
 
     @named_arguments
     def fit_calibration(
@@ -279,12 +144,6 @@ class Cascade:
             self._engines,
         )
 
-    adecide = awaitable(decide)
-    adecide_many = awaitable(decide_many)
-    adecide_table = awaitable(decide_table)
-    aclassify = awaitable(classify)
-    aclassify_many = awaitable(classify_many)
-
     def _params_of_each(self, params: DecisionParams) -> list[DecisionParams]:
         """Return the options with which each model is asked.
 
@@ -321,17 +180,26 @@ class Cascade:
                 batches.append(maker.prepare_batch(states, keep_errors=keeps, first_index=first))
         return batches
 
-    def _decide(
+    def _check_states(
         self,
         states: list[State],
         questions: Mapping[str, Question],
         params: DecisionParams,
         on_error: str,
-        *,
         first: int | None,
+    ) -> None:
+        self._prepare(states, questions, params, on_error, first)
+
+    def _decide(
+        self,
+        states: list[State],
+        questions: Mapping[str, Question],
+        params: DecisionParams,
+        on_error: str = "raise",
+        *,
+        first: int | None = None,
         max_rows: int | None = None,
     ) -> list[Decision]:
-        """Return the decisions on some states, of which the first has index `first`."""
         batches = self._prepare(states, questions, params, on_error, first)
         if max_rows is not None:
             for engine, batch in zip(self._engines, batches, strict=True):

@@ -7,11 +7,11 @@ They turn arguments into one request about states and run it as the engine runs 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
 
 from selectrie.core.model import ModelDescription
 from selectrie.core.types import Limits, ModelIdentity, SelfCheck
@@ -71,43 +71,49 @@ WINDOW = 64
 """Number of requests or questions that iterators like `decide_iter` run at a time."""
 
 
-class DecisionMethods:
-    """The methods of `Engine` that decide about states, classify and extract."""
+class Decider(ABC):
+    """The methods of `Engine` and `Cascade` that decide about states and classify."""
 
-    _runtime: Runtime
+    @abstractmethod
+    def _decide(
+        self,
+        states: list[Any],
+        questions: Mapping[str, Question],
+        params: DecisionParams,
+        on_error: str = "raise",
+        *,
+        first: int | None = None,
+        max_rows: int | None = None,
+    ) -> list[Decision]:
+        """Return the decisions on some states.
 
-    if TYPE_CHECKING:  # what `Engine` adds
+        `first` is the index of the first one in errors; None if there is only one.
+        """
 
-        @property
-        def identity(self) -> ModelIdentity: ...
-        @property
-        def limits(self) -> Limits: ...
-        @property
-        def self_check(self) -> SelfCheck | None: ...
-        def _run(self, prepare: Callable[[ModelDescription], Prepared[R]]) -> R: ...
-        def _prepare_only(self, prepare: Callable[[ModelDescription], R]) -> R: ...
+    @abstractmethod
+    def _check_states(
+        self,
+        states: list[Any],
+        questions: Mapping[str, Question],
+        params: DecisionParams,
+        on_error: str,
+        first: int | None,
+    ) -> None:
+        """Raise the error of a state that `_decide` would refuse."""
 
-    def _decision_maker(
-        self, questions: Mapping[str, Question], params: DecisionParams, *, fits_calibration: bool = False
-    ) -> DecisionMaker:
-        """Return the maker of the prompts of questions, checked together."""
-        from selectrie.engine.decisions import DecisionMaker
+    @abstractmethod
+    def decision_scorer(self, questions: Any, *, params: DecisionParams | None = None) -> Any:
+        """Return a scorer that decides about units of states."""
 
-        return self._prepare_only(
-            lambda model: DecisionMaker.of(
-                model,
-                questions,
-                params,
-                draw=None if fits_calibration else self._runtime.prepare_generate,
-                fits_calibration=fits_calibration,
-            )
-        )
+    @abstractmethod
+    def decision_prompts(self, state: State, questions: Any, *, params: DecisionParams | None = None) -> Any:
+        """Return the prompts of questions about a state."""
 
-    def _decision_scorer(self, maker: DecisionMaker) -> DecisionScorer:
-        check = self.self_check
-        if check is not None and check.n_rows:  # a process that goes on with a run may not know what was measured
-            check = assumed(self.identity, self.limits)
-        return self._runtime.decision_scorer(check, maker, keep=self)
+    @abstractmethod
+    def fit_calibration(
+        self, states: Iterable[State], questions: Any, *, params: DecisionParams | None = None
+    ) -> Calibration:
+        """Return calibrations of questions, fitted to the answers about some states."""
 
     @overload
     def decide(self, state: State, questions: Asking[R], **kw: Unpack[_One]) -> R: ...
@@ -164,7 +170,7 @@ class DecisionMethods:
 
         at_least("max_rows", max_rows, 1)
         named, options = questions_and_params(questions, params, may_be_one=True)
-        decision = _decisions(self, [state], named, options, max_rows=max_rows)[0]
+        decision = self._decide([state], named, options, max_rows=max_rows)[0]
         return decision[""] if "" in named else decision
 
     @overload
@@ -206,17 +212,15 @@ class DecisionMethods:
         Returns:
             What `decide` returns, for each state in order.
         """
-        several, (named, options) = list(iterate_states(states)), read_questions_of_many(questions, params, on_error)
+        several, (named, options) = list(iterate_states(states)), _read_questions_of_many(questions, params, on_error)
         first = 0 if len(several) > 1 else None
         if options.calibration == "batch":
             from selectrie.engine.decision_scorer import with_fitted_calibration
 
-            one_of("on_error", on_error, ("raise", "keep"))
-            plain, keeps = replace(options, calibration=None), on_error == "keep"
             # Nothing runs if a state is invalid.
-            self._decision_maker(named, plain).prepare_batch(several, keep_errors=keeps, first_index=first)
+            self._check_states(several, named, replace(options, calibration=None), on_error, first)
             options = with_fitted_calibration(self, several, named, options)
-        return unwrap_answers(named, _decisions(self, several, named, options, on_error, first=first))
+        return _unwrap_answers(named, self._decide(several, named, options, on_error, first=first))
 
     @overload
     def decide_iter(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> Iterator[R]: ...
@@ -251,14 +255,7 @@ class DecisionMethods:
         `decide_many`; with "raise", the iterator ends with the error of the first
         window that has an invalid state.
         """
-        return flatten(
-            decide_windows(
-                partial(_decisions, self),
-                iterate_states(states),
-                *read_questions_of_many(questions, params, on_error),
-                on_error,
-            )
-        )
+        return flatten(self._decide_windows(states, questions, params, on_error))
 
     @overload
     def classify(
@@ -466,6 +463,158 @@ class DecisionMethods:
         )
         return cast("TableT", made)
 
+    @overload
+    def adecide_iter(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> AsyncIterator[R]: ...
+    @overload
+    def adecide_iter(
+        self, states: States, questions: Mapping[str, Any], **kw: Unpack[_Many]
+    ) -> AsyncIterator[Decision]: ...
+    @overload
+    def adecide_iter(
+        self, states: States, questions: type[E], **kw: Unpack[_Many]
+    ) -> AsyncIterator[ChoiceAnswer[E]]: ...
+    @overload
+    def adecide_iter(
+        self, states: States, questions: TypeForm[bool], **kw: Unpack[_Many]
+    ) -> AsyncIterator[PredicateAnswer]: ...
+    @overload
+    def adecide_iter(self, states: States, questions: type[T], **kw: Unpack[_Many]) -> AsyncIterator[Decision[T]]: ...
+    @overload
+    def adecide_iter(
+        self, states: States, questions: Iterable[T], **kw: Unpack[_Many]
+    ) -> AsyncIterator[ChoiceAnswer[T]]: ...
+    @overload
+    def adecide_iter(
+        self, states: States, questions: TypeForm[T], **kw: Unpack[_Many]
+    ) -> AsyncIterator[ChoiceAnswer[T]]: ...
+    @named_arguments
+    async def adecide_iter(
+        self,
+        states: Iterable[State],
+        questions: Any,
+        *,
+        params: DecisionParams | None = None,
+        on_error: str = "raise",
+        **_keywords: Unpack[keywords.DecisionKeywords],
+    ) -> AsyncIterator[Any]:
+        """`decide_iter`, asynchronously; cancelling it cancels the work."""
+        windows = self._decide_windows(states, questions, params, on_error)
+        while window := await in_thread(lambda: next(windows, [])):
+            for decision in window:
+                yield decision
+
+    @named_arguments
+    async def aclassify_iter(
+        self,
+        texts: Iterable[State],
+        labels: Any,
+        *,
+        multi_label: bool = False,
+        none: str | None = None,
+        instructions: str | None = None,
+        cue: str | None = None,
+        examples: Examples = (),
+        params: DecisionParams | None = None,
+        **_keywords: Unpack[keywords.DecisionKeywords],
+    ) -> AsyncIterator[LabelAnswer]:
+        """`classify_iter`, asynchronously; cancelling it cancels the work."""
+        from selectrie.decide.classification import label_questions
+
+        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
+        async for decision in self.adecide_iter(iterate_states(texts, "texts"), asked.questions, params=params):
+            yield asked.answer(decision)
+
+    def _decide_windows(
+        self, states: Iterable[State], questions: Any, params: DecisionParams | None, on_error: str
+    ) -> Iterator[list[Any]]:
+        """Yield answers about as many states at a time as make `WINDOW` questions."""
+        several, (named, options) = iterate_states(states), _read_questions_of_many(questions, params, on_error)
+
+        def run(window: list[State], first: int) -> list[Any]:
+            return _unwrap_answers(named, self._decide(window, named, options, on_error, first=first))
+
+        return by_windows(several, max(1, WINDOW // len(named)), run)
+
+    aclassify = awaitable(classify)
+    aclassify_many = awaitable(classify_many)
+    adecide = awaitable(decide)
+    adecide_many = awaitable(decide_many)
+    adecide_table = awaitable(decide_table)
+
+
+class DecisionMethods(Decider):
+    """The methods of `Engine` that decide about states, classify and extract."""
+
+    _runtime: Runtime
+
+    if TYPE_CHECKING:  # what `Engine` adds
+
+        @property
+        def identity(self) -> ModelIdentity: ...
+        @property
+        def limits(self) -> Limits: ...
+        @property
+        def self_check(self) -> SelfCheck | None: ...
+        def _run(self, prepare: Callable[[ModelDescription], Prepared[R]]) -> R: ...
+        def _prepare_only(self, prepare: Callable[[ModelDescription], R]) -> R: ...
+
+    def _decide(
+        self,
+        states: list[Any],
+        questions: Mapping[str, Question],
+        params: DecisionParams,
+        on_error: str = "raise",
+        *,
+        first: int | None = None,
+        max_rows: int | None = None,
+    ) -> list[Decision]:
+        from selectrie.engine.decisions import DecisionMaker
+
+        one_of("on_error", on_error, ("raise", "keep"))
+        keeps = on_error == "keep"
+
+        def prepare(model: ModelDescription) -> DecisionBatch:
+            maker = DecisionMaker.of(model, questions, params, draw=self._runtime.prepare_generate)
+            batch = maker.prepare_batch(states, keep_errors=keeps, first_index=first)
+            if max_rows is not None:
+                batch.check_rows(max_rows)
+            return batch
+
+        return self._run(prepare)
+
+    def _check_states(
+        self,
+        states: list[Any],
+        questions: Mapping[str, Question],
+        params: DecisionParams,
+        on_error: str,
+        first: int | None,
+    ) -> None:
+        keeps = on_error == "keep"
+        self._decision_maker(questions, params).prepare_batch(states, keep_errors=keeps, first_index=first)
+
+    def _decision_maker(
+        self, questions: Mapping[str, Question], params: DecisionParams, *, fits_calibration: bool = False
+    ) -> DecisionMaker:
+        """Return the maker of the prompts of questions, checked together."""
+        from selectrie.engine.decisions import DecisionMaker
+
+        return self._prepare_only(
+            lambda model: DecisionMaker.of(
+                model,
+                questions,
+                params,
+                draw=None if fits_calibration else self._runtime.prepare_generate,
+                fits_calibration=fits_calibration,
+            )
+        )
+
+    def _decision_scorer(self, maker: DecisionMaker) -> DecisionScorer:
+        check = self.self_check
+        if check is not None and check.n_rows:  # a process that goes on with a run may not know what was measured
+            check = assumed(self.identity, self.limits)
+        return self._runtime.decision_scorer(check, maker, keep=self)
+
     @named_arguments
     def decision_scorer(
         self,
@@ -635,111 +784,11 @@ class DecisionMethods:
         first = 0 if len(several) > 1 else None
         return cast("list[Extraction[T]]", _extractions(self, several, kind, options, on_error, first=first))
 
-    @overload
-    def adecide_iter(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> AsyncIterator[R]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: Mapping[str, Any], **kw: Unpack[_Many]
-    ) -> AsyncIterator[Decision]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: type[E], **kw: Unpack[_Many]
-    ) -> AsyncIterator[ChoiceAnswer[E]]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: TypeForm[bool], **kw: Unpack[_Many]
-    ) -> AsyncIterator[PredicateAnswer]: ...
-    @overload
-    def adecide_iter(self, states: States, questions: type[T], **kw: Unpack[_Many]) -> AsyncIterator[Decision[T]]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: Iterable[T], **kw: Unpack[_Many]
-    ) -> AsyncIterator[ChoiceAnswer[T]]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: TypeForm[T], **kw: Unpack[_Many]
-    ) -> AsyncIterator[ChoiceAnswer[T]]: ...
-    @named_arguments
-    async def adecide_iter(
-        self,
-        states: Iterable[State],
-        questions: Any,
-        *,
-        params: DecisionParams | None = None,
-        on_error: str = "raise",
-        **_keywords: Unpack[keywords.DecisionKeywords],
-    ) -> AsyncIterator[Any]:
-        """`decide_iter`, asynchronously; cancelling it cancels the work."""
-        windows = decide_windows(
-            partial(_decisions, self),
-            iterate_states(states),
-            *read_questions_of_many(questions, params, on_error),
-            on_error,
-        )
-        while window := await in_thread(lambda: next(windows, [])):
-            for decision in window:
-                yield decision
-
-    @named_arguments
-    async def aclassify_iter(
-        self,
-        texts: Iterable[State],
-        labels: Any,
-        *,
-        multi_label: bool = False,
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
-        params: DecisionParams | None = None,
-        **_keywords: Unpack[keywords.DecisionKeywords],
-    ) -> AsyncIterator[LabelAnswer]:
-        """`classify_iter`, asynchronously; cancelling it cancels the work."""
-        from selectrie.decide.classification import label_questions
-
-        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
-        async for decision in self.adecide_iter(iterate_states(texts, "texts"), asked.questions, params=params):
-            yield asked.answer(decision)
-
-    aclassify = awaitable(classify)
-    aclassify_many = awaitable(classify_many)
-    adecide = awaitable(decide)
-    adecide_many = awaitable(decide_many)
     aextract = awaitable(extract)
     aextract_many = awaitable(extract_many)
-    adecide_table = awaitable(decide_table)
 
 
-def _decisions(
-    engine: DecisionMethods,
-    states: list[Any],
-    questions: Mapping[str, Question],
-    params: DecisionParams,
-    on_error: str = "raise",
-    *,
-    first: int | None = None,
-    max_rows: int | None = None,
-) -> list[Decision]:
-    """Return the decisions on some states.
-
-    `first` is the index of the first one in errors; None if there is only one.
-    """
-    from selectrie.engine.decisions import DecisionMaker
-
-    one_of("on_error", on_error, ("raise", "keep"))
-    keeps = on_error == "keep"
-
-    def prepare(model: ModelDescription) -> DecisionBatch:
-        maker = DecisionMaker.of(model, questions, params, draw=engine._runtime.prepare_generate)
-        batch = maker.prepare_batch(states, keep_errors=keeps, first_index=first)
-        if max_rows is not None:
-            batch.check_rows(max_rows)
-        return batch
-
-    return engine._run(prepare)
-
-
-def read_questions_of_many(
+def _read_questions_of_many(
     questions: object, params: DecisionParams | None, on_error: str
 ) -> tuple[Questions, DecisionParams]:
     """Return the questions by name and the options of a decision about many states."""
@@ -753,7 +802,7 @@ def read_questions_of_many(
     return named, options
 
 
-def unwrap_answers(questions: Mapping[str, Question], decisions: list[Decision]) -> list[Any]:
+def _unwrap_answers(questions: Mapping[str, Question], decisions: list[Decision]) -> list[Any]:
     """Return the decisions, or the answers of a question that was asked alone."""
     return [one[""] for one in decisions] if "" in questions else list[Any](decisions)
 
@@ -767,7 +816,7 @@ def _extractions(
     *,
     first: int | None = None,
 ) -> list[Extraction[Any]]:
-    """Return the extractions from some states; `first` is as in `_decisions`."""
+    """Return the extractions from some states; `first` is as in `Decider._decide`."""
     from selectrie.decide.extraction import extracted_type
     from selectrie.engine.extraction import Extractor
 
@@ -785,32 +834,3 @@ def iterate_states(states: object, name: str = "states") -> Iterator[State]:
     if hasattr(states, "columns") or hasattr(states, "column_names"):  # iterating yields names or columns
         raise OptionError(name, type(states).__name__, f"several {name}; `decide_table` takes a data frame")
     return iter(states)
-
-
-class Decide(Protocol):
-    """Returns the decisions on states, the first of which has the index `first`."""
-
-    def __call__(
-        self,
-        states: list[Any],
-        questions: Mapping[str, Question],
-        params: DecisionParams,
-        on_error: str,
-        *,
-        first: int | None,
-    ) -> list[Decision]: ...
-
-
-def decide_windows(
-    decide: Decide,
-    states: Iterator[State],
-    questions: Mapping[str, Question],
-    params: DecisionParams,
-    on_error: str,
-) -> Iterator[list[Any]]:
-    """Yield the decisions on as many states at a time as make `WINDOW` questions."""
-
-    def run(window: list[State], first: int) -> list[Any]:
-        return unwrap_answers(questions, decide(window, questions, params, on_error, first=first))
-
-    return by_windows(states, max(1, WINDOW // len(questions)), run)
