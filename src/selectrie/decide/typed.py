@@ -20,7 +20,15 @@ from selectrie.decide.answers import ValueShape
 from selectrie.decide.questions import KINDS, KINDS_IN_WORDS, MAX_NUMBERS, Choice, Option, Predicate, Question, Score
 from selectrie.errors import OptionError, of_slot
 from selectrie.grammar import Grammar
-from selectrie.grammar.readers.type_parts import TypeField, fields_of, metadata_of, parts_of_union, type_name, values_of
+from selectrie.grammar.readers.type_parts import (
+    TypeField,
+    fields_of,
+    find_words,
+    metadata_of,
+    parts_of_union,
+    type_name,
+    values_of,
+)
 
 MAX_NESTING = 16
 """Maximum nesting of classes in classes."""
@@ -241,13 +249,8 @@ def _find_question(kind: Any) -> Question | None:
 
 
 def _find_words(kind: Any) -> str:
-    """Return what the metadata says in words: a text, `Doc`, or pydantic's `Field`."""
-    for one in _iterate_metadata(kind):
-        of_field = getattr(one, "description", None) if type(one).__module__.startswith("pydantic.") else None
-        for text in (one, getattr(one, "documentation", None), of_field):
-            if isinstance(text, str) and text.strip():
-                return cleandoc(text).strip()
-    return ""
+    """Return what the metadata of a type, or of the parts of a union, says in words."""
+    return find_words(_iterate_metadata(kind)).strip()
 
 
 def _read_docstring(kind: type[Enum]) -> str:

@@ -7,7 +7,7 @@ import sys
 import types
 import typing
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, Flag
 from inspect import cleandoc
@@ -300,15 +300,17 @@ def metadata_of(kind: Any) -> tuple[Any, ...]:
 
 def description_of(field: TypeField) -> str:
     """Return what a class, or the metadata of the type, says about a field; or ""."""
-    said: list[Any] = [field.description]
-    for one in metadata_of(field.kind):
-        is_pydantic_field = type(one).__module__.partition(".")[0] == "pydantic"
-        said += [
-            one,
-            getattr(one, "documentation", None),
-            getattr(one, "description", None) if is_pydantic_field else "",
-        ]
-    return next((cleandoc(text) for text in said if isinstance(text, str) and text.strip()), "")
+    return find_words([field.description, *metadata_of(field.kind)])
+
+
+def find_words(metadata: Iterable[Any]) -> str:
+    """Return the first words in metadata, of a str, `Doc` or pydantic field; or ""."""
+    for one in metadata:
+        of_field = getattr(one, "description", None) if type(one).__module__.startswith("pydantic.") else None
+        for text in (one, getattr(one, "documentation", None), of_field):
+            if isinstance(text, str) and text.strip():
+                return cleandoc(text)
+    return ""
 
 
 def values_of(kind: Any, limit: int) -> tuple[Any, ...] | None:
