@@ -1,4 +1,4 @@
-"""What holds for every error that a test of the command line provokes."""
+"""What holds for every error that a test of the command line provokes, and an engine for commands."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from selectrie.cli import arguments
+from selectrie.cli import arguments, requests
 from selectrie.cli.arguments import flag_writer, message_of
+from selectrie.engine.engine import Engine
 from selectrie.errors import MessageText, OptionRef, SelectrieError
+from tests.support.deciding import fake
 
 UNFLAGGED = {"tokenizer", "prefix", "seed", "runs"}
 """Options of back ends that no flag gives, which errors list, and the two runs that `compare` takes by position."""
@@ -31,3 +33,11 @@ def _only_flags_are_named(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(arguments, "message_of", checked)
     yield
     assert unknown == []
+
+
+@pytest.fixture
+def llm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """The engine that the command opens; another of the same model answers for comparison."""
+    monkeypatch.setattr(requests, "open_engine", lambda _group: fake())
+    with fake() as engine:
+        yield engine

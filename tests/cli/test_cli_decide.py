@@ -23,14 +23,6 @@ def labels(tmp_path):
     return path
 
 
-@pytest.fixture
-def llm(monkeypatch):
-    """The engine that the command opens; another of the same model answers for comparison."""
-    monkeypatch.setattr(requests, "open_engine", lambda _group: fake())
-    with fake() as engine:
-        yield engine
-
-
 def run(*arguments, code=0, text=None):
     """The result of the command, which ends with this exit code."""
     result = CliRunner().invoke(app, ["decide", *map(str, arguments)], input=text)

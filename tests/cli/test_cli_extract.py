@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from selectrie import BeamSearchParams, DecisionParams, SearchParams
-from selectrie.cli import app, requests
-from tests.support.deciding import STATE, fake
+from selectrie.cli import app
+from tests.support.deciding import STATE
 
 
 @dataclass
@@ -27,14 +27,6 @@ SCHEMA = {
     "additionalProperties": False,
 }
 TYPE = f"{__name__}:Ticket"
-
-
-@pytest.fixture
-def llm(monkeypatch):
-    """The engine that the command opens; another of the same model answers for comparison."""
-    monkeypatch.setattr(requests, "open_engine", lambda _group: fake())
-    with fake() as engine:
-        yield engine
 
 
 def run(*arguments, code=0, text=None):
