@@ -81,7 +81,7 @@ class ClassifyGroup:
     instructions: Annotated[
         str | None,
         Option(
-            "--question", metavar="TEXT", help="What is asked; with --multi-label a statement: 'It is about {label}.'."
+            "--question", metavar="TEXT", help="The question; with --multi-label a statement: 'It is about {label}.'."
         ),
     ] = None
     prior: Annotated[
@@ -277,7 +277,7 @@ def _questions_of(table: ClassifyGroup, decision: DecisionGroup, state: str) -> 
 
 
 def _asked(questions: LabelQuestions, params: DecisionParams, columns: ColumnsGroup, state: str) -> TableQuestions:
-    """Return what is asked about every row."""
+    """Return the questions about every row, with the options of the run's columns."""
     from selectrie.tables.table_questions import TableQuestions
 
     return TableQuestions(

@@ -93,7 +93,7 @@ def run_table(
     Args:
         model: The options of the model.
         table: The file of the table.
-        asked: What is asked about every row.
+        asked: The questions about every row.
         running: The options of the run; without `out` rows go to standard output.
         as_json: Whether the summary is JSON.
         verb: The command that goes on with the run.

@@ -468,7 +468,7 @@ class Decision(Mapping[str, Answer], Generic[V_co]):
         """Return the object that the values of the answers make.
 
         It is of the class whose fields were asked, and a dictionary for questions by
-        name. Each value is that of its own answer, whether or not it abstained. Raises
+        name. A field has the value of its answer, even if that abstained. Raises
         `OptionError` if the class refuses the values together.
         """
         values: Any = {name: answer.value for name, answer in self.items()}
