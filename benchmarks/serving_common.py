@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.workload import generated_model
 from selectrie.core.types import SelfCheck
+from selectrie.engine.sources import embedded_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Sizes:
         n_pairs: Pairs of `overhead`.
         n_waiting, n_tries: Requests that fill the server, and tries of one more.
         n_questions, state_tokens: Of `state`.
+        n_labels: Options of `labels`.
         n_concurrent, n_streams: Decisions and streams at once.
         stream_tokens: Tokens of a stream.
         echo_tokens: Tokens of the context of `echo`.
@@ -42,6 +44,7 @@ class Sizes:
     n_tries: int = 500
     n_questions: int = 32
     state_tokens: int = 1000
+    n_labels: int = 77
     n_concurrent: int = 16
     n_streams: int = 8
     stream_tokens: int = 32
@@ -62,6 +65,7 @@ QUICK = Sizes(
     n_tries=10,
     n_questions=4,
     state_tokens=100,
+    n_labels=8,
     n_concurrent=3,
     n_streams=2,
     stream_tokens=4,
@@ -82,17 +86,24 @@ class Machine:
         shape: Shape of the random weights.
         threads: Threads of the model.
         python: An interpreter that has `llama_cpp.server`; None to look for one.
+        model: A GGUF file that is asked in place of random weights and of the embedded
+            model.
         checks: The self-check of the model, once it was made in this process.
     """
 
     shape: str
     threads: int
     python: Path | None = None
+    model: Path | None = None
     checks: list[SelfCheck] = field(default_factory=list)
 
     def path(self) -> Path:
-        """Return the model's file, made if it is missing."""
-        return generated_model(self.shape, "q8_0")
+        """Return the model's file; random weights are made if they are missing."""
+        return self.model or generated_model(self.shape, "q8_0")
+
+    def small_path(self) -> Path:
+        """Return the file of the model that is asked in place of the embedded one."""
+        return self.model or embedded_file()
 
     def spare_threads(self) -> int:
         """Return all threads but one, which the server and its clients have."""

@@ -40,10 +40,9 @@ async def startup(sizes: Sizes, machine: Machine) -> dict[str, Any]:
 
 async def overhead(sizes: Sizes, machine: Machine) -> dict[str, Any]:
     """Ask the engine and the server in turn, each with a new state in every pair."""
-    del machine
     question, data = choice_of()
-    own, served = [], []
-    with selectrie.load(embedded_file(), n_threads=1) as llm, serve_process("--threads", "1") as server:
+    own, served, model = [], [], machine.small_path()
+    with selectrie.load(model, n_threads=1) as llm, serve_process("-m", str(model), "--threads", "1") as server:
         await server.seconds_until("/ready")
         connection = Connection(server.address)
 
@@ -75,6 +74,7 @@ async def overhead(sizes: Sizes, machine: Machine) -> dict[str, Any]:
         **figures,
         "added_p50_ms": figures["decisions_p50_ms"] - figures["decide_p50_ms"],
         "added_in_pairs_p50_ms": 1000 * median(added),
+        "decisions_over_decide": figures["decisions_p50_ms"] / figures["decide_p50_ms"],
     }
 
 

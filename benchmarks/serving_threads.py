@@ -17,7 +17,7 @@ from benchmarks.http_client import Connection, Reply, request_of
 from benchmarks.servers import serving
 from benchmarks.serving_common import Machine, Sizes, body_of
 from benchmarks.serving_requests import INSTRUCTIONS, OPTIONS, choice_of, state
-from benchmarks.workload import prompt_text
+from benchmarks.workload import labels, prompt_text
 from selectrie import SamplingParams, StopParams
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.engine.engine import Engine
@@ -122,6 +122,39 @@ def state_case(sizes: Sizes, machine: Machine) -> dict[str, Any]:
         "state_s": at("state"),
         "state_floor_s": at("state_floor"),
         "state_over_floor": at("state") / at("state_floor"),
+    }
+
+
+def labels_case(sizes: Sizes, machine: Machine) -> dict[str, Any]:
+    """Ask for one of many labels about a new state, with an empty cache each time.
+
+    The rows that are necessary are those of the search, or of the whole trie if these
+    are fewer: then near ties were scored again.
+    """
+    figures, facts = Figures(), dict[str, Any]()
+    source, texts = labels(sizes.n_labels)
+    question, data = choice_of([text.strip() for text in texts], "What is the message about?")
+    with closing(InThread(sizes, machine)) as both:
+        for repeat in range(sizes.repeats):
+            text = state(5000 + repeat)
+            whole, _, shared = rows_needed(both.llm, text, [question])
+            seconds, _, calls = both.asked([body_of(text, [data])])
+            figures.add("labels", seconds)
+            rows, wanted = (sum(column) for column in zip(*calls, strict=True))
+            needed = min(rows, whole)
+            figures.add("labels_floor", floor(both.bare, [(needed, round(wanted * needed / rows))], shared))
+            facts |= {
+                "labels": source,
+                "labels_calls": len(calls),
+                "labels_rows": rows,
+                "labels_rows_whole_trie": whole,
+            }
+    at = figures.median
+    return {
+        **facts,
+        "labels_s": at("labels"),
+        "labels_floor_s": at("labels_floor"),
+        "labels_over_floor": at("labels") / at("labels_floor"),
     }
 
 
