@@ -569,12 +569,21 @@ class GrammarError(RequestError, ValueError):
         line: Line in the source, from 1; None if there is no single position.
         column: Column in characters, from 1; None if there is no single position.
         excerpt: The source text of that line, or "".
+        pointer: JSON pointer to the wrong part of a JSON Schema; "" if it is not known.
     """
 
     code = "grammar"
 
-    def __init__(self, reason: str, *, line: int | None = None, column: int | None = None, excerpt: str = "") -> None:
-        self.reason, self.line, self.column, self.excerpt = reason, line, column, excerpt
+    def __init__(
+        self,
+        reason: str,
+        *,
+        line: int | None = None,
+        column: int | None = None,
+        excerpt: str = "",
+        pointer: str = "",
+    ) -> None:
+        self.reason, self.line, self.column, self.excerpt, self.pointer = reason, line, column, excerpt, pointer
         where = "" if line is None else f"line {line}: " if column is None else f"line {line}, column {column}: "
         super().__init__(MessageText(where, reason, _mark_column(excerpt, column)))
 

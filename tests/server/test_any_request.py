@@ -68,6 +68,12 @@ STRUCTURED = JSON | st.fixed_dictionaries(
         "json_object": st.booleans() | JSON,
     },
 )
+SCHEMAS = st.sampled_from([{"enum": [1, "a"]}, {"type": "object"}, {"contains": {}}, {"$ref": "#/a"}, "{}", "{"]) | JSON
+FORMAT = JSON | st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "json_object", "json_schema"]) | JSON},
+    optional={"schema": SCHEMAS, "json_schema": JSON | st.fixed_dictionaries({"schema": SCHEMAS, "strict": JSON})},
+)
+OTHERS = {"guided_json": SCHEMAS, "json_schema": SCHEMAS, "grammar": JSON, "guided_whitespace_pattern": JSON}
 CHAT = st.fixed_dictionaries(
     {
         "messages": st.lists(
@@ -96,8 +102,9 @@ CHAT = st.fixed_dictionaries(
         "stop_token_ids": st.lists(st.integers(-1, 300), max_size=2) | JSON,
         "stream_options": st.fixed_dictionaries({}, optional={"include_usage": st.booleans() | JSON}) | JSON,
         "chat_template_kwargs": st.dictionaries(st.text(max_size=3), JSON, max_size=2) | JSON,
-        "response_format": JSON,
+        "response_format": FORMAT,
         "structured_outputs": STRUCTURED,
+        **OTHERS,
         "model": JSON,
     },
 )
@@ -208,7 +215,8 @@ BODIES = [
             "top_logprobs": 2,
             "logit_bias": {"5": 1},
             "stream_options": None,
-            "response_format": None,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": ["a"]}}},
+            "guided_whitespace_pattern": " ?",
             "chat_template_kwargs": {"a": "b"},
         },
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Annotated, Literal
 
 import pytest
 
@@ -11,9 +12,11 @@ pytest.importorskip("uvicorn", reason="needs the extra 'server'")
 pytest.importorskip("openai", reason="needs the extra 'test-clients'")
 
 import openai
+import pydantic
+from openai.lib._pydantic import to_strict_json_schema
 
 import selectrie
-from selectrie import GenerationParams, SamplingParams, StopParams
+from selectrie import GenerationParams, Grammar, SamplingParams, StopParams
 from selectrie.server import app
 from tests.support.deciding import fake
 from tests.support.serving import PATIENCE_S, running, within_patience
@@ -93,6 +96,63 @@ def test_the_helper_for_streams(served):
         found = stream.get_final_completion()
     assert found.choices[0].message.content == wanted.texts[0]
     assert [one.logprob for one in found.choices[0].logprobs.content] == [one.logp for one in wanted[0].tokens]
+
+
+class Visit(pydantic.BaseModel):
+    """What is asked of the model."""
+
+    name: Literal["Ann", "Bo"]
+    rooms: list[Annotated[int, pydantic.Field(ge=1, le=20)]] = pydantic.Field(max_length=2)
+    late: bool | None
+
+
+def test_an_answer_of_a_given_form(served):
+    """`parse` returns the client's own class; with `json_object` an object, and with a choice one of them."""
+    llm, client = served
+    grammar = Grammar.from_json_schema(to_strict_json_schema(Visit))
+    wanted = drawn(llm, stopping=StopParams(max_tokens=60), options=GenerationParams(grammar=grammar))
+    for fields in ({"response_format": Visit}, {"response_format": Visit, "n": 2}):
+        found = client.chat.completions.parse(
+            model="embedded", messages=MESSAGES, seed=3, max_completion_tokens=60, **fields
+        )
+        assert found.choices[0].message.content == wanted.texts[0]
+        assert all(isinstance(one.message.parsed, Visit) for one in found.choices)
+    with pytest.raises(openai.LengthFinishReasonError):
+        client.chat.completions.parse(model="embedded", messages=MESSAGES, max_tokens=2, response_format=Visit)
+    found = client.chat.completions.create(
+        model="embedded", messages=MESSAGES, max_tokens=8, seed=3, response_format={"type": "json_object"}
+    )
+    assert found.choices[0].message.content.startswith("{")
+    assert found.choices[0].finish_reason == "length"
+
+
+def test_a_stream_of_a_given_form(served):
+    """The helper parses what has come, and the whole; its text is that of `parse`."""
+    llm, client = served
+    llm.trim()
+    asked = {"model": "embedded", "messages": MESSAGES, "seed": 4, "max_tokens": 60, "response_format": Visit}
+    with client.chat.completions.stream(**asked) as stream:
+        kinds = [event.type for event in stream]
+        found = stream.get_final_completion().choices[0].message
+    llm.trim()
+    assert kinds.count("content.done") == 1
+    assert isinstance(found.parsed, Visit)
+    assert found.content == client.chat.completions.parse(**asked).choices[0].message.content
+
+
+def test_the_asynchronous_client_parses(served):
+    """Three at once, each into its class."""
+    _, client = served
+
+    async def parse_three() -> list[object]:
+        async with openai.AsyncOpenAI(
+            base_url=client.base_url, api_key="-", max_retries=0, _strict_response_validation=True
+        ) as other:
+            asked = {"model": "embedded", "messages": MESSAGES, "max_tokens": 60, "response_format": Visit}
+            found = await asyncio.gather(*(other.chat.completions.parse(seed=seed, **asked) for seed in range(3)))
+            return [one.choices[0].message.parsed for one in found]
+
+    assert all(isinstance(one, Visit) for one in asyncio.run(parse_three()))
 
 
 def test_an_answer_goes_back_as_a_message(served):

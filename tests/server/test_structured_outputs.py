@@ -1,4 +1,4 @@
-"""The field `structured_outputs`: each kind is a grammar of the engine, and what is wrong is named."""
+"""Constraints on texts, by every name that clients have: each is a grammar of the engine, and what is wrong is named."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie import GenerationParams, Grammar, SamplingParams, StopParams
 from selectrie.server import ServerOptions, app
-from selectrie.server.generation import MAX_CHARACTERS
-from tests.support.chatting import MESSAGES, PATH, put_together
+from selectrie.server.structured import MAX_CHARACTERS
+from tests.support.chatting import BODY, MESSAGES, PATH, put_together
 from tests.support.deciding import fake
 from tests.support.serving import ask
 
@@ -81,7 +81,8 @@ WRONG = [
     ({"json_object": False, "regex": None}, "structured_outputs", "has none"),
     ({"regex": "a", "choice": ["a"]}, "structured_outputs", "has `choice` and `regex`: expected exactly one"),
     ({"regex": "a", "lark": "a"}, "structured_outputs.lark", "one of the fields choice, regex, json, grammar, json_object"),
-    ({"regex": "a", "whitespace_pattern": " "}, "structured_outputs.whitespace_pattern", "not offered"),
+    ({"json_object": True, "whitespace_pattern": " "}, "structured_outputs.whitespace_pattern", "must not be empty"),
+    ({"json_object": True, "whitespace_pattern": "("}, "structured_outputs.whitespace_pattern", "line 1, column"),
     ({"structural_tag": "{}"}, "structured_outputs.structural_tag", "not offered"),
     ({"choice": []}, "structured_outputs.choice", "a list of texts"),
     ({"choice": "ab"}, "structured_outputs.choice", "a list of texts"),
@@ -99,7 +100,8 @@ WRONG = [
     ({"grammar": "root ::= <[9999]>"}, "structured_outputs.grammar", "9999"),
     ({"json": True}, "structured_outputs.json", "a JSON Schema"),
     ({"json": ""}, "structured_outputs.json", "not JSON"),
-    ({"json": {"type": "strange"}}, "structured_outputs.json", "strange"),
+    ({"json": {"type": "strange"}}, "structured_outputs.json.type", "strange"),
+    ({"json": '{"type": "strange"}'}, "structured_outputs.json", "type at #: 'strange'"),
     ({"json_object": 1}, "structured_outputs.json_object", "true"),
 ]  # fmt: skip
 
@@ -139,21 +141,120 @@ def test_what_a_schema_says_without_effect_is_a_warning(llm):
     assert any(re.match("structured_outputs.json: .*strange-format", one) for one in answer.json["warnings"])
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "kind"),
-    [
-        ("guided_json", {}, "json"),
-        ("guided_regex", "a", "regex"),
-        ("guided_choice", ["a"], "choice"),
-        ("guided_grammar", "root ::= a", "grammar"),
-        ("guided_json_object", True, "json_object"),
-        ("grammar", "root ::= a", "grammar"),
-        ("response_format", {"type": "json_object"}, "json"),
-    ],
-)
-def test_other_names_say_what_to_use(llm, name, value, kind):
-    """The older and foreign names are refused with the kind that stands for them."""
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"enum": ["Ann", "Bo"]}, "late": {"type": "boolean"}},
+    "required": ["name", "late"],
+    "additionalProperties": False,
+}
+COMPACT = Grammar.from_json_schema(PERSON, spacing="none")
+LARK = 'start: WORD "."\nWORD: /[a-z]/'
+NAMES = [
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": PERSON, "strict": True}}}, "json"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": PERSON, "strict": False}}}, "json"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"schema": json.dumps(PERSON)}}}, "json"),
+    ({"response_format": {"type": "json_schema", "name": "p", "schema": PERSON}}, "json"),
+    ({"response_format": {"type": "json_object", "schema": PERSON}}, "json"),
+    ({"json_schema": PERSON, "grammar": "", "guided_decoding_backend": "outlines"}, "json"),
+    ({"guided_json": json.dumps(PERSON), "guided_json_object": False, "response_format": {"type": "text"}}, "json"),
+    ({"guided_json": PERSON, "json_schema": PERSON, "structured_outputs": {"json": PERSON}}, "json"),
+    ({"guided_json": PERSON, "guided_whitespace_pattern": r"[\n ]?"}, "json"),
+    ({"guided_json": PERSON, "guided_whitespace_pattern": ""}, "compact"),
+    ({"structured_outputs": {"json": PERSON, "whitespace_pattern": r"\n*"}}, "compact"),
+    ({"guided_choice": ["left", "right", "é"]}, "choice"),
+    ({"guided_regex": "[a-c]{3,5}"}, "regex"),
+    ({"guided_regex": "[a-c]{3,5}", "structured_outputs": {"regex": "[a-c]{3,5}"}}, "regex"),
+    ({"guided_grammar": 'root ::= [a-z] "."'}, "grammar"),
+    ({"grammar": 'root ::= [a-z] "."'}, "grammar"),
+    ({"grammar": LARK}, "grammar"),
+    ({"structured_outputs": {"grammar": LARK}}, "grammar"),
+]  # fmt: skip
+MEANINGS = {
+    "json": {"json": PERSON},
+    "choice": {"choice": ["left", "right", "é"]},
+    "regex": {"regex": "[a-c]{3,5}"},
+    "grammar": {"grammar": 'root ::= [a-z] "."'},
+    "compact": {"choice": list(COMPACT.expand())},
+}
+"""The same constraints as `structured_outputs`."""
+LONG_ENOUGH = {"seed": 3, "max_tokens": 60, "n": 2}
+
+
+@pytest.mark.parametrize(("fields", "meaning"), NAMES, ids=range(len(NAMES)))
+def test_other_names_mean_the_same(llm, fields, meaning):
+    """The older and foreign names, in chats, completions and streams, and the same constraint under two names."""
     for path, asked in ENDPOINTS.items():
-        error = ask(app(llm), "POST", path, {**asked, name: value}).error
-        assert (error["code"], error["param"]) == ("unsupported", name)
-        assert f"use `structured_outputs` with `{kind}`" in error["message"]
+        wanted = ask(app(llm), "POST", path, {**asked, **LONG_ENOUGH, "structured_outputs": MEANINGS[meaning]}).json
+        found = ask(app(llm), "POST", path, {**asked, **LONG_ENOUGH, **fields})
+        assert found.status == 200, found.data
+        assert found.json["choices"] == wanted["choices"]
+        assert "warnings" not in found.json
+    events = ask(app(llm), "POST", PATH, {**ENDPOINTS[PATH], **LONG_ENOUGH, **fields, "stream": True}).events
+    assert texts_of(put_together(events)) == texts_of(found.json["choices"])
+
+
+def test_any_object(llm):
+    """`json_object` gives an object, and one that the limit cuts says so."""
+    answer = ask(app(llm), "POST", PATH, {**BODY, "n": 4, "response_format": {"type": "json_object"}}).json
+    assert (
+        ask(app(llm), "POST", PATH, {**BODY, "n": 4, "guided_json_object": True}).json["choices"] == answer["choices"]
+    )
+    for text, finish in texts_of(answer["choices"]):
+        assert text.startswith("{")
+        if finish == "stop":
+            assert isinstance(json.loads(text), dict)
+    assert {finish for _, finish in texts_of(answer["choices"])} >= {"length"}
+
+
+def schema_at(schema):
+    """A format with a schema."""
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": schema}}}
+
+
+AT = "response_format.json_schema.schema"
+NOT_POSSIBLE = [
+    ({"response_format": {"type": "xml"}}, "response_format.type", "one of 'text', 'json_object', 'json_schema'"),
+    ({"response_format": {}}, "response_format.type", "is not given"),
+    ({"response_format": "json"}, "response_format", "an object with a `type`"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.schema", "is not given; give a JSON Schema"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "p"}}}, AT, "is not given; give a JSON Schema"),
+    ({"response_format": {"type": "text", "schema": PERSON}}, "response_format.schema", "the type 'text'"),
+    (schema_at([]), AT, "a JSON Schema"),
+    (schema_at({"type": "array", "uniqueItems": True}), f"{AT}.uniqueItems", "uniqueItems at #: a grammar can"),
+    (schema_at({"properties": {"a": {"type": "string", "pattern": "(?=a)"}}}), f"{AT}.properties.a.pattern", "(?=a at character 0"),
+    (schema_at({"anyOf": [{}, {"contains": {}}]}), f"{AT}.anyOf[1].contains", "cannot express this keyword"),
+    (schema_at({"properties": {"a/b": {"type": "date"}}}), f"{AT}.properties.a/b.type", "type at #/properties/a~1b: 'date'"),
+    (schema_at({"properties": {"Q" * 90: {"type": "date"}}}), f"{AT}.properties[0].type", "'date'"),
+    (schema_at({"$defs": {"d": {"contains": {}}}, "$ref": "#/$defs/d"}), f"{AT}.$defs.d.contains", "cannot express"),
+    (schema_at({"properties": {"a": 5}}), f"{AT}.properties.a", "a schema must be an object or a bool"),
+    (schema_at({"$ref": "http://example.com"}), f"{AT}.$ref", "only references into the same schema"),
+    ({"json_schema": {"required": 5}}, "json_schema.required", "a list of names"),
+    ({"guided_json": "{"}, "guided_json", "not JSON"),
+    ({"guided_regex": "a("}, "guided_regex", "line 1, column"),
+    ({"guided_choice": []}, "guided_choice", "a list of texts"),
+    ({"guided_grammar": 'root ::= "a" oops'}, "guided_grammar", "line 1, column 14"),
+    ({"grammar": "start: /a"}, "grammar", "line 1, column 8"),
+    ({"grammar": 'start: "a"\n%import .secret (x)'}, "grammar", "line 2"),
+    ({"guided_json": {}, "guided_whitespace_pattern": " +"}, "guided_whitespace_pattern", "must not be empty"),
+    ({"guided_json": {}, "guided_regex": "a"}, "guided_regex", "cannot be combined with `guided_json`"),
+    ({"grammar": 'root ::= "a"', "json_schema": {}}, "json_schema", "cannot be combined with `grammar`"),
+    ({**schema_at(PERSON), "structured_outputs": {"json_object": True}}, "structured_outputs.json_object", f"cannot be combined with `{AT}`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "param", "message"), NOT_POSSIBLE, ids=range(len(NOT_POSSIBLE)))
+def test_errors_name_the_field_that_the_client_used(llm, fields, param, message):
+    """With the path to the keyword of a schema that a grammar cannot express."""
+    before = llm._model.calls
+    for path, asked in ENDPOINTS.items():
+        error = ask(app(llm), "POST", path, {**asked, **fields}).error
+        assert error["param"] == param, error
+        assert message in error["message"]
+    assert llm._model.calls == before
+
+
+def test_an_option_that_a_grammar_decides_has_the_names_of_the_client(llm):
+    """`min_tokens` beside `response_format`."""
+    error = ask(app(llm), "POST", PATH, {**BODY, "min_tokens": 2, **schema_at(PERSON)}).error
+    assert error["param"] == "min_tokens"
+    assert "structured_outputs" not in error["message"]

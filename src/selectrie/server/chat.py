@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from fastapi import APIRouter
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field
@@ -33,6 +33,7 @@ from selectrie.server.models import ModelLease
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import Events, EventStream, Exchange, exchange_of, json_response, read_request
 from selectrie.server.state import ServerState, state_of
+from selectrie.server.structured import constraining_field
 from selectrie.server.wire import (
     BY_TYPE,
     MEDIA,
@@ -307,6 +308,22 @@ def read_chat(data: Mapping[str, Any], options: ServerOptions) -> ChatRequest:
     return ChatRequest(messages, replace(generation, warnings=warnings), prompting, bool(body.logprobs))
 
 
+class AnswerWriter(Protocol):
+    """Writes the objects of one answer in the shape of an API."""
+
+    def whole(self, generation: Generation, usage: Mapping[str, int], /) -> dict[str, Any]:
+        """Return the object of an answer that is not streamed."""
+
+    def chunks(self, chunk: Chunk, /) -> list[dict[str, Any]]:
+        """Return the objects of a stream for a chunk of one sequence."""
+
+    def last(self, usage: Mapping[str, int], /) -> list[dict[str, Any]]:
+        """Return the objects that end a stream."""
+
+
+MakeWriter = Callable[[ChatRequest, Exchange], AnswerWriter]
+
+
 class ChatWriter:
     """Writes the response objects of one answer, whole or streamed.
 
@@ -369,21 +386,36 @@ async def chat_completions(request: Request) -> Response:
     """Answer a conversation, as OpenAI's API does."""
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = FIELDS | options_of(ChatBody, exchange.body)
-    chat_request = await read_request(exchange, read_chat, state.options)
-    if chat_request.generation.is_stream:
-        exchange.warnings += chat_request.generation.warnings
-        return EventStream(_stream_events(state, exchange, chat_request), state.options.ping_interval_s)
+    has_grammar = constraining_field(exchange.body) is not None
+    chat_request = await read_request(exchange, read_chat, state.options, has_grammar=has_grammar)
+    return await answer(state, exchange, chat_request, _make_writer)
+
+
+async def answer(state: ServerState, exchange: Exchange, request: ChatRequest, make_writer: MakeWriter) -> Response:
+    """Return the response to a conversation, whole or as a stream.
+
+    Args:
+        state: What all requests share.
+        exchange: The request on its way through the server.
+        request: The conversation, and how it is answered.
+        make_writer: Makes the writer of the objects of the answer.
+    """
+    if request.generation.is_stream:
+        exchange.warnings += request.generation.warnings
+        return EventStream(_stream_events(state, exchange, request, make_writer), state.options.ping_interval_s)
     async with state.lease_model(exchange) as lease:
-        messages = await _adapt_messages(exchange, lease, chat_request)
-        generation = await generate(exchange, lease.engine, messages, chat_request.generation, chat_request.prompting)
-        writer = _make_writer(chat_request, exchange)
+        messages = await _adapt_messages(exchange, lease, request)
+        generation = await generate(exchange, lease.engine, messages, request.generation, request.prompting)
+        writer = make_writer(request, exchange)
     return json_response(writer.whole(generation, note_generation(generation, exchange)))
 
 
-async def _stream_events(state: ServerState, exchange: Exchange, request: ChatRequest) -> Events:
-    """Yield the chunk objects of a streamed answer while its text is drawn."""
+async def _stream_events(
+    state: ServerState, exchange: Exchange, request: ChatRequest, make_writer: MakeWriter
+) -> Events:
+    """Yield the objects of a streamed answer while its text is drawn."""
     async with state.lease_model(exchange) as lease:
-        writer = _make_writer(request, exchange)
+        writer = make_writer(request, exchange)
         messages = await _adapt_messages(exchange, lease, request)
         async with open_stream(exchange, lease.engine, messages, request.generation, request.prompting) as stream:
             async for arrived in Arrivals(stream):

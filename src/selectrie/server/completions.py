@@ -49,6 +49,7 @@ from selectrie.server.http_errors import HttpError, error_of, errors_at
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import Events, EventStream, Exchange, exchange_of, json_response, read_request
 from selectrie.server.state import ServerState, state_of
+from selectrie.server.structured import constraining_field
 from selectrie.server.wire import BY_TYPE, EncodableText, Items, NotOffered, TokenId, UpTo, check_tokenized, read
 from selectrie.tokenization.encoding import PromptText, least_tokens, spell_pieces
 from selectrie.tokenization.prompts import SHORTEN_PROMPT, spelled_note
@@ -756,7 +757,8 @@ async def completions(request: Request) -> Response:
     """Continue prompts, and return log-probabilities of prompts and text."""
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = FIELDS | options_of(CompletionBody, exchange.body)
-    completion_request = await read_request(exchange, read_completion, state.options)
+    has_grammar = constraining_field(exchange.body) is not None
+    completion_request = await read_request(exchange, read_completion, state.options, has_grammar=has_grammar)
     if completion_request.generation.is_stream:
         exchange.warnings += completion_request.generation.warnings
         return EventStream(_stream_events(state, exchange, completion_request), state.options.ping_interval_s)

@@ -108,7 +108,7 @@ async def extract(request: Request) -> Response:
     """Extract the most probable value of a JSON Schema from an input."""
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = EXTRACT_FIELDS
-    asked = await read_request(exchange, read_extract, state.options)
+    asked = await read_request(exchange, read_extract, state.options, has_grammar=True)
     async with state.lease_model(exchange) as lease:
         found: Extraction[Any] = await exchange.hold(
             lambda: lease.engine.aextract(asked.state, asked.kind, **asked.options)

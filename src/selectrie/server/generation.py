@@ -8,17 +8,14 @@ is refused. Text is drawn as a whole or as a stream.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import chain
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
-from pydantic.config import JsonDict
 
 from selectrie.core.path_model import REMOTE
 from selectrie.core.types import ModelIdentity
@@ -29,25 +26,27 @@ from selectrie.engine.requests.generate import Prompts, Stream
 from selectrie.engine.requests.generation_params import GenerationParams
 from selectrie.engine.requests.session import fix_time
 from selectrie.errors import (
-    GrammarError,
     IncompatibleOptionsError,
     OptionError,
     PromptTooLongError,
-    TokenRangeError,
-    clip,
     of_value,
 )
-from selectrie.grammar import Grammar
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, StopParams
 from selectrie.options.checks import numbers_of
 from selectrie.results import Chunk, Generation
 from selectrie.server.http_errors import HttpError, errors_at
 from selectrie.server.options import ServerOptions
-from selectrie.server.request_context import STRUCTURED_OUTPUTS, Exchange
+from selectrie.server.request_context import Exchange
+from selectrie.server.structured import (
+    STRUCTURED_OUTPUTS,
+    StructuredFields,
+    StructuredText,
+    constraining_field,
+    grammar_errors_at,
+)
 from selectrie.server.wire import (
     BY_TYPE,
     Body,
-    ClosedModel,
     Ignored,
     Items,
     NotOffered,
@@ -61,132 +60,6 @@ from selectrie.server.wire import (
     with_options,
 )
 from selectrie.tokenization.prompts import SHORTEN_PROMPT
-
-KINDS = ("choice", "regex", "json", "grammar", "json_object")
-MAX_CHARACTERS = 1_000_000
-"""Maximum number of characters of a grammar's source; `GrammarLimits` suits it."""
-_LISTED = ", ".join(f"`{kind}`" for kind in KINDS)
-_MAX_KEPT = 8
-"""Number of compiled grammars that are cached for later requests."""
-_MAX_NOTES, _MAX_NOTE = 4, 200
-"""Maximum number of a grammar's notes in the warnings, and of characters of each."""
-
-
-_Source = Annotated[str, Field(json_schema_extra={"maxLength": MAX_CHARACTERS})]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StructuredText:
-    """The grammar of the texts that a request allows.
-
-    Attributes:
-        path: Path to its source in the request.
-        grammar: The grammar.
-    """
-
-    path: str
-    grammar: Grammar
-
-    def warnings(self) -> list[str]:
-        """Return warnings about parts of the source that have no effect."""
-        return [f"{self.path}: {clip(note, _MAX_NOTE)}" for note in self.grammar.notes[:_MAX_NOTES]]
-
-
-def _schema_requiring(kind: str) -> JsonDict:
-    """Return the JSON Schema of an object with a value for `kind`."""
-    return {"required": [kind], "properties": {kind: {"not": {"enum": [None, False]}}}}
-
-
-class StructuredOutputs(ClosedModel):
-    """A constraint on the text: exactly one of these fields."""
-
-    model_config = ConfigDict(
-        title=f"an object with exactly one of {_LISTED}",
-        json_schema_extra={"allOf": [{"oneOf": [_schema_requiring(kind) for kind in KINDS]}]},
-    )
-
-    structural_tag: Annotated[Any, NotOffered()] = None
-    whitespace_pattern: Annotated[Any, NotOffered()] = None
-    disable_any_whitespace: Annotated[Any, NotOffered((False, True))] = None  # JSON has one layout here
-    disable_additional_properties: Annotated[Any, NotOffered((False,))] = None
-    disable_fallback: Annotated[Any, NotOffered((False,))] = None
-    choice: Annotated[Items[str], UpTo("max_options", "texts")] | None = Field(
-        None, title="a list of texts that is not empty", min_length=1
-    )
-    """One of these texts."""
-    regex: _Source | None = None
-    """A text that this regular expression matches as a whole."""
-    json_: Annotated[dict[Any, Any] | _Source, BY_TYPE] | None = Field(
-        None, alias="json", title="a JSON Schema, or its text"
-    )
-    """JSON that this JSON Schema allows."""
-    grammar: _Source | None = None
-    """A text of this GBNF, with the start rule `root`."""
-    json_object: bool | None = None
-    """Any object of JSON."""
-
-    def grammar_of_text(self) -> StructuredText:
-        """Compile the grammar of the source that is set; a large one takes seconds.
-
-        Raises:
-            RequestError, HttpError: If not exactly one source is set, or it is wrong.
-        """
-        sources = {kind: getattr(self, "json_" if kind == "json" else kind) for kind in KINDS}
-        kinds = [kind for kind, value in sources.items() if value is not None and value is not False]
-        if len(kinds) != 1:
-            several = " and ".join(f"`{kind}`" for kind in kinds) or "none"
-            raise HttpError(
-                400,
-                OptionError.code,
-                f"{STRUCTURED_OUTPUTS} has {several}: expected exactly one of {_LISTED}",
-                STRUCTURED_OUTPUTS,
-            )
-        (kind,) = kinds
-        path, source = f"{STRUCTURED_OUTPUTS}.{kind}", sources[kind]
-        if isinstance(source, dict):
-            source = json.dumps(source)
-        n_characters = sum(map(len, source)) if isinstance(source, str | list) else 0
-        if n_characters > MAX_CHARACTERS:
-            raise OptionError(path, n_characters, f"at most {MAX_CHARACTERS} characters")
-        with _grammar_errors_at(path):
-            return StructuredText(path, _compile_grammar(kind, tuple(source) if isinstance(source, list) else source))
-
-
-@lru_cache(maxsize=_MAX_KEPT)
-def _compile_grammar(kind: str, source: Any) -> Grammar:
-    """Return the compiled grammar of a source; recent ones are cached.
-
-    Args:
-        kind: One of `KINDS`.
-        source: The value of that field; a list of choices is a tuple.
-    """
-    if kind == "choice":
-        return Grammar.from_choices(source)
-    if kind == "regex":
-        return Grammar.from_regex(source)
-    if kind == "grammar":
-        return Grammar.from_gbnf(source)
-    return Grammar.from_json_schema({"type": "object"} if kind == "json_object" else source, name=kind)
-
-
-@contextmanager
-def _grammar_errors_at(path: str) -> Iterator[None]:
-    """Turn a grammar's errors in the `with` block into an `HttpError` about a field.
-
-    The message shows line and column without the source's line.
-
-    Args:
-        path: Path to the field.
-    """
-    try:
-        yield
-    except GrammarError as error:
-        with errors_at(path):
-            raise GrammarError(error.reason, line=error.line, column=error.column) from error
-    except TokenRangeError:
-        with errors_at(path):
-            raise
-
 
 _OTHER_NAMES = {"repetition_penalty": "repeat_penalty", "repeat_last_n": "penalty_last_n"}
 """Options of `SamplingParams` by the names that other servers have for them."""
@@ -252,22 +125,12 @@ _Stop = Annotated[str, Field(min_length=1, title="a text that is not empty")]
 
 
 @with_options(SamplingParams, **_OTHER_NAMES)
-class GenerationBody(Body):
+class GenerationBody(StructuredFields, Body):
     """The fields of all endpoints that draw text.
 
     Known fields that cannot be honoured are refused; the first of them is reported.
     """
 
-    response_format: Annotated[Any, NotOffered(({"type": "text"},), "use `structured_outputs` with `json`")] = None
-    guided_json: Annotated[Any, NotOffered((), "use `structured_outputs` with `json`")] = None
-    guided_regex: Annotated[Any, NotOffered((), "use `structured_outputs` with `regex`")] = None
-    guided_choice: Annotated[Any, NotOffered((), "use `structured_outputs` with `choice`")] = None
-    guided_grammar: Annotated[Any, NotOffered((), "use `structured_outputs` with `grammar`")] = None
-    guided_json_object: Annotated[Any, NotOffered((False,), "use `structured_outputs` with `json_object`")] = None
-    guided_decoding_backend: Annotated[Any, NotOffered()] = None
-    guided_whitespace_pattern: Annotated[Any, NotOffered()] = None
-    grammar: Annotated[Any, NotOffered(("",), "use `structured_outputs` with `grammar`")] = None
-    json_schema: Annotated[Any, NotOffered((), "use `structured_outputs` with `json`")] = None
     use_beam_search: Annotated[Any, NotOffered((False,))] = None
     length_penalty: Annotated[Any, NotOffered((1,))] = None
     bad_words: Annotated[Any, NotOffered(([],))] = None
@@ -321,8 +184,6 @@ class GenerationBody(Body):
     """Whether no end-of-generation token is drawn."""
     min_tokens: int | None = bounded(numbers_of(StopParams)["min_tokens"].allowed)
     """Number of tokens drawn before the answer may end."""
-    structured_outputs: StructuredOutputs | None = None
-    """The texts that are allowed, as a grammar, a schema or a list."""
     n: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
     """Number of choices; 1 by default."""
     best_of: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
@@ -434,7 +295,7 @@ def read_generation(
     stopping = StopParams(max_tokens=limit, **_collect_options(body, _STOPPING))
     if body.stream_options is not None and not is_stream:
         raise IncompatibleOptionsError("stream_options", "an answer that is no stream", "set `stream`")
-    structured = None if body.structured_outputs is None else body.structured_outputs.grammar_of_text()
+    structured = body.structured_text()
     warnings = unknown_fields(data, type(body).model_fields)
     return GenerationRequest(
         n=n,
@@ -483,7 +344,11 @@ def options_of(kind: type[GenerationBody], data: Mapping[str, Any]) -> dict[str,
     Where several fields set one option, a field that `data` contains is preferred.
     """
     by_option = sorted(_OPTIONS.items(), key=lambda one: (data.get(one[0]) is not None, one[0] == one[1]))
-    names = {"grammar": STRUCTURED_OUTPUTS, "named": "logprob_token_ids", "generate": "stream=false"}
+    names = {
+        "grammar": constraining_field(data) or STRUCTURED_OUTPUTS,
+        "named": "logprob_token_ids",
+        "generate": "stream=false",
+    }
     return fields_of(kind, **names) | {option: field for field, option in by_option if field in kind.model_fields}
 
 
@@ -547,7 +412,7 @@ async def open_stream(
 
 def _grammar_errors_of(request: GenerationRequest) -> AbstractContextManager[None]:
     """Return a context that reports errors of the request's grammar under its path."""
-    return nullcontext() if request.structured is None else _grammar_errors_at(request.structured.path)
+    return nullcontext() if request.structured is None else grammar_errors_at(request.structured.path)
 
 
 def _check_tokens(vocabulary: Vocabulary, request: GenerationRequest) -> None:

@@ -45,8 +45,6 @@ _NOT_SHOWN = re.compile(r"[^\x20-\x7e]")
 """Characters that a header cannot have."""
 _MAX_ID = 128
 """Maximum number of characters of a request's id."""
-STRUCTURED_OUTPUTS = "structured_outputs"
-"""Name of the field that restricts a text."""
 KEY = "selectrie.exchange"
 """Name of the exchange in the scope of a request."""
 NO_COST = Cost()
@@ -267,7 +265,11 @@ class Exchange:
 
 
 async def read_request(
-    exchange: Exchange, read: Callable[[Mapping[str, Any], ServerOptions], R], options: ServerOptions
+    exchange: Exchange,
+    read: Callable[[Mapping[str, Any], ServerOptions], R],
+    options: ServerOptions,
+    *,
+    has_grammar: bool = False,
 ) -> R:
     """Return the request that `read` makes of the body; `request_id` sets the id.
 
@@ -275,11 +277,16 @@ async def read_request(
     thread. Neither can be stopped. If the request is given up meanwhile, it keeps its
     place in the queue, and its bytes, until the thread has ended: a client that sends
     and leaves, again and again, would otherwise have any number of threads.
+
+    Args:
+        exchange: The request.
+        read: Reads the body.
+        options: The limits, which `read` gets.
+        has_grammar: Whether `read` compiles a grammar, which may take seconds.
     """
     name = exchange.body.get("request_id")
     if name and isinstance(name, str):
         exchange.id = id_of(name)
-    has_grammar = any(exchange.body.get(name) is not None for name in (STRUCTURED_OUTPUTS, "schema"))
     if exchange.is_large or not has_grammar:
         return await exchange.run(lambda: read(exchange.body, options))
     reading = asyncio.ensure_future(in_thread(lambda: read(exchange.body, options)))

@@ -175,7 +175,12 @@ _BOUNDS = (("minimum", "exclusiveMinimum", math.inf), ("maximum", "exclusiveMaxi
 
 def keyword_error(pointer: str, keyword: str, reason: str) -> GrammarError:
     """Return the error about a keyword of the schema at a JSON pointer."""
-    return GrammarError(f"{keyword} at {pointer}: {reason}")
+    return GrammarError(f"{keyword} at {pointer}: {reason}", pointer=f"{pointer}/{keyword}")
+
+
+def schema_error(pointer: str, reason: str) -> GrammarError:
+    """Return the error about the schema at a JSON pointer as a whole."""
+    return GrammarError(f"{pointer}: {reason}", pointer=pointer)
 
 
 def clip_repr(value: object, max_length: int = 60) -> str:

@@ -32,6 +32,7 @@ from selectrie.grammar.schema.keywords import (
     normalize_numbers,
     normalize_strings,
     pattern_of,
+    schema_error,
     types_of,
 )
 from selectrie.grammar.schema.logic import KINDS, MAX_STEPS, InexpressibleError, Logic, is_base
@@ -388,7 +389,7 @@ class _Copier:
         self.n_copied += 1
         if self.n_copied > MAX_SCHEMAS:
             reason = f"the schema expands to more than {MAX_SCHEMAS} schemas; use fewer keywords"
-            raise GrammarError(f"{position.pointer}: {reason}")
+            raise schema_error(position.pointer, reason)
 
     def _note(self, keyword: str, position: _Position) -> None:
         """Record the position of a keyword that llguidance may refuse."""
@@ -402,9 +403,9 @@ class _Copier:
         The position records whether a `$id` changes the base of its references.
         """
         if not isinstance(schema, dict) or not all(isinstance(key, str) for key in schema):
-            raise GrammarError(f"{position.pointer}: a schema must be an object or a bool, not {clip_repr(schema)}")
+            raise schema_error(position.pointer, f"a schema must be an object or a bool, not {clip_repr(schema)}")
         if position.depth > MAX_DEPTH:
-            raise GrammarError(f"{position.pointer}: schemas are nested more than {MAX_DEPTH} levels deep")
+            raise schema_error(position.pointer, f"schemas are nested more than {MAX_DEPTH} levels deep")
         if position.depth and any(is_base(schema.get(key)) for key in ("$id", "id")):
             position = _Position(position.pointer, position.depth, rebased=True)
         if "$ref" in schema and self.draft <= 7:

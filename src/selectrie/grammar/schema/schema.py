@@ -20,7 +20,7 @@ from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar.llguidance import GuidanceGrammar, check_guidance, guidance_version
 from selectrie.grammar.machine.compiling import rings
 from selectrie.grammar.schema.finite import finite_texts
-from selectrie.grammar.schema.keywords import clip_repr, keyword_error
+from selectrie.grammar.schema.keywords import clip_repr, keyword_error, schema_error
 from selectrie.grammar.schema.normalize import MAX_NAMED, Schema, SchemaCopy, clipped_step, copy_schema
 
 Spacing = Literal["json", "none", "optional", "any"]
@@ -220,10 +220,11 @@ def _check_chains(copy: SchemaCopy) -> None:
         length = behind + sum(own[name] for name in ring)
         longest.update(dict.fromkeys(ring, length))
         if length > MAX_CHAINED:
-            raise GrammarError(
-                f"$ref at {copy.pointers[ring[0]]}: the references lead through {length} nested schemas, "
-                f"but at most {MAX_CHAINED} are supported; reduce the definitions that refer to each "
-                "other"
+            raise keyword_error(
+                copy.pointers[ring[0]],
+                "$ref",
+                f"the references lead through {length} nested schemas, but at most {MAX_CHAINED} are supported; "
+                "reduce the definitions that refer to each other",
             )
 
 
@@ -280,7 +281,7 @@ def _explain_error(reason: str, copy: SchemaCopy, source: object) -> GrammarErro
             return keyword_error(
                 _join_pointers(list(dict.fromkeys(inside or pointers)) or [where]), " or ".join(present), remedy
             )
-    return GrammarError(f"{where}: {reason}")
+    return schema_error(where, reason)
 
 
 def _find_largest(schema: object) -> tuple[str, str]:
