@@ -14,7 +14,7 @@ from dataclasses import replace
 import selectrie
 from selectrie import Choice, DecisionParams, Option, Predicate, Score
 from selectrie.results import advice
-from selectrie.server import ServerOptions, app, decisions
+from selectrie.server import ServerOptions, app, decision_bodies, decisions, systemone
 from tests.support.deciding import fake
 from tests.support.serving import ask, running
 
@@ -340,7 +340,7 @@ def test_fields_of_other_endpoints_work_or_are_refused(path):
         assert named.json.get("warnings") == plain.json.get("warnings")
         for name, value in (("top", 1), ("chat_template_kwargs", {"a": 1}), ("priority", 1), ("template", "x")):
             reply = ask(app(llm), "POST", path, {**asked, name: value})
-            assert (reply.status, reply.error["param"]) == (400, name)
+            assert (reply.status, reply.error["param"]) == (400 if path == "/v1/decisions" else 422, name)
 
 
 def test_a_server_may_let_decisions_abstain():
@@ -427,11 +427,17 @@ IMAGE = [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]
     ],
 )
 def test_what_is_wrong_is_named(path, changes, code, param):
-    """400 in OpenAI's shape, with our code and the path to the value, and no call of the model."""
+    """In the shapes of each API, with our code and the path to the value, and no call of the model."""
     own = {"input": STATE, "questions": QUESTIONS} if path == "decisions" else {"state": STATE, "questions": SYSTEMONE}
     with fake() as llm:
         reply = ask(app(llm), "POST", f"/v1/{path}", {**own, **changes})
-        assert reply.status == 400
+        assert reply.status == (400 if path == "decisions" else 422)
+        if path == "systemone":
+            [detail] = reply.json["detail"]
+            assert (detail["loc"][0], detail["type"], detail["msg"]) == ("body", code, reply.error["message"])
+            assert (
+                "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in detail["loc"][1:]) == f".{param}"
+            )
         assert (reply.error["code"], reply.error["param"]) == (code, param)
         assert reply.error["type"] == "invalid_request_error"
         assert path == "systemone" or "state" not in reply.error["message"]
@@ -467,8 +473,9 @@ def test_limits_are_checked_before_the_model(options, message):
 )
 def test_options_are_counted_before_other_work(path, questions, monkeypatch):
     """What a request has too many of is not read by models and made into records first."""
-    monkeypatch.setattr(decisions, "read", None)
-    monkeypatch.setattr(decisions, "question_of_data", None)
+    for module in (decisions, systemone):
+        monkeypatch.setattr(module, "read", None)
+    monkeypatch.setattr(decision_bodies, "question_of_data", None)
     body = {"input": STATE, "state": STATE, "questions": questions}
     with fake() as llm:
         error = ask(app(llm, ServerOptions(max_options_in_all=9)), "POST", f"/v1/{path}", body).error

@@ -24,16 +24,12 @@ from selectrie.errors import (
 )
 from selectrie.server.chat import ChatBody
 from selectrie.server.completions import FIELDS
-from selectrie.server.decisions import (
-    DECISIONS_FIELDS,
-    SYSTEMONE_FIELDS,
-    ChoiceQuestion,
-    PredicateQuestion,
-    QuestionOption,
-)
+from selectrie.server.decision_bodies import ChoiceQuestion, PredicateQuestion, QuestionOption
+from selectrie.server.decisions import DECISIONS_FIELDS
 from selectrie.server.extraction import EXTRACT_FIELDS
 from selectrie.server.generation import options_of
 from selectrie.server.http_errors import error_of
+from selectrie.server.systemone import SYSTEMONE_FIELDS
 
 REMEDIES = remedies(
     "shorten `state`", words("ask without {} (`list_options=False`)", "the `state`"), "raise `budget_nodes`"

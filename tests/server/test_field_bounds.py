@@ -26,7 +26,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
-from selectrie.server import ServerOptions, app, chat, completions, decisions, tokenizer
+from selectrie.server import ServerOptions, app, chat, completions, decision_bodies, tokenizer
 from selectrie.server.application import BODIES
 from selectrie.server.body import MAX_CONTAINERS, MAX_VALUES, parse_object
 from selectrie.server.completions import MAX_SCORES
@@ -128,7 +128,7 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
         "questions": lambda: {"questions": [_question(instructions="a" * 15_000)] * OPTIONS.max_questions},
         "options": lambda: {"questions": [_choices(OPTIONS.max_options)] * 20},
         "option": lambda: {"questions": [{**_choices(2), "choices": [{"value": "a" * (ROOM // 2)}, {"value": "b"}]}]},
-        "examples": lambda: {"questions": [_question(examples=[{"state": "a", "answer": True}] * decisions.MAX_EXAMPLES)]},
+        "examples": lambda: {"questions": [_question(examples=[{"state": "a", "answer": True}] * decision_bodies.MAX_EXAMPLES)]},
         "cue": lambda: {"questions": [_question(cue="a" * (ROOM - 100))]},
         "permutations": lambda: {"questions": [_choices(8)], "permutations": "all"},
         "letters": lambda: {"questions": [_choices(200)] * 100, "scoring": "letters", "permutations": 4},

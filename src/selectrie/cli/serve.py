@@ -67,6 +67,8 @@ class ServingGroup:
     max_rows: Annotated[int, Option(metavar="N", help="Rows of the model that one request may plan.")] = 200_000
     max_questions: Annotated[int, Option(metavar="N", help="Questions of one request.")] = 400
     max_options: Annotated[int, Option(metavar="N", help="Options of one question.")] = 1_000
+    max_criteria: Annotated[int, Option(metavar="N", help="Options of a choice in TypeSafe's form.")] = 255
+    max_criteria_levels: Annotated[int, Option(metavar="N", help="Levels of a score in TypeSafe's form.")] = 10
     max_options_in_all: Annotated[int, Option(metavar="N", help="Options of all questions of a request.")] = 20_000
     max_n: Annotated[int, Option("--max-n", metavar="N", help="Choices after one prompt, and best_of.")] = 128
     max_prompts: Annotated[int, Option(metavar="N", help="Prompts of one request.")] = 1_024

@@ -31,14 +31,15 @@ from selectrie.options.checks import record
 from selectrie.server import chat, completions, decisions, extraction, tokenizer
 from selectrie.server.chat import ChatBody
 from selectrie.server.completions import CompletionBody
-from selectrie.server.decisions import DecisionsBody, SystemoneBody
+from selectrie.server.decisions import DecisionsBody
 from selectrie.server.extraction import ExtractBody
-from selectrie.server.http_errors import HttpError, draining_error, error_of, retry_error
+from selectrie.server.http_errors import SYSTEMONE, HttpError, draining_error, retry_error
 from selectrie.server.middleware import OPEN, READS, WORK, AsgiApp, Gate
 from selectrie.server.models import Models
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import Exchange, exchange_of, id_of, json_response
 from selectrie.server.state import ServerState, state_of
+from selectrie.server.systemone import SystemoneBody
 from selectrie.server.tokenizer import DetokenizeBody, EncodeBody, TokenizeChatBody, TokenizeTextBody
 from selectrie.server.wire import REFERENCE, Body, WireModel, flat_union_members, schemas_of
 from selectrie.version import __version__
@@ -62,6 +63,7 @@ _CAUSES = {
     408: "Headers or body did not arrive in time.",
     413: "The body is too large.",
     415: "The body is not JSON, or its encoding is not known.",
+    422: "The request is wrong; `detail` has the path to the value.",
     429: "Too many requests are open; try again after `retry-after`.",
     431: "The headers are too large.",
     500: "The model or the server failed.",
@@ -94,12 +96,39 @@ class Error(WireModel):
     """The error."""
 
 
+class InvalidValue(WireModel):
+    """An error of a body in TypeSafe's shape."""
+
+    loc: list[str | int]
+    """The path to the value: `body`, then keys and indices."""
+    msg: str
+    """The reason, and a remedy."""
+    type: str
+    """Stable name of the error."""
+
+
+class OtherError(WireModel):
+    """Any other error in TypeSafe's shape."""
+
+    error_type: str
+    """The kind of error, as OpenAI names it."""
+    message: str
+    """The reason, and a remedy."""
+
+
+class SystemoneError(Error):
+    """An error in the shapes of OpenAI and TypeSafe."""
+
+    detail: list[InvalidValue] | OtherError
+    """The error in TypeSafe's shape: a list with status 422, else an object."""
+
+
 def statuses_of(path: str) -> set[int]:
     """Return the HTTP statuses of errors with which a path may answer."""
     if path in OPEN:
         return _ANY | ({503} if path == "/ready" else set())
     if path in WORK:
-        return _QUEUED | {413, 415}
+        return _QUEUED | {413, 415} | ({422} if path == SYSTEMONE else set())
     if path in READS:
         return _QUEUED
     return _GUARDED | ({404} if "{" in path else set())
@@ -110,7 +139,7 @@ def openapi_document(api: FastAPI, options: ServerOptions) -> dict[str, Any]:
     page = get_openapi(title=api.title, version=api.version, routes=api.routes)
     bodies = dict.fromkeys(one for kinds in BODIES.values() for one in kinds)
     page["components"] = {
-        "schemas": schemas_of([*bodies, Error], options),
+        "schemas": schemas_of([*bodies, Error, SystemoneError], options),
         "securitySchemes": {
             "bearer": {"type": "http", "scheme": "bearer"},
             "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
@@ -135,8 +164,9 @@ def _complete_operation(one: dict[str, Any], path: str, *, needs_key: bool) -> N
     if path in READS:
         about = {"description": "Name of the model.", "schema": {"type": "string"}}
         one["parameters"] = [{"name": "model", "in": "query", "required": False, **about}]
+    kind = SystemoneError if path == SYSTEMONE else Error
     errors = {
-        str(status): {"description": _CAUSES[status], "content": _json(_reference(Error))}
+        str(status): {"description": _CAUSES[status], "content": _json(_reference(kind))}
         for status in sorted(statuses_of(path))
     }
     one["responses"] = {"200": one["responses"]["200"], **errors}
@@ -326,7 +356,7 @@ async def _answer_not_found(request: Request, error: Exception) -> Response:
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     """Return the response for an exception that an endpoint raised."""
-    response = error_of(error, exchange_of(request).fields)
+    response = exchange_of(request).response_of(error)
     if response.status == 500 and isinstance(error, SelectrieError):  # the gate sees all others
         logger.error("%s failed", exchange_of(request).id, exc_info=error)
     exchange_of(request).error = response.code

@@ -1,4 +1,4 @@
-"""Errors as HTTP responses, in the shape of OpenAI's API."""
+"""Errors as HTTP responses, in the shapes of OpenAI's and TypeSafe's APIs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from selectrie.errors import (
@@ -43,11 +43,15 @@ _TYPES = {
     408: "timeout_error",
     413: "invalid_request_error",
     415: "invalid_request_error",
+    422: "invalid_request_error",
     429: "rate_limit_error",
     431: "invalid_request_error",
 }
 _PARAM = re.compile(r"question (['\"])(questions.*?)\1", re.DOTALL)
 _MAX_MESSAGE = 2_000
+SYSTEMONE = "/v1/systemone"
+"""The path whose errors have TypeSafe's shape too."""
+_INDEX = re.compile(r"\[(\d+)\]")
 _NO_FIELDS: Mapping[str, str] = {}
 _NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}
 
@@ -62,6 +66,7 @@ class HttpError(Exception):
         message: The reason, and a remedy.
         param: The field of the request that is wrong, or None.
         headers: Further headers.
+        detail: The error in TypeSafe's shape; None on paths of other APIs.
     """
 
     status: int
@@ -69,16 +74,67 @@ class HttpError(Exception):
     message: str
     param: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    detail: object = None
+
+    def __post_init__(self) -> None:
+        if len(self.message) > _MAX_MESSAGE:
+            self.message = self.message[:_MAX_MESSAGE] + "…"
+
+    @property
+    def type(self) -> str:
+        """Return the kind of error, as OpenAI names it."""
+        return _TYPES.get(self.status, "server_error")
 
     def body(self) -> dict[str, Any]:
-        """Return the error as OpenAI's clients read it, with a message that is cut."""
-        kind = _TYPES.get(self.status, "server_error")
-        message = self.message if len(self.message) <= _MAX_MESSAGE else self.message[:_MAX_MESSAGE] + "…"
-        return {"error": {"message": message, "type": kind, "param": self.param, "code": self.code}}
+        """Return the error as clients read it."""
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return {"error": error} if self.detail is None else {"error": error, "detail": self.detail}
 
     def to_json(self) -> bytes:
         """Return the body of the response as bytes of JSON."""
         return json.dumps(self.body()).encode()
+
+
+def error_at(endpoint: str, error: HttpError, body: Mapping[str, Any]) -> HttpError:
+    """Return an error as the clients of an endpoint read it.
+
+    On `/v1/systemone`, it also has TypeSafe's field `detail`. That is a list for an
+    error of the body, whose status is 422 there in place of 400, and an object for
+    others.
+
+    Args:
+        endpoint: The path of the request.
+        error: The error.
+        body: The body of the request; {} if it was not read.
+    """
+    if endpoint != SYSTEMONE:
+        return error
+    if error.status != 400:
+        return replace(error, detail={"error_type": error.type, "message": error.message})
+    location = ["body", *_locate(error.param or "", body)]
+    return replace(error, status=422, detail=[{"loc": location, "msg": error.message, "type": error.code}])
+
+
+def _locate(path: str, value: Any) -> Iterator[str | int]:
+    """Yield the keys and indices of a path such as `questions.a.criteria[0]`.
+
+    Names of questions may have dots and brackets, so the longest key that fits is
+    taken.
+    """
+    while path:
+        own = value if isinstance(value, dict) else {}
+        keys = [key for key in own if path == key or path.startswith((f"{key}.", f"{key}["))]
+        index = _INDEX.match(path)
+        if keys:
+            key: str | int = max(keys, key=len)
+            path, value = path[len(str(key)) :], value[key]
+        elif index:
+            key, path = int(index[1]), path[index.end() :]
+            value = value[key] if isinstance(value, list) and key < len(value) else None
+        else:
+            key, _, path = path.partition(".")
+        yield key
+        path = path.removeprefix(".")
 
 
 def response_headers(error: HttpError, body: bytes) -> list[tuple[bytes, bytes]]:

@@ -24,7 +24,7 @@ from selectrie.results.advice import collected_warnings
 from selectrie.server import request_context
 from selectrie.server import state as states
 from selectrie.server.body import ENCODINGS, BodyShare, Disconnected, read_body, receive_body, too_large_error
-from selectrie.server.http_errors import HttpError, draining_error, error_of, response_headers, retry_error
+from selectrie.server.http_errors import HttpError, draining_error, response_headers, retry_error
 from selectrie.server.request_context import CONTENT_TYPE, Exchange, encode_error_ending, id_of
 from selectrie.server.state import ServerState
 
@@ -222,7 +222,7 @@ class Gate:
 
         A client that does not take the end of its stream in time does not get it.
         """
-        response = error_of(error, answer.exchange.fields)
+        response = answer.exchange.response_of(error)
         if response.status >= 500 and not isinstance(error, HttpError):
             logger.error("%s failed", answer.exchange.id, exc_info=error)
         answer.exchange.error = response.code

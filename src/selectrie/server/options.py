@@ -33,6 +33,9 @@ class ServerOptions:
         ping_interval_s: Seconds without an event after which a stream sends a comment.
         max_questions: Maximum number of questions of a request.
         max_options: Maximum number of options of a question.
+        max_criteria: Maximum number of options of a choice in TypeSafe's form, which
+            has `criteria`.
+        max_criteria_levels: Maximum number of levels of a score in that form.
         max_options_in_all: Maximum number of options of all questions of a request.
         max_rows: Maximum number of rows of the model that a request may plan, with
             nothing cached.
@@ -66,6 +69,8 @@ class ServerOptions:
     ping_interval_s: float = 15.0
     max_questions: int = 400
     max_options: int = 1_000
+    max_criteria: int = 255
+    max_criteria_levels: int = 10
     max_options_in_all: int = 20_000
     max_rows: int = 200_000
     max_n: int = 128

@@ -31,7 +31,7 @@ from selectrie.core.types import Cost
 from selectrie.engine.aio import in_thread
 from selectrie.engine.scheduler.task_group import when_prepared
 from selectrie.engine.scheduler.turns import Turn
-from selectrie.server.http_errors import HttpError, error_of
+from selectrie.server.http_errors import HttpError, error_at, error_of
 from selectrie.server.options import ServerOptions
 
 R = TypeVar("R")
@@ -242,6 +242,10 @@ class Exchange:
         """
         return await self.in_thread(function) if self.is_large else function()
 
+    def response_of(self, error: Exception) -> HttpError:
+        """Return the response for an exception, as clients of the endpoint read it."""
+        return error_at(self.endpoint, error_of(error, self.fields), self.body)
+
     def note_admission(self) -> None:
         """Note that the engine has begun to work on it. Any thread may call it."""
         if self.queue_s is None:
@@ -392,7 +396,7 @@ class EventStream(Response):
     @staticmethod
     def _end_with_error(error: Exception, exchange: Exchange) -> bytes:
         """Return the bytes that end the stream with an error, and note it."""
-        response = error_of(error, exchange.fields)
+        response = exchange.response_of(error)
         if response.status >= 500 and not isinstance(error, HttpError):
             logger.error("%s failed while it was streamed", exchange.id, exc_info=error)
         exchange.error = response.code

@@ -1,0 +1,69 @@
+"""What responses say of decisions: confidence, diagnostics, usage and warnings."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from selectrie.decide.answers import Answer, Decision
+from selectrie.results.records import json_logprob
+from selectrie.server.decision_bodies import DecisionRequest
+
+
+def confidence_of(answer: Answer, kind: str) -> float:
+    """Return the confidence of an answer.
+
+    Args:
+        answer: The answer.
+        kind: How to compute it: a value of `ServerOptions.confidence`.
+    """
+    if kind == "top":
+        return answer.confidence
+    probabilities = list(answer.probabilities.values())
+    if kind == "label_mass":
+        return max(probabilities) * answer.label_mass
+    if len(probabilities) == 1:
+        return 1.0
+    entropy = -sum(p * math.log(p) for p in probabilities if p > 0)
+    return max(0.0, 1 - entropy / math.log(len(probabilities)))
+
+
+def make_diagnostics(answer: Answer) -> dict[str, Any]:
+    """Return the field `diagnostics` of an answer: its reliability and its cost."""
+    first = answer.selections[0]
+    top_tokens = [
+        {"token": one.piece.decode("utf-8", "replace") or one.spelling, "logprob": json_logprob(one.logp)}
+        for one in first.top_tokens
+    ]
+    cost = answer.usage.cost
+    return {
+        "diagnostics": {
+            "label_mass": answer.label_mass,
+            "first_token_fits": answer.first_token_fits,
+            "top_tokens": top_tokens,
+            "margin": None if math.isinf(answer.margin) else answer.margin,
+            "is_tie": answer.is_tie,
+            "proved": all(one.certificate.proved for one in answer.selections),
+            "abstained": answer.abstained or None,
+            "spread": answer.spread,
+            "order_dependent": answer.order_dependent,
+            "logprobs": [
+                {"text": text, "logprob": json_logprob(float(logp))}
+                for text, logp in zip(first.choices.texts, first.choices.logp, strict=True)
+            ],
+            "rows": cost.rows,
+            "rows_one_by_one": cost.rows_naive,
+        }
+    }
+
+
+def make_usage(decision: Decision) -> dict[str, int]:
+    """Return the numbers of input tokens and of cached tokens."""
+    usage = decision.usage
+    return {"input_tokens": usage.input_tokens, "cached_tokens": max(0, usage.input_tokens - usage.cost.rows)}
+
+
+def make_warnings(request: DecisionRequest, decision: Decision) -> dict[str, Any]:
+    """Return the field `warnings` of a response; `{}` if there are none."""
+    warnings = [*request.warnings, *map(str, decision.warnings)]
+    return {"warnings": warnings} if warnings else {}

@@ -1,0 +1,100 @@
+"""The form of TypeSafe's `POST /v1/systemone`: its body and its response."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer
+from selectrie.decide.states import of_json, text_of_state
+from selectrie.errors import MAX_QUOTED, THE_STATE
+from selectrie.server.decision_answers import confidence_of, make_diagnostics, make_usage, make_warnings
+from selectrie.server.decision_bodies import (
+    AskedQuestion,
+    DecisionBody,
+    DecisionRequest,
+    QuestionBody,
+    check_size,
+    make_request,
+)
+from selectrie.server.options import ServerOptions
+from selectrie.server.wire import NotOffered, TextOrJson, UpTo, fields_of, read, refuse_media, unknown_fields
+
+
+class SystemoneBody(DecisionBody):
+    """Questions about a state, in the form of TypeSafe's API."""
+
+    state: TextOrJson = Field(title="a text, an object or an array")
+    """The text or data that the questions are about."""
+    questions: Annotated[dict[Any, QuestionBody], UpTo("max_questions", "questions in a request")] = Field(
+        title="an object of questions by name", min_length=1
+    )
+    """The questions by name."""
+    instructions: str | None = None
+    """Text that comes before the instructions of each question."""
+    assets: Annotated[Any, NotOffered((), "images are not read", "unsupported_input")] = None
+
+
+SYSTEMONE_FIELDS = fields_of(SystemoneBody) | {THE_STATE.name: "state"}
+
+
+def read_systemone(data: Mapping[str, Any], options: ServerOptions) -> DecisionRequest:
+    """Check the body of `/v1/systemone`, and return its request.
+
+    Raises:
+        HttpError, RequestError: For any error that can be found without a model.
+    """
+    questions = data.get("questions")
+    items = questions.items() if isinstance(questions, dict) else ()
+    asked = [AskedQuestion(_make_path(name, index), name, one) for index, (name, one) in enumerate(items)]
+    check_size(asked, options)
+    body = read(SystemoneBody, data, options)
+    refuse_media(body.state, "state")
+    state = text_of_state(of_json(_show_blank(data["state"])), "state")
+    warnings = unknown_fields(data, SystemoneBody.model_fields)
+    return make_request(body, state, asked, options, warnings=warnings, lead=body.instructions or "")
+
+
+def _show_blank(state: object) -> object:
+    """Return a state; a blank one, which has no text, as JSON writes it."""
+    return json.dumps(state) if not state or (isinstance(state, str) and not state.strip()) else state
+
+
+def _make_path(name: str, index: int) -> str:
+    """Return the path to a question: its name, or its index if the name is long."""
+    return f"questions.{name}" if len(name) <= MAX_QUOTED else f"questions[{index}]"
+
+
+def systemone_response(request: DecisionRequest, decision: Decision, model: str) -> dict[str, Any]:
+    """Return the response of `/v1/systemone`, ready for JSON."""
+    answers = {}
+    for one in request.asked:
+        answer = decision[one.path]
+        answers[str(one.name)] = _make_systemone_answer(one.data, answer, request.confidence) | make_diagnostics(answer)
+    usage = {"input_tokens": make_usage(decision)["input_tokens"], "output_tokens": 0}
+    return {"model": model, "answers": answers, "usage": usage, **make_warnings(request, decision)}
+
+
+def _make_systemone_answer(data: Mapping[str, Any], answer: Answer, confidence: str) -> dict[str, Any]:
+    """Return an answer in the form of `/v1/systemone`; `data` is its question."""
+    if isinstance(answer, PredicateAnswer):
+        return {"type": "noul", "noul": answer.probability}
+    certainty = confidence_of(answer, confidence)
+    if isinstance(answer, ChoiceAnswer):
+        return {
+            "type": "choice",
+            "choice": answer.value,
+            "confidence": certainty,
+            "probabilities": {str(value): p for value, p in answer.probabilities.items()},
+        }
+    criteria = data.get("criteria") or [answer.legend[value] for value in answer.probabilities]
+    return {
+        "type": "score",
+        "score": answer.score,
+        "confidence": certainty,
+        "legend": {str(index): one for index, one in enumerate(criteria)},
+        "probabilities": {str(index): p for index, p in enumerate(answer.probabilities.values())},
+    }
