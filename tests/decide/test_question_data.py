@@ -34,6 +34,20 @@ levels = ["can wait", { label = "today", description = "at once" }]
 type = "score"
 levels = [{ label = "poor", value = 1 }, { label = "good", value = 5.5 }]
 
+[stars]
+type = "score"
+instructions = "How many stars?"
+low = 1
+high = 5
+
+[counted]
+type = "score"
+levels = [{ label = "1", value = 0 }, { label = "2", value = 1 }]
+
+[valued]
+type = "score"
+levels = [{ texts = ["one", "1"], value = 1, description = "bad" }, { label = "two", value = 2 }]
+
 [spelled]
 type = "choice"
 choices = [{ value = true, texts = ["yes", "Yes"] }, { value = "no", texts = ["no", "No"], description = "else" }]
@@ -50,6 +64,9 @@ MADE = {
     "angry": Predicate("The customer is angry.", yes_when="they shout"),
     "urgency": Score("How urgent is this?", [Option("can wait"), Option("today", None, "at once")]),
     "grade": Score("", {1: "poor", 5.5: "good"}),
+    "stars": Score("How many stars?", low=1, high=5),
+    "counted": Score("", {0: "1", 1: "2"}),
+    "valued": Score("", [Option(1, None, "bad", ["one", "1"]), Option(2, "two")]),
     "spelled": Choice("", [Option(True, texts=["yes", "Yes"]), Option("no", None, "else", ["no", "No"])]),
     "level": Score("", [Option("low", None, "can wait", ["low", "Low"]), Option("high")]),
 }

@@ -253,14 +253,38 @@ def test_whole_numbers_are_levels():
     found = Score("q", low=-1, high=1)
     assert [(one.value, one.scored) for one in found.levels] == [(-1, "-1"), (0, "0"), (1, "1")]
     assert found == Score("q", range(-1, 2)) == Score("q", np.arange(-1, 2)) == Score("q", {-1: "-1", 0: "0", 1: "1"})
+    assert found == Score("q", -1, 1) == Score("q", -1, high=1)
     assert len(Score("q", low=0, high=100).levels) == 101
+
+
+@pytest.mark.parametrize(
+    ("levels", "numbers"),
+    [
+        (["1", "2", "3"], [1, 2, 3]),
+        (["5", "4"], [5, 4]),
+        (["0", "50", "100"], [0, 50, 100]),
+        (["-1", "0.5"], [-1, 0.5]),
+        ({"1": "awful", "2": "great"}, [1, 2]),
+        ([Option("1", description="awful"), Option("2")], [1, 2]),
+        ([Option(3, "low"), Option(5, "high", "at once")], [3, 5]),
+        (["1", "2", "many"], [0, 1, 2]),
+        (["1st", "2nd"], [0, 1]),
+        ([Option(3, "low"), "high"], [0, 1]),
+        ([Option(True, "low"), Option(5, "high")], [0, 1]),
+    ],
+)
+def test_levels_have_the_numbers_that_were_given(levels, numbers):
+    """As values or as digits; they count from 0 unless all have one."""
+    assert [one.value for one in Score("q", levels).levels] == numbers
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Score("q"), "no levels given; give their texts, lowest first, .*, or whole numbers as low=1, high=5"),
-        (lambda: Score("q", 1, 5), "give the lowest and the highest level by name, low=1, high=5"),
+        (
+            lambda: Score("q"),
+            "no levels given; give their texts, lowest first, .*, or whole numbers by .low. and .high., as low=1, high=5",
+        ),
         (lambda: Score("q", low=1), "high is not given; give a whole number"),
         (lambda: Score("q", high=5), "low is not given; give a whole number"),
         (lambda: Score("q", low=1.5, high=5), "low=1.5: expected a whole number"),

@@ -226,6 +226,10 @@ def test_to_pandas(llm, multi_label):
         ),
         ({"multi_label": "yes"}, OptionError, "multi_label='yes'"),
         ({"instructions": "Which?", "multi_label": True}, OptionError, "a statement about each {label}"),
+        ({"instructions": "Is it {label}?"}, OptionError, "with multi_label=True, {label} stands for each label"),
+        ({"instructions": "Topic of {text}"}, OptionError, "words without {text}"),
+        ({"instructions": "{text}: {label}", "multi_label": True}, OptionError, "words without {text}"),
+        ({"cue": "{labels}:"}, OptionError, "words without {labels}"),
         (
             {"examples": [("x", "refund")], "multi_label": True},
             OptionError,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from selectrie import Grammar
+from selectrie import Grammar, Option
 from selectrie.cli.report.summaries import selection_facts
 from selectrie.core.types import Limits, ModelKind
 from selectrie.engine import load
@@ -204,6 +205,25 @@ def test_a_prompt_that_is_too_long_is_told_how_the_model_gets_a_larger_context()
             assert caught.value.larger_context == "open a larger fake"
 
 
+def test_choices_of_other_values_are_options():
+    """As in the list of options of a question; a mapping from texts may mean two things, so it is refused."""
+    with Engine(HashModel(1), check=NOTHING_IS_CLOSE) as engine:
+        found = engine.select("a bat", [Option((1, 2), "at"), " cat", Option("s")])
+        assert found.choices == engine.select("a bat", ["at", " cat", "s"]).choices
+        assert found.value == [(1, 2), " cat", "s"][found.index]
+        for given, message in (
+            ({"at": " cat"}, r"a list, of texts or of Option\(value, text\), not a mapping from texts"),
+            ([Option("a", description="b")], "choice 0: has `description`, which `decide` takes"),
+            ([Option("a", texts=["a", "at"])], "choice 0: has `texts`, which `decide` takes"),
+            (Grammar.from_regex("a|b"), "not a Grammar; give it as `grammar=`"),
+            (re.compile("a|b"), "not a Pattern; give its text as `regex=`"),
+            ([(1, 2)], "choice 0: must be a str, an int, a bool, an Enum member of these or an Option, not tuple"),
+        ):
+            for call in (engine.select, engine.rank, engine.tokens):
+                with pytest.raises(ChoiceError, match=message):
+                    call("a bat", given)
+
+
 def test_choices_may_be_a_mapping_from_values_to_texts():
     """A mapping scores its texts in order; the winner's value comes back, and without a mapping it is the text."""
     values = {3: "at", None: " cat", "s": "s"}
@@ -221,6 +241,6 @@ def test_choices_may_be_a_mapping_from_values_to_texts():
         assert "value" not in plain.to_dict()
         assert engine.tokens("a bat", values).choices == engine.tokens("a bat", list(values.values())).choices
         with pytest.raises(ChoiceError, match="choice 1: must be a str, not int"):
-            engine.select("a bat", {"a": "at", "b": 7})
+            engine.select("a bat", {1: "at", 2: 7})
         with pytest.raises(ChoiceError, match="no choices given"):
             engine.select("a bat", {})

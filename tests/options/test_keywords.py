@@ -253,8 +253,8 @@ def test_the_message_of_a_user_asks_a_chat(llm, plain, method, arguments, system
 )
 def test_any_iterable_of_texts_or_values_is_a_set_of_choices(llm, choices, value):
     """The winner's value is what was given, in the type of Python; the texts are those of `decide`."""
-    if isinstance(choices, dict):  # a mapping has texts as its values
-        with pytest.raises(ChoiceError, match="choice 0: must be a str, not NoneType"):
+    if isinstance(choices, dict):  # its values might be texts to score or descriptions
+        with pytest.raises(ChoiceError, match="not a mapping from texts"):
             llm.select("a", choices)
         return
     ranked = llm.rank("a", choices)

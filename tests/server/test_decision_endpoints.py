@@ -188,6 +188,54 @@ def test_systemone_is_decide():
     assert answers["urgency"]["probabilities"] == {"0": urgency.probabilities[0], "1": urgency.probabilities[1]}
 
 
+@pytest.mark.parametrize(
+    ("given", "numbers"),
+    [
+        ({"levels": ["1", "2", "3"]}, [0, 1, 2]),
+        ({"low": 1, "high": 3}, [1, 2, 3]),
+        ({"levels": [{"label": "1", "value": 10}, {"label": "2", "value": 20}]}, [10, 20]),
+    ],
+    ids=["by the protocol", "bounds", "values"],
+)
+def test_levels_count_from_0_unless_the_request_has_numbers(given, numbers):
+    """Both protocols count levels; `low`, `high` and `value` are of this server."""
+    question = {"type": "score", "instructions": "How many stars?", **given}
+    with fake() as llm:
+        first = ask(app(llm), "POST", "/v1/decisions", {"input": STATE, "questions": [question]}).json["answers"][0]
+        second = ask(app(llm), "POST", "/v1/systemone", {"state": STATE, "questions": {"q": question}}).json["answers"][
+            "q"
+        ]
+    probabilities = [one["probability"] for one in first["probabilities"]]
+    assert [one["value"] for one in first["probabilities"]] == numbers
+    assert first["score"] == pytest.approx(sum(n * p for n, p in zip(numbers, probabilities, strict=True)))
+    assert (second["score"], second["probabilities"]) == (
+        first["score"],
+        dict(zip(map(str, numbers), probabilities, strict=True)),
+    )
+    assert [*second["legend"]] == [str(one) for one in numbers]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "no levels given"),
+        ({"low": 1}, "high"),
+        ({"low": 5, "high": 1}, "above low=5"),
+        ({"low": 1, "high": 3, "levels": ["a", "b"]}, "cannot be combined"),
+        ({"low": 0, "high": 1 << 60}, "at most 101 levels"),
+        ({"low": "1", "high": 3}, "a whole number"),
+    ],
+)
+def test_wrong_bounds_of_levels_are_named(given, message):
+    """With the path of the question."""
+    question = {"type": "score", "instructions": "How many stars?", **given}
+    with fake() as llm:
+        reply = ask(app(llm), "POST", "/v1/decisions", {"input": STATE, "questions": [question]})
+    assert reply.status == 400
+    assert "questions[0]" in reply.json["error"]["message"]
+    assert message in reply.json["error"]["message"]
+
+
 def test_instructions_of_a_request_come_before_those_of_its_questions():
     """Of the same name, at the top of a systemone request."""
     with fake() as llm:

@@ -48,6 +48,20 @@ def as_lists(read):
     return read.prefix.tolist(), read.text
 
 
+def test_a_message_that_the_template_leaves_out_is_an_error():
+    """So is one of `developer`, unless the template names it or writes it as `system`."""
+    written = {"system": "b", "narrator": "t"}
+
+    def render(messages, /, **_args):
+        return "".join(written[m["role"]] + m["content"] for m in messages if m["role"] in written)
+
+    vocabulary = without_bos(render)
+    assert read_prompt(vocabulary, [{"role": "narrator", "content": "a"}], PLAIN).text.startswith(b"ta")
+    assert read_prompt(vocabulary, [{"role": "developer", "content": "a"}], PLAIN).text.startswith(b"ba")
+    with pytest.raises(OptionError, match=r"messages\[1\].role='cook': expected a role that the model's chat template"):
+        read_prompt(vocabulary, [{"role": "system", "content": "a"}, {"role": "cook", "content": "b"}], PLAIN)
+
+
 def test_text_stands_after_bos_where_the_model_adds_one():
     """BOS goes before text by the model's policy; without it the text stands alone."""
     assert as_lists(read_prompt(TINY, "a cat", PLAIN)) == ([BOS], b"a cat")

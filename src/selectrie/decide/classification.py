@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +40,8 @@ LABEL = "label"
 STATEMENT = "The text is about {label}."
 """The statement that is asked of each label with `multi_label`."""
 _PLACE = "{label}"
+_PLACES = re.compile(r"\{(?:label|labels|choices|text|state|input)\}")
+"""What looks like a place for the label or the text."""
 _N_SHOWN = 5
 _N_NAMED = 20
 """Maximum number of labels that an error names."""
@@ -89,6 +92,8 @@ def label_questions(  # noqa: PLR0917 - in the order of the methods of `Engine`,
     flag("multi_label", multi_label)
     require_text("none", none, optional=True)
     require_text("instructions", instructions, optional=True)
+    for name, value in (("instructions", instructions), ("cue", cue)):
+        _check_places(name, value, multi_label=multi_label)
     if isinstance(examples, Iterator):
         examples = tuple(examples)  # each of several labels reads them
     mapped = isinstance(labels, Mapping)
@@ -112,6 +117,17 @@ def label_questions(  # noqa: PLR0917 - in the order of the methods of `Engine`,
         raise OptionError("instructions", statement, f"a statement about each {_PLACE}, such as {STATEMENT!r}")
     Choice("", options)  # labels without text, or twice
     return LabelQuestions(_predicates(options, statement, examples), values, is_multi=True)
+
+
+def _check_places(name: str, value: object, *, multi_label: bool) -> None:
+    """Raise `OptionError` if a text of the question has a place that nothing fills."""
+    for found in _PLACES.findall(value) if isinstance(value, str) else ():
+        if found == _PLACE and multi_label:
+            continue
+        allowed = f"words without {found}, since the prompt shows text and labels anyway"
+        if found == _PLACE:
+            allowed += f"; with multi_label=True, {_PLACE} stands for each label"
+        raise OptionError(name, value, allowed)
 
 
 def _predicates(options: Sequence[Option[Any]], statement: str, examples: Examples) -> dict[str, Question]:

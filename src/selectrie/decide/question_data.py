@@ -8,12 +8,20 @@ name the path to the value in the data.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
+from selectrie.decide.questions import (
+    Choice,
+    Option,
+    Predicate,
+    Question,
+    Score,
+    is_finite_number,
+    number_levels,
+)
 from selectrie.decide.states import of_json, text_of_content
 from selectrie.errors import OptionError, of_slot
 
@@ -21,7 +29,7 @@ TYPES = ("choice", "predicate", "score", "noul")
 _FIELDS = {
     "choice": ("instructions", "choices", "cue", "examples"),
     "predicate": ("instructions", "yes", "no", "yes_when", "no_when", "examples"),
-    "score": ("instructions", "levels", "cue", "examples"),
+    "score": ("instructions", "levels", "low", "high", "cue", "examples"),
 }
 _ALLOWED_WITH_CRITERIA = ("instructions", "criteria")
 _CRITERIA_FIELDS = {"statement": "instructions", "yes_when": "criteria.true", "no_when": "criteria.false"}
@@ -116,16 +124,20 @@ def question_of_data(data: object, where: str, lead: str = "") -> Question:
         with of_slot(where, names):
             return Predicate(instructions, examples=examples, **words)
     cue, given = _read_optional_text(data.get("cue"), f"{where}.cue"), data.get(field)
+    ends = {name: data[name] for name in ("low", "high") if data.get(name) is not None}
     if isinstance(given, Mapping):
-        numbered = [(None, one) for one in _read_descriptions(given, f"{where}.{field}")]
+        options = _read_descriptions(given, f"{where}.{field}")
+    elif given is None and class_kind == "score":
+        options = []
     else:
         read = _read_option if class_kind == "choice" else _read_level
         listed = enumerate(_check_list(given, f"{where}.{field}"))
-        numbered = [read(one, f"{where}.{field}[{index}]") for index, one in listed]
+        options = [read(one, f"{where}.{field}[{index}]") for index, one in listed]
     with of_slot(where, names):
         if class_kind == "choice":
-            return Choice(instructions, _quote_bool_texts([one for _, one in numbered]), cue=cue, examples=examples)
-        return Score(instructions, _merge_levels(numbered), cue=cue, examples=examples)
+            return Choice(instructions, _quote_bool_texts(options), cue=cue, examples=examples)
+        levels = options if isinstance(given, Mapping) else _check_numbers(options)
+        return Score(instructions, levels or (), cue=cue, examples=examples, **ends)
 
 
 def _read_examples(data: object, where: str) -> list[tuple[Any, Any]]:
@@ -168,21 +180,20 @@ def _read_descriptions(data: Mapping[str, object], where: str) -> list[Option[st
     return [Option(name, None, _read_optional_text(one, f"{where}.{name}")) for name, one in data.items()]
 
 
-def _read_option(data: object, where: str) -> tuple[None, Option[Any]]:
-    """Return None and the option of a value or an object of a choice.
+def _read_option(data: object, where: str) -> Option[Any]:
+    """Return the option of a value or an object of a choice.
 
-    None is in the place of a level's number (`_read_level`). An object has the fields
-    `value`, `text`, `description` and `texts`.
+    An object has the fields `value`, `text`, `description` and `texts`.
     """
     if not isinstance(data, Mapping):
         with of_slot(where, {}):
-            return None, Option(data)
+            return Option(data)
     _check_fields(data, _OPTION_FIELDS, where)
     if "value" not in data:
         raise OptionError(f"{where}.value", None, "the value that comes back for this option")
     description = _read_optional_text(data.get("description"), f"{where}.description")
     with of_slot(where, _OPTION_FIELDS):
-        return None, Option(data["value"], data.get("text"), description, data.get("texts"))
+        return Option(data["value"], data.get("text"), description, data.get("texts"))
 
 
 def _quote_bool_texts(options: list[Option[Any]]) -> list[Option[Any]]:
@@ -199,10 +210,10 @@ def _quote_bool_texts(options: list[Option[Any]]) -> list[Option[Any]]:
     ]
 
 
-def _read_level(data: object, where: str) -> tuple[Any, Option[Any]]:
-    """Return the number of a level, None if it has no number, and its option."""
+def _read_level(data: object, where: str) -> Option[Any]:
+    """Return the option of a level; its value is the number, or None without one."""
     if isinstance(data, str):
-        return None, Option(data)
+        return Option(None, data)
     if not isinstance(data, Mapping):
         raise OptionError(where, data, "a text, or an object with a label")
     _check_fields(data, _LEVEL_FIELDS.values(), where)
@@ -211,26 +222,21 @@ def _read_level(data: object, where: str) -> tuple[Any, Option[Any]]:
         raise OptionError(f"{where}.label", label, "a text")
     description = _read_optional_text(data.get("description"), f"{where}.description")
     with of_slot(where, _LEVEL_FIELDS):
-        return data.get("value"), Option(None, label, description, texts)
+        return Option(data.get("value"), label, description, texts)
 
 
-def _merge_levels(levels: Sequence[tuple[Any, Option[Any]]]) -> list[Option[Any]] | dict[Any, str]:
-    """Return the argument `levels` of `Score`: options, or a mapping from numbers.
+def _check_numbers(levels: list[Option[Any]]) -> list[Option[Any]]:
+    """Return levels that were given as a list.
 
-    Raises `OptionError` unless all levels or none have a number, and for numbers that
-    are equal or not finite.
+    Raises `OptionError` unless all or none of their values are finite numbers.
     """
-    numbers = [number for number, _ in levels if number is not None]
-    if not numbers:
-        return [one for _, one in levels]
-    if len(numbers) < len(levels) or any(one.description is not None or one.texts for _, one in levels):
-        raise OptionError("levels", numbers, "a value for every level, without descriptions and texts, or no values")
-    if len(set(map(repr, numbers))) < len(numbers):
-        raise OptionError("levels", numbers, "values that differ")
-    texts = [number for number in numbers if isinstance(number, str)]
-    if texts:
-        raise OptionError("levels", texts[0], "finite numbers as values")
-    return {number: one.scored for number, one in levels}
+    numbers = [one.value for one in levels if one.value is not None]
+    if numbers and len(numbers) < len(levels):
+        raise OptionError("levels", numbers, "a value for every level, or no values")
+    for number in numbers:
+        if not is_finite_number(number):
+            raise OptionError("levels", number, "finite numbers as values")
+    return levels
 
 
 def _check_fields(data: Mapping[Any, Any], allowed: Collection[str], where: str) -> None:
@@ -283,13 +289,15 @@ def _write_kind_fields(question: Question) -> dict[str, Any]:
         return _drop_none({name: getattr(question, name) for name in ("yes", "no", "yes_when", "no_when")})
     texts = [None if one.texts is None else [*one.texts] for one in question.options]
     if isinstance(question, Score):
-        counts = [one.value for one in question.levels] == list(range(len(texts)))
+        unnumbered: list[Option[Any]] = [Option(None, one.text, None, one.texts) for one in question.levels]
+        implied = [one.value for one in number_levels(unnumbered)]
+        are_implied = implied == [one.value for one in question.levels]
         levels = [
             {
                 "label": one.scored if spellings is None else None,
                 "description": one.description,
                 "texts": spellings,
-                "value": None if counts else one.value,
+                "value": None if are_implied else one.value,
             }
             for one, spellings in zip(question.levels, texts, strict=True)
         ]

@@ -8,6 +8,7 @@ are here: wording and layout of the prompt, winner, answer, and columns of a tab
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -368,11 +369,14 @@ class Score:
         examples: Pairs of the text of a state and the text of its answer, as in
             `Choice`.
 
-    The argument `levels` is a sequence of texts or of `Option`s, or a mapping from
-    texts to their descriptions. These levels have the numbers 0, 1, 2 …; only the texts
-    and description of an `Option` are used. It may also be a mapping from numbers to
-    texts, or whole numbers, whose texts are their digits. `low=1, high=5` in place of
-    levels means the whole numbers from 1 to 5; there may be at most 101.
+    The argument `levels` is a sequence of texts, of `Option`s or of whole numbers,
+    whose texts are their digits, or a mapping from texts to their descriptions, or from
+    numbers to texts. `low=1, high=5` in place of levels, or `Score(question, 1, 5)`,
+    means the whole numbers from 1 to 5; there may be at most 101.
+
+    The number of a level is the one that was given: the key of a mapping, the value of
+    an `Option`, or the number that its text is, as in "1", "2", "3". Where not all
+    levels have one, the numbers are 0, 1, 2 ….
     """
 
     kind: ClassVar = "score"
@@ -391,19 +395,22 @@ class Score:
     def __init__(
         self,
         instructions: str = "",
-        levels: _Levels = (),
+        levels: _Levels | int = (),
+        high: int | None = None,
         *,
         low: int | None = None,
-        high: int | None = None,
         cue: str | None = None,
         examples: Examples = (),
     ) -> None:
         require_text("instructions", instructions)
+        if isinstance(levels, int) and high is not None and low is None:
+            low, levels = levels, ()  # Score(question, 1, 5)
         if low is not None or high is not None:
             levels = _numbers_between(low, high, levels)
         elif isinstance(levels, tuple) and not levels:
-            more = PythonOnly(", lowest first, such as ['low', 'high'], or whole numbers as low=1, high=5")
-            raise ChoiceError(MessageText("no levels given; give their texts", more))
+            such_as = PythonOnly(", such as ['low', 'high']"), PythonOnly(", as low=1, high=5")
+            parts = ("no levels given; give their texts, lowest first", ", or whole numbers by `low` and `high`")
+            raise ChoiceError(MessageText(parts[0], such_as[0], parts[1], such_as[1]))
         object.__setattr__(self, "instructions", instructions)
         object.__setattr__(self, "levels", check_distinct(_read_levels(levels), "levels"))
         object.__setattr__(self, "cue", _check_cue(cue, instructions))
@@ -653,10 +660,10 @@ def _read_option(index: int, value: object) -> Option[Any]:
     return Option(value)
 
 
-def _is_finite(number: float) -> bool:
-    """Return whether a number is finite as a float."""
+def is_finite_number(value: object) -> bool:
+    """Return whether a value is a number, no bool, that is finite as a float."""
     try:
-        return math.isfinite(number)
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # an int that is too large for a float
         return False
 
@@ -688,23 +695,39 @@ def _read_levels(given: object) -> tuple[Option[float], ...]:
     Raises `OptionError` if it has none of the forms that `Score` allows.
     """
     if isinstance(given, Mapping) and any(isinstance(key, str) for key in given):
-        given = described_options(given, "levels")
+        return number_levels(described_options(given, "levels"))
     if isinstance(given, Mapping):
         for number, text in given.items():
-            is_number = isinstance(number, int | float) and not isinstance(number, bool)
-            if not is_number or not _is_finite(number):
+            if not is_finite_number(number):
                 raise OptionError("levels", number, "finite numbers, or texts, as the keys of the mapping")
             if not isinstance(text, str):
                 raise OptionError(f"levels[{of_value(number)}]", text, "the text that is scored for this number, a str")
         return tuple(Option(number, text) for number, text in given.items())
     numbers = "; the whole numbers from 1 to 5 are low=1, high=5" if isinstance(given, int) else ""
     values = listed(given, lambda allowed: OptionError("levels", given, f"{allowed}, or a mapping{numbers}"))
-    if all(isinstance(one, int) and not isinstance(one, bool) and _is_finite(one) for one in values):
+    if all(isinstance(one, int) and is_finite_number(one) for one in values):
         return tuple(Option(number, str(number)) for number in values)
-    levels: list[Option[float]] = []
-    for number, level in enumerate(values):
+    for index, level in enumerate(values):
         if not isinstance(level, str | Option):
-            raise OptionError(f"levels[{number}]", level, "a text, or an Option with a text")
-        option = Option(level) if isinstance(level, str) else level
-        levels.append(Option(number, option.scored if option.texts is None else None, option.description, option.texts))
-    return tuple(levels)
+            raise OptionError(f"levels[{index}]", level, "a text, or an Option with a text")
+    return number_levels([Option(level) if isinstance(level, str) else level for level in values])
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
+
+
+def number_levels(options: Sequence[Option[Any]]) -> tuple[Option[float], ...]:
+    """Return the options of a scale with their numbers as values.
+
+    These are the values if all are numbers, or else the texts if all are, as "1", "2",
+    "3". Otherwise they are 0, 1, 2 ….
+    """
+    values = [one.value for one in options]
+    if not all(map(is_finite_number, values)):
+        texts = [one.scored for one in options]
+        values = [float(one) if "." in one else int(one) for one in texts if _NUMBER.fullmatch(one)]
+        values = values if len(values) == len(texts) else [*range(len(texts))]
+    return tuple(
+        Option(number, one.scored if one.texts is None else None, one.description, one.texts)
+        for number, one in zip(values, options, strict=True)
+    )

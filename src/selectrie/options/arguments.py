@@ -305,8 +305,6 @@ def _count_error(
     if len(args) > len(by_position):
         texts = isinstance(args[-1], str) and "choices" in by_position
         advice = "give several choices as one list" if texts else "give other arguments by name"
-        if {"low", "high"} <= signature.parameters.keys() and all(isinstance(one, int) for one in args[-2:]):
-            advice = f"give the lowest and the highest level by name, low={args[-2]}, high={args[-1]}"
         return ArgumentCountError(by_position[-1], name, f"takes {taken or 'nothing'} by position; {advice}")
     for one in by_position[: len(args)]:
         if one in kwargs:

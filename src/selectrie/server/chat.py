@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import time
@@ -13,9 +12,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator,
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import Arrivals
-from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError, PromptError
+from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError
 from selectrie.options import PromptParams
 from selectrie.results import Chunk, Generation
 from selectrie.results.generation import chat_completion, chat_logprobs, finish_reason
@@ -48,20 +46,15 @@ from selectrie.server.wire import (
     read,
     unknown_fields,
 )
-from selectrie.tokenization.prompts import ROLE
+from selectrie.tokenization.roles import ROLE, adapt_roles
 
 _TEXTS = ("name", "reasoning", "reasoning_content")
 """Fields of a message, besides role and content, that a template may read."""
 _TOOL_ROLES = ("tool", "function")
-_USUAL_ROLES = ("system", "user", "assistant")
 MAX_MESSAGES = 4_096
 """Maximum number of messages of a chat, each of which a template renders."""
 MAX_ARGUMENTS = 256
 """Maximum number of arguments of the chat template in a request."""
-_MAX_ROLES = 16
-"""Maximum number of unusual roles; the template is rendered once for each."""
-_DEVELOPER = re.compile(r"""(["'])developer\1""")
-_MARK = "selectrie-0b7e"
 _EMPTY: tuple[object, ...] = ("", [], {})
 
 
@@ -194,37 +187,6 @@ class Conversation(WireModel):
         elif self.add_generation_prompt is False:
             args = {**args, "add_generation_prompt": False}
         return messages, PromptParams(assistant_prefix=prefix, template_args=args)
-
-
-def adapt_roles(vocabulary: Vocabulary, messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Return the messages with roles that the model's chat template knows.
-
-    OpenAI's role `developer` becomes `system` unless the template names it. Any other
-    role stays if the template writes its messages.
-
-    Raises:
-        OptionError: For a role whose messages the template leaves out.
-    """
-    template = vocabulary.chat_template
-    is_known = bool(_DEVELOPER.search(vocabulary.chat_source))
-    read = [
-        {**message, "role": "system"} if message["role"] == "developer" and not is_known else dict(message)
-        for message in messages
-    ]
-    others = {message["role"]: index for index, message in enumerate(read) if message["role"] not in _USUAL_ROLES}
-    if len(others) > _MAX_ROLES:
-        raise OptionError("messages", len(others), f"at most {_MAX_ROLES} roles beside system, user and assistant")
-    if template is None:
-        return read
-    for role, index in others.items():
-        try:
-            is_written = _MARK in template([{"role": role, "content": _MARK}, {"role": "user", "content": "x"}])
-        except PromptError:
-            is_written = True  # it may be written in another order; if it is refused, then with its reason
-        if not is_written:
-            allowed = "a role that the model's chat template writes, such as 'user'"
-            raise OptionError(f"messages[{index}].role", role, allowed)
-    return read
 
 
 class ChatBody(Conversation, GenerationBody):

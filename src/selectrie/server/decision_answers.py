@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
-from selectrie.decide.answers import Answer, Decision
+from selectrie.decide.answers import Answer, Decision, ScoreAnswer, expected
 from selectrie.results.records import json_logprob
 from selectrie.server.decision_bodies import DecisionRequest
 
@@ -26,6 +27,21 @@ def confidence_of(answer: Answer, kind: str) -> float:
         return 1.0
     entropy = -sum(p * math.log(p) for p in probabilities if p > 0)
     return max(0.0, 1 - entropy / math.log(len(probabilities)))
+
+
+def score_of(data: Mapping[str, Any], answer: ScoreAnswer) -> tuple[float, list[float]]:
+    """Return the score, and the number of each level.
+
+    The numbers are those in the question `data`, or 0, 1, 2 …: both protocols count
+    levels from 0, even if their texts are other numbers.
+    """
+    levels = data.get("levels")
+    has_values = isinstance(levels, list) and any(
+        isinstance(one, dict) and one.get("value") is not None for one in levels
+    )
+    is_given = has_values or data.get("low") is not None
+    numbers = [*answer.probabilities] if is_given else [*range(len(answer.probabilities))]
+    return expected(numbers, [*answer.probabilities.values()]), numbers
 
 
 def make_diagnostics(answer: Answer) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator,
 from selectrie.decide.calibration import Calibration
 from selectrie.decide.params import MAX_ORDERS, TEMPLATES, DecisionParams
 from selectrie.decide.question_data import TYPES, question_of_data
-from selectrie.decide.questions import Question
+from selectrie.decide.questions import MAX_NUMBERS, Question
 from selectrie.errors import MAX_QUOTED, OptionError
 from selectrie.options.selection import BASELINE_RULES
 from selectrie.results.advice import collected_warnings
@@ -180,10 +180,15 @@ class ScoreQuestion(_QuestionWithCue):
 
     type: Literal["score"]
     """The kind of question."""
-    levels: Annotated[
-        Annotated[Items[_LevelOrText], _NOT_EMPTY, _OPTIONS] | Annotated[_Descriptions, _OPTIONS], BY_TYPE
-    ]
+    levels: (
+        Annotated[Annotated[Items[_LevelOrText], _NOT_EMPTY, _OPTIONS] | Annotated[_Descriptions, _OPTIONS], BY_TYPE]
+        | None
+    ) = None
     """The levels from the lowest, or an object from their texts to descriptions."""
+    low: int | None = None
+    """The lowest level, a whole number, in place of levels."""
+    high: int | None = None
+    """The highest level, a whole number, in place of levels."""
 
 
 class PredicateQuestion(_QuestionWithExamples):
@@ -372,4 +377,7 @@ def _count_texts(question: object) -> int:
     lists = [question.get(name) for name in ("choices", "levels", "criteria")]
     options = [one for given in lists if isinstance(given, list | dict) for one in given]
     texts = [one.get("texts") if isinstance(one, dict) else None for one in options]
+    low, high = question.get("low"), question.get("high")
+    if not options and isinstance(low, int) and isinstance(high, int):
+        return max(2, min(high - low + 1, MAX_NUMBERS))  # more are refused
     return sum(len(one) if isinstance(one, list) else 1 for one in texts) or 2  # a predicate has two

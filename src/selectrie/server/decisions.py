@@ -14,7 +14,7 @@ from starlette.responses import Response
 from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer
 from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text_of_state
 from selectrie.errors import THE_STATE, OptionError
-from selectrie.server.decision_answers import confidence_of, make_diagnostics, make_usage, make_warnings
+from selectrie.server.decision_answers import confidence_of, make_diagnostics, make_usage, make_warnings, score_of
 from selectrie.server.decision_bodies import (
     AskedQuestion,
     DecisionBody,
@@ -88,7 +88,7 @@ def decisions_response(request: DecisionRequest, decision: Decision, model: str)
     answers = []
     for one in request.asked:
         answer = decision[one.path]
-        shown = _make_decisions_answer(answer, request.confidence)
+        shown = _make_decisions_answer(one.data, answer, request.confidence)
         answers.append(shown | {"name": one.name, **make_diagnostics(answer)})
     usage = make_usage(decision)
     details = {
@@ -99,8 +99,11 @@ def decisions_response(request: DecisionRequest, decision: Decision, model: str)
     return {"model": model, "answers": answers, "usage": {**tokens, **details}, **make_warnings(request, decision)}
 
 
-def _make_decisions_answer(answer: Answer, confidence: str) -> dict[str, Any]:
-    """Return an answer in the form of `/v1/decisions`; a refusal if it abstained."""
+def _make_decisions_answer(data: Mapping[str, Any], answer: Answer, confidence: str) -> dict[str, Any]:
+    """Return an answer in the form of `/v1/decisions`; a refusal if it abstained.
+
+    `data` is its question.
+    """
     if answer.abstained:
         return {"type": "refusal"}
     if isinstance(answer, PredicateAnswer):
@@ -109,11 +112,12 @@ def _make_decisions_answer(answer: Answer, confidence: str) -> dict[str, Any]:
     if isinstance(answer, ChoiceAnswer):
         probabilities = [{"value": value, "probability": p} for value, p in answer.probabilities.items()]
         return {"type": "choice", "choice": answer.value, "confidence": certainty, "probabilities": probabilities}
+    score, numbers = score_of(data, answer)
     levels = [
-        {"value": index, "label": answer.legend[value], "probability": p}
-        for index, (value, p) in enumerate(answer.probabilities.items())
+        {"value": number, "label": answer.legend[value], "probability": p}
+        for number, (value, p) in zip(numbers, answer.probabilities.items(), strict=True)
     ]
-    return {"type": "score", "score": answer.score, "confidence": certainty, "probabilities": levels}
+    return {"type": "score", "score": score, "confidence": certainty, "probabilities": levels}
 
 
 router = APIRouter()

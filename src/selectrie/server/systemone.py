@@ -11,7 +11,7 @@ from pydantic import Field
 from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer
 from selectrie.decide.states import of_json, text_of_state
 from selectrie.errors import MAX_QUOTED, THE_STATE
-from selectrie.server.decision_answers import confidence_of, make_diagnostics, make_usage, make_warnings
+from selectrie.server.decision_answers import confidence_of, make_diagnostics, make_usage, make_warnings, score_of
 from selectrie.server.decision_bodies import (
     AskedQuestion,
     DecisionBody,
@@ -90,11 +90,12 @@ def _make_systemone_answer(data: Mapping[str, Any], answer: Answer, confidence: 
             "confidence": certainty,
             "probabilities": {str(value): p for value, p in answer.probabilities.items()},
         }
-    criteria = data.get("criteria") or [answer.legend[value] for value in answer.probabilities]
+    score, numbers = score_of(data, answer)
+    criteria = data.get("criteria") or answer.legend.values()
     return {
         "type": "score",
-        "score": answer.score,
+        "score": score,
         "confidence": certainty,
-        "legend": {str(index): one for index, one in enumerate(criteria)},
-        "probabilities": {str(index): p for index, p in enumerate(answer.probabilities.values())},
+        "legend": dict(zip(map(str, numbers), criteria, strict=True)),
+        "probabilities": dict(zip(map(str, numbers), answer.probabilities.values(), strict=True)),
     }

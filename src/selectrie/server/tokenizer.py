@@ -29,7 +29,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.scheduler.task_group import check_cancelled
 from selectrie.errors import OptionError, TextError
 from selectrie.options import PromptParams
-from selectrie.server.chat import Conversation, adapt_roles
+from selectrie.server.chat import Conversation
 from selectrie.server.http_errors import errors_at
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import encode_json, exchange_of, json_response
@@ -218,10 +218,9 @@ async def detokenize(request: Request) -> Response:
 
 def _tokenize_response(engine: Engine, request: TokenizeRequest) -> tuple[int, Response]:
     """Return the number of tokens of a text or chat, and the response listing them."""
-    vocabulary, prompt, tokens = engine.vocabulary, request.prompt, list[int]()
-    if prompt:
-        messages = prompt if isinstance(prompt, str) else adapt_roles(vocabulary, prompt)
-        tokens = engine.encode(messages, prompting=request.prompting).tolist()
+    vocabulary, tokens = engine.vocabulary, list[int]()
+    if request.prompt:
+        tokens = engine.encode(request.prompt, prompting=request.prompting).tolist()
     check_cancelled()
     tokens = adjust_bos(vocabulary, request, tokens)
     answer: dict[str, Any] = {"count": len(tokens), "max_model_len": engine.limits.nodes, "tokens": tokens}

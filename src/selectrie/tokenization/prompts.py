@@ -36,6 +36,7 @@ from selectrie.errors import (
 )
 from selectrie.options import PromptParams
 from selectrie.tokenization.encoding import PromptText, encode_after, encode_prompt
+from selectrie.tokenization.roles import ROLE, adapt_roles
 
 SHORTEN_PROMPT = remedies(words("shorten {}", THE_PROMPT), "set `truncate='left'`")
 """Advice for a prompt that does not fit."""
@@ -61,12 +62,6 @@ def length_advice(n_prompt: int, max_tokens: int, n_nodes: int, *, can_shorten: 
 
 
 _RENDERED = remedies("render the chat yourself and give it as text with `parse_special`, or as token ids")
-ROLE = re.compile(r"\w[\w .-]*")
-"""Pattern of a role.
-
-Templates write a role between control tokens, so it must not be able to spell one.
-"""
-
 _ANSWERS = (b"A", b"0", b'"')
 """Answers before which the end of a chat must have its own tokens."""
 _MAX_SHOWN = 3
@@ -350,7 +345,7 @@ def _read_chat(
             "this model has no chat template, so it cannot read messages; give the prompt as text, "
             "formatted as the model expects"
         )
-    checked = [_check_message(i, message) for i, message in enumerate(messages)]
+    checked = adapt_roles(vocabulary, [_check_message(i, message) for i, message in enumerate(messages)])
     if prompting.system is not None:
         checked.insert(0, {"role": "system", "content": prompting.system})
     rendered = render_chat(vocabulary.chat_template, checked, prompting.template_args)

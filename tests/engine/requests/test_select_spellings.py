@@ -85,8 +85,8 @@ def test_spellings_can_decide_otherwise_than_canonical_tokens():
     }
     with Engine(TableModel(table, vocabulary=vocabulary), check=CHECK) as engine:
         canonical = engine.select([0], ["bat", "cat"], terminator="eog")
-        found = engine.select([0], {"B": "bat", "C": "cat"}, terminator="eog", tokenizations="all")
-    assert (canonical.text, found.text, found.value) == ("bat", "cat", "C")
+        found = engine.select([0], {1: "bat", 2: "cat"}, terminator="eog", tokenizations="all")
+    assert (canonical.text, found.text, found.value) == ("bat", "cat", 2)
     assert found.certificate.proved
     assert found.certificate.method == "spellings"
     assert np.exp(found.choices.logp) == pytest.approx([0.15, 0.1])  # the canonical tokens, with their end

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import starmap
 from typing import Any, TypeVar
 
 import numpy as np
@@ -421,8 +422,12 @@ class ReadChoices:
 Choices = Iterable[Any] | Mapping[Any, str] | type[Any] | ReadChoices
 """The texts to choose from, values that have a text, or a mapping from values to texts.
 
-A type is an Enum class, a `Literal` or `bool`.
+A type is an Enum class, a `Literal` or `bool`. Other values are given as `Option`s.
 """
+_TWO_MEANINGS = (
+    "choices must be a list, of texts or of Option(value, text), not a mapping from texts, whose values might be"
+    " texts to score or descriptions, which only `decide` shows"
+)
 
 
 def read_choices(choices: Choices) -> ReadChoices:
@@ -430,21 +435,33 @@ def read_choices(choices: Choices) -> ReadChoices:
     if isinstance(choices, ReadChoices):
         return choices
     if isinstance(choices, Mapping):
-        values = tuple(choices)
-        given = tuple(choices.values())
-    else:
-        given = listed(choices, partial(_not_choices, choices))
-        if {*map(type, given)} <= {str}:
-            return ReadChoices(given)
-        values = given
-    texts = []
-    for index, one in enumerate(given):
-        text = one if isinstance(choices, Mapping) else text_of(one)
-        if not isinstance(text, str):
-            allowed = "a str" if isinstance(choices, Mapping) else "a str, an int, a bool or an Enum member of these"
-            raise ChoiceError(f"must be {allowed}, not {type(one).__name__}", index=index)
-        texts.append(text)
-    return ReadChoices(tuple(texts), values)
+        if choices and all(type(one) is str for one in choices):
+            raise ChoiceError(_TWO_MEANINGS)
+        for index, text in enumerate(choices.values()):
+            if not isinstance(text, str):
+                raise ChoiceError(f"must be a str, not {type(text).__name__}", index=index)
+        return ReadChoices(tuple(choices.values()), tuple(choices))
+    given = listed(choices, partial(_not_choices, choices))
+    if {*map(type, given)} <= {str}:
+        return ReadChoices(given)
+    texts, values = zip(*starmap(_text_and_value, enumerate(given)), strict=True)
+    return ReadChoices(texts, values)
+
+
+def _text_and_value(index: int, given: Any) -> tuple[str, object]:
+    """Return the text that is scored for a choice, and the value that comes back."""
+    text = text_of(given)
+    if text is not None:
+        return text, given
+    from selectrie.decide.questions import Option
+
+    if not isinstance(given, Option):
+        allowed = "a str, an int, a bool, an Enum member of these or an Option"
+        raise ChoiceError(f"must be {allowed}, not {type(given).__name__}", index=index)
+    if given.texts is not None or given.description is not None:
+        name = "description" if given.texts is None else "texts"
+        raise ChoiceError(f"has `{name}`, which `decide` takes; here an option has one text", index=index)
+    return given.scored, given.value
 
 
 def pairs_of(requests: object, choices: Choices | None) -> Iterator[tuple[Prompt, Choices]]:
@@ -467,7 +484,9 @@ def _not_choices(choices: object, allowed: str) -> ChoiceError:
     """Return the error for an argument that is not an iterable of choices."""
     if choices is None:
         return ChoiceError("no choices are given; give several texts, such as a list")
-    return ChoiceError(f"choices must be {allowed}, not a {type(choices).__name__}")
+    name = type(choices).__name__
+    remedy = {"Grammar": "; give it as `grammar=`", "Pattern": "; give its text as `regex=`"}.get(name, "")
+    return ChoiceError(f"choices must be {allowed}, not a {name}{remedy}")
 
 
 def check_terminator(request: SelectRequest) -> str:
