@@ -13,7 +13,7 @@ import pytest
 
 from selectrie.decoding.scoring import log_priors
 from selectrie.errors import ChoiceError, OptionError
-from selectrie.options import PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
+from selectrie.options import BeamSearchParams, PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
 
 NO_TEXT = (3, b"a", True, ["a"])
 NO_COUNT = (0, -1, 1.0, nan, True, "1", [1])
@@ -28,6 +28,8 @@ REFUSED = {
     (SearchParams, "budget_nodes"): NO_COUNT,
     (SearchParams, "mass"): NO_PROBABILITY,
     (SearchParams, "on_progress"): (3, "print", True),
+    (BeamSearchParams, "on_progress"): (3, "print", True),
+    (BeamSearchParams, "on_found"): (3, "print", True),
     (PromptParams, "boundary"): (None, "Heal", 3, ["heal"]),
     (PromptParams, "truncate"): (None, True, False, "right", 3),
     (PromptParams, "delimiter"): (None, *NO_TEXT),

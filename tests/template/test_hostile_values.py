@@ -117,11 +117,11 @@ def test_an_option_of_any_size_has_a_message():
 @pytest.mark.parametrize("body", ["", "<<! nothing >>", "a"])
 def test_loops_within_loops_end(body, monkeypatch):
     """Turns without a segment count too: 10**10 of them are refused, and not tried."""
-    monkeypatch.setattr(dry_run, "MAX_STEPS", 1_000)
+    monkeypatch.setattr(dry_run, "MAX_SEGMENTS", 1_000)
     template = Template(f"<<#each v>><<#each v as w>>{body}<</each>><</each>>")
     values = {"v": list(range(100_000))}
     with pytest.raises(TemplateError, match="passes more than 1000 segments"):
         template.check(values)
-    steps = interpreter.Interpreter(template, values)
+    steps = interpreter.Interpreter(template, values, 1_000)
     with pytest.raises(TemplateError, match="passes more than"):
         list(iter(steps.step, None))

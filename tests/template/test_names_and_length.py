@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from selectrie import Template
 from selectrie.engine.engine import Engine
 from selectrie.errors import TemplateError
+from selectrie.options import MAX_SEGMENTS
 from selectrie.template.analysis import dry_run
 from selectrie.template.interpreter import Interpreter
 from selectrie.template.values.scope import Scope
@@ -138,7 +139,7 @@ def test_what_is_counted_is_what_the_page_passes(source):
         return
     count = dry_run._DryRun(template.documents, 10**6)
     counted = count.body(template.document.body, Scope(VALUES), template.document)
-    assert counted == dry_run.MAX_STEPS - program._n_left
+    assert counted == MAX_SEGMENTS - program._n_left
 
 
 def test_what_a_slot_decides_counts_as_little_as_it_may():

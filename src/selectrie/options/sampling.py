@@ -210,6 +210,11 @@ class BeamSearchParams:
             and "unless-continued" after other prompts; else it is "none".
         incomplete: Always return the paths that `max_tokens` or the budget broke off.
             Otherwise they are returned only if nothing was finished.
+        on_progress: Called from the model's thread after each model call with (nodes
+            evaluated, 0), since their number in all is not known.
+        on_found: Called from the model's thread with (text, log-probability) when a
+            text is finished that is better than those before it. With several groups
+            or equal texts added up, the result may have other texts.
     """
 
     width: int = option(8, Bounds(1))
@@ -227,6 +232,8 @@ class BeamSearchParams:
     expand: Callable[[Any, Any], Sequence[int]] | None = None
     terminator: GrammarTerminator = option("auto", Names(BEAM_TERMINATORS))
     incomplete: bool = False
+    on_progress: Callable[[int, int], None] | None = None
+    on_found: Callable[[str, float], None] | None = None
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -238,6 +245,8 @@ class BeamSearchParams:
             remedy = words("only groups can differ; increase `groups`, or leave out `diversity`")
             raise IncompatibleOptionsError("diversity", OptionRef("groups", 1), remedy)
         callback("expand", self.expand, "a path and its tokens")
+        callback("on_progress", self.on_progress, "two numbers")
+        callback("on_found", self.on_found, "a text and a number")
         if self.exact:
             self._check_exact()
 

@@ -14,6 +14,7 @@ from selectrie.options.checks import (
     Bounds,
     Names,
     ReadOnlyDict,
+    at_least,
     callback,
     check_options,
     named,
@@ -224,6 +225,13 @@ class SpellingParams:
                 raise IncompatibleOptionsError(name, OptionRef("tokenizations", "canonical"), remedy)
 
 
+MAX_SEGMENTS = 2_000_000
+"""Maximum number of segments that one page may pass.
+
+Repeated ones count each time.
+"""
+
+
 @named_fields
 @dataclass(frozen=True, slots=True)
 class RenderParams:
@@ -240,6 +248,8 @@ class RenderParams:
         priority: Requests with a higher priority are served first.
         deadline_s: Seconds from now after which a page that is not finished raises
             `DeadlineError`.
+        max_segments: Maximum number of segments (texts and tags) that the page passes.
+            Those in loops count each time.
     """
 
     seed: int | None = None
@@ -248,11 +258,13 @@ class RenderParams:
     parse_special: bool = False
     priority: int = 0
     deadline_s: float | None = None
+    max_segments: int = option(MAX_SEGMENTS, Bounds(1))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", seed("seed", self.seed))
         check_options(self)
         object.__setattr__(self, "template_args", named("template_args", self.template_args))
+        at_least("max_segments", self.max_segments, 1, max_value=MAX_SEGMENTS, optional=False)
         if type(self.priority) is not int:
             raise OptionError("priority", self.priority, "a whole number")
         if self.deadline_s is not None:

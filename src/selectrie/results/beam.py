@@ -242,9 +242,10 @@ class BeamResult(Sequence[Hypothesis]):
             "terminator stopped hypotheses incomplete greedy agrees_with_greedy certificate n_dead_ends n_merged"
             " n_refused n_steps close_steps coverage healed log_heal heal_gap cost signature notes? warnings?"
         )
+        beam = {name: value for name, value in plain(self.beam).items() if name not in ("on_progress", "on_found")}
         return {
             **result_fields(self, "beam", "grammar grammar_digest"),
-            "beam": {**plain(self.beam), "expand": self.beam.expand is not None},
+            "beam": {**beam, "expand": self.beam.expand is not None},
             **fields_of(self, names),
         }
 

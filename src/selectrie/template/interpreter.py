@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from selectrie.errors import InternalError, TemplateError
+from selectrie.options import MAX_SEGMENTS
 from selectrie.template.analysis import dry_run
 from selectrie.template.analysis.template import Template
 from selectrie.template.syntax import ast
@@ -265,14 +266,14 @@ class Interpreter:
     is a `TemplateError` at its position.
     """
 
-    def __init__(self, template: Template, values: Mapping[str, object]) -> None:
+    def __init__(self, template: Template, values: Mapping[str, object], max_segments: int = MAX_SEGMENTS) -> None:
         self._template = template
         self._frames = [Frame(template.document.body, template.document)]
         self._levels = [Environment(Scope(values))]
         self._queue: deque[Step] = deque()
         self._pending_loop: Loop | None = None
         self._is_ahead = False
-        self._n_left = dry_run.MAX_STEPS
+        self._max_segments = self._n_left = max_segments
 
     @property
     def page(self) -> Environment:
@@ -385,7 +386,7 @@ class Interpreter:
         if self._n_left < 0:
             if self._is_ahead:
                 raise Undecided
-            raise dry_run.too_long_error(document, segment)
+            raise dry_run.too_long_error(document, segment, self._max_segments)
 
     def _execute(self, segment: ast.Segment, document: ast.Document) -> Step | None:
         """Execute one segment.

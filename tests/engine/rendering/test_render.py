@@ -13,6 +13,7 @@ from selectrie import RenderParams, Template
 from selectrie.core.types import Limits, ModelKind
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
+from selectrie.engine.rendering import renderer
 from selectrie.engine.rendering.renderer import MAX_SLOTS
 from selectrie.engine.scheduler.task_group import CancelScope
 from selectrie.errors import (
@@ -26,6 +27,7 @@ from selectrie.errors import (
     SelectrieError,
     TemplateError,
 )
+from selectrie.options import MAX_SEGMENTS
 from selectrie.results import BeamResult, Generation, Samples, Selection, SlotEvent
 from selectrie.results.page import JointSelection
 from selectrie.results.selection import SampledChoice
@@ -456,17 +458,18 @@ def test_a_slot_at_the_beginning_of_a_page_needs_a_token_before_it():
 
 def test_pages_are_bounded(fake, monkeypatch):
     """Slots, items, segments and text; each bound is told where it is met."""
-    from selectrie.engine.rendering import page_writer, renderer
-    from selectrie.template.analysis import dry_run
+    from selectrie.engine.rendering import page_writer
 
     with pytest.raises(TemplateError, match=f"more than the {MAX_TURNS}|{MAX_TURNS}"):
         render(fake, "<<#each items>>a<</each>>", {"items": range(MAX_TURNS + 1)})
     monkeypatch.setattr(page_writer, "MAX_PAGE_BYTES", 100)
     with pytest.raises(TemplateError, match=r"<template>:1:16: the page grows beyond"):
         render(fake, "<<#each items>>a cat s.<</each>>", {"items": range(30)})
-    monkeypatch.setattr(dry_run, "MAX_STEPS", 50)
+    few = RenderParams(max_segments=50)
     with pytest.raises(TemplateError, match="passes more than 50 segments"):
-        render(fake, "<<#each items>><<!n>><</each>>", {"items": range(60)})
+        fake.render("<<#each items>><<!n>><</each>>", {"items": range(60)}, rendering=few)
+    with pytest.raises(OptionError, match=f"max_segments={MAX_SEGMENTS + 1}: expected a whole number from 1"):
+        RenderParams(max_segments=MAX_SEGMENTS + 1)
     assert MAX_SLOTS == 10_000
     monkeypatch.setattr(renderer, "MAX_SLOTS", 3)
     slot = "<<select 'x' options=['a', 'b']>>"
@@ -605,6 +608,20 @@ def test_a_row_that_fails_cancels_the_others(monkeypatch):
         assert ends == [CancelledError] * 3
         assert any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(5))
         assert not [thread for thread in threading.enumerate() if thread.name == "selectrie-page"]
+
+
+def test_a_page_of_text_alone_can_be_cancelled(fake):
+    """It has no task, so each step looks whether somebody still waits for it."""
+    scope, events = CancelScope(), []
+
+    def tell(event):
+        events.append(event)
+        scope.cancel()
+
+    request = renderer.request_of("<<#each items>><<this>><</each>>", {"items": ["a"] * 1_000}, {}, RenderParams())
+    with scope.open(), pytest.raises(CancelledError):
+        fake._make_page(request, tell)
+    assert len(events) == 1
 
 
 def test_rows_must_be_mappings(fake):

@@ -170,6 +170,24 @@ def test_what_is_broken_off_stands_apart():
     assert not found("a ", WORDS, max_tokens=2, n=2, width=30).incomplete
 
 
+@pytest.mark.parametrize("exact", [False, True], ids=["beam", "exact"])
+@pytest.mark.parametrize("delimiter", ["", " "], ids=["none", "a space"])
+def test_texts_are_told_as_they_are_finished(delimiter, exact):
+    """Each is better than those before it, the last is the winner, and the result is that of a search nobody hears."""
+    told, progress = [], []
+    how = {"width": 4, "max_tokens": 12, "exact": exact, "prompting": PromptParams(delimiter=delimiter)}
+    quiet = found("a", WORDS, **how)
+    callbacks = {"on_found": lambda *one: told.append(one), "on_progress": lambda *one: progress.append(one)}
+    heard = found("a", WORDS, **how, **callbacks)
+    assert heard.to_dict() | {"cost": 0} == quiet.to_dict() | {"cost": 0}
+    assert [logp for _, logp in told] == sorted(logp for _, logp in told)
+    assert told[-1] == (quiet.text, pytest.approx(quiet.logp))
+    assert all(WORDS.accepts(text) for text, _ in told)
+    assert [done for done, _ in progress] == sorted(done for done, _ in progress)
+    assert {total for _, total in progress} == {0}
+    assert progress[-1][0] == quiet.certificate.nodes_evaluated
+
+
 def test_a_grammar_that_the_model_cannot_write():
     """No token spells what the grammar asks for: an error that says so, and not an empty answer."""
     with pytest.raises(NothingFoundError, match="no text of gbnf"):

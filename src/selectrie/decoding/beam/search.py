@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -154,15 +154,25 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
     Args:
         prompt: int32[T], the tokens before the texts.
         spec: The options.
+        on_found: Called with the bytes and the log-probability of each finished text
+            whose path has a better score than all paths that finished before it.
     """
 
-    def __init__(self, prompt: IntArray, automaton: Automaton, spec: BeamSpec) -> None:
+    def __init__(
+        self,
+        prompt: IntArray,
+        automaton: Automaton,
+        spec: BeamSpec,
+        *,
+        on_found: Callable[[bytes, float], None] | None = None,
+    ) -> None:
         if len(prompt) == 0:
             raise ProtocolError("a search needs a prompt of at least one token")
         spec.vocabulary.check_tokens(prompt)
         floor = Capacity(rows=1, nodes=spec.beam.max_tokens + len(spec.healed), sequences=1)
         super().__init__(prompt, floor, [ROOT])
         self._spec, self._beam = spec, spec.beam
+        self._on_found, self._best_score = on_found, -np.inf
         self._expander = BeamExpander(automaton, spec)
         self._tree = self._expander.tree
         self._held = HeldNodes(self._tree, self._may_carry, self._tree.logp.__getitem__)
@@ -337,6 +347,11 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         group.pool.add(node, joint, key)
         if group.pool is not self._finished:
             self._finished.add(node, joint, key)
+        if self._on_found is not None:
+            score = self._finished.score(joint, self._tree.n_text[node])
+            if score > self._best_score:
+                self._best_score = score
+                self._on_found(self._expander.data(node), joint)
 
     def _joint(self, node: int) -> float:
         return self._tree.logp[node] - self._log_heal

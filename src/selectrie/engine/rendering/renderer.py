@@ -33,7 +33,7 @@ from selectrie.engine.rendering.slots import (
 from selectrie.engine.requests import select
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
-from selectrie.engine.scheduler.task_group import CancelScope, ScopedThread
+from selectrie.engine.scheduler.task_group import CancelScope, ScopedThread, check_cancelled
 from selectrie.errors import (
     CancelledError,
     DeadlineError,
@@ -106,7 +106,7 @@ class _PageRenderer:
         self._session, self._request = session, request
         rendering = request.rendering
         self._seed = int.from_bytes(os.urandom(4), "little") if rendering.seed is None else rendering.seed
-        self._interpreter = Interpreter(request.template, request.values)
+        self._interpreter = Interpreter(request.template, request.values, rendering.max_segments)
         self._writer = PageWriter(session.model.vocabulary, request.template, rendering, tell)
         self._is_streamed = tell is not None
         self._n_slots, self._cost = 0, Cost()
@@ -114,6 +114,7 @@ class _PageRenderer:
     def page(self) -> Page:
         """Execute every step and return the page."""
         while (step := self._interpreter.step()) is not None:
+            check_cancelled()  # a page without slots has no task that could be cancelled
             self._execute(step)
         self._writer.finish()
         named = self._interpreter.page

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,7 +112,7 @@ class PreparedBeamSearch:
         outcome, cost = self._run_beam(session, beam, automaton)
         if outcome.finished or not beam.canonical_only or beam.budget_nodes is not None or beam.expand is not None:
             return outcome, cost
-        any_tokens = replace(beam, canonical_only=False)
+        any_tokens = replace(beam, canonical_only=False, on_found=None)  # whose paths are not those of the result
         second, more = self._run_beam(session, any_tokens, constrained.automaton)
         cost += more
         found = [path for path in (second.greedy, *second.finished) if path is not None]
@@ -128,9 +128,8 @@ class PreparedBeamSearch:
         ends = np.cumsum([0, *map(len, paths)], dtype=np.int64)
         # Wide enough for every path, so that each gets its exact score.
         trie = TokenTrie.from_flat(np.concatenate(paths).astype(np.int32), ends)
-        wide = replace(
-            any_tokens, width=max(beam.width, len(paths)), n=max(beam.n, len(paths)), groups=1, diversity=0.0
-        )
+        width, n = max(beam.width, len(paths)), max(beam.n, len(paths))
+        wide = replace(any_tokens, width=width, n=n, groups=1, diversity=0.0, on_found=beam.on_found)
         third, more = self._run_beam(session, wide, ChoiceAutomaton(trie))
         decoded = next((path for path in third.finished if path.tokens.tolist() == greedy), None)
         third = replace(
@@ -161,8 +160,21 @@ class PreparedBeamSearch:
             tolerance=session.tolerance or 0.0,
             reads_only_best=session.max_named is not None,
         )
-        handle = session.group.begin(BeamTask(constrained.prompt, automaton, spec))
+        tell, n_before = beam.on_found, len(constrained.delimiter)
+        on_found = None if tell is None else lambda data, logp: self._report(tell, data[n_before:], logp)
+        task = BeamTask(constrained.prompt, automaton, spec, on_found=on_found)
+        handle = session.group.begin_counted(task, beam.on_progress)
         return handle.result(), handle.cost
+
+    def _report(self, tell: Callable[[str, float], None], data: bytes, logp: float) -> None:
+        """Call `BeamSearchParams.on_found` with the text of a path that was finished.
+
+        Args:
+            tell: The callback.
+            data: Bytes of the path after the delimiter.
+            logp: Its log-probability.
+        """
+        tell(decode_text(self.constrained.read(data)), logp)
 
     def _compute_gap(self, outcome: BeamOutcome) -> float:
         """Return the lowest score of a returned text minus a bound on dropped paths.
@@ -225,8 +237,10 @@ class PreparedBeamSearch:
         )
         spec = replace(constrained.spec(search), max_children=session.max_named)
         automaton = constrained.search_automaton(canonical_only=beam.canonical_only)
-        task = AutomatonSearch(constrained.prompt, automaton, spec, fill_rows=session.fill_rows)
-        handle = session.group.begin(task)
+        tell = beam.on_found
+        on_path = None if tell is None else lambda path: self._report(tell, path.data, path.logp)
+        task = AutomatonSearch(constrained.prompt, automaton, spec, on_found=on_path, fill_rows=session.fill_rows)
+        handle = session.group.begin_counted(task, beam.on_progress)
         outcome = handle.result()
         paths = outcome.paths[: beam.n]
         if not paths:

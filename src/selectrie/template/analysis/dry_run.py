@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selectrie.errors import TemplateError
+from selectrie.options import MAX_SEGMENTS
 from selectrie.template.analysis.static_checks import LOOP
 from selectrie.template.syntax import ast
 from selectrie.template.syntax.ast import error_at, visit_method
@@ -35,11 +36,6 @@ from selectrie.template.values.scope import (
 from selectrie.template.values.sources import Sources
 from selectrie.template.values.values import to_plain
 
-MAX_STEPS = 2_000_000
-"""Maximum number of segments that one page may pass.
-
-Repeated ones count each time.
-"""
 MAX_COUNTED = 50_000
 """Maximum number of segments and passes of loops that counting tries.
 
@@ -66,19 +62,19 @@ def try_values(
 def refuse_long(document: ast.Document, documents: Mapping[str, ast.Document], values: Mapping[str, object]) -> None:
     """Raise `TemplateError` if loops over these values pass too many segments.
 
-    The limit is `MAX_STEPS`.
+    The limit is `MAX_SEGMENTS`.
     """
     count = _DryRun(documents, MAX_COUNTED)
-    scope, n_left = Scope(values), MAX_STEPS
+    scope, n_left = Scope(values), MAX_SEGMENTS
     for segment in document.body:
         n_left -= count.segment(segment, scope, document)
         if n_left < 0:
-            raise too_long_error(document, segment)
+            raise too_long_error(document, segment, MAX_SEGMENTS)
 
 
-def too_long_error(document: ast.Document, segment: ast.Segment) -> TemplateError:
-    """Return the error for a page of too many segments."""
-    reason = f"the page passes more than {MAX_STEPS} segments; loop less, or render several pages"
+def too_long_error(document: ast.Document, segment: ast.Segment, max_segments: int) -> TemplateError:
+    """Return the error for a page of more than `max_segments` segments."""
+    reason = f"the page passes more than {max_segments} segments; loop less, or render several pages"
     return error_at(document, segment.span, reason)
 
 
@@ -229,7 +225,7 @@ class _DryRun:
         for at, (key, item) in enumerate(items):
             turn = {segment.variable: item, "@key": key, "@index": at, "@first": at == 0, "@last": at == last}
             n += max(0, self.execute_pass(segment, turn, scope, document) - n_least)
-            if self.room < 0 or n > MAX_STEPS:
+            if self.room < 0 or n > MAX_SEGMENTS:
                 break
         self.is_sure = self.is_sure and was_sure
         return n

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from threading import Lock
 
-from selectrie.errors import GrammarError, InputFileError, OptionError, TemplateError
+from selectrie.errors import (
+    GrammarError,
+    InputFileError,
+    MessageText,
+    OptionError,
+    PythonOnly,
+    TemplateError,
+)
 from selectrie.grammar import Grammar, installed_names
 from selectrie.grammar.grammar import ENDINGS
 from selectrie.template.values.values import describe, did_you_mean
@@ -171,9 +178,8 @@ class Sources:
         Raises `TemplateError` if it is outside the search path.
         """
         if self.root is None:
-            raise TemplateError(
-                f"no search path is given, so {describe(name)} cannot be read; give search_path=<folder>"
-            )
+            reason = f"no search path is given, so {describe(name)} cannot be read"
+            raise TemplateError(MessageText(reason, PythonOnly("; give search_path=<folder>")))
         pure = PurePosixPath(name)
         if not pure.parts or "\0" in name:
             raise TemplateError(f"{describe(name)} is not a file name")
