@@ -26,6 +26,7 @@ from typer.core import TyperCommand, TyperOption
 from typer.models import ArgumentInfo, OptionInfo
 
 from selectrie.cli import inputs
+from selectrie.cli.config import CONFIG, Keys, check_variables, read_config, variable
 from selectrie.cli.groups import OLD_FLAGS, WITH_ESCAPES, StdinAs
 from selectrie.cli.signals import exit_code_of, stoppable
 from selectrie.core import output
@@ -146,6 +147,12 @@ def flags_of(groups: Mapping[str, type[Any]]) -> dict[str, str]:
         hints = hints_of(group)
         flags |= {field.name: flag_of(field.name, hints[field.name].__metadata__[0]) for field in fields(group)}
     return flags
+
+
+def keys_of(*groups: type[Any]) -> Keys:
+    """Return the options of groups as keys of a configuration file."""
+    hints = {name: hint for group in groups for name, hint in hints_of(group).items()}
+    return Keys(hints, flags_of({group.__name__: group for group in groups}))
 
 
 def message_of(error: SelectrieError, flags: Mapping[str, str]) -> str:
@@ -319,6 +326,8 @@ class SectionedCommand(TyperCommand):
         for parameter in map(copy, self.get_params(ctx)):
             if isinstance(parameter, TyperOption):
                 parameter.opts = [one for one in parameter.opts if one not in OLD_FLAGS]
+                if isinstance(parameter.envvar, list):  # the first is named for the flag
+                    parameter.envvar = parameter.envvar[1:] or None
             record = parameter.get_help_record(ctx)
             if record is not None:
                 heading = getattr(parameter, "rich_help_panel", None) or "Other"
@@ -339,15 +348,20 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
 
     def register(function: Command) -> Command:
         groups = {name: hint for name, hint in get_type_hints(function).items() if name != "return"}
-        parameters = [parameter for group in groups.values() for parameter in _make_parameters(group)]
+        is_configured = CONFIG in flags_of(groups)
+        named = function.__name__ if is_configured else None
+        parameters = [parameter for group in groups.values() for parameter in _make_parameters(group, named)]
+        if is_configured:
+            parameters.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
 
-        def run(**values: Any) -> None:
-            verbose = bool(values.get("verbose"))
-            run_guarded(
-                lambda: _run_noted(function, groups, values),
-                verbose=verbose,
-                flags=flags_of(groups),
-            )
+        def run(*, context: typer.Context | None = None, **values: Any) -> None:
+            verbose, flags = bool(values.get("verbose")), flags_of(groups)
+
+            def work() -> int:
+                given = values if context is None else values | _configured(context, groups, values[CONFIG])
+                return _run_noted(function, groups, given)
+
+            run_guarded(work, verbose=verbose, flags=flags)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {}
@@ -357,6 +371,26 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
         return function
 
     return register
+
+
+def _configured(context: typer.Context, groups: Groups, path: str | None) -> dict[str, Any]:
+    """Return the values in a configuration file of options that are not given.
+
+    Args:
+        context: The command with the sources of its values.
+        groups: Its option groups.
+        path: The file, or None for no values.
+
+    Raises:
+        UnknownArgumentError: For an environment variable that no option has.
+        InputFileError: If the file is wrong.
+    """
+    check_variables(str(context.info_name), flags_of(groups).values())
+    if path is None:
+        return {}
+    values = read_config(path, keys_of(*groups.values()), keys_of)
+    sources = {name: context.get_parameter_source(name) for name in values}
+    return {name: value for name, value in values.items() if getattr(sources[name], "name", "") == "DEFAULT"}
 
 
 @contextmanager
@@ -404,8 +438,14 @@ def _run_noted(function: Command, groups: Mapping[str, type[Any]], values: Mappi
             raise InputFileError(inputs.STDIN, error.reason, line=error.line) from error
 
 
-def _make_parameters(group: type[Any]) -> list[inspect.Parameter]:
-    """Return keyword parameters for a group's options, as typer reads them."""
+def _make_parameters(group: type[Any], command: str | None = None) -> list[inspect.Parameter]:
+    """Return keyword parameters for a group's options, as typer reads them.
+
+    Args:
+        group: The option group.
+        command: The command whose options may be given as environment variables; None
+            for only those that have a variable of their own.
+    """
     hints = hints_of(group)
     heading = (inspect.getdoc(group) or group.__name__).splitlines()[0].rstrip(".")
     result = []
@@ -413,6 +453,9 @@ def _make_parameters(group: type[Any]) -> list[inspect.Parameter]:
         # Groups that share an option may have different headings.
         option = copy(hints[field.name].__metadata__[0])
         option.rich_help_panel = heading
+        if command is not None and isinstance(option, OptionInfo):
+            own = variable(command, flag_of(field.name, option))
+            option.envvar = [own] if option.envvar is None else [own, str(option.envvar)]
         hint = Annotated[hints[field.name].__origin__, option]  # type: ignore[valid-type]  # made as typer reads it
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         result.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))

@@ -185,6 +185,23 @@ class ModelGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigGroup:
+    """Configuration.
+
+    The option that names a file with values of the command's other options.
+    """
+
+    config: Annotated[
+        str | None,
+        Option(
+            metavar="FILE",
+            help="Options from a file of TOML: `port = 9000`. A flag goes first, then an environment variable named "
+            "for it, as SELECTRIE_SERVE_PORT for --port.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
 class FastModelGroup(ModelGroup):
     """Model.
 

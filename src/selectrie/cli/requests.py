@@ -44,6 +44,7 @@ from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, S
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
+    from selectrie.engine.pool import ModelPool
     from selectrie.runs.actors import Cluster
 
 T = TypeVar("T")
@@ -75,6 +76,32 @@ def open_engine(group: ModelGroup) -> Engine:
     first = " in a child process first" if group.untrusted else ""
     with announce(f"opening {group.model or 'the embedded model'}{first} …"):
         return load.load(group.model, **load_options(group))
+
+
+def open_pool(groups: Mapping[str, ModelGroup], budget_bytes: int | None) -> ModelPool:
+    """Return a pool of models, whose files were looked for. The caller closes it.
+
+    Args:
+        groups: The options of each model by its name.
+        budget_bytes: Memory of all loaded models together; None for no limit.
+    """
+    from selectrie.engine.pool import ModelPool  # as in `open_engine`
+    from selectrie.results.advice import AdviceWarning
+
+    warnings.simplefilter("ignore", AdviceWarning)  # as in `open_engine`
+    options = {name: load_options(group) for name, group in groups.items()}
+    pool = ModelPool(
+        {name: group.model for name, group in groups.items()},
+        budget_bytes=budget_bytes,
+        backend={name: given["backend"] for name, given in options.items() if "backend" in given},
+        untrusted=any(group.untrusted for group in groups.values()),
+        model_options={
+            name: {key: value for key, value in given.items() if key not in {"backend", "untrusted"}}
+            for name, given in options.items()
+        },
+    )
+    pool.check_sources()
+    return pool
 
 
 @contextmanager

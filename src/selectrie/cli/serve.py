@@ -4,23 +4,57 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shlex
 import sys
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Option
+from typer import Argument, Option
 
 from selectrie.cli import requests
-from selectrie.cli.groups import STDIN_JSON, ModelGroup
+from selectrie.cli.config import TablesOf
+from selectrie.cli.groups import STDIN_JSON, ConfigGroup, ModelGroup
 from selectrie.core.output import write
-from selectrie.errors import MissingExtraError
+from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionError
 from selectrie.options.checks import number
 
 if TYPE_CHECKING:
+    from selectrie.engine.engine import Engine
+    from selectrie.engine.pool import ModelPool
     from selectrie.server.application import App
+
+_NAMED = re.compile(r"([\w.-]+)=")
+"""Matches the beginning of an argument that names its model."""
+_SIZE = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,9})?)(?P<unit>[KMGT])(iB)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsGroup:
+    """Several models.
+
+    The arguments and options of a server with several models.
+    """
+
+    models: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="[NAME=]MODEL",
+            help="Models as for --model, of which a request names one. In a file of --config: tables [models.NAME].",
+        ),
+        TablesOf(ModelGroup, leaves_out=("untrusted", "verbose")),
+    ] = None
+    memory: Annotated[
+        str | None,
+        Option(
+            metavar="SIZE",
+            help="Memory of all loaded models together: 8G, 500M. The one unused for longest is unloaded. "
+            "[default: no limit]",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +137,9 @@ class ServingGroup:
     log_prompts: Annotated[bool, Option("--log-prompts", help="Write the text of requests to the log.")] = False
 
 
-def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> int:
+def serve(
+    config: ConfigGroup, model: ModelGroup, several: ModelsGroup, address: AddressGroup, serving: ServingGroup
+) -> int:
     r"""Answer over HTTP.
 
     OpenAI's /v1/decisions and TypeSafe's /v1/systemone by the options' own texts,
@@ -113,13 +149,17 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
     \b
     selectrie serve
     selectrie serve -m model.gguf --api-key-file keys.txt --host 0.0.0.0 --port 9000
+    selectrie serve small=a.gguf big=b.gguf --memory 8G
+    selectrie serve --config serve.toml
     """
+    del config  # its values are in the other groups
     try:
         from selectrie.decide.calibration import Calibration
         from selectrie.server import serve as serving_room
         from selectrie.server.options import ServerOptions
     except ImportError as error:
         raise MissingExtraError("the server", "server") from error
+    load = _loader(model, several, serving)
     number("max_body_mib", serving.max_body_mib, min_value=1e-6, remedy="a number of MiB above 0")
     same = {one.name for one in fields(ServerOptions)} & {one.name for one in fields(serving)} - {"calibration"}
     options = ServerOptions(
@@ -136,7 +176,61 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
         address.host, address.port, serving.shutdown_timeout, serving.header_timeout_s, address.api_key_file
     )
     _log_to_stderr()
-    return serving_room.serve(partial(requests.open_engine, model), where, options, on_ready=_report_ready)
+    return serving_room.serve(load, where, options, on_ready=_report_ready)
+
+
+def _loader(model: ModelGroup, several: ModelsGroup, serving: ServingGroup) -> Callable[[], Engine | ModelPool]:
+    """Return a function that loads the model, or makes a pool of several.
+
+    Args:
+        model: The options of one model, and of all that have no others.
+        several: The models of a pool.
+        serving: The options that have names of one model.
+
+    Raises:
+        OptionError: If two models have one name, or the memory is no size.
+        IncompatibleOptionsError: For options of one model beside several, or of
+            several beside one.
+    """
+    if not several.models:
+        if several.memory is not None:
+            raise IncompatibleOptionsError("memory", "one model", "give models as arguments: NAME=MODEL")
+        return partial(requests.open_engine, model)
+    if model.model is not None and model.model != requests.default_model(ModelGroup).model:
+        raise IncompatibleOptionsError("model", "several models", "give all models as arguments: NAME=MODEL")
+    if serving.model_name:
+        raise IncompatibleOptionsError("model_name", "several models", "give each its name: NAME=MODEL")
+    tables = several.models if isinstance(several.models, Mapping) else _named_models(several.models)
+    groups = {name: replace(model, **{"model": None, **table}) for name, table in tables.items()}
+    budget = None if several.memory is None else _parse_size("memory", several.memory)
+    return partial(requests.open_pool, groups, budget)
+
+
+def _named_models(models: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the tables of models that are written `NAME=MODEL` or `MODEL`.
+
+    The name of `MODEL` alone is that of its file.
+    """
+    from selectrie.server.models import name_of
+
+    tables: dict[str, dict[str, str]] = {}
+    for text in models:
+        found = _NAMED.match(text)
+        source = text if found is None else text[found.end() :]
+        name = name_of(source) if found is None else found[1]
+        if name in tables:
+            raise OptionError("models", text, f"a name for each model; {name!r} is given twice: NAME={source}")
+        tables[name] = {"model": source}
+    return tables
+
+
+def _parse_size(option: str, text: str) -> int:
+    """Return the bytes of a size such as 8G, 1.5G or 500M, in powers of 1024."""
+    found = _SIZE.fullmatch(text.strip())
+    n_bytes = 0 if found is None else int(float(found["number"]) * 1024 ** " KMGT".index(found["unit"].upper()))
+    if n_bytes < 1:
+        raise OptionError(option, text, "a size with its unit, such as 500M or 8G, in powers of 1024")
+    return n_bytes
 
 
 def _report_ready(url: str, app: App) -> None:
@@ -149,8 +243,11 @@ def _report_ready(url: str, app: App) -> None:
     }
     key = " -H 'Authorization: Bearer KEY'" if app.state.options.key_digests else ""
     own = models.engine
-    took = f", precision {own.identity.precision}, {own.limits.nodes} tokens for all requests (--n-ctx)" if own else ""
-    write(f"{url}: model {models.names[0]}{took}; stop with Ctrl-C", sys.stdout)
+    served = f"models {', '.join(models.names)}"
+    if own is not None:
+        limits = f"precision {own.identity.precision}, {own.limits.nodes} tokens for all requests (--n-ctx)"
+        served = f"model {models.names[0]}, {limits}"
+    write(f"{url}: {served}; stop with Ctrl-C", sys.stdout)
     data = shlex.quote(json.dumps(body))
     write(f"curl {url}/v1/decisions -H 'Content-Type: application/json'{key} -d {data}", sys.stdout)
     sys.stdout.flush()

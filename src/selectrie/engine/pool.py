@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from selectrie.backends.table import backend_named
 from selectrie.core.types import Precision
@@ -31,6 +31,7 @@ from selectrie.options import at_least, flag, number
 from selectrie.results.models import RegisteredModel
 
 ModelSource: TypeAlias = str | os.PathLike[str] | None
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +49,7 @@ class _Entry:
         name: Name of the model.
         source: Its source, as for `load`.
         backend: Name of its back end, or None for the one that recognises the source.
+        options: Options with which it is loaded.
         engine: The engine, or None if the model is not loaded.
         memory_bytes: Bytes that the model takes, or None if that is not known yet.
         worker: The thread that loads (if `engine` is None) or unloads the model; None
@@ -60,6 +62,7 @@ class _Entry:
     name: str
     source: ModelSource
     backend: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     engine: Engine | None = None
     memory_bytes: int | None = None
     worker: int | None = None
@@ -101,6 +104,7 @@ class ModelPool:
         budget_bytes: int | None = None,
         backend: str | Mapping[str, str] | None = None,
         untrusted: bool = False,
+        model_options: Mapping[str, Mapping[str, Any]] | None = None,
         **options: Any,
     ) -> None:
         """Register models; nothing is loaded or looked for on disk before it is used.
@@ -115,8 +119,10 @@ class ModelPool:
                 models to their back ends, where the others are known by their content.
                 A server has none.
             untrusted: As for `load`.
+            model_options: Options of single models by their names, which replace those
+                of the same name in `options`.
             options: Options of the back ends, as for `load`: n_ctx, n_threads … They
-                are the same for every model that runs here.
+                are for every model that runs here.
 
         Raises:
             OptionError: If an option is invalid.
@@ -126,10 +132,16 @@ class ModelPool:
         flag("untrusted", untrusted)
         named = _name_sources(sources)
         backends = _name_backends(backend, named)
+        own = _check_models("model_options", model_options or {}, named)
         for one in set(backends.values()):
             check_names(one, options)
-        self._untrusted, self._options = untrusted, dict(options)
-        self._entries = {name: _Entry(name, source, backends[name]) for name, source in named.items()}
+        for name, given in own.items():
+            check_names(backends[name], given)
+        self._untrusted = untrusted
+        self._entries = {
+            name: _Entry(name, source, backends[name], {**({} if is_server(source) else options), **own.get(name, {})})
+            for name, source in named.items()
+        }
         self._budget = budget_bytes
         self._turn = 0
         self._closed = False
@@ -178,6 +190,18 @@ class ModelPool:
         with self._locked():
             loaded = [entry for entry in self._entries.values() if entry.engine is not None]
             return tuple(self._describe(entry) for entry in sorted(loaded, key=lambda entry: -entry.turn))
+
+    def check_sources(self) -> None:
+        """Look for every model's file, and compare its memory with the budget.
+
+        Files of the hub are downloaded. Servers are not asked.
+
+        Raises:
+            MemoryBudgetError: If a model is larger than the budget.
+            SelectrieError: If a file is missing or cannot be read.
+        """
+        for entry in self._entries.values():
+            self._memory_of(entry)
 
     @contextmanager
     def use(self, name: str, *, wait_s: float = 0.0, on_room: Callable[[], None] | None = None) -> Iterator[Engine]:
@@ -265,12 +289,7 @@ class ModelPool:
                 on_room()
                 return engine
             # This may download the file, so the lock is not held.
-            n_bytes = memory_needed(entry.source, entry.backend, self._options)
-            if self._is_too_large(n_bytes):
-                resolved = resolve(entry.source, entry.backend, self._options)
-                raise self._budget_error(
-                    entry, n_bytes, self._memory_in_fast(entry, resolved.options), resolved.backend.less_memory
-                )
+            n_bytes = self._memory_of(entry)
             try:
                 idle = self._reserve(entry, use, n_bytes, until)
                 if idle is not None:
@@ -279,6 +298,15 @@ class ModelPool:
             except BaseException:
                 self._give_up(use.thread)
                 raise
+
+    def _memory_of(self, entry: _Entry) -> int:
+        """Return a model's memory in bytes; raise an error if the budget is less."""
+        n_bytes = memory_needed(entry.source, entry.backend, entry.options)
+        if self._is_too_large(n_bytes):
+            resolved = resolve(entry.source, entry.backend, entry.options)
+            in_fast = self._memory_in_fast(entry, resolved.options)
+            raise self._budget_error(entry, n_bytes, in_fast, resolved.backend.less_memory)
+        return n_bytes
 
     def _lend(self, entry: _Entry, use: _Use, on_room: Callable[[], None]) -> Engine | None:
         """Return the entry's engine and record `use`; None if it is not loaded.
@@ -352,7 +380,7 @@ class ModelPool:
         if options.precision is not Precision.EXACT:
             return None
         try:
-            fast = memory_needed(entry.source, entry.backend, {**self._options, "precision": "fast"})
+            fast = memory_needed(entry.source, entry.backend, {**entry.options, "precision": "fast"})
         except SelectrieError:
             return None
         return None if self._is_too_large(fast) else fast
@@ -385,8 +413,7 @@ class ModelPool:
             with self._changed:
                 one.engine = one.worker = None
                 self._changed.notify_all()
-        options = {} if is_server(entry.source) else self._options
-        engine = load(entry.source, backend=entry.backend, untrusted=self._untrusted, **options)
+        engine = load(entry.source, backend=entry.backend, untrusted=self._untrusted, **entry.options)
         with self._changed:
             is_closed = self._closed
             if not is_closed:
@@ -458,13 +485,19 @@ def _name_backends(backend: object, sources: Mapping[str, ModelSource]) -> dict[
     if not isinstance(backend, Mapping):
         raise OptionError("backend", backend, "the name of a back end, or such names by model, or None")
     known: dict[str, str | None] = dict.fromkeys(sources)
-    for name, one in backend.items():
-        if name not in known:
-            raise OptionError("backend", name, "models of this pool: " + ", ".join(map(repr, known)))
+    for name, one in _check_models("backend", backend, known).items():
         if is_server(sources[name]):
             raise IncompatibleOptionsError("backend", f"{name!r}, the address of a server", "leave it out there")
         known[name] = backend_named(one).name
     return known
+
+
+def _check_models(option: str, given: Mapping[str, T], names: Collection[str]) -> Mapping[str, T]:
+    """Return values by model; raise `OptionError` for a model that is not there."""
+    for name in given:
+        if name not in names:
+            raise OptionError(option, name, "models of this pool: " + ", ".join(map(repr, names)))
+    return given
 
 
 def _name_sources(sources: object) -> dict[str, ModelSource]:
