@@ -610,6 +610,28 @@ def test_too_long_a_prompt_names_the_remedy():
         assert "list_options" not in str(caught.value), "the state alone is too long"
 
 
+def test_a_list_of_options_that_does_not_fit_may_be_left_out():
+    """With "if they fit", the answer is that without a list, and says so; a short list stays."""
+    many, few = Choice("q", [f"option {i}" for i in range(80)]), Choice("q", ["a", "b"])
+    fitting = DecisionParams(list_options="if they fit")
+    with fake(nodes=600) as llm:
+        with pytest.warns(UserWarning, match="'many': the list of its options does not fit"):
+            found = llm.decide(STATE, {"many": many, "few": few}, params=fitting)
+        unlisted = llm.decide(STATE, {"many": many, "few": few}, params=DecisionParams(list_options=False))
+        listed = llm.decide(STATE, {"few": few, "other": few})
+        assert found["many"].probabilities == unlisted["many"].probabilities
+        assert found["few"].probabilities == listed["few"].probabilities
+        assert (found["many"].signature.listed, found["few"].signature.listed) == (False, True)
+        assert found["many"].conditions == unlisted["many"].conditions
+        with pytest.warns(UserWarning, match="does not fit"):
+            twice = llm.decide(STATE, {"many": many}, params=replace(fitting, permutations=2))
+        assert len(twice["many"].selections) == 2
+        with pytest.raises(PromptTooLongError):
+            llm.decide("x" * 900, many, params=fitting)
+    with pytest.raises(OptionError, match="list_options='x': expected True, False, 'if they fit' or None"):
+        DecisionParams(list_options="x")
+
+
 def test_instructions_that_cannot_fit_are_not_rendered(monkeypatch):
     """As a state that cannot; what is longer is to be shortened."""
     monkeypatch.setattr(decisions, "page_of", lambda *_: pytest.fail("it was written"))

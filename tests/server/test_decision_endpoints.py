@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -236,6 +237,33 @@ def test_wrong_bounds_of_levels_are_named(given, message):
     assert message in reply.json["error"]["message"]
 
 
+@pytest.mark.parametrize("state", ["", " \n", {}, []], ids=["empty", "blank", "object", "array"])
+def test_a_blank_state_is_shown_as_json(state):
+    """TypeSafe's API takes it."""
+    with fake() as llm:
+        wanted = llm.decide(json.dumps(state), Predicate("The customer is angry.", yes_when="they shout"))
+        reply = ask(app(llm), "POST", "/v1/systemone", {"state": state, "questions": {"a": SYSTEMONE["angry"]}})
+    assert reply.json["answers"]["a"]["noul"] == wanted.probability
+
+
+@pytest.mark.parametrize("path", ["decisions", "systemone"])
+def test_a_question_in_the_form_of_typesafe_has_its_limits(path):
+    """255 options and 10 levels, unless the operator says otherwise."""
+    options = {"type": "choice", "criteria": {f"option {n}": None for n in range(256)}}
+    levels = {"type": "score", "criteria": [f"level {n}" for n in range(11)]}
+    with fake() as llm:
+        larger = app(llm, ServerOptions(max_criteria=256, max_criteria_levels=11))
+        for question, message in (
+            (options, "criteria=256: expected at most 255"),
+            (levels, "criteria=11: expected at most 10"),
+        ):
+            asked = {"input": STATE, "questions": [question]}
+            if path == "systemone":
+                asked = {"state": STATE, "questions": {"q": question}}
+            assert message in ask(app(llm), "POST", f"/v1/{path}", asked).error["message"]
+            assert ask(larger, "POST", f"/v1/{path}", asked).status == 200
+
+
 def test_instructions_of_a_request_come_before_those_of_its_questions():
     """Of the same name, at the top of a systemone request."""
     with fake() as llm:
@@ -343,9 +371,30 @@ def test_what_is_too_long_is_named(changes, remedy):
     """The part of the question that has most of the prompt, and not the input beside it."""
     question = {"type": "choice", "choices": ["a", "b"], **changes}
     with fake(nodes=600) as llm:
-        error = ask(app(llm), "POST", "/v1/decisions", {"input": "abcd", "questions": [question]}).error
+        body = {"input": "abcd", "questions": [question], "list_options": True}
+        error = ask(app(llm), "POST", "/v1/decisions", body).error
     assert (error["code"], error["param"]) == ("prompt_too_long", "questions[0]")
     assert f"the context holds 600; {remedy}" in error["message"]
+
+
+def test_a_list_of_options_that_does_not_fit_is_left_out():
+    """The others of the request keep theirs; the response says so, and its numbers are those without a list."""
+    many = {f"option {n}": "what it means" for n in range(60)}
+    body = {"state": STATE, "questions": {"many": {"type": "choice", "criteria": many}, "angry": SYSTEMONE["angry"]}}
+    with fake(nodes=600) as llm:
+        reply = ask(app(llm), "POST", "/v1/systemone", body)
+        llm.trim()
+        questions = {
+            "many": Choice("", [Option(one, description="what it means") for one in many]),
+            "b": both()[1]["questions.angry"],
+        }
+        unlisted = llm.decide(
+            STATE, {"many": questions["many"], "b": Predicate("x")}, params=DecisionParams(list_options=False)
+        )
+        listed = llm.decide(STATE, questions["b"])
+    assert reply.json["answers"]["many"]["probabilities"] == dict(unlisted["many"].probabilities)
+    assert reply.json["answers"]["angry"]["noul"] == listed.probability
+    assert reply.json["warnings"][0].startswith("question 'questions.many': the list of its options does not fit")
 
 
 def test_a_question_with_a_long_name():
@@ -690,3 +739,7 @@ def test_the_client_of_typesafe(served, compression):
     assert found.answers["angry"].noul == pytest.approx(own.probability, abs=by / 4)
     assert found.answers["urgency"].legend == {0: "can wait", 1: {"means": "today"}}
     assert [one.name for one in listed.models] == ["embedded"]
+    with typesafe_sdk.TypeSafeClient(api_key="key", base_url=url) as client:
+        with pytest.raises(typesafe_sdk.TypeSafeUnprocessableEntityError, match=r"questions\.a\.b") as caught:
+            client.system_one("x", {"a.b": {"type": "choice", "criteria": {str(n): None for n in range(256)}}})
+        assert caught.value.body["detail"][0]["loc"] == ["body", "questions", "a.b", "criteria"]

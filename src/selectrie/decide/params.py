@@ -44,7 +44,6 @@ from selectrie.options.checks import (
     ReadOnlyDict,
     at_least,
     check_options,
-    flag,
     option,
     record,
 )
@@ -55,6 +54,8 @@ from selectrie.template.analysis.template import Template
 TEMPLATES = ("auto", "chat", "base")
 LAYOUTS = ("auto", "state first", "questions first", "options last")
 SCORINGS = ("text", "letters")
+IF_THEY_FIT = "if they fit"
+"""Value of `list_options` that lists the options where the context has room."""
 MAX_ORDERS = 64
 """Maximum number of orders of the options, except for "all"."""
 MAX_ALL = 5
@@ -122,7 +123,8 @@ class DecisionParams:
             question is a predicate.
         list_options: Whether the prompt lists the options. Unlisted options are scored
             too. None lists them, except on the plain page of a question with examples
-            or a cue whose options have no descriptions.
+            or a cue whose options have no descriptions. "if they fit" is None where the
+            prompt fits the context, else False, with a warning.
         think: Rationales that the model writes first; the answer is the mean of the
             posteriors behind them. None asks for the answer at once.
         time: The local time that a chat template may write, in ISO 8601. None is the
@@ -140,7 +142,7 @@ class DecisionParams:
     min_confidence: float | Threshold = option(0.0, LEAST_CONFIDENCE)
     min_label_mass: float = option(0.0, SHARE)
     threshold: float = option(0.5, SHARE)
-    list_options: bool | None = None
+    list_options: bool | str | None = None
     time: str | None = None
     think: Thinking | None = None
 
@@ -156,8 +158,8 @@ class DecisionParams:
             if isinstance(self.permutations, str):
                 raise OptionError("permutations", self.permutations, "a number of orders, 'all' or 'auto'")
             at_least("permutations", self.permutations, 1, max_value=MAX_ORDERS)
-        if self.list_options is not None:
-            flag("list_options", self.list_options)
+        if not isinstance(self.list_options, bool) and self.list_options not in (None, IF_THEY_FIT):
+            raise OptionError("list_options", self.list_options, f"True, False, {IF_THEY_FIT!r} or None")
         _check_time(self.time)
         if self.top is not None and self.permutations is not None:
             remedy = "orders are averaged over all options, so ask for one of the two"
@@ -194,6 +196,7 @@ def _check_thinking(params: DecisionParams) -> None:
         (OptionRef("rule", params.rule), params.rule in BASELINE_RULES, "a baseline has no rationales"),
         ("calibration", params.calibration is not None, "calibrations hold for answers without rationales"),
         ("top", params.top is not None, "the mean needs the probability of every option"),
+        ("list_options", params.list_options == IF_THEY_FIT, "give True or False"),
     )
 
 
@@ -667,7 +670,7 @@ def ask_of(
         _check_grammar_options(params)
         return Ask(question, params, (), ((),), (), None, layout, listed=False, rule=params.rule)
     listed = params.list_options
-    if listed is None:
+    if not isinstance(listed, bool):
         described = any(one.description for one in options)
         is_short = question.examples or question.cue or (has_calibration and not question.is_number)
         listed = not on_page or described or params.scoring == "letters" or not is_short

@@ -18,7 +18,16 @@ from selectrie.core.types import ROOT, Cost, IntArray, ModelIdentity
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary
 from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage, ValueShape
 from selectrie.decide.calibration import Calibration, question_calibration
-from selectrie.decide.params import CONTENT_FREE, Ask, DecisionParams, Order, ask_of, check_threshold, is_calibrated
+from selectrie.decide.params import (
+    CONTENT_FREE,
+    IF_THEY_FIT,
+    Ask,
+    DecisionParams,
+    Order,
+    ask_of,
+    check_threshold,
+    is_calibrated,
+)
 from selectrie.decide.questions import Choice, Question
 from selectrie.decide.states import State, text_of_state
 from selectrie.decide.templates import (
@@ -56,6 +65,7 @@ from selectrie.errors import (
     TooManyRowsError,
     of_request,
     of_slot,
+    of_value,
     remedies,
     words,
 )
@@ -238,8 +248,11 @@ class DecisionMaker:
             try:
                 prompts = tuple([one.tokenize(state) for one in self.prompt_makers(name)])
             except PromptTooLongError as error:
-                unlisted = "score the options without listing them (`list_options=False`)"
-                unlisted = unlisted if _fits_without_list(self, ask, state) else ""
+                prompt = _unlisted_prompt(self, ask, state)
+                if prompt is not None and self.params.list_options == IF_THEY_FIT and not ask.calibration:
+                    warn(f"question {of_value(name)}: the list of its options does not fit the context, so it has none")
+                    return (prompt,) * len(ask.orders)
+                unlisted = "" if prompt is None else "score the options without listing them (`list_options=False`)"
                 remedy = remedies(_advise_shortening(ask, state), unlisted)
                 raise error.with_remedy(remedy) from error
             if self.thinker is not None:
@@ -408,11 +421,13 @@ class TokenizedPrompt:
         prompt: The text of a page, or the messages of a chat.
         select: The selection of the answer, checked and tokenized but not run.
         request: The options of the selection.
+        is_cut: Whether the list of options was left out because it did not fit.
     """
 
     prompt: Prompt
     select: PreparedSelect | PreparedGrammarSelect
     request: SelectRequest
+    is_cut: bool = False
 
 
 QuestionKey: TypeAlias = tuple[int, str]
@@ -620,7 +635,9 @@ class DecisionBatch:
     ) -> Answer:
         """Return the answer to a question about a state, given its selections."""
         vocabulary, ask = self.maker.model.vocabulary, self.maker.asks[key[1]]
-        conditions = self.maker.conditions[key[1]]
+        conditions, is_listed = self.maker.conditions[key[1]], ask.listed
+        if prompts[0].is_cut:
+            conditions, is_listed = {**conditions, "listed": False}, False
         fits = [first_token_fits(vocabulary, result) for result in selections]
         n_tokens = sum(count_prompt_tokens(vocabulary, prompt) for prompt in prompts[: len(selections)])
         cost = sum((result.cost for result in selections[1:]), selections[0].cost)
@@ -633,7 +650,7 @@ class DecisionBatch:
             layout=ask.layout,
             scoring=maker.params.scoring,
             rule=ask.rule,
-            listed=ask.listed,
+            listed=is_listed,
             orders=ask.n_orders,
             selection=selections[0].signature,
             calibration=ask.calibration,
@@ -718,15 +735,18 @@ def _advise_shortening(ask: Ask, state: str) -> str:
     return max(lengths, key=lengths.__getitem__)
 
 
-def _fits_without_list(maker: DecisionMaker, ask: Ask, state: str) -> bool:
-    """Return whether the prompt of a question fits if it does not list the options."""
+def _unlisted_prompt(maker: DecisionMaker, ask: Ask, state: str) -> TokenizedPrompt | None:
+    """Return the prompt of a question without its list of options, or None.
+
+    None means that it does not fit either, or that there is no list to leave out.
+    """
     if not ask.listed or maker.params.scoring != "text":
-        return False
+        return None
     try:
-        PromptMaker(maker, replace(ask, listed=False), ask.orders[0]).tokenize(state)
+        prompt = PromptMaker(maker, replace(ask, listed=False), ask.orders[0]).tokenize(state)
     except RequestError:
-        return False
-    return True
+        return None
+    return replace(prompt, is_cut=True)
 
 
 def _check_endings(choices: Sequence[str], following: str) -> None:

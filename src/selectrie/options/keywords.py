@@ -95,7 +95,7 @@ class DecisionKeywords(TypedDict, total=False):
     min_confidence: Any
     min_label_mass: float | None
     threshold: float | None
-    list_options: bool | None
+    list_options: bool | str | None
     time: str | None
     think: Any
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from selectrie.decide.calibration import Calibration
-from selectrie.decide.params import MAX_ORDERS, TEMPLATES, DecisionParams
+from selectrie.decide.params import IF_THEY_FIT, MAX_ORDERS, TEMPLATES, DecisionParams
 from selectrie.decide.question_data import TYPES, question_of_data
 from selectrie.decide.questions import MAX_NUMBERS, Question
 from selectrie.errors import MAX_QUOTED, OptionError
@@ -58,8 +58,8 @@ class _DecisionOptions(WireModel):
     """How to correct for options that the model prefers in any state."""
     permutations: Annotated[_Orders | Annotated[str, one_of(("all", "auto"))], BY_TYPE] | None = None
     """Number of orders of the options over which an answer is averaged."""
-    list_options: bool | None = None
-    """Whether the prompt lists the options."""
+    list_options: Annotated[bool | Annotated[str, one_of((IF_THEY_FIT,))], BY_TYPE] | None = None
+    """Whether the prompt lists the options; by default if they fit."""
 
 
 class DecisionBody(_DecisionOptions, Body):
@@ -347,6 +347,7 @@ def make_request(
         warned += [f"{one.path}: {notice}" for notice in notices]
     values = {name: getattr(body, name) for name in _DecisionOptions.model_fields if getattr(body, name) is not None}
     values.setdefault("min_label_mass", options.min_label_mass)
+    values.setdefault("list_options", IF_THEY_FIT)
     if isinstance(body.calibration, dict):
         values["calibration"] = Calibration.from_dict(body.calibration)
     if options.calibration is not None and values.get("rule") not in BASELINE_RULES:
