@@ -129,6 +129,25 @@ COMPLETION = st.fixed_dictionaries(
     },
 )
 
+ITEM = JSON | st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "system", "assistant", "developer", "x"]) | JSON},
+    optional={
+        "type": st.sampled_from(["message", "reasoning", "function_call", "function_call_output"]) | JSON,
+        "content": st.text(max_size=9) | JSON | st.just([{"type": "input_text", "text": "a"}]),
+    },
+)
+RESPONSES = st.fixed_dictionaries(
+    {"input": st.text(max_size=5) | st.lists(ITEM, max_size=3) | JSON, "max_output_tokens": st.integers(1, 4)},
+    optional={
+        **dict.fromkeys(["top_logprobs", "temperature", "n"], OPTIONS),
+        **dict.fromkeys(["stream", "store", "background", "parallel_tool_calls"], st.booleans() | JSON),
+        **dict.fromkeys(["instructions", "truncation", "reasoning", "metadata", "previous_response_id"], JSON),
+        "include": st.just(["message.output_text.logprobs"]) | JSON,
+        "text": st.fixed_dictionaries({}, optional={"format": FORMAT, "verbosity": JSON}) | JSON,
+        "structured_outputs": STRUCTURED,
+    },
+)
+
 
 @pytest.fixture(scope="module")
 def application():
@@ -165,6 +184,19 @@ def test_texts_of_any_shape(application, asked):
             [one for event in reply.events for one in event["choices"]] if body.get("stream") else reply.json["choices"]
         )
         assert choices[-1]["finish_reason"] in {"stop", "length"}
+
+
+@settings(max_examples=n_examples(100), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(body=RESPONSES)
+def test_responses_of_any_shape(application, body):
+    """200 with a response that is at its end, whole or as a stream, or 400 in OpenAI's shape."""
+    reply = ask(application, "POST", "/v1/responses", body)
+    assert reply.status in {200, 400}, reply.data
+    if reply.status == 400:
+        assert reply.error["message"]
+    else:
+        answer = reply.events[-1]["response"] if body.get("stream") else reply.json
+        assert answer["status"] in {"completed", "incomplete"}
 
 
 BODIES = [
@@ -218,6 +250,18 @@ BODIES = [
             "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": ["a"]}}},
             "guided_whitespace_pattern": " ?",
             "chat_template_kwargs": {"a": "b"},
+        },
+    ),
+    (
+        "/v1/responses",
+        {
+            "input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]}, {"type": "reasoning"}],
+            "instructions": "b",
+            "max_output_tokens": 1,
+            "include": ["message.output_text.logprobs"],
+            "text": {"format": {"type": "json_object"}},
+            "reasoning": {"effort": "low"},
+            "metadata": {"a": "b"},
         },
     ),
     (

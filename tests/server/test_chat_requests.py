@@ -97,8 +97,6 @@ REFUSED: list[dict[str, Any]] = [
     {"modalities": ["text", "audio"]},
     {"audio": {"voice": "a"}},
     {"prediction": {"type": "content", "content": "a"}},
-    {"reasoning_effort": "low"},
-    {"verbosity": "low"},
     {"web_search_options": {}},
     {"moderation": {"model": "a"}},
     {"chat_template": "{{ 1 }}"},
@@ -177,7 +175,7 @@ def test_unknown_fields_are_ignored_with_a_warning(llm):
     ]
     assert found["warnings"] == wanted
     reply = ask(app(llm), "POST", PATH, {**body, "stream": True})
-    assert reply.headers["x-selectrie-warning"] == "; ".join([*wanted, "unknown model; hash-1 answers"])
+    assert reply.headers["x-selectrie-warning"] == "; ".join(["unknown model; hash-1 answers", *wanted])
     first, *rest = reply.events
     assert first["warnings"] == wanted
     assert not any("warnings" in one for one in rest)
@@ -491,6 +489,53 @@ def test_arguments_of_the_chat_template():
             found = ask(app(llm), "POST", PATH, {**BODY, "messages": messages, **fields}).json
             assert found["choices"][0]["message"]["content"] == wanted.texts[0]
             assert found["usage"]["prompt_tokens"] == wanted.prompt_tokens[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "fields", "args", "warned"),
+    [
+        ("{{ reasoning_effort }}", {"reasoning_effort": "low"}, {"reasoning_effort": "low"}, []),
+        ("{{ reasoning_effort }}", {"reasoning_effort": "none"}, {"reasoning_effort": "none"}, []),
+        ("{% if enable_thinking %}", {"reasoning_effort": "none"}, {"enable_thinking": False}, []),
+        ("{% if enable_thinking %}", {"reasoning_effort": "high"}, {}, ["reasoning_effort"]),
+        (
+            "{{ verbosity }}",
+            {"verbosity": "low", "reasoning_effort": "low"},
+            {"verbosity": "low"},
+            ["reasoning_effort"],
+        ),
+        ("{{ verbosity }}", {"verbosity": "low", "chat_template_kwargs": {"verbosity": "x"}}, {"verbosity": "x"}, []),
+        ("", {"reasoning_effort": "none", "verbosity": "medium"}, {}, []),
+        ("", {"reasoning_effort": "high", "verbosity": "high"}, {}, ["reasoning_effort", "verbosity"]),
+    ],
+)
+def test_effort_and_verbosity_go_to_templates_that_read_them(source, fields, args, warned):
+    """As arguments, after those that the request names itself; others are named in warnings, of streams too."""
+    moved = {}
+    if "chat_template_kwargs" not in fields:
+        moved = {
+            "reasoning": {"effort": fields.get("reasoning_effort")},
+            "text": {"verbosity": fields.get("verbosity")},
+        }
+    with fake(chat_template=_writes, chat_source=source) as llm:
+        wanted = llm.generate(
+            MESSAGES,
+            seed=7,
+            prompting=PromptParams(template_args=args),
+            sampling=SamplingParams.UNCHANGED,
+            stopping=StopParams(max_tokens=12),
+        )
+        found = ask(app(llm), "POST", PATH, {**BODY, **fields}).json
+        assert found["choices"][0]["message"]["content"] == wanted.texts[0]
+        assert [one.partition(":")[0] for one in found.get("warnings", [])] == warned
+        streamed = ask(app(llm), "POST", PATH, {**BODY, **fields, "stream": True})
+        assert streamed.events[0].get("warnings", []) == found.get("warnings", [])
+        assert streamed.headers.get("x-selectrie-warning", "") == "; ".join(found.get("warnings", []))
+        if moved:
+            body = {"input": MESSAGES, "seed": 7, "max_output_tokens": 12, **moved}
+            other = ask(app(llm), "POST", "/v1/responses", body).json
+            assert other["output"][0]["content"][0]["text"] == wanted.texts[0]
+            assert len(other.get("warnings", [])) == len(warned)
 
 
 def test_a_model_without_a_chat_template():

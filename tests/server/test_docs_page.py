@@ -21,6 +21,7 @@ BODIES = {
     "/v1/systemone": {"state": "x", "questions": {"q": {"type": "noul", "instructions": "It rains."}}},
     "/v1/extract": {"input": "x", "schema": {"type": "boolean"}},
     "/v1/completions": {"prompt": "a", "max_tokens": 1, "seed": 1},
+    "/v1/responses": {"input": "a", "max_output_tokens": 2},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "seed": 1},
     "/tokenize": {"prompt": "a"},
     "/detokenize": {"tokens": [3]},

@@ -24,6 +24,7 @@ QUESTION = {"type": "predicate", "instructions": "It rains."}
 LEAST: dict[str, dict[str, Any]] = {
     "DecisionsBody": {"input": "x", "questions": [QUESTION]},
     "SystemoneBody": {"state": "x", "questions": {"q": {"type": "noul", "instructions": "It rains."}}},
+    "ResponsesBody": {"input": "x"},
     "ChatBody": {"messages": [{"role": "user", "content": "a"}]},
     "CompletionBody": {"prompt": "a"},
     "TokenizeTextBody": {"prompt": "a"},

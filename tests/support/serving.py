@@ -93,8 +93,7 @@ class Reply:
         """The events of a stream, each of JSON, without the `[DONE]` that must end them."""
         assert self.data.endswith(b"data: [DONE]\n\n"), "the stream has no end"
         frames = [one for one in self.data.split(b"\n\n")[:-2] if not one.startswith(b":")]
-        assert all(one.startswith(b"data: ") and b"\n" not in one for one in frames)
-        return [json.loads(one.removeprefix(b"data: ")) for one in frames]
+        return [event_of(one) for one in frames]
 
     @property
     def error(self) -> dict[str, Any]:
@@ -102,6 +101,15 @@ class Reply:
         found: dict[str, Any] = self.json["error"]
         assert set(found) == {"message", "type", "param", "code"}
         return found
+
+
+def event_of(frame: bytes) -> Any:
+    """The JSON of an event, behind a line with its type if it has one."""
+    *named, data = frame.split(b"\n")
+    assert data.startswith(b"data: ")
+    event = json.loads(data.removeprefix(b"data: "))
+    assert named == ([f"event: {event['type']}".encode()] if "type" in event else [])
+    return event
 
 
 async def asked(

@@ -28,7 +28,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.options.checks import record
-from selectrie.server import chat, completions, decisions, extraction, tokenizer
+from selectrie.server import chat, completions, decisions, extraction, responses, tokenizer
 from selectrie.server.chat import ChatBody
 from selectrie.server.completions import CompletionBody
 from selectrie.server.decisions import DecisionsBody
@@ -38,6 +38,7 @@ from selectrie.server.middleware import OPEN, READS, WORK, AsgiApp, Gate
 from selectrie.server.models import Models
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import Exchange, exchange_of, id_of, json_response
+from selectrie.server.responses import ResponsesBody
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.systemone import SystemoneBody
 from selectrie.server.tokenizer import DetokenizeBody, EncodeBody, TokenizeChatBody, TokenizeTextBody
@@ -49,6 +50,7 @@ BODIES: Mapping[str, tuple[type[Body], ...]] = {
     "/v1/systemone": (SystemoneBody,),
     "/v1/extract": (ExtractBody,),
     "/v1/chat/completions": (ChatBody,),
+    "/v1/responses": (ResponsesBody,),
     "/v1/completions": (CompletionBody,),
     "/tokenize": (TokenizeTextBody, TokenizeChatBody),
     "/detokenize": (DetokenizeBody,),
@@ -328,7 +330,15 @@ def _make_routes(options: ServerOptions) -> FastAPI:
     """Return the application with all endpoints, which the `Gate` wraps."""
     api = FastAPI(title="selectrie", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     api.add_route("/docs", _docs, methods=["GET"], include_in_schema=False)
-    for one in (decisions.router, extraction.router, chat.router, completions.router, tokenizer.router, router):
+    for one in (
+        decisions.router,
+        extraction.router,
+        chat.router,
+        completions.router,
+        responses.router,
+        tokenizer.router,
+        router,
+    ):
         api.include_router(one)
     api.openapi = cache(partial(openapi_document, api, options))  # type: ignore[method-assign]
     api.add_exception_handler(HTTPException, _answer_not_found)

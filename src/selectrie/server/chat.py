@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import time
@@ -12,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator,
 from starlette.requests import Request
 from starlette.responses import Response
 
+from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import Arrivals
 from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError
 from selectrie.options import PromptParams
@@ -56,6 +58,9 @@ MAX_MESSAGES = 4_096
 MAX_ARGUMENTS = 256
 """Maximum number of arguments of the chat template in a request."""
 _EMPTY: tuple[object, ...] = ("", [], {})
+_THINKING = "enable_thinking"
+"""Argument by which chat templates are told not to have the model reason."""
+HintValue = Annotated[str, Field(pattern=r"^[a-z]{1,16}$", title="a word such as 'low', 'medium' or 'high'")]
 
 
 class TextPart(WireModel):
@@ -201,8 +206,6 @@ class ChatBody(Conversation, GenerationBody):
     moderation: Annotated[Any, NotOffered()] = None
     prediction: Annotated[Any, NotOffered()] = None
     reasoning: Annotated[Any, NotOffered()] = None
-    reasoning_effort: Annotated[Any, NotOffered()] = None
-    verbosity: Annotated[Any, NotOffered(("medium",))] = None
     web_search_options: Annotated[Any, NotOffered()] = None
     chat_template: Annotated[Any, NotOffered()] = None
     documents: Annotated[Any, NotOffered(([],))] = None
@@ -213,6 +216,10 @@ class ChatBody(Conversation, GenerationBody):
     return_token_ids: Annotated[Any, NotOffered((False,))] = None
     return_tokens_as_token_ids: Annotated[Any, NotOffered((False,))] = None
     parallel_tool_calls: Ignored = None
+    reasoning_effort: HintValue | None = None
+    """How much the model reasons, where its chat template reads this."""
+    verbosity: HintValue | None = None
+    """How long the answer is, where the model's chat template reads this."""
     max_completion_tokens: int | None = Field(None, ge=1)
     """Maximum number of tokens drawn."""
     max_tokens: int | None = Field(None, ge=1)
@@ -232,6 +239,21 @@ FIELDS = {
 """Names shown in errors for options that have another name here or no field."""
 
 
+@dataclass(frozen=True, slots=True)
+class TemplateHint:
+    """A field that becomes an argument of the chat template if the template reads it.
+
+    Attributes:
+        path: Path to the field in the request.
+        argument: Name of the argument.
+        value: Its value.
+    """
+
+    path: str
+    argument: str
+    value: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ChatRequest:
     """A request of `/v1/chat/completions`.
@@ -241,12 +263,39 @@ class ChatRequest:
         generation: The options for drawing the answer.
         prompting: The options of the chat template.
         has_logprobs: Whether the answer has log-probabilities.
+        hints: Arguments for chat templates that read them.
     """
 
     messages: Sequence[Mapping[str, str]]
     generation: GenerationRequest
     prompting: PromptParams
     has_logprobs: bool
+    hints: Sequence[TemplateHint] = ()
+
+    def with_hints(self, vocabulary: Vocabulary) -> ChatRequest:
+        """Return the request with the hints that the chat template reads as arguments.
+
+        The others are named in warnings, unless they ask for what is usual.
+        """
+        args: dict[str, Any] = {}
+        warnings = list(self.generation.warnings)
+        for hint in self.hints:
+            if _reads(vocabulary, hint.argument):
+                args[hint.argument] = hint.value
+            elif hint.value == "none" and _reads(vocabulary, _THINKING):
+                args[_THINKING] = False
+            elif hint.value not in ("none", "medium"):
+                warnings.append(f"{hint.path}: the chat template of the model does not read it")
+        return replace(
+            self,
+            generation=replace(self.generation, warnings=warnings),
+            prompting=replace(self.prompting, template_args={**args, **self.prompting.template_args}),
+        )
+
+
+def _reads(vocabulary: Vocabulary, argument: str) -> bool:
+    """Return whether the chat template of a model names an argument."""
+    return re.search(rf"\b{argument}\b", vocabulary.chat_source) is not None
 
 
 def read_chat(data: Mapping[str, Any], options: ServerOptions) -> ChatRequest:
@@ -267,7 +316,12 @@ def read_chat(data: Mapping[str, Any], options: ServerOptions) -> ChatRequest:
     messages, prompting = body.conversation()
     unknown = dict.fromkeys(name for message in data["messages"] for name in message)
     warnings = [*generation.warnings, *unknown_fields(unknown, Message.model_fields, " of messages")]
-    return ChatRequest(messages, replace(generation, warnings=warnings), prompting, bool(body.logprobs))
+    hints = [
+        TemplateHint(name, name, value)
+        for name, value in (("reasoning_effort", body.reasoning_effort), ("verbosity", body.verbosity))
+        if value is not None
+    ]
+    return ChatRequest(messages, replace(generation, warnings=warnings), prompting, bool(body.logprobs), hints)
 
 
 class AnswerWriter(Protocol):
@@ -363,9 +417,9 @@ async def answer(state: ServerState, exchange: Exchange, request: ChatRequest, m
         make_writer: Makes the writer of the objects of the answer.
     """
     if request.generation.is_stream:
-        exchange.warnings += request.generation.warnings
         return EventStream(_stream_events(state, exchange, request, make_writer), state.options.ping_interval_s)
     async with state.lease_model(exchange) as lease:
+        request = request.with_hints(lease.engine.vocabulary)
         messages = await _adapt_messages(exchange, lease, request)
         generation = await generate(exchange, lease.engine, messages, request.generation, request.prompting)
         writer = make_writer(request, exchange)
@@ -377,6 +431,8 @@ async def _stream_events(
 ) -> Events:
     """Yield the objects of a streamed answer while its text is drawn."""
     async with state.lease_model(exchange) as lease:
+        request = request.with_hints(lease.engine.vocabulary)
+        exchange.warnings += request.generation.warnings
         writer = make_writer(request, exchange)
         messages = await _adapt_messages(exchange, lease, request)
         async with open_stream(exchange, lease.engine, messages, request.generation, request.prompting) as stream:

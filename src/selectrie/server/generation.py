@@ -67,7 +67,8 @@ _SAMPLING = _OTHER_NAMES | {name: name for name in (*numbers_of(SamplingParams),
 """Options of `SamplingParams` by the fields that set them."""
 _STOPPING = {"stop": "stop", "stop_token_ids": "stop_tokens", "ignore_eos": "ignore_eog", "min_tokens": "min_tokens"}
 """Options of `StopParams` by the fields that set them."""
-_OPTIONS = {"max_completion_tokens": "max_tokens", "max_tokens": "max_tokens", **_SAMPLING, **_STOPPING}
+_LIMITS = dict.fromkeys(("max_output_tokens", "max_completion_tokens", "max_tokens"), "max_tokens")
+_OPTIONS = {**_LIMITS, **_SAMPLING, **_STOPPING}
 """Options of the engine by the fields that set them."""
 _MAX_STOP_CHARACTERS = 1 << 16
 """Maximum number of characters of all stop texts of a request together."""
@@ -349,7 +350,8 @@ def options_of(kind: type[GenerationBody], data: Mapping[str, Any]) -> dict[str,
         "named": "logprob_token_ids",
         "generate": "stream=false",
     }
-    return fields_of(kind, **names) | {option: field for field, option in by_option if field in kind.model_fields}
+    offered = fields_of(kind)
+    return offered | names | {option: field for field, option in by_option if field in offered}
 
 
 def note_generation(generation: Generation, exchange: Exchange) -> dict[str, int]:

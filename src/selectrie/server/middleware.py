@@ -43,6 +43,7 @@ WORK = frozenset(
         "/v1/extract",
         "/v1/completions",
         "/v1/chat/completions",
+        "/v1/responses",
         "/tokenize",
         "/detokenize",
         "/v1/vocabulary/encode",

@@ -1,7 +1,8 @@
 """One request and its response, as all parts of the server see it.
 
 A streamed response has server-sent events, as clients of OpenAI's API read them. An
-event is a line `data: {…}` and an empty line; the last one is `data: [DONE]`. Memory
+event is a line `data: {…}` and an empty line, after a line `event: …` if it has a
+`type`; the last one is `data: [DONE]`. Memory
 does not grow with a slow reader: an event is made when the connection has taken the one
 before it, and text drawn meanwhile is joined into the next one. The engine draws no
 more than the request's `max_tokens`.
@@ -404,8 +405,9 @@ class EventStream(Response):
 
 
 def encode_event(event: Event) -> bytes:
-    """Return an event as the bytes `data: {…}` and an empty line."""
-    return b"data: " + encode_json(event) + b"\n\n"
+    """Return an event as the bytes `data: {…}`, with its type before, if it has one."""
+    name = b"event: " + event["type"].encode() + b"\n" if "type" in event else b""
+    return name + b"data: " + encode_json(event) + b"\n\n"
 
 
 def encode_error_ending(error: HttpError) -> bytes:

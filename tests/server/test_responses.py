@@ -1,0 +1,210 @@
+"""`/v1/responses`: the answers of chats in other objects, asked by OpenAI's client as released, which validates each of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="needs the extra 'server'")
+pytest.importorskip("openai", reason="needs the extra 'test-clients'")
+
+import openai
+import pydantic
+
+import selectrie
+from selectrie.server import app
+from tests.support.deciding import fake
+from tests.support.serving import ask, running
+
+PATH = "/v1/responses"
+ASKED: dict[str, Any] = {"model": "embedded", "input": "Once upon a time there was a", "extra_body": {"seed": 3}}
+
+
+class Visit(pydantic.BaseModel):
+    """What is asked of the model."""
+
+    name: Literal["Ann", "Bo"]
+    late: bool
+
+
+@pytest.fixture(scope="module")
+def served():
+    """The engine of a server with the embedded model, and a client of it."""
+    with selectrie.load(n_threads=1) as llm, running(app(llm)) as url:
+        yield llm, openai.OpenAI(base_url=f"{url}/v1", api_key="-", max_retries=0, _strict_response_validation=True)
+
+
+@pytest.fixture(scope="module")
+def llm():
+    """An engine on a fake."""
+    with fake() as made:
+        yield made
+
+
+def chat(served, **fields):
+    """What the endpoint of chats answers, on an empty cache before and after."""
+    llm, client = served
+    llm.trim()
+    messages = [{"role": "user", "content": ASKED["input"]}]
+    found = client.chat.completions.create(model="embedded", seed=3, **{"messages": messages, **fields})
+    llm.trim()
+    return found
+
+
+def test_an_answer_is_that_of_a_chat(served):
+    """Text, log-probabilities and usage, to the last bit; what the request says comes back."""
+    _, client = served
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": ASKED["input"]}]
+    wanted = chat(served, messages=messages, max_tokens=8, logprobs=True, top_logprobs=2, temperature=0.5)
+    found = client.responses.create(
+        **ASKED,
+        instructions="Be brief.",
+        max_output_tokens=8,
+        temperature=0.5,
+        include=["message.output_text.logprobs", "reasoning.encrypted_content"],
+        top_logprobs=2,
+        metadata={"a": "b"},
+        store=False,
+    )
+    (item,), (choice,) = found.output, wanted.choices
+    assert found.output_text == choice.message.content
+    shown = [
+        (one.token, one.logprob, [other.logprob for other in one.top_logprobs]) for one in item.content[0].logprobs
+    ]
+    assert shown == [
+        (one.token, one.logprob, [other.logprob for other in one.top_logprobs]) for one in choice.logprobs.content
+    ]
+    assert (found.usage.input_tokens, found.usage.output_tokens) == (
+        wanted.usage.prompt_tokens,
+        wanted.usage.completion_tokens,
+    )
+    assert (found.instructions, found.temperature, found.metadata, found.store) == ("Be brief.", 0.5, {"a": "b"}, False)
+    assert (found.status, item.status) == ("incomplete", "incomplete")
+    assert found.incomplete_details.reason == "max_output_tokens"
+    assert not (found.model_extra or {}).get("warnings")
+
+
+def test_a_stream_is_the_whole_answer_in_events(served):
+    """In the order of OpenAI's, with numbers in sequence; deltas add up to the text, and to the log-probabilities."""
+    llm, client = served
+    wanted = chat(served, max_tokens=8, logprobs=True).choices[0]
+    include = ["message.output_text.logprobs"]
+    events = list(client.responses.create(**ASKED, max_output_tokens=8, include=include, stream=True))
+    llm.trim()
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    kinds = [event.type.removeprefix("response.") for event in events if event not in deltas]
+    assert kinds == [
+        "created", "in_progress", "output_item.added", "content_part.added",
+        "output_text.done", "content_part.done", "output_item.done", "incomplete",
+    ]  # fmt: skip
+    assert "".join(event.delta for event in deltas) == events[-1].response.output_text == wanted.message.content
+    logprobs = [one.logprob for event in deltas for one in event.logprobs]
+    assert logprobs == [one.logprob for one in wanted.logprobs.content]
+    assert events[0].response.output == []
+    assert events[0].response.id == events[-1].response.id
+    assert events[-1].response.usage.output_tokens == 8
+
+
+def test_an_answer_of_a_given_form(served):
+    """`parse`, the helper for streams and the asynchronous client return the client's own class."""
+    llm, client = served
+    schema = {"type": "json_schema", "json_schema": {"schema": openai.lib._pydantic.to_strict_json_schema(Visit)}}
+    wanted = chat(served, response_format=schema).choices[0].message.content
+    found = client.responses.parse(**ASKED, text_format=Visit)
+    llm.trim()
+    assert found.output_text == wanted
+    assert found.status == "completed"
+    assert isinstance(found.output_parsed, Visit)
+    with client.responses.stream(**ASKED, text_format=Visit) as stream:
+        assert [event.type for event in stream].count("response.output_text.done") == 1
+        assert stream.get_final_response().output_parsed == found.output_parsed
+
+    async def parse() -> Any:
+        async with openai.AsyncOpenAI(
+            base_url=client.base_url, api_key="-", max_retries=0, _strict_response_validation=True
+        ) as other:
+            return (await other.responses.parse(**ASKED, text_format=Visit)).output_parsed
+
+    assert isinstance(asyncio.run(parse()), Visit)
+
+
+def test_an_answer_goes_back_as_an_item(served):
+    """With all its fields, beside reasoning, which is left out; the prompt is that of the same chat."""
+    _, client = served
+    first = client.responses.create(**ASKED, max_output_tokens=5)
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    question = {"role": "user", "content": ASKED["input"]}
+    again = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "And then?"}]}
+    for said in (first.output, [one.to_dict() for one in first.output]):
+        items = [question, reasoning, *said, again]
+        found = client.responses.create(model="embedded", input=items, max_output_tokens=5, extra_body={"seed": 3})
+        messages = [question, {"role": "assistant", "content": first.output_text}, {**question, "content": "And then?"}]
+        wanted = chat(served, messages=messages, max_tokens=5)
+        assert found.output_text == wanted.choices[0].message.content
+        assert found.usage.input_tokens == wanted.usage.prompt_tokens
+        assert not (found.model_extra or {}).get("warnings")
+
+
+WRONG = [
+    ({"input": None}, "input", "is not given"),
+    ({"input": []}, "input", "a text, or a list of 1 to 4096 items"),
+    ({"input": [{"type": "reasoning"}]}, "input", "at least one message"),
+    ({"input": [{"type": "computer_call"}]}, "input[0].type", "'computer_call' are not read"),
+    ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type", "'item_reference' are not read"),
+    ({"input": [{"role": "tool", "content": "a"}]}, "input[0].role", "one of 'user', 'assistant', 'system', 'developer'"),
+    ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]", "is not read; give text"),
+    ({"previous_response_id": "resp_1"}, "previous_response_id", "send the whole conversation in `input`"),
+    ({"conversation": "conv_1"}, "conversation", "send the whole conversation in `input`"),
+    ({"background": True}, "background", "not offered"),
+    ({"truncation": "auto"}, "truncation", "send what fits the context"),
+    ({"n": 2}, "n", "not offered"),
+    ({"max_tokens": 5}, "max_tokens", "use `max_output_tokens`"),
+    ({"max_output_tokens": 10**6}, "max_output_tokens", "may draw 1 x 1000000 tokens"),
+    ({"metadata": {"a": 1}}, "metadata.a", "a text"),
+    ({"text": {"format": {"type": "json_schema", "name": "a"}}}, "text.format.schema", "is not given; give a JSON Schema"),
+    ({"text": {"format": {"type": "json_schema", "schema": {"contains": {}}}}}, "text.format.schema.contains", "a grammar cannot"),
+    ({"text": {"format": {"type": "json_object"}}, "min_tokens": 2}, "min_tokens", "a grammar"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "param", "message"), WRONG, ids=range(len(WRONG)))
+def test_what_is_wrong_is_named(llm, fields, param, message):
+    """400 with the path in the words of this endpoint, before any call of the model."""
+    before = llm._model.calls
+    for stream in (False, True):
+        error = ask(app(llm), "POST", PATH, {"input": "a", "stream": stream, **fields}).error
+        assert error["param"] == param, error
+        assert message in error["message"]
+    assert llm._model.calls == before
+
+
+def test_what_has_no_effect_is_a_warning(llm):
+    """An answer that is to be stored, effort, and unknown fields of items; in a stream in its first event."""
+    body = {
+        "input": [{"role": "user", "content": "a", "colour": "red"}],
+        "max_output_tokens": 2,
+        "store": True,
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "truncation": "disabled",
+        "parallel_tool_calls": False,
+        "tools": [],
+    }
+    whole = ask(app(llm), "POST", PATH, body).json
+    assert whole["store"] is False
+    assert whole["parallel_tool_calls"] is False
+    assert whole["reasoning"] == body["reasoning"]
+    assert len(whole["warnings"]) == 3
+    streamed = ask(app(llm), "POST", PATH, {**body, "stream": True})
+    assert streamed.events[0]["response"]["warnings"] == whole["warnings"]
+    assert streamed.headers["x-selectrie-warning"].startswith("the field 'colour' of messages is unknown")
+
+
+def test_an_error_in_a_stream_is_the_clients_own(served):
+    """One that comes before the first event has its status."""
+    _, client = served
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(**ASKED, max_output_tokens=10**5, stream=True)
+    assert caught.value.param == "max_output_tokens"
