@@ -8,9 +8,7 @@ import struct
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
-import gguf
 import llama_cpp
 import numpy as np
 import pytest
@@ -21,29 +19,10 @@ from selectrie.core.files import file_digest
 from selectrie.core.types import ROOT, Precision
 from selectrie.errors import ClosedError, ModelError, ModelFileError, OptionError, UnsupportedModelError
 from tests.support.arrays import ints
+from tests.support.gguf_files import with_metadata
 from tests.support.llama_work import chain, logp
 
 ONE_THREAD = LlamaOptions(n_threads=1)
-
-
-def with_metadata(source: Path, target: Path, **extra: object) -> Path:
-    """A copy of a GGUF file with more metadata; `__` stands for a dot."""
-    reader = gguf.GGUFReader(source)
-    architecture = reader.fields["general.architecture"].contents()
-    writer = gguf.GGUFWriter(target, architecture)
-    for name, field in reader.fields.items():
-        if not name.startswith("GGUF.") and name != "general.architecture":
-            writer.add_key_value(name, field.contents(), field.types[0], sub_type=field.types[-1])
-    for name, value in extra.items():
-        kind = gguf.GGUFValueType.BOOL if isinstance(value, bool) else gguf.GGUFValueType.UINT32
-        writer.add_key_value(f"{architecture}.{name.replace('__', '.')}", value, kind)
-    for tensor in reader.tensors:
-        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return target
 
 
 def test_files_that_are_no_models_are_told_apart(tmp_path, tiny_model):

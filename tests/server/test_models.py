@@ -12,7 +12,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 from selectrie import ModelPool
 from selectrie.engine import pool as pools
 from selectrie.engine.pool import memory_needed
-from selectrie.errors import ModelFileError
+from selectrie.errors import ModelFileError, OptionError
 from selectrie.server import ServerOptions, app
 from selectrie.server import models as server_models
 from selectrie.server.models import Models, name_of
@@ -221,3 +221,21 @@ def test_memory_that_others_free_is_seen(pool, monkeypatch):
         assert (await waiting).name == "b"
 
     asyncio.run(asyncio.wait_for(all_of_them(), 60))
+
+
+def test_an_alias_is_a_further_name(pool):
+    """It is in the answer and in the list, with the name of its model; aliases of nothing are refused."""
+    application = app(pool, ServerOptions(aliases={"gpt-4o": "b", "o": "a"}))
+    for name in ("b", "gpt-4o", "o"):
+        reply = ask(application, "POST", "/v1/decisions", {**BODY, "model": name})
+        assert (reply.status, reply.json["model"]) == (200, name)
+    assert [model.name for model in pool.loaded()] == ["a"]
+    listed = ask(application, "GET", "/v1/models").json["data"]
+    assert [(one["id"], one.get("root")) for one in listed] == [("a", None), ("b", None), ("gpt-4o", "b"), ("o", "a")]
+    assert ask(application, "GET", "/v1/models/o").json["root"] == "a"
+    for aliases, message in (
+        ({"x": "c"}, r"alias\[x\]='c': expected one of the models: 'a', 'b'"),
+        ({"a": "b"}, "alias='a'"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            app(pool, ServerOptions(aliases=aliases))

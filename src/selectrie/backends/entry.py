@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -11,8 +12,12 @@ from typing import Any
 
 from selectrie.core.model import Model
 from selectrie.core.types import Precision
-from selectrie.errors import MissingExtraError, UnknownOptionError
+from selectrie.errors import MissingExtraError, OptionError, UnknownOptionError
 from selectrie.options.arguments import meant_name
+from selectrie.options.checks import numbers_of
+from selectrie.options.sampling import SamplingParams
+
+logger = logging.getLogger(__name__)
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -82,6 +87,8 @@ class Backend:
             it cannot open.
         less_memory: Advice on options with which a model takes less memory, as the end
             of a sentence.
+        stored_sampling: Returns the sampling options that are stored with a model, from
+            the model and its source, by fields of `SamplingParams`.
         trial: The `FileTrial` by which files are first opened in a child process; None
             if they are not.
     """
@@ -101,6 +108,7 @@ class Backend:
     folder_files: Callable[[str, Collection[str]], Sequence[str]]
     less_memory: str
     trial: FileTrial | None
+    stored_sampling: Callable[[Any, Any], Mapping[str, float]] = lambda _model, _source: {}
 
 
 def read_options(backend: Backend, options: Mapping[str, Any]) -> Any:
@@ -116,6 +124,30 @@ def read_options(backend: Backend, options: Mapping[str, Any]) -> Any:
         if name not in names:
             raise UnknownOptionError(name, value, backend=backend.name, names=names, meant=meant_name(name, names))
     return kind(**options)
+
+
+def read_sampling(values: Mapping[str, object], names: Mapping[str, str], where: str) -> dict[str, float]:
+    """Return the sampling options among the values that are stored with a model.
+
+    A value that is no valid option is left out, and named in the log.
+
+    Args:
+        values: The stored values; numbers may be texts.
+        names: Fields of `SamplingParams` by the names that the values have.
+        where: The model, for the log.
+    """
+    options = numbers_of(SamplingParams)
+    found: dict[str, float] = {}
+    for name, option in names.items():
+        value = values.get(name)
+        try:
+            number = None if value is None else options[option].kind(value)
+            if number is not None:
+                SamplingParams(**{option: number})
+                found[option] = number
+        except (OptionError, TypeError, ValueError) as error:
+            logger.warning("%s: the stored %s is not used: %s", where, name, error)
+    return found
 
 
 def require_packages(backend: Backend) -> None:

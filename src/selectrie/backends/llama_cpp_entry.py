@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from selectrie.backends.entry import Backend, FileTrial, is_instance_of, self_check_key
+from selectrie.backends.entry import Backend, FileTrial, is_instance_of, read_sampling, self_check_key
 from selectrie.core.model import Model
 from selectrie.core.types import Precision
 from selectrie.errors import ModelFileError, remedies
 
 if TYPE_CHECKING:
-    from selectrie.backends.llama_cpp import LlamaOptions
+    from selectrie.backends.llama_cpp import LlamaModel, LlamaOptions
 
 _MAGIC = b"GGUF"
 
@@ -67,6 +67,22 @@ def _digest(path: Path) -> str:
     return file_digest(path)
 
 
+_SAMPLING = {
+    "temp": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "penalty_repeat": "repeat_penalty",
+    "penalty_last_n": "penalty_last_n",
+}
+"""Fields of `SamplingParams` by the ends of GGUF's keys `general.sampling.…`."""
+
+
+def _stored_sampling(model: LlamaModel, _source: Any) -> Mapping[str, float]:
+    values = {name: model.metadata(f"general.sampling.{name}") for name in _SAMPLING}
+    return read_sampling(values, _SAMPLING, model.identity.name)
+
+
 def _parts(name: str) -> Sequence[str]:
     from selectrie.backends.llama_cpp import part_names
 
@@ -113,4 +129,5 @@ LLAMA_CPP = Backend(
         options=_trial_options,
         remedy="get the file again, or a newer llama-cpp-python if the format is new",
     ),
+    stored_sampling=_stored_sampling,
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from selectrie.backends.entry import Backend, is_instance_of, self_check_key
+from selectrie.backends.entry import Backend, is_instance_of, read_sampling, self_check_key
 from selectrie.core.model import Model
 from selectrie.errors import remedies
 
@@ -58,6 +58,24 @@ def _digest(path: Path) -> str:
     return digest(path)
 
 
+_SAMPLING = {"repetition_penalty": "repeat_penalty"} | {
+    name: name for name in ("temperature", "top_k", "top_p", "min_p", "typical_p")
+}
+"""Fields of `SamplingParams` by the names of `generation_config.json`."""
+
+
+def stored_sampling(_model: Model, source: Any) -> Mapping[str, float]:
+    """Return the sampling options in a checkpoint's `generation_config.json`.
+
+    {} without such a file, and for an open module.
+    """
+    from selectrie.backends.transformers.checkpoint import GENERATION, read_json
+
+    if not isinstance(source, Path) or not (source / GENERATION).is_file():
+        return {}
+    return read_sampling(read_json(source / GENERATION), _SAMPLING, str(source))
+
+
 def _folder_files(name: str, names: Collection[str]) -> Sequence[str]:
     """Return the files of a checkpoint; raise an error if its weights are pickles."""
     from selectrie.backends.transformers.checkpoint import checkpoint_files, is_checkpoint, require_safe
@@ -86,4 +104,5 @@ TRANSFORMERS = Backend(
     folder_files=_folder_files,
     less_memory=remedies(operator="lower `n_ctx` or `n_batch`"),
     trial=None,
+    stored_sampling=stored_sampling,
 )

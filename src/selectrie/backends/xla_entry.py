@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from selectrie.backends.entry import Backend, self_check_key
+from selectrie.backends.transformers_entry import stored_sampling
 from selectrie.core.model import Model
 from selectrie.errors import remedies
 
@@ -61,5 +62,6 @@ XLA = Backend(
     parts=lambda name: [name],
     folder_files=lambda _name, _names: (),
     trial=None,
+    stored_sampling=stored_sampling,
     less_memory=remedies(operator="lower `n_ctx`, or name smaller buckets"),
 )

@@ -19,7 +19,7 @@ from selectrie.cli import requests
 from selectrie.cli.config import TablesOf
 from selectrie.cli.groups import STDIN_JSON, ConfigGroup, ModelGroup
 from selectrie.core.output import write
-from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionError
+from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionError, words
 from selectrie.options.checks import number
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ class ModelsGroup:
             help="Memory of all loaded models together: 8G, 500M. The one unused for longest is unloaded. "
             "[default: no limit]",
         ),
+    ] = None
+    alias: Annotated[
+        list[str] | None, Option("--alias", metavar="ALIAS=NAME", help="A further name of a model. Repeatable.")
     ] = None
 
 
@@ -123,6 +126,13 @@ class ServingGroup:
     shutdown_timeout: Annotated[
         float, Option("--shutdown-timeout", metavar="S", help="Seconds in which accepted work may finish.")
     ] = 30.0
+    generation_config: Annotated[
+        str,
+        Option(
+            metavar="model|none",
+            help="Sampling options that a request leaves out: those stored with the model, or none (temperature 1).",
+        ),
+    ] = "model"
     confidence: Annotated[
         str, Option(metavar="top|entropy|label_mass", help="How the confidence of choices and scores is computed.")
     ] = "top"
@@ -164,6 +174,7 @@ def serve(
     same = {one.name for one in fields(ServerOptions)} & {one.name for one in fields(serving)} - {"calibration"}
     options = ServerOptions(
         model_names=tuple(serving.model_name or ()),
+        aliases=_read_aliases(several.alias or ()),
         key_digests=serving_room.key_digests(address.api_key_file) if address.api_key_file else (),
         hosts=serving_room.allowed_hosts(address.host, address.allowed_host or ()),
         origins=tuple(address.cors_origin or ()),
@@ -192,27 +203,30 @@ def _loader(model: ModelGroup, several: ModelsGroup, serving: ServingGroup) -> C
         IncompatibleOptionsError: For options of one model beside several, or of
             several beside one.
     """
+    from selectrie.server.models import check_aliases, name_of
+
     if not several.models:
         if several.memory is not None:
             raise IncompatibleOptionsError("memory", "one model", "give models as arguments: NAME=MODEL")
+        if several.alias:
+            raise IncompatibleOptionsError("alias", "one model", words("give its names with `model_name`"))
         return partial(requests.open_engine, model)
     if model.model is not None and model.model != requests.default_model(ModelGroup).model:
         raise IncompatibleOptionsError("model", "several models", "give all models as arguments: NAME=MODEL")
     if serving.model_name:
         raise IncompatibleOptionsError("model_name", "several models", "give each its name: NAME=MODEL")
-    tables = several.models if isinstance(several.models, Mapping) else _named_models(several.models)
+    tables = several.models if isinstance(several.models, Mapping) else _named_models(several.models, name_of)
+    check_aliases(_read_aliases(several.alias or ()), tables)
     groups = {name: replace(model, **{"model": None, **table}) for name, table in tables.items()}
     budget = None if several.memory is None else _parse_size("memory", several.memory)
     return partial(requests.open_pool, groups, budget)
 
 
-def _named_models(models: Sequence[str]) -> dict[str, dict[str, str]]:
+def _named_models(models: Sequence[str], name_of: Callable[[str], str]) -> dict[str, dict[str, str]]:
     """Return the tables of models that are written `NAME=MODEL` or `MODEL`.
 
-    The name of `MODEL` alone is that of its file.
+    The name of `MODEL` alone is that of its file, as `name_of` says.
     """
-    from selectrie.server.models import name_of
-
     tables: dict[str, dict[str, str]] = {}
     for text in models:
         found = _NAMED.match(text)
@@ -222,6 +236,17 @@ def _named_models(models: Sequence[str]) -> dict[str, dict[str, str]]:
             raise OptionError("models", text, f"a name for each model; {name!r} is given twice: NAME={source}")
         tables[name] = {"model": source}
     return tables
+
+
+def _read_aliases(texts: Sequence[str]) -> dict[str, str]:
+    """Return the models of aliases that are written `ALIAS=NAME`."""
+    aliases: dict[str, str] = {}
+    for text in texts:
+        alias, equals, name = text.partition("=")
+        if not alias or not equals or alias in aliases:
+            raise OptionError("alias", text, "ALIAS=NAME, with the name of a model, and each alias once")
+        aliases[alias] = name
+    return aliases
 
 
 def _parse_size(option: str, text: str) -> int:

@@ -82,7 +82,7 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
 
 R = TypeVar("R")
 
-NO_VALUES: Mapping[str, object] = MappingProxyType({})
+NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 NOT_GIVEN: Any = None
 """Default of an argument that may be left out only if a keyword takes its place."""
 
@@ -101,6 +101,7 @@ class Engine(DecisionMethods):
         check: SelfCheck | None = None,
         on_check: Callable[[SelfCheck], None] | None = None,
         max_waiting: int | None = None,
+        stored_sampling: Mapping[str, float] = NO_VALUES,
     ) -> None:
         """Start the model's thread.
 
@@ -114,10 +115,12 @@ class Engine(DecisionMethods):
                 engines.
             max_waiting: Maximum number of tasks that wait to begin; a request beyond
                 that is refused with `QueueFullError`. None for no limit.
+            stored_sampling: The sampling options that are stored with the model.
         """
         if not isinstance(model, Runtime):
             model = LocalRuntime(model, check=check, on_check=on_check, max_waiting=max_waiting)
         self._runtime, self._model, self._model_thread = model, model.model, model.thread
+        self._stored_sampling = MappingProxyType(dict(stored_sampling))
         self._finalizer = weakref.finalize(self, self._model_thread.close)
 
     def __enter__(self) -> Engine:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
@@ -162,6 +165,16 @@ class Engine(DecisionMethods):
     def identity(self) -> ModelIdentity:
         """Return the model, back end and build, with which results are signed."""
         return self._model.identity
+
+    @property
+    def stored_sampling(self) -> Mapping[str, float]:
+        """Return the sampling options that are stored with the model, by name.
+
+        They are what its publisher recommends, from `generation_config.json` or the
+        keys `general.sampling.…` of a GGUF file. `generate` uses them only where they
+        are given: `generate(prompt, sampling=llm.stored_sampling)`.
+        """
+        return self._stored_sampling
 
     @property
     def load(self) -> Load:

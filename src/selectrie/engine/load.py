@@ -115,6 +115,7 @@ def load(
             check=kept.get(key, model),
             on_check=lambda check: kept.put(key, check),
             max_waiting=max_waiting,
+            stored_sampling=entry.stored_sampling(model, opened),
         )
         if is_foreign:
             _render_in_child(engine, model)

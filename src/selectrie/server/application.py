@@ -238,7 +238,9 @@ async def model(request: Request, name: str) -> Response:
 
 
 def _model(models: Models, name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": models.created, "owned_by": "selectrie"}
+    root = models.resolve(name)
+    described = {"id": name, "object": "model", "created": models.created, "owned_by": "selectrie"}
+    return described if root == name else {**described, "root": root}
 
 
 @router.get("/metrics", response_class=PlainTextResponse)

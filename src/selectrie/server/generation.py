@@ -9,7 +9,7 @@ is refused. Text is drawn as a whole or as a stream.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -18,7 +18,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 
 from selectrie.core.path_model import REMOTE
-from selectrie.core.types import ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import open_in_thread
 from selectrie.engine.engine import Engine
@@ -213,6 +212,7 @@ class GenerationRequest:
         sampling, stopping, options: Options of `Engine.generate`.
         own_sampling: Only the sampling options that the request itself sets. A model on
             another server is sent these alone.
+        defaulted: Names of the sampling options that the model's stored ones may set.
         structured: The grammar in `options` with its path in the request, or None.
         has_max_tokens: Whether the request itself limits the number of tokens.
         is_stream: Whether the answer is a stream.
@@ -224,6 +224,7 @@ class GenerationRequest:
     seed: int | None
     sampling: SamplingParams
     own_sampling: SamplingParams
+    defaulted: Collection[str]
     stopping: StopParams
     options: GenerationParams
     structured: StructuredText | None
@@ -232,12 +233,16 @@ class GenerationRequest:
     includes_usage: bool
     warnings: Sequence[str]
 
-    def arguments(self, model: ModelIdentity) -> dict[str, Any]:
+    def arguments(self, engine: Engine) -> dict[str, Any]:
         """Return the keyword arguments of `Engine.generate` and `Engine.stream`."""
+        stored: dict[str, Any] = {
+            name: value for name, value in engine.stored_sampling.items() if name in self.defaulted
+        }
+        is_remote = engine.identity.precision == REMOTE
         return {
             "n": self.n,
             "seed": self.seed,
-            "sampling": self.own_sampling if model.precision == REMOTE else self.sampling,
+            "sampling": self.own_sampling if is_remote else replace(self.sampling, **stored),
             "stopping": self.stopping,
             "options": self.options,
         }
@@ -266,8 +271,8 @@ def read_generation(
 ) -> GenerationRequest:
     """Check the shared fields of a body and return the options for drawing.
 
-    Defaults are those of OpenAI's API: temperature 1 and no filter. The penalties look
-    at the whole text, prompt included.
+    Defaults are those of OpenAI's API, temperature 1 and no filter, where the model has
+    none stored. The penalties look at the whole text, prompt included.
 
     Args:
         body: The request.
@@ -303,6 +308,7 @@ def read_generation(
         seed=None if body.seed is None else body.seed % _SEEDS,
         sampling=replace(SamplingParams.UNCHANGED, **{"penalty_last_n": -1, **sampled}),
         own_sampling=SamplingParams(**sampled),
+        defaulted=() if options.generation_config == "none" else numbers_of(SamplingParams).keys() - sampled.keys(),
         stopping=stopping,
         options=GenerationParams(
             best_of=None if best_of == n else best_of,
@@ -378,7 +384,7 @@ async def generate(
     prompting = fix_time(engine.vocabulary, prompting, prompts)  # for both tries
 
     async def generation(one: GenerationRequest) -> Generation:
-        return await engine.agenerate(prompts, prompting=prompting, **one.arguments(engine.identity))
+        return await engine.agenerate(prompts, prompting=prompting, **one.arguments(engine))
 
     with _grammar_errors_of(request):
         try:
@@ -400,12 +406,12 @@ async def open_stream(
     _check_tokens(engine.vocabulary, request)
 
     def start() -> Stream:
-        arguments = {"prompting": prompting, **request.arguments(engine.identity)}
+        arguments = {"prompting": prompting, **request.arguments(engine)}
         try:
             return engine.stream(prompts, **arguments)
         except PromptTooLongError as error:
             shorter = request.shorten(error)
-        return engine.stream(prompts, **{**arguments, **shorter.arguments(engine.identity)})
+        return engine.stream(prompts, **{**arguments, **shorter.arguments(engine)})
 
     with _grammar_errors_of(request):
         async with open_in_thread(start, exchange.in_thread) as stream:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from time import time
 from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
-from selectrie.errors import MemoryBudgetError, of_value
+from selectrie.errors import MemoryBudgetError, OptionError, of_value
 from selectrie.server.http_errors import HttpError, retry_error
 from selectrie.server.options import ServerOptions
 
@@ -52,8 +52,9 @@ class Models:
     def __init__(self, source: Engine | ModelPool | None, options: ServerOptions) -> None:
         self._pool: ModelPool | None = None
         self._engine: Engine | None = None
+        self._aliases, self._strict = dict(options.aliases), options.strict_model
+        self._names = tuple(options.model_names)
         self.set_source(source)
-        self._names, self._strict = tuple(options.model_names), options.strict_model
         self.created = int(time())
         self._queue: deque[asyncio.Future[None]] = deque()
         self._loaded: dict[str, Engine] = {}
@@ -66,12 +67,11 @@ class Models:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of all models, the one that answers by default first."""
-        if self._pool is not None:
-            return tuple(self._pool)
-        if self._names or self._engine is None:
-            return self._names
-        return (name_of(self._engine.identity.name),)
+        """Return the names of all models, the one that answers by default first.
+
+        Aliases come last.
+        """
+        return (*self._own_names(), *self._aliases)
 
     @property
     def engine(self) -> Engine | None:
@@ -89,6 +89,20 @@ class Models:
         """Set the engine or pool that answers requests; None if none is loaded yet."""
         self._pool = source if isinstance(source, ModelPool) else None
         self._engine = source if isinstance(source, Engine) else None
+        if source is not None:
+            check_aliases(self._aliases, self._own_names())
+
+    def _own_names(self) -> tuple[str, ...]:
+        """Return the names of all models without their aliases."""
+        if self._pool is not None:
+            return tuple(self._pool)
+        if self._names or self._engine is None:
+            return self._names
+        return (name_of(self._engine.identity.name),)
+
+    def resolve(self, name: str) -> str:
+        """Return the name of the model of an alias; other names stay as they are."""
+        return self._aliases.get(name, name)
 
     def check_name(self, name: str | None) -> None:
         """Raise `HttpError` unless there is a model of this name."""
@@ -115,14 +129,14 @@ class Models:
         if not known and (self._pool is not None or self._strict):
             self.check_name(name)
         if self._pool is not None:
-            async with self._lease_of_pool(self._pool, str(name)) as lease:
-                yield lease
+            async with self._lease_of_pool(self._pool, self.resolve(str(name))) as engine:
+                yield ModelLease(engine, str(name))
         elif self._engine is not None:
             answers = str(name) if known and name is not None else self.names[0]
             yield ModelLease(self._engine, answers, "" if known else f"unknown model; {answers} answers")
 
     @asynccontextmanager
-    async def _lease_of_pool(self, pool: ModelPool, name: str) -> AsyncIterator[ModelLease]:
+    async def _lease_of_pool(self, pool: ModelPool, name: str) -> AsyncIterator[Engine]:
         """Yield a model of the pool, after waiting for its turn and for memory."""
         place = await self._wait_for_turn()
         loop = asyncio.get_running_loop()
@@ -136,7 +150,7 @@ class Models:
                 self._leave_queue(place)
             self._loaded[name] = engine
             stack.callback(self._changed.set)
-            yield ModelLease(engine, name)
+            yield engine
 
     async def _load(self, use: Callable[[], AbstractContextManager[Engine]], stack: ExitStack) -> Engine:
         """Return the engine that `use` enters, as soon as there is memory for it.
@@ -201,6 +215,15 @@ def _call_on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> 
     """Schedule a call on the event loop from another thread, unless it is closed."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(call)
+
+
+def check_aliases(aliases: Mapping[str, str], names: Collection[str]) -> None:
+    """Raise `OptionError` for an alias of no model, or that is a model's own name."""
+    for alias, name in aliases.items():
+        if name not in names:
+            raise OptionError(f"alias[{alias}]", name, "one of the models: " + ", ".join(map(repr, names)))
+        if alias in names:
+            raise OptionError("alias", alias, "a further name, which no model has")
 
 
 def name_of(source: str) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 
 from selectrie.decide.calibration import Calibration
 from selectrie.decide.params import SHARE
 from selectrie.errors import OptionError
 from selectrie.options.checks import at_least, flag, number, one_of
 
+GENERATION_CONFIGS = ("model", "none")
 CONFIDENCES = ("top", "entropy", "label_mass")
 
 
@@ -20,6 +21,7 @@ class ServerOptions:
     Attributes:
         model_names: Names of the model; answers have the first. () for the name of its
             file. The models of a pool have the pool's names.
+        aliases: Further names of models, each with the name of its model.
         strict_model: Whether an unknown `model` is an error although there is only one.
         key_digests: SHA-256 digests of the API keys; () for a server without keys.
         hosts: Values of the header `Host` that are answered, without ports; () for any.
@@ -45,6 +47,9 @@ class ServerOptions:
         max_logprobs: Maximum number of most probable tokens at each position.
         default_max_tokens: Number of tokens that a chat may draw if the request does
             not say; fewer where the context has no room for them.
+        generation_config: Where the sampling options come from that a request leaves
+            out: "model" for those stored with the model (`Engine.stored_sampling`),
+            "none" for the model's own distribution.
         confidence: How the confidence of choices and scores is computed from k
             probabilities: "top" is (max p - 1/k) / (1 - 1/k), as `Engine.decide` has
             it; "entropy" is 1 - H / ln k; "label_mass" is max p times the label mass.
@@ -56,6 +61,7 @@ class ServerOptions:
     """
 
     model_names: Sequence[str] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
     strict_model: bool = False
     key_digests: Sequence[bytes] = ()
     hosts: Sequence[str] = ()
@@ -78,6 +84,7 @@ class ServerOptions:
     max_stops: int = 64
     max_logprobs: int = 20
     default_max_tokens: int = 1_024
+    generation_config: str = "model"
     confidence: str = "top"
     min_label_mass: float = 0.0
     calibration: Calibration | None = None
@@ -92,6 +99,7 @@ class ServerOptions:
                 flag(one.name, value)
             elif one.name.endswith("_s"):
                 number(one.name, value, min_value=0.001, remedy="a number of seconds above 0")
+        one_of("generation_config", self.generation_config, GENERATION_CONFIGS)
         one_of("confidence", self.confidence, CONFIDENCES)
         SHARE.check("min_label_mass", self.min_label_mass)
         if any(len(digest) != 32 for digest in self.key_digests):

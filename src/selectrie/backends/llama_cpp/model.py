@@ -140,6 +140,10 @@ class LlamaModel:
 
     # What it is
 
+    def metadata(self, key: str) -> str | None:
+        """Return the metadata value of `key` as text; None if it is missing."""
+        return self._weights.metadata(key)
+
     @property
     def vocabulary(self) -> Vocabulary:
         return self._weights.vocabulary
