@@ -146,6 +146,8 @@ def test_columns_of_usual_names_need_no_option(opened: list[object]):
     found = run("kinds.tsv", "--json", "--out", "a")
     assert json.loads(found.stdout) == wanted
     assert "kinds.tsv: no task reads it, so it is scored as with --text text --labels label\n" in found.stderr
+    for how in ([], ["--labels", "green,white"], ["--labels", "label"]):
+        assert "`selectrie classify --gold` asks which label fits, and its accuracy" in run("kinds.tsv", *how).stderr
     assert json.loads(run("--resume", "a", "--json").stdout) == wanted
     assert wanted["accuracy"] == wanted["tasks"][0]["metrics"]["acc"]["value"]
     assert f"accuracy {wanted['accuracy']:.1%} (acc)" in run("kinds.tsv").stdout
@@ -156,6 +158,7 @@ def test_columns_of_usual_names_need_no_option(opened: list[object]):
     Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     made = run("own.jsonl", "--json")
     assert "as with --text question --choices choices --gold answer" in made.stderr
+    assert "labels are scored" not in made.stderr
     metrics = json.loads(run("questions.jsonl", "--json").stdout)["tasks"][0]["metrics"]
     assert json.loads(made.stdout)["tasks"][0]["metrics"] == metrics
 

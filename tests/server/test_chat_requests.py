@@ -167,10 +167,10 @@ def test_values_that_ask_for_nothing(llm):
 def test_unknown_fields_are_ignored_with_a_warning(llm):
     """In the answer, and of a stream in the header and the first chunk; of many only the first are named."""
     message = {"role": "user", "content": "x", "colour": "red"}
-    body = {**BODY, "messages": [message], "temprature": 0, "model": "other"}
+    body = {**BODY, "messages": [message], "tints": 0, "model": "other"}
     found = ask(app(llm), "POST", PATH, body).json
     wanted = [
-        "the field 'temprature' is unknown and was ignored",
+        "the field 'tints' is unknown and was ignored",
         "the field 'colour' of messages is unknown and was ignored",
     ]
     assert found["warnings"] == wanted

@@ -358,8 +358,14 @@ def _columns(data: DataGroup) -> Columns | None:
     )
 
 
+_HOW_LABELS = (
+    "labels are scored as what follows the text, without a question; `selectrie classify --gold` asks which label fits,"
+    " and its accuracy differs"
+)
+
+
 def _tell_columns(configuration: Configuration, loaded: Loaded) -> None:
-    """Report the columns that are read because of their names, with their options."""
+    """Report which columns are read by their names, and how labels are scored."""
     from selectrie.evaluation.columns import SOURCE, usual_columns
 
     for task, data in loaded.sources:
@@ -368,6 +374,9 @@ def _tell_columns(configuration: Configuration, loaded: Loaded) -> None:
             names = {"--text": columns.context, "--choices": columns.choices, "--labels": columns.labels}
             given = " ".join(f"{flag} {name}" for flag, name in {**names, "--gold": columns.gold}.items() if name)
             write(visible(f"{data.path}: no task reads it, so it is scored as with {given}"), sys.stderr)
+        columns = columns or configuration.columns
+        if columns is not None and columns.labels and task.source == SOURCE:
+            write(visible(f"{data.path}: {_HOW_LABELS}"), sys.stderr)
 
 
 def _split(options: list[str] | None) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from selectrie.errors import OptionError, SelectrieError
 from selectrie.results import FORMAT_VERSION, Selection, Signature
 from selectrie.results.advice import LOW_COVERAGE, Advice, expected_tokens
 from selectrie.results.plain import (
+    JsonRecord,
     add_warnings,
     bar,
     cell,
@@ -75,7 +76,7 @@ class DecisionSignature:
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionUsage:
+class DecisionUsage(JsonRecord):
     """The work done for one or more answers.
 
     Attributes:
@@ -140,7 +141,7 @@ Bounds: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerBounds:
+class AnswerBounds(JsonRecord):
     """Bounds on the numbers of an answer that are not known exactly.
 
     Numbers are inexact if only a part of a row was read, or if a selection has a
@@ -177,7 +178,7 @@ class AnswerInWords(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _AnswerBase:
+class _AnswerBase(JsonRecord):
     """The fields that all answers share; most say how far to trust the answer.
 
     If only a part of a row was read, each probability is the midpoint of its bounds.
@@ -433,7 +434,7 @@ def is_answer(value: object) -> TypeGuard[Answer]:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Decision(Mapping[str, Answer], Generic[V_co]):
+class Decision(JsonRecord, Mapping[str, Answer], Generic[V_co]):
     """The answers to several questions about one state, by the questions' names.
 
     `decision[name]` is an answer of any kind. `choices`, `predicates` and `scores` are

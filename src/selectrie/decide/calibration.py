@@ -24,6 +24,7 @@ from selectrie.errors import InputFileError, OptionError
 from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import number, one_of
 from selectrie.options.selection import BASELINE_RULES
+from selectrie.results.plain import JsonRecord
 
 if TYPE_CHECKING:
     from selectrie.decide.answers import Answer, Decision
@@ -65,7 +66,7 @@ CHOSEN = ("calibration", "prior", "threshold", "min_label_mass")
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionCalibration:
+class QuestionCalibration(JsonRecord):
     """A calibration of one question.
 
     Attributes:
@@ -98,7 +99,7 @@ class QuestionCalibration:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelCalibration:
+class LabelCalibration(JsonRecord):
     """A calibration of one question that was fitted to right answers.
 
     The calibrated probability of option i is proportional to
@@ -236,7 +237,7 @@ def _fit(logp: FloatArray, gold: IntArray, method: str, ridge: float) -> tuple[t
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(JsonRecord):
     """Calibrations of several questions.
 
     `Engine.fit_calibration` fits one to states without labels, and `Calibration.fit` to

@@ -30,7 +30,7 @@ from selectrie.decide.questions import (
 from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionError, OptionRef, SelectrieError
 from selectrie.options.checks import flag, record
 from selectrie.options.checks import text as require_text
-from selectrie.results.plain import jsonable
+from selectrie.results.plain import JsonRecord, jsonable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,7 +171,7 @@ def _check_answer(value: object) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Classification(Sequence[LabelAnswer]):
+class Classification(JsonRecord, Sequence[LabelAnswer]):
     """The labels of several texts, as `Engine.classify_many` returns them.
 
     `len`, iteration and `result[i]` give the answers. `numpy.asarray(result)` gives the

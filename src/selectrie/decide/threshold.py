@@ -18,6 +18,7 @@ from selectrie.decide.calibration import distinct_fits, load_fitted, match_condi
 from selectrie.errors import OptionError
 from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import number
+from selectrie.results.plain import JsonRecord
 
 if TYPE_CHECKING:
     from selectrie.decide.answers import Answer, Decision
@@ -99,7 +100,7 @@ class QuestionThreshold:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Threshold:
+class Threshold(JsonRecord):
     """Thresholds of several questions, for `DecisionParams.min_confidence`.
 
     Attributes:

@@ -16,7 +16,7 @@ from selectrie.evaluation import metrics
 from selectrie.evaluation.items import Item, ItemRecord
 from selectrie.evaluation.metrics import METRICS, ConfidenceInterval, bootstrap, mcnemar
 from selectrie.evaluation.results import Evaluation, TaskResult
-from selectrie.results.plain import fields_of
+from selectrie.results.plain import JsonRecord, fields_of
 from selectrie.results.records import FORMAT_VERSION
 
 KL_DIVERGENCE = "kl_divergence"
@@ -70,7 +70,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(JsonRecord):
     """The comparison of two runs on one task.
 
     Attributes:

@@ -29,7 +29,7 @@ from selectrie.evaluation.metrics import (
 )
 from selectrie.options.checks import at_least, one_of
 from selectrie.results import FORMAT_VERSION
-from selectrie.results.plain import fields_of, plain
+from selectrie.results.plain import JsonRecord, fields_of, plain
 
 _BLOCK = 20
 """Number of sets that are simulated together."""
@@ -40,7 +40,7 @@ N_BINS = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelFigures:
+class LabelFigures(JsonRecord):
     """The figures of N answers with their right values.
 
     Attributes:
@@ -88,7 +88,7 @@ class LabelFigures:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelReport:
+class LabelReport(JsonRecord):
     """The figures of the answers to one question, maybe before and after a calibration.
 
     Attributes:

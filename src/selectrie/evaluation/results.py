@@ -22,7 +22,7 @@ from selectrie.evaluation.metrics import (
     expected_calibration_error,
 )
 from selectrie.evaluation.notation import between, number
-from selectrie.results.plain import cell, fields_of, frame, label, row, table
+from selectrie.results.plain import JsonRecord, cell, fields_of, frame, label, row, table
 from selectrie.results.records import result_fields
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(JsonRecord):
     """The figures of a group of items.
 
     Attributes:
@@ -58,7 +58,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TaskResult:
+class TaskResult(JsonRecord):
     """The result of one task.
 
     Attributes:
@@ -142,7 +142,7 @@ class TaskResult:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Evaluation:
+class Evaluation(JsonRecord):
     """The results of all tasks of a run.
 
     Attributes:

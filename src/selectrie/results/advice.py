@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from selectrie.core.output import probability, quoted
-from selectrie.results.plain import jsonable
+from selectrie.results.plain import JsonRecord, jsonable
 
 LOW_COVERAGE = 0.01
 """Coverage below which something is usually wrong with the prompt or the choices."""
@@ -50,7 +50,7 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(JsonRecord):
     """A warning about a result, such as a tie or a missing proof.
 
     Attributes:

@@ -12,7 +12,7 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.options import BeamSearchParams
 from selectrie.results.advice import Advice, Remedy, notes_advice
-from selectrie.results.plain import add_warnings, fields_of, listing, plain, quoted, text_fields, texts_html
+from selectrie.results.plain import JsonRecord, add_warnings, fields_of, listing, plain, quoted, text_fields, texts_html
 from selectrie.results.records import Signature, TokenScore, result_fields
 from selectrie.results.trie_view import TrieView, view_of
 
@@ -25,7 +25,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Hypothesis:
+class Hypothesis(JsonRecord):
     """A text of a grammar, or a prefix of one.
 
     Attributes:
@@ -91,7 +91,7 @@ class BeamCertificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class BeamResult(Sequence[Hypothesis]):
+class BeamResult(JsonRecord, Sequence[Hypothesis]):
     """The best texts of a grammar after a prompt, best first.
 
     Equality ignores `cost`.
@@ -264,7 +264,7 @@ class BeamResult(Sequence[Hypothesis]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Samples(Sequence[Hypothesis]):
+class Samples(JsonRecord, Sequence[Hypothesis]):
     """Texts of a grammar after a prompt, in the order of their seeds.
 
     Equality ignores `cost`.

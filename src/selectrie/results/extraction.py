@@ -12,7 +12,7 @@ from selectrie.core.types import Cost
 from selectrie.errors import InternalError, SelectrieError
 from selectrie.results.advice import LOW_COVERAGE, Advice
 from selectrie.results.beam import BeamResult, Hypothesis
-from selectrie.results.plain import fields_of, format_bounds, jsonable, listing, quoted, truth_error
+from selectrie.results.plain import JsonRecord, fields_of, format_bounds, jsonable, listing, quoted, truth_error
 from selectrie.results.records import FORMAT_VERSION
 from selectrie.results.selection import Selection
 
@@ -21,7 +21,7 @@ _REPR_ROWS = 5
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Marginal(Mapping[Hashable, "float | None"]):
+class Marginal(JsonRecord, Mapping[Hashable, "float | None"]):
     """The probability of each value of a field, whatever the other fields are.
 
     It is a mapping from values to probabilities. A probability is exact where `low` and
@@ -120,7 +120,7 @@ def _quoted(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ExtractedValue(Generic[T]):
+class ExtractedValue(JsonRecord, Generic[T]):
     """A value of a type with its text and its probability.
 
     Attributes:
@@ -146,7 +146,7 @@ class ExtractedValue(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Extraction(Generic[T]):
+class Extraction(JsonRecord, Generic[T]):
     """The most probable value of a type for a state.
 
     A type of few values is **listed**: all of them are choices of one `selection`, and

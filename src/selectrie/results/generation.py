@@ -14,6 +14,7 @@ from selectrie.errors import IncompatibleOptionsError, OptionRef, clip
 from selectrie.options import SamplingParams, StopParams
 from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.plain import (
+    JsonRecord,
     add_warnings,
     cell,
     fields_of,
@@ -163,7 +164,7 @@ _REPR_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(JsonRecord):
     """A generated sequence.
 
     Equality ignores `n_drafted`, `n_accepted` and `cost`, which depend on sharing and
@@ -260,7 +261,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Generation(Sequence[Completion]):
+class Generation(JsonRecord, Sequence[Completion]):
     """All sequences of a request, in the order of their prompts.
 
     Equality ignores `id`, `created` and `cost`. With the seeds, the result depends on

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selectrie.results.plain import plain
+from selectrie.results.plain import JsonRecord, plain
 
 PRESENT, MISSING = "present", "missing"
 
 
 @dataclass(frozen=True, slots=True)
-class ModelRecord:
+class ModelRecord(JsonRecord):
     """A model file that can be loaded without a download.
 
     Attributes:
@@ -37,7 +37,7 @@ class ModelRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class RegisteredModel:
+class RegisteredModel(JsonRecord):
     """The state of a model in a `ModelPool` at one moment.
 
     Attributes:

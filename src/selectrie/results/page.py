@@ -13,7 +13,19 @@ from selectrie.core.types import Cost, ModelIdentity
 from selectrie.errors import OptionError, clip
 from selectrie.options.checks import ReadOnlyDict
 from selectrie.results.advice import Advice, notes_advice
-from selectrie.results.plain import bar, cell, fields_of, jsonable, label, listing, quoted, row, table, truth_error
+from selectrie.results.plain import (
+    JsonRecord,
+    bar,
+    cell,
+    fields_of,
+    jsonable,
+    label,
+    listing,
+    quoted,
+    row,
+    table,
+    truth_error,
+)
 from selectrie.results.records import Certificate, Signature, result_fields
 from selectrie.results.selection import Selection
 from selectrie.version import __version__
@@ -23,7 +35,7 @@ _HTML_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(JsonRecord):
     """One option for each slot of a joint block.
 
     Attributes:
@@ -56,7 +68,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class JointSelection:
+class JointSelection(JsonRecord):
     """The result of deciding all slots of a joint block together.
 
     Assignments are compared by the probability of the block's whole text. Equality
@@ -256,7 +268,7 @@ class SlotResult(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TextEvent:
+class TextEvent(JsonRecord):
     """Text that was added to the page.
 
     Attributes:
@@ -273,7 +285,7 @@ class TextEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotEvent:
+class SlotEvent(JsonRecord):
     """The value, text and result of a slot.
 
     Attributes:
@@ -320,7 +332,7 @@ Event = TextEvent | SlotEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Page:
+class Page(JsonRecord):
     """A rendered template.
 
     Equality ignores `cost`. The same template, values and seed give the same page.

@@ -22,6 +22,33 @@ _MAX_DEPTH = 64
 """Maximum nesting depth of lists and mappings that `jsonable` converts."""
 
 
+class JsonRecord:
+    """A result that pydantic and FastAPI write as its `to_dict()`.
+
+    As the type of a field or of what an endpoint returns, its class accepts instances
+    only; its JSON Schema is that of any object.
+    """
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, _item: object) -> type:
+            """Return the class itself: pydantic would read the fields of an alias."""
+            return cls
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> Any:
+        from pydantic_core import core_schema
+
+        write = core_schema.plain_serializer_function_ser_schema(cls.to_dict)  # type: ignore[attr-defined]
+        return core_schema.is_instance_schema(cls, serialization=write)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _schema: object, _handler: object) -> dict[str, object]:
+        return {"type": "object", "title": cls.__name__}
+
+
 def number(x: float | None) -> float | None:
     """Return `x` if it is finite, else None, since JSON has no infinity and no NaN."""
     return None if x is None or not math.isfinite(x) else x

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from selectrie.core.types import Cost
 from selectrie.options import at_least
 from selectrie.results.advice import Advice, notes_advice
-from selectrie.results.plain import listing, tokens_table
+from selectrie.results.plain import JsonRecord, listing, tokens_table
 from selectrie.results.records import Signature, result_fields
 
 _REPR_ROWS = 12
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class PromptLogprobs:
+class PromptLogprobs(JsonRecord):
     """The log-probability of every token of a prompt, given the tokens before it.
 
     The tuples have one entry for each of the T tokens. An entry is None if no row was

@@ -15,6 +15,7 @@ from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, Self
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.plain import (
+    JsonRecord,
     add_warnings,
     bytes_fields,
     fields_of,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Spellings:
+class Spellings(JsonRecord):
     """The probability of a text, summed over all token sequences that spell it.
 
     Attributes:
@@ -77,7 +78,7 @@ class Spellings:
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceSpellings:
+class ChoiceSpellings(JsonRecord):
     """The probabilities of C choices, each summed over all its spellings.
 
     Bounds are as in `Spellings`, in the caller's order.
@@ -122,7 +123,7 @@ _REPR_ROWS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class TokenScore:
+class TokenScore(JsonRecord):
     """A token of a path with its log-probability.
 
     Attributes:
@@ -237,7 +238,7 @@ class ChoiceScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(JsonRecord):
     """The model, the software and the options that determine a score.
 
     Scores with equal signatures are equal up to the tolerance, because the batching
@@ -416,7 +417,7 @@ class GrammarFacts:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TextScore:
+class TextScore(JsonRecord):
     """The score of a text after a prompt.
 
     Attributes:

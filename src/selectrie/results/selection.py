@@ -13,6 +13,7 @@ from selectrie.core.types import ROOT, Cost
 from selectrie.options.selection import MEAN_RULES
 from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, expected_tokens, notes_advice
 from selectrie.results.plain import (
+    JsonRecord,
     add_warnings,
     bar,
     cell,
@@ -58,7 +59,7 @@ _PAGE_CAUSE = "Look at the text before the slot and after it: it may not be what
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Selection:
+class Selection(JsonRecord):
     """The scores of a set of choices after a prompt, and the best choice.
 
     It iterates over its choices, best first: `for choice in selection`. One of
@@ -417,7 +418,7 @@ def _make_html_row(choice: ChoiceScore, winner: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TokenPlan:
+class TokenPlan(JsonRecord):
     """The tokens of a request, and the number of rows that it will evaluate.
 
     A plan is made without a model call. Tokens are pairs of id and text; the text of a
@@ -515,7 +516,7 @@ def _format_choice(choice: ChoiceScore) -> str:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SampledChoice:
+class SampledChoice(JsonRecord):
     """A choice drawn from softmax(score / temperature) over a fully scored set.
 
     Attributes:

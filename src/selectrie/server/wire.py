@@ -39,8 +39,9 @@ from pydantic import GetJsonSchemaHandler as JsonHandler
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from selectrie.core.vocabulary import to_bytes
-from selectrie.errors import MAX_QUOTED, OptionError, TextError, clip, of_value
+from selectrie.errors import MAX_QUOTED, OptionError, TextError, UnknownArgumentError, clip, of_value
 from selectrie.options.checks import Bounds, Names, numbers_of, options_of
+from selectrie.server.field_names import advice_on_names
 from selectrie.server.http_errors import HttpError, message_of, unsupported
 from selectrie.server.options import ServerOptions
 
@@ -496,7 +497,8 @@ def check_tokenized(name: str, n_bytes: int) -> None:
 def unknown_fields(names: Iterable[str], known: Collection[str], of: str = "") -> list[str]:
     """Return a warning for each unknown field name; after a few, for the rest together.
 
-    Warnings are sent in a header, so they must be short.
+    Warnings are sent in a header, so they must be short. Raises `HttpError` for an
+    unknown field of the body that stands for a known one, such as "temprature".
 
     Args:
         names: The names in the request.
@@ -504,6 +506,10 @@ def unknown_fields(names: Iterable[str], known: Collection[str], of: str = "") -
         of: Words that say what has the fields, with a space before, as " of messages".
     """
     unknown = [name for name in names if name not in known]
+    advice = None if of else advice_on_names(unknown, known)
+    if advice is not None:
+        name, remedy = advice
+        raise HttpError(400, UnknownArgumentError.code, f"the field {of_value(name)} is unknown; {remedy}", name)
     warnings = [f"the field {of_value(name[:40])}{of} is unknown and was ignored" for name in unknown[:_MAX_NAMED]]
     n_more = len(unknown) - len(warnings)
     return [*warnings, f"{n_more} more fields{of} are unknown and were ignored"] if n_more else warnings
