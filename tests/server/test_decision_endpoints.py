@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import selectrie
 from selectrie import Choice, DecisionParams, Option, Predicate, Score
+from selectrie.engine.scheduler.job import Job
 from selectrie.results import advice
 from selectrie.server import ServerOptions, app, decision_bodies, decisions, systemone
 from tests.support.deciding import fake
@@ -435,9 +436,145 @@ def test_fields_of_other_endpoints_work_or_are_refused(path):
         named = ask(app(llm), "POST", path, {**asked, "request_id": "mine", "cache_salt": "x", "priority": 0})
         assert (named.status, named.headers["x-request-id"]) == (200, "mine")
         assert named.json.get("warnings") == plain.json.get("warnings")
-        for name, value in (("top", 1), ("chat_template_kwargs", {"a": 1}), ("priority", 1), ("template", "x")):
+        for name, value in (
+            ("top", 1),
+            ("chat_template_kwargs", {"chat_template": "x"}),
+            ("priority", 1),
+            ("template", "x"),
+        ):
             reply = ask(app(llm), "POST", path, {**asked, name: value})
-            assert (reply.status, reply.error["param"]) == (400 if path == "/v1/decisions" else 422, name)
+            assert reply.status == (400 if path == "/v1/decisions" else 422)
+            assert reply.error["param"].partition(".")[0] == name
+        assert int(named.headers["openai-processing-ms"]) >= 0
+
+
+def test_a_request_of_a_lower_priority_goes_first():
+    """As for chats: the tasks of a decision have its priority, if the operator allows it."""
+    ranks = []
+    with fake() as llm:
+        begin = Job.__init__
+
+        def note(job, *given, **named):
+            begin(job, *given, **named)
+            ranks.append(job.priority)
+
+        body = {"input": STATE, "questions": QUESTIONS[1:2], "priority": -3}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Job, "__init__", note)
+            assert ask(app(llm, ServerOptions(allow_priority=True)), "POST", "/v1/decisions", body).status == 200
+            assert {*ranks} == {3}
+            ranks.clear()
+            assert ask(app(llm), "POST", "/v1/decisions", {**body, "priority": 0}).status == 200
+            assert {*ranks} == {0}
+
+
+def test_arguments_of_the_chat_template_reach_it():
+    """The answers are those of `decide` with `template_args`; a page without a chat template has none."""
+    args = {"note": "Think of the customer."}
+    body = {"input": STATE, "questions": QUESTIONS[1:2], "chat_template_kwargs": args}
+    with fake() as llm, fake(chat=False) as base:
+        plain = llm.decide(STATE, both()[0]["questions[1]"])
+        wanted = llm.decide(STATE, both()[0]["questions[1]"], template_args=args)
+        [answer] = ask(app(llm), "POST", "/v1/decisions", body).json["answers"]
+        refused = ask(app(base), "POST", "/v1/decisions", body)
+    assert answer["probability"] == wanted.probability
+    assert wanted.conditions["template_args"] == args
+    assert "template_args" not in plain.conditions
+    assert (refused.status, refused.error["param"]) == (400, "chat_template_kwargs")
+
+
+@pytest.mark.parametrize("path", ["/v1/decisions", "/v1/systemone"])
+def test_a_body_of_the_other_form_is_answered_in_its_form(path):
+    """A body with `state` alone has TypeSafe's form, one with `input` alone OpenAI's; errors are those of the path."""
+    openai, typesafe = {"input": STATE, "questions": QUESTIONS}, {"state": STATE, "questions": SYSTEMONE}
+    with fake() as llm:
+        for body, own in ((openai, "/v1/decisions"), (typesafe, "/v1/systemone")):
+            llm.trim()
+            wanted = ask(app(llm), "POST", own, body).json
+            llm.trim()
+            assert ask(app(llm), "POST", path, body).json == wanted
+            wrong = ask(app(llm), "POST", path, {**body, "questions": 7})
+            assert (wrong.status, wrong.error["param"]) == (400 if path == "/v1/decisions" else 422, "questions")
+
+
+LABELS = {"type": "choice", "instructions": "It is about {label}.", "multi_label": True}
+
+
+def test_each_label_of_several_is_a_predicate():
+    """The answers are those of `classify(multi_label=True)`, in the shape of each form."""
+    labels = ["refund", Option("delay", description="it is late"), "praise"]
+    choices = ["refund", {"value": "delay", "description": "it is late"}, "praise"]
+    criteria = {"refund": None, "delay": "it is late", "praise": None}
+    with fake() as llm:
+        wanted = llm.classify(STATE, labels, multi_label=True, instructions="It is about {label}.")
+        llm.trim()
+        body = {"input": STATE, "questions": [QUESTIONS[1], {**LABELS, "name": "topics", "choices": choices}]}
+        first, found = ask(app(llm), "POST", "/v1/decisions", body).json["answers"]
+        llm.trim()
+        asked = {"state": STATE, "questions": {"topics": {**LABELS, "criteria": criteria}}}
+        other = ask(app(llm), "POST", "/v1/systemone", asked).json["answers"]["topics"]
+        body["questions"][1] |= {"multi_label": False, "instructions": "What?"}
+        assert ask(app(llm), "POST", "/v1/decisions", body).json["answers"][1]["type"] == "choice"
+    p = {name: one.probability for name, one in wanted.predicates.items()}
+    assert first["type"] == "predicate"
+    assert (found["type"], found["name"]) == ("multi_label", "topics")
+    assert {one["value"]: one["probability"] for one in found["probabilities"]} == p == other["probabilities"]
+    assert found["choices"] == other["choices"] == [name for name, one in wanted.predicates.items() if one.value]
+    assert found["probabilities"][1]["diagnostics"]["label_mass"] == other["diagnostics"]["delay"]["label_mass"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "param", "message"),
+    [
+        ({"instructions": "Which?"}, "questions[0]", "a statement about each {label}"),
+        ({"cue": "Topic:", "instructions": None}, "questions[0]", "`cue` cannot be combined with multi_label"),
+        ({"multi_label": 1}, "questions[0].multi_label", "expected true or false"),
+        ({"choices": [str(n) for n in range(401)]}, "questions", "each option of a question with multi_label is one"),
+        ({"examples": [{"state": "x", "answer": "a"}]}, "questions[0]", "a list of the labels that are true"),
+        ({"type": "score", "levels": ["a"], "choices": None}, "questions[0].multi_label", "one of the fields"),
+    ],
+)
+def test_what_is_wrong_with_several_labels_is_named(changes, param, message):
+    """Before any call of the model."""
+    question = {**LABELS, "choices": ["a", "b"], **changes}
+    with fake() as llm:
+        reply = ask(app(llm), "POST", "/v1/decisions", {"input": STATE, "questions": [question]})
+        assert llm._model.calls == 0
+    assert (reply.status, reply.error["param"]) == (400, param)
+    assert message in reply.error["message"]
+
+
+def test_examples_of_several_labels():
+    """Each has the list of its labels, as in `classify`."""
+    shown = [("Pay me", ["refund"]), ("Late!", ["refund", "delay"]), ("Hello", [])]
+    examples = [{"state": state, "answer": answer} for state, answer in shown]
+    question = {**LABELS, "choices": ["refund", "delay"], "examples": examples}
+    with fake() as llm:
+        wanted = llm.classify(
+            STATE, ["refund", "delay"], multi_label=True, instructions="It is about {label}.", examples=shown
+        )
+        [found] = ask(app(llm), "POST", "/v1/decisions", {"input": STATE, "questions": [question]}).json["answers"]
+    assert [one["probability"] for one in found["probabilities"]] == [
+        one.probability for one in wanted.predicates.values()
+    ]
+
+
+def test_levels_of_equal_labels_are_scored_by_their_numbers():
+    """As those of TypeSafe's form, with the labels as descriptions, which the answer keeps."""
+    levels = [{"label": "bad"}, {"label": "fair"}, {"label": "fair", "description": "after a wait"}]
+    question = {"type": "score", "instructions": "How was it?", "levels": levels}
+    by_number = {**question, "criteria": ["bad", "fair", levels[2]]}
+    del by_number["levels"]
+    with fake() as llm:
+        body = {"input": STATE, "questions": [question]}
+        [found] = ask(app(llm), "POST", "/v1/decisions", body).json["answers"]
+        llm.trim()
+        [wanted] = ask(app(llm), "POST", "/v1/decisions", {**body, "questions": [by_number]}).json["answers"]
+    assert (found["score"], found["confidence"]) == (wanted["score"], wanted["confidence"])
+    assert [one["label"] for one in found["probabilities"]] == ["bad", "fair", "fair"]
+    assert [one["probability"] for one in found["probabilities"]] == [
+        one["probability"] for one in wanted["probabilities"]
+    ]
 
 
 def test_a_server_may_let_decisions_abstain():

@@ -33,7 +33,7 @@ from selectrie.server.completions import MAX_SCORES
 from selectrie.server.http_errors import HttpError
 from selectrie.server.middleware import WORK
 from selectrie.server.request_context import id_of
-from selectrie.server.wire import MAX_TOKENIZED_BYTES
+from selectrie.server.wire import MAX_ARGUMENTS, MAX_TOKENIZED_BYTES
 from tests.support.deciding import fake
 from tests.support.serving import ask
 
@@ -167,7 +167,7 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
         "messages": lambda: {"messages": [{"role": "user", "content": "x" * 1_900}] * chat.MAX_MESSAGES},
         "parts": lambda: {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 95_000}]},
         "names": lambda: {"messages": [{"role": "user", "content": "x", "name": "n" * 1_900}] * chat.MAX_MESSAGES},
-        "arguments": lambda: {"chat_template_kwargs": {f"k{i}": "x" * 30_000 for i in range(chat.MAX_ARGUMENTS)}},
+        "arguments": lambda: {"chat_template_kwargs": {f"k{i}": "x" * 30_000 for i in range(MAX_ARGUMENTS)}},
     },
     "/tokenize": {
         "prompt": lambda: {"prompt": "ab " * (MAX_TOKENIZED_BYTES // 3), "return_token_strs": True},

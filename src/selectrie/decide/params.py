@@ -44,6 +44,7 @@ from selectrie.options.checks import (
     ReadOnlyDict,
     at_least,
     check_options,
+    named,
     option,
     record,
 )
@@ -125,6 +126,8 @@ class DecisionParams:
             too. None lists them, except on the plain page of a question with examples
             or a cue whose options have no descriptions. "if they fit" is None where the
             prompt fits the context, else False, with a warning.
+        template_args: Further arguments of the model's chat template, such as
+            `{"enable_thinking": True}`; a thought that it opens is closed.
         think: Rationales that the model writes first; the answer is the mean of the
             posteriors behind them. None asks for the answer at once.
         time: The local time that a chat template may write, in ISO 8601. None is the
@@ -145,6 +148,7 @@ class DecisionParams:
     list_options: bool | str | None = None
     time: str | None = None
     think: Thinking | None = None
+    template_args: Mapping[str, Any] = field(default_factory=ReadOnlyDict, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.template, Template) and self.template not in TEMPLATES:
@@ -161,6 +165,7 @@ class DecisionParams:
         if not isinstance(self.list_options, bool) and self.list_options not in (None, IF_THEY_FIT):
             raise OptionError("list_options", self.list_options, f"True, False, {IF_THEY_FIT!r} or None")
         _check_time(self.time)
+        object.__setattr__(self, "template_args", named("template_args", self.template_args))
         if self.top is not None and self.permutations is not None:
             remedy = "orders are averaged over all options, so ask for one of the two"
             raise IncompatibleOptionsError("top", OptionRef("permutations"), remedy)
@@ -378,6 +383,7 @@ class Ask:
             "examples": sha256(shown.encode()).hexdigest()[:16],
             "orders": self.n_orders,
             **({} if self.params.think is None else {"thinking": self.params.think.describe()}),
+            **({"template_args": self.params.template_args} if self.params.template_args else {}),
         }
 
     def conditions(self, bound: Mapping[str, object]) -> dict[str, object]:

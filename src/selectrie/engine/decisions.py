@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from selectrie.core.model import ModelDescription
@@ -172,10 +173,11 @@ class DecisionMaker:
                 asks[name] = asks[name].with_threshold(conditions[name])
         if chat is None and params.scoring == "letters":
             warn(_LETTERS_WARNING)
-        prompting = model.vocabulary.derived(_find_answer_params)
-        thinker = Thinker.of(model, params.think, draw, in_chat=template != "base" and chat is not None)
+        in_chat = template != "base" and chat is not None
+        prompting = _answer_params(model.vocabulary, params, in_chat=in_chat)
+        thinker = Thinker.of(model, params.think, draw, in_chat=in_chat)
         if thinker is not None and thinker.is_native:
-            prompting = PromptParams(template_args={"enable_thinking": True})
+            prompting = PromptParams(template_args={"enable_thinking": True, **params.template_args})
         args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
         prompting = replace(prompting, template_args=args)
         shape = questions.shape if isinstance(questions, Questions) else None
@@ -834,14 +836,27 @@ def first_token_fits(vocabulary: Vocabulary, result: Selection) -> bool:
     )
 
 
-def _find_answer_params(vocabulary: Vocabulary) -> PromptParams:
+def _answer_params(vocabulary: Vocabulary, params: DecisionParams, *, in_chat: bool) -> PromptParams:
+    """Return the chat template options of answers.
+
+    Raises `IncompatibleOptionsError` for arguments without a chat template.
+    """
+    if not params.template_args:
+        return vocabulary.derived(_find_answer_params)
+    if not in_chat:
+        raise IncompatibleOptionsError("template_args", "a page without a chat template", "leave them out")
+    return _find_answer_params(vocabulary, params.template_args)
+
+
+def _find_answer_params(vocabulary: Vocabulary, further: Mapping[str, Any] = MappingProxyType({})) -> PromptParams:
     """Return chat template options with which the model answers without thinking.
 
     The argument `enable_thinking=False` turns thinking off in templates that support
     it. If the prompt still ends in an open thinking block, the assistant prefix closes
     it. White space that the template writes before an answer also becomes a prefix.
+    `further` are arguments of the caller, which come first.
     """
-    args, chat = {"enable_thinking": False}, vocabulary.chat_template
+    args, chat = {"enable_thinking": False, **further}, vocabulary.chat_template
     if chat is None:
         return PromptParams()
     chat = partial(chat, **time_args(vocabulary, SOME_TIME if vocabulary.chat_time is None else None))

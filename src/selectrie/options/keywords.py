@@ -98,6 +98,7 @@ class DecisionKeywords(TypedDict, total=False):
     list_options: bool | str | None
     time: str | None
     think: Any
+    template_args: Mapping[str, Any] | None
 
 
 KEYWORDS: Mapping[str, type[Any]] = {

@@ -46,8 +46,8 @@ from selectrie.server.wire import REFERENCE, Body, WireModel, flat_union_members
 from selectrie.version import __version__
 
 BODIES: Mapping[str, tuple[type[Body], ...]] = {
-    "/v1/decisions": (DecisionsBody,),
-    "/v1/systemone": (SystemoneBody,),
+    "/v1/decisions": (DecisionsBody, SystemoneBody),
+    "/v1/systemone": (SystemoneBody, DecisionsBody),
     "/v1/extract": (ExtractBody,),
     "/v1/chat/completions": (ChatBody,),
     "/v1/responses": (ResponsesBody,),

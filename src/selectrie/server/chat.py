@@ -42,6 +42,7 @@ from selectrie.server.wire import (
     Items,
     JsonTexts,
     NotOffered,
+    TemplateArgs,
     UnsupportedError,
     UpTo,
     WireModel,
@@ -55,8 +56,6 @@ _TEXTS = ("name", "reasoning", "reasoning_content")
 _TOOL_ROLES = ("tool", "function")
 MAX_MESSAGES = 4_096
 """Maximum number of messages of a chat, each of which a template renders."""
-MAX_ARGUMENTS = 256
-"""Maximum number of arguments of the chat template in a request."""
 _EMPTY: tuple[object, ...] = ("", [], {})
 _THINKING = "enable_thinking"
 """Argument by which chat templates are told not to have the model reason."""
@@ -148,13 +147,6 @@ class Message(WireModel):
         return {"role": self.role, "content": content, **{name: text for name, text in extras.items() if text}}
 
 
-def _reject_template(args: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments of the chat template, which must not contain a template."""
-    if "chat_template" in args:
-        raise UnsupportedError("a request cannot bring a template; the model's own is used", below=".chat_template")
-    return args
-
-
 class Conversation(WireModel):
     """The fields from which a chat's prompt is made."""
 
@@ -164,12 +156,7 @@ class Conversation(WireModel):
         max_length=MAX_MESSAGES,
     )
     """The messages."""
-    chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_reject_template), JsonTexts] | None = Field(
-        None,
-        title=f"an object of at most {MAX_ARGUMENTS} arguments of the chat template",
-        max_length=MAX_ARGUMENTS,
-        json_schema_extra={"not": {"required": ["chat_template"]}},
-    )
+    chat_template_kwargs: TemplateArgs | None = None
     """Arguments of the chat template."""
     add_generation_prompt: bool | None = None
     """Whether a turn of the assistant begins after the messages; by default it does."""

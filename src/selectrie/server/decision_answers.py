@@ -44,6 +44,26 @@ def score_of(data: Mapping[str, Any], answer: ScoreAnswer) -> tuple[float, list[
     return expected(numbers, [*answer.probabilities.values()]), numbers
 
 
+def labels_of(data: Mapping[str, Any], answer: ScoreAnswer) -> list[str]:
+    """Return the label of each level: that in the question `data`, or its text."""
+    levels, texts = data.get("levels"), [*answer.legend.values()]
+    if not isinstance(levels, list):
+        return texts
+    given = [one if isinstance(one, str) else one.get("label") for one in levels]
+    return [label or text for label, text in zip(given, texts, strict=True)]
+
+
+def fitting_labels(labels: Mapping[str, Any], decision: Decision) -> list[Any]:
+    """Return the labels of a question with `multi_label` that fit the text.
+
+    Args:
+        labels: The value of each label by the path of its question.
+        decision: The answers.
+    """
+    answers = decision.predicates
+    return [label for path, label in labels.items() if answers[path].value and not answers[path].abstained]
+
+
 def make_diagnostics(answer: Answer) -> dict[str, Any]:
     """Return the field `diagnostics` of an answer: its reliability and its cost."""
     first = answer.selections[0]

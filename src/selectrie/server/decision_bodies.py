@@ -13,10 +13,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from selectrie.decide.calibration import Calibration
+from selectrie.decide.classification import label_questions
 from selectrie.decide.params import IF_THEY_FIT, MAX_ORDERS, TEMPLATES, DecisionParams
 from selectrie.decide.question_data import TYPES, question_of_data
 from selectrie.decide.questions import MAX_NUMBERS, Question
-from selectrie.errors import MAX_QUOTED, OptionError
+from selectrie.decide.states import of_json
+from selectrie.errors import MAX_QUOTED, OptionError, of_slot
 from selectrie.options.selection import BASELINE_RULES
 from selectrie.results.advice import collected_warnings
 from selectrie.server.options import CONFIDENCES, ServerOptions
@@ -28,6 +30,8 @@ from selectrie.server.wire import (
     Ignored,
     Items,
     NotOffered,
+    Priority,
+    TemplateArgs,
     TextOrJson,
     UnsupportedError,
     UpTo,
@@ -71,8 +75,10 @@ class DecisionBody(_DecisionOptions, Body):
     """Name of the request in headers and log."""
     cache_salt: Ignored = None
     top: Annotated[Any, NotOffered()] = None
-    chat_template_kwargs: Annotated[Any, NotOffered(({},))] = None
-    priority: Annotated[Any, NotOffered((0,))] = None
+    chat_template_kwargs: TemplateArgs | None = None
+    """Arguments of the chat template."""
+    priority: Priority | None = None
+    """A lower number goes first, where the server takes it."""
 
 
 class QuestionOption(ClosedModel):
@@ -173,6 +179,8 @@ class ChoiceQuestion(_QuestionWithCue):
         Annotated[Items[_OptionOrValue], _NOT_EMPTY, _OPTIONS] | Annotated[_Descriptions, _OPTIONS], BY_TYPE
     ]
     """The options, or an object from their texts to descriptions."""
+    multi_label: bool | None = None
+    """Whether any number of options may fit: each is then a predicate."""
 
 
 class ScoreQuestion(_QuestionWithCue):
@@ -213,6 +221,8 @@ class ChoiceByCriteria(_QuestionModel):
     """The kind of question."""
     criteria: Annotated[_Descriptions, UpTo("max_criteria", "options of a choice in this form")]
     """The meaning of each option, by its text."""
+    multi_label: bool | None = None
+    """Whether any number of options may fit: each is then a predicate."""
 
 
 class ScoreByCriteria(_QuestionModel):
@@ -291,6 +301,57 @@ class AskedQuestion:
     name: str | None
     data: Mapping[str, Any]
 
+    @property
+    def is_multi_label(self) -> bool:
+        """Return whether each option is asked as a predicate."""
+        return isinstance(self.data, dict) and self.data.get("multi_label") is True
+
+    @property
+    def n_asked(self) -> int:
+        """Return the number of questions as which it is asked."""
+        return count_texts(self.data) if self.is_multi_label else 1
+
+    def questions(self, lead: str) -> tuple[dict[str, Question], tuple[Any, ...]]:
+        """Return the questions as which it is asked, by their paths, and the labels.
+
+        With `multi_label`, the questions are a predicate for each option, and the
+        labels are the values of the options; else there are none. Levels of equal
+        labels are scored by their numbers, with the labels as descriptions.
+
+        Args:
+            lead: Text that comes before the instructions.
+
+        Raises:
+            RequestError: For data that makes no question.
+        """
+        given = {name: value for name, value in self.data.items() if name != "multi_label"}
+        if not self.is_multi_label:
+            return {self.path: question_of_data(_with_numbered_levels(given), self.path, lead)}, ()
+        shown = given.pop("examples", None) or ()
+        choice = question_of_data(given, self.path, lead)
+        examples = [(of_json(one["state"]), one["answer"]) for one in shown]
+        with of_slot(self.path, {}):
+            statement = choice.instructions or None
+            asked = label_questions(
+                choice.options, multi_label=True, instructions=statement, cue=choice.cue, examples=examples
+            )
+        field = "criteria" if "criteria" in given else "choices"
+        paths = (f"{self.path}.{field}[{index}]" for index in range(len(asked.labels)))
+        return dict(zip(paths, asked.questions.values(), strict=True)), asked.labels
+
+
+def _with_numbered_levels(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the data; a score with equal labels in the form with criteria."""
+    levels = data.get("levels")
+    if not isinstance(levels, list) or data.keys() - {"type", "name", "instructions", "levels"}:
+        return data
+    given = [{"label": one} if isinstance(one, str) else one for one in levels]
+    labels = [one.get("label") for one in given]
+    if len({*labels}) == len(labels) or any(one.keys() - {"label", "description"} for one in given):
+        return data
+    criteria = [one["label"] if one.get("description") is None else one for one in given]
+    return {**{name: value for name, value in data.items() if name != "levels"}, "criteria": criteria}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecisionRequest:
@@ -303,6 +364,9 @@ class DecisionRequest:
         params: Options of the decision.
         confidence: How confidence is computed (`ServerOptions.confidence`).
         warnings: Warnings about ignored fields and about the questions.
+        priority: A lower number goes first.
+        labels: The value of each label by the path of its question, for each question
+            with `multi_label` by its path.
     """
 
     state: str
@@ -311,6 +375,8 @@ class DecisionRequest:
     params: DecisionParams
     confidence: str
     warnings: Sequence[str]
+    priority: int
+    labels: Mapping[str, Mapping[str, Any]]
 
 
 def make_request(
@@ -332,28 +398,32 @@ def make_request(
         warnings: Warnings about ignored fields.
         lead: Text that comes before the instructions of each question.
     """
-    if len(lead) * len(asked) > options.max_body_bytes:  # each question gets a copy
+    n_lead = len(lead) * sum(one.n_asked for one in asked)  # each question gets a copy
+    if n_lead > options.max_body_bytes:
         allowed = f"at most {options.max_body_bytes} characters in all, since they are those of each question"
-        raise OptionError("instructions", len(lead) * len(asked), allowed)
-    n_examples = sum(len(one.data.get("examples") or ()) for one in asked)
+        raise OptionError("instructions", n_lead, allowed)
+    n_examples = sum(len(one.data.get("examples") or ()) * one.n_asked for one in asked)
     if n_examples > MAX_EXAMPLES:
         raise OptionError("questions", n_examples, f"at most {MAX_EXAMPLES} examples in a request")
     for one in asked:
         refuse_media(one.data.get("instructions"), f"{one.path}.instructions")
-    warned, questions = [*warnings], {}
+    warned, questions, labels = [*warnings], dict[str, Question](), dict[str, dict[str, Any]]()
     for one in asked:
         with collected_warnings() as notices:
-            questions[one.path] = question_of_data(one.data, one.path, lead)
+            added, values = one.questions(lead)
+        questions |= added
+        labels |= {one.path: dict(zip(added, values, strict=True))} if values else {}
         warned += [f"{one.path}: {notice}" for notice in notices]
-    values = {name: getattr(body, name) for name in _DecisionOptions.model_fields if getattr(body, name) is not None}
-    values.setdefault("min_label_mass", options.min_label_mass)
-    values.setdefault("list_options", IF_THEY_FIT)
+    given = {name: getattr(body, name) for name in _DecisionOptions.model_fields if getattr(body, name) is not None}
+    given.setdefault("min_label_mass", options.min_label_mass)
+    given.setdefault("list_options", IF_THEY_FIT)
+    given["template_args"] = body.chat_template_kwargs or {}
     if isinstance(body.calibration, dict):
-        values["calibration"] = Calibration.from_dict(body.calibration)
-    if options.calibration is not None and values.get("rule") not in BASELINE_RULES:
-        values.setdefault("calibration", replace(options.calibration, is_default=True))
-    confidence = body.confidence or options.confidence
-    return DecisionRequest(state, questions, asked, DecisionParams(**values), confidence, warned)
+        given["calibration"] = Calibration.from_dict(body.calibration)
+    if options.calibration is not None and given.get("rule") not in BASELINE_RULES:
+        given.setdefault("calibration", replace(options.calibration, is_default=True))
+    params, confidence = DecisionParams(**given), body.confidence or options.confidence
+    return DecisionRequest(state, questions, asked, params, confidence, warned, body.priority or 0, labels)
 
 
 def check_size(asked: Sequence[AskedQuestion], options: ServerOptions) -> None:
@@ -361,9 +431,12 @@ def check_size(asked: Sequence[AskedQuestion], options: ServerOptions) -> None:
 
     This check comes first, because pydantic would need much longer for large requests.
     """
-    total = 0
+    total, n_asked = 0, sum(one.n_asked for one in asked)
+    if n_asked > max(options.max_questions, len(asked)):
+        allowed = f"at most {options.max_questions}, where each option of a question with multi_label is one"
+        raise OptionError("questions", n_asked, allowed)
     for one in asked:
-        k = _count_texts(one.data)
+        k = count_texts(one.data)
         total += k
         if k > options.max_options:
             raise OptionError(one.path, k, f"at most {options.max_options} options of a question")
@@ -371,7 +444,7 @@ def check_size(asked: Sequence[AskedQuestion], options: ServerOptions) -> None:
         raise OptionError("questions", total, f"at most {options.max_options_in_all} options in a request")
 
 
-def _count_texts(question: object) -> int:
+def count_texts(question: object) -> int:
     """Return the number of texts of an unchecked question's options."""
     if not isinstance(question, dict):
         return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -13,8 +13,17 @@ from starlette.responses import Response
 
 from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer
 from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text_of_state
+from selectrie.engine.scheduler.task_group import set_priority
 from selectrie.errors import THE_STATE, OptionError
-from selectrie.server.decision_answers import confidence_of, make_diagnostics, make_usage, make_warnings, score_of
+from selectrie.server.decision_answers import (
+    confidence_of,
+    fitting_labels,
+    labels_of,
+    make_diagnostics,
+    make_usage,
+    make_warnings,
+    score_of,
+)
 from selectrie.server.decision_bodies import (
     AskedQuestion,
     DecisionBody,
@@ -54,7 +63,9 @@ class DecisionsBody(DecisionBody):
     safety_identifier: Ignored = None
 
 
-DECISIONS_FIELDS = fields_of(DecisionsBody, state="input") | {THE_STATE.name: "input"}
+DECISIONS_FIELDS = fields_of(DecisionsBody, state="input", template_args="chat_template_kwargs") | {
+    THE_STATE.name: "input"
+}
 
 
 def read_decisions(data: Mapping[str, Any], options: ServerOptions) -> DecisionRequest:
@@ -87,6 +98,9 @@ def decisions_response(request: DecisionRequest, decision: Decision, model: str)
     """Return the response of `/v1/decisions`, ready for JSON."""
     answers = []
     for one in request.asked:
+        if one.is_multi_label:
+            answers.append({**_make_labels_answer(request.labels[one.path], decision), "name": one.name})
+            continue
         answer = decision[one.path]
         shown = _make_decisions_answer(one.data, answer, request.confidence)
         answers.append(shown | {"name": one.name, **make_diagnostics(answer)})
@@ -97,6 +111,19 @@ def decisions_response(request: DecisionRequest, decision: Decision, model: str)
     }
     tokens = {"input_tokens": usage["input_tokens"], "output_tokens": 0, "total_tokens": usage["input_tokens"]}
     return {"model": model, "answers": answers, "usage": {**tokens, **details}, **make_warnings(request, decision)}
+
+
+def _make_labels_answer(labels: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+    """Return the answer to a question with `multi_label`, whose labels are given."""
+    predicates = decision.predicates
+    answers = [(label, predicates[path]) for path, label in labels.items()]
+    return {
+        "type": "multi_label",
+        "choices": fitting_labels(labels, decision),
+        "probabilities": [
+            {"value": label, "probability": answer.probability, **make_diagnostics(answer)} for label, answer in answers
+        ],
+    }
 
 
 def _make_decisions_answer(data: Mapping[str, Any], answer: Answer, confidence: str) -> dict[str, Any]:
@@ -114,42 +141,59 @@ def _make_decisions_answer(data: Mapping[str, Any], answer: Answer, confidence: 
         return {"type": "choice", "choice": answer.value, "confidence": certainty, "probabilities": probabilities}
     score, numbers = score_of(data, answer)
     levels = [
-        {"value": number, "label": answer.legend[value], "probability": p}
-        for number, (value, p) in zip(numbers, answer.probabilities.items(), strict=True)
+        {"value": number, "label": label, "probability": p}
+        for number, label, p in zip(numbers, labels_of(data, answer), answer.probabilities.values(), strict=True)
     ]
     return {"type": "score", "score": score, "confidence": certainty, "probabilities": levels}
 
 
 router = APIRouter()
 
-Read = Callable[[Mapping[str, Any], ServerOptions], DecisionRequest]
-Write = Callable[[DecisionRequest, Decision, str], dict[str, Any]]
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The form of one API.
+
+    Attributes:
+        fields: The names of its fields, for errors.
+        read: Reads a request from a body.
+        write: Makes the body of the response.
+    """
+
+    fields: Mapping[str, str]
+    read: Callable[[Mapping[str, Any], ServerOptions], DecisionRequest]
+    write: Callable[[DecisionRequest, Decision, str], dict[str, Any]]
+
+
+_OPENAI = _Form(DECISIONS_FIELDS, read_decisions, decisions_response)
+_TYPESAFE = _Form(SYSTEMONE_FIELDS, read_systemone, systemone_response)
 
 
 @router.post("/v1/decisions")
 async def decisions(request: Request) -> Response:
     """Answer typed questions about an input, in the form of OpenAI's API."""
-    return await _decide(request, DECISIONS_FIELDS, read_decisions, decisions_response)
+    return await _decide(request, _OPENAI)
 
 
 @router.post("/v1/systemone")
 async def systemone(request: Request) -> Response:
     """Answer typed questions about a state, in the form of TypeSafe's API."""
-    return await _decide(request, SYSTEMONE_FIELDS, read_systemone, systemone_response)
+    return await _decide(request, _TYPESAFE)
 
 
-async def _decide(request: Request, fields: Mapping[str, str], read: Read, write: Write) -> Response:
-    """Answer a request of either endpoint.
+async def _decide(request: Request, own: _Form) -> Response:
+    """Answer a request of either endpoint, in the form of its body.
 
     Args:
         request: The HTTP request.
-        fields: The names of the endpoint's fields, for errors.
-        read: Reads the request from the body.
-        write: Makes the body of the response.
+        own: The form of the endpoint, unless the body has the other form's text alone.
     """
     state, exchange = state_of(request), exchange_of(request)
-    exchange.fields = fields
-    decision_request = await read_request(exchange, read, state.options)
+    has_input, has_state = (exchange.body.get(name) is not None for name in ("input", "state"))
+    form = own if has_input == has_state else _OPENAI if has_input else _TYPESAFE
+    exchange.fields = form.fields
+    decision_request = await read_request(exchange, form.read, state.options)
+    set_priority(-decision_request.priority)
     async with state.lease_model(exchange) as lease:
         questions, max_rows = decision_request.questions, state.options.max_rows
         decision = await exchange.hold(
@@ -161,4 +205,4 @@ async def _decide(request: Request, fields: Mapping[str, str], read: Read, write
     usage = decision.usage
     exchange.n_prompt, exchange.rows_naive = usage.input_tokens, usage.cost.rows_naive
 
-    return await exchange.run(lambda: json_response(write(decision_request, decision, lease.name)))
+    return await exchange.run(lambda: json_response(form.write(decision_request, decision, lease.name)))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from selectrie.core.path_model import REMOTE
 from selectrie.core.vocabulary import Vocabulary
@@ -49,6 +49,7 @@ from selectrie.server.wire import (
     Ignored,
     Items,
     NotOffered,
+    Priority,
     TokenId,
     UnsupportedError,
     UpTo,
@@ -89,13 +90,6 @@ def _check_stop_length(stop: str | list[str]) -> str | list[str]:
     if n_characters > _MAX_STOP_CHARACTERS:  # each of the sequences of a request has its own copy
         raise OptionError("", n_characters, f"texts of at most {_MAX_STOP_CHARACTERS} characters together")
     return stop
-
-
-def _check_priority(priority: int, info: ValidationInfo) -> int:
-    """Return a priority; raise an error if this server takes none."""
-    if priority and not info.context.allow_priority:  # type: ignore[union-attr]  # `wire.read` gives it
-        raise UnsupportedError("this server does not take it; the operator can start it with --allow-priority")
-    return priority
 
 
 def _check_stream_options(options: object) -> object:
@@ -190,9 +184,7 @@ class GenerationBody(StructuredFields, Body):
     """Number of texts drawn, of which the `n` most probable are returned."""
     seed: int | None = Field(None, title="a whole number of at most 64 bits", gt=-_SEEDS, lt=_SEEDS)
     """Seed of the first choice; a negative one counts modulo 2⁶⁴."""
-    priority: Annotated[int, AfterValidator(_check_priority)] | None = Field(
-        None, title="a whole number; a lower one goes first"
-    )
+    priority: Priority | None = None
     """A lower number goes first, where the server takes it."""
     stream: bool | None = None
     """Whether the answer is a stream of events."""

@@ -265,7 +265,8 @@ class Exchange:
         """Return the headers that every response has."""
         own = self.id.encode("ascii")
         warned = _NOT_SHOWN.sub("?", "; ".join(self.warnings)).encode("ascii")
-        headers = [(b"x-request-id", own), (b"x-typesafe-request-id", own)]
+        spent_ms = str(round(1_000 * (perf_counter() - self.began_s))).encode("ascii")
+        headers = [(b"x-request-id", own), (b"x-typesafe-request-id", own), (b"openai-processing-ms", spent_ms)]
         return [*headers, (b"x-selectrie-warning", warned)] if warned else headers
 
 

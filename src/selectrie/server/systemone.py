@@ -11,7 +11,15 @@ from pydantic import Field
 from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer
 from selectrie.decide.states import of_json, text_of_state
 from selectrie.errors import MAX_QUOTED, THE_STATE
-from selectrie.server.decision_answers import confidence_of, make_diagnostics, make_usage, make_warnings, score_of
+from selectrie.server.decision_answers import (
+    confidence_of,
+    fitting_labels,
+    labels_of,
+    make_diagnostics,
+    make_usage,
+    make_warnings,
+    score_of,
+)
 from selectrie.server.decision_bodies import (
     AskedQuestion,
     DecisionBody,
@@ -38,7 +46,7 @@ class SystemoneBody(DecisionBody):
     assets: Annotated[Any, NotOffered((), "images are not read", "unsupported_input")] = None
 
 
-SYSTEMONE_FIELDS = fields_of(SystemoneBody) | {THE_STATE.name: "state"}
+SYSTEMONE_FIELDS = fields_of(SystemoneBody, template_args="chat_template_kwargs") | {THE_STATE.name: "state"}
 
 
 def read_systemone(data: Mapping[str, Any], options: ServerOptions) -> DecisionRequest:
@@ -72,10 +80,25 @@ def systemone_response(request: DecisionRequest, decision: Decision, model: str)
     """Return the response of `/v1/systemone`, ready for JSON."""
     answers = {}
     for one in request.asked:
+        if one.is_multi_label:
+            answers[str(one.name)] = _make_labels_answer(request.labels[one.path], decision)
+            continue
         answer = decision[one.path]
         answers[str(one.name)] = _make_systemone_answer(one.data, answer, request.confidence) | make_diagnostics(answer)
     usage = {"input_tokens": make_usage(decision)["input_tokens"], "output_tokens": 0}
     return {"model": model, "answers": answers, "usage": usage, **make_warnings(request, decision)}
+
+
+def _make_labels_answer(labels: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+    """Return the answer to a question with `multi_label`, whose labels are given."""
+    predicates = decision.predicates
+    answers = {str(label): predicates[path] for path, label in labels.items()}
+    return {
+        "type": "multi_label",
+        "choices": fitting_labels(labels, decision),
+        "probabilities": {label: answer.probability for label, answer in answers.items()},
+        "diagnostics": {label: make_diagnostics(answer)["diagnostics"] for label, answer in answers.items()},
+    }
 
 
 def _make_systemone_answer(data: Mapping[str, Any], answer: Answer, confidence: str) -> dict[str, Any]:
@@ -91,7 +114,7 @@ def _make_systemone_answer(data: Mapping[str, Any], answer: Answer, confidence: 
             "probabilities": {str(value): p for value, p in answer.probabilities.items()},
         }
     score, numbers = score_of(data, answer)
-    criteria = data.get("criteria") or answer.legend.values()
+    criteria = data.get("criteria") or labels_of(data, answer)
     return {
         "type": "score",
         "score": score,

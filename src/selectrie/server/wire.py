@@ -49,6 +49,8 @@ M = TypeVar("M", bound=BaseModel)
 
 MAX_TOKENIZED_BYTES = 1 << 20
 """Maximum size in bytes of a request's texts that are tokenized in one piece."""
+MAX_ARGUMENTS = 256
+"""Maximum number of arguments of the chat template in a request."""
 REFERENCE = "#/components/schemas/{model}"
 """Reference to the schema of a model in OpenAPI's document."""
 _MAX_NAMED = 8
@@ -251,6 +253,35 @@ TextOrJson = Annotated[
     EncodableText | list[Any] | dict[Any, Any], BY_TYPE, Field(title="a text, or an object or array of JSON")
 ]
 """Type of instructions and descriptions: a text, parts of text, or JSON."""
+
+
+def _check_priority(priority: int, info: ValidationInfo) -> int:
+    """Return a priority; raise an error if this server takes none."""
+    if priority and not info.context.allow_priority:  # type: ignore[union-attr]  # `wire.read` gives it
+        raise UnsupportedError("this server does not take it; the operator can start it with --allow-priority")
+    return priority
+
+
+def _reject_template(args: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of the chat template, which must not contain a template."""
+    if "chat_template" in args:
+        raise UnsupportedError("a request cannot bring a template; the model's own is used", below=".chat_template")
+    return args
+
+
+Priority = Annotated[int, AfterValidator(_check_priority), Field(title="a whole number; a lower one goes first")]
+"""Type of a request's priority, which the server takes if its operator allows it."""
+TemplateArgs = Annotated[
+    dict[str, Any],
+    AfterValidator(_reject_template),
+    JsonTexts,
+    Field(
+        title=f"an object of at most {MAX_ARGUMENTS} arguments of the chat template",
+        max_length=MAX_ARGUMENTS,
+        json_schema_extra={"not": {"required": ["chat_template"]}},
+    ),
+]
+"""Type of the arguments of the model's chat template."""
 TokenId = Annotated[int, Field(ge=0, title="a token id (a whole number of at least 0)")]
 
 

@@ -160,7 +160,7 @@ def _write_params(params: DecisionParams) -> dict[str, object]:
     A template is written as the path and the digest of its file.
     """
     data = {one.name: getattr(params, one.name) for one in fields(DecisionParams)}
-    for name in ("time", "calibration", "threshold", "think"):
+    for name in ("time", "calibration", "threshold", "think", "template_args"):
         if data[name] == getattr(DEFAULT_DECISION, name):
             del data[name]
     if isinstance(params.calibration, Calibration):

@@ -57,7 +57,8 @@ class TaskGroup:
 
     Args:
         model_thread: Runs the tasks: the model's thread, or a runner on it.
-        priority: Priority of every task; higher goes first.
+        priority: Priority of every task; higher goes first. 0 is that of the context
+            (`set_priority`).
         deadline_s: Seconds from the creation of the group, or None for no deadline.
             After it a task ends with a partial result if it can
             (`job.SupportsDeadline`), else with `DeadlineError`.
@@ -73,7 +74,7 @@ class TaskGroup:
         keep_cached: bool = False,
     ) -> None:
         self.model_thread = model_thread
-        self._priority, self._keep_cached = priority, keep_cached
+        self._priority, self._keep_cached = priority or _PRIORITY.get(), keep_cached
         self._until = None if deadline_s is None else model_thread.now() + deadline_s
         self._handles: list[Handle[Any]] = []
         self._max_handles = _MAX_HANDLES
@@ -273,6 +274,7 @@ class CancelScope:
 # jobs count for, and the function of `when_prepared`.
 _SCOPE: ContextVar[CancelScope | None] = ContextVar("selectrie_scope", default=None)
 _CLIENT: ContextVar[Turn | None] = ContextVar("selectrie_client", default=None)
+_PRIORITY: ContextVar[int] = ContextVar("selectrie_priority", default=0)
 _WHEN_PREPARED: ContextVar[Callable[[], object] | None] = ContextVar("selectrie_prepared", default=None)
 
 
@@ -282,6 +284,11 @@ def set_client(client: Turn) -> None:
     Otherwise, each request counts as a client.
     """
     _CLIENT.set(client)
+
+
+def set_priority(priority: int) -> None:
+    """Give a priority to all requests that begin in this context and have none."""
+    _PRIORITY.set(priority)
 
 
 def check_cancelled() -> None:
