@@ -168,6 +168,7 @@ NAMES = [
     ({"grammar": 'root ::= [a-z] "."'}, "grammar"),
     ({"grammar": LARK}, "grammar"),
     ({"structured_outputs": {"grammar": LARK}}, "grammar"),
+    ({"grammar": 'root ::= [a-z] "."\n# in Lark\'s notation:\nstart ::= root', "grammar_lazy": False}, "grammar"),
 ]  # fmt: skip
 MEANINGS = {
     "json": {"json": PERSON},
@@ -236,6 +237,7 @@ NOT_POSSIBLE = [
     ({"grammar": "start: /a"}, "grammar", "line 1, column 8"),
     ({"grammar": 'start: "a"\n%import .secret (x)'}, "grammar", "line 2"),
     ({"guided_json": {}, "guided_whitespace_pattern": " +"}, "guided_whitespace_pattern", "must not be empty"),
+    ({"grammar": 'root ::= "a"', "grammar_lazy": True}, "grammar_lazy", "not offered"),
     ({"guided_json": {}, "guided_regex": "a"}, "guided_regex", "cannot be combined with `guided_json`"),
     ({"grammar": 'root ::= "a"', "json_schema": {}}, "json_schema", "cannot be combined with `grammar`"),
     ({**schema_at(PERSON), "structured_outputs": {"json_object": True}}, "structured_outputs.json_object", f"cannot be combined with `{AT}`"),

@@ -40,7 +40,8 @@ _MAX_KEPT = 8
 _MAX_NOTES, _MAX_NOTE = 4, 200
 """Maximum number of a grammar's notes in the warnings, and of characters of each."""
 _LARK = re.compile(r"^[ \t]*[?!]*start(\.-?\d+)?[ \t]*:(?!:=)", re.MULTILINE)
-"""The start rule of a grammar in Lark's notation."""
+_GBNF = re.compile(r"^[ \t]*root[ \t]*::=", re.MULTILINE)
+"""The start rules of grammars in the notations of Lark and GBNF."""
 _ANY_OBJECT = {"type": "object"}
 
 Source = Annotated[str, Field(json_schema_extra={"maxLength": MAX_CHARACTERS})]
@@ -140,7 +141,8 @@ def _compile(kind: str, source: Any, *, has_spaces: bool) -> Grammar:
     if kind == "regex":
         return Grammar.from_regex(source)
     if kind == "grammar":
-        return Grammar.from_lark(source) if _LARK.search(source) else Grammar.from_gbnf(source)
+        is_lark = _LARK.search(source) is not None and _GBNF.search(source) is None
+        return Grammar.from_lark(source) if is_lark else Grammar.from_gbnf(source)
     return Grammar.from_json_schema(source, spacing="json" if has_spaces else "none", name=kind)
 
 
@@ -313,6 +315,8 @@ class StructuredFields(WireModel):
     guided_whitespace_pattern: Source | None = None
     """The white space that JSON may have, as in `structured_outputs`."""
     guided_decoding_backend: Ignored = None
+    grammar_lazy: Annotated[Any, NotOffered((False,))] = None
+    grammar_triggers: Annotated[Any, NotOffered(([],))] = None
     grammar: Source | None = None
     """A text of this grammar, under llama-server's name."""
     json_schema: Schema | None = None
