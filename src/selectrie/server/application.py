@@ -28,7 +28,8 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.options.checks import record
-from selectrie.server import chat, completions, decisions, extraction, responses, tokenizer
+from selectrie.server import calls, chat, completions, decisions, extraction, responses, tokenizer
+from selectrie.server.call_bodies import CALLS
 from selectrie.server.chat import ChatBody
 from selectrie.server.completions import CompletionBody
 from selectrie.server.decisions import DecisionsBody
@@ -49,6 +50,7 @@ BODIES: Mapping[str, tuple[type[Body], ...]] = {
     "/v1/decisions": (DecisionsBody, SystemoneBody),
     "/v1/systemone": (SystemoneBody, DecisionsBody),
     "/v1/extract": (ExtractBody,),
+    **{path: (call.body,) for path, call in CALLS.items()},
     "/v1/chat/completions": (ChatBody,),
     "/v1/responses": (ResponsesBody,),
     "/v1/completions": (CompletionBody,),
@@ -335,6 +337,7 @@ def _make_routes(options: ServerOptions) -> FastAPI:
     for one in (
         decisions.router,
         extraction.router,
+        calls.router,
         chat.router,
         completions.router,
         responses.router,

@@ -118,7 +118,7 @@ class StreamOptions(WireModel):
 _Stop = Annotated[str, Field(min_length=1, title="a text that is not empty")]
 
 
-@with_options(SamplingParams, **_OTHER_NAMES)
+@with_options(SamplingParams, others=_OTHER_NAMES)
 class GenerationBody(StructuredFields, Body):
     """The fields of all endpoints that draw text.
 

@@ -12,6 +12,7 @@ from typing import Any
 from selectrie.errors import (
     MAX_QUOTED,
     CancelledError,
+    ChoiceError,
     ClosedError,
     DeadlineError,
     ForkedError,
@@ -243,6 +244,8 @@ def _find_param(error: RequestError, fields: Mapping[str, str]) -> str | None:
     if error.slot is not None:
         question = _PARAM.match(error.slot)
         return clip(question[2] if question else error.slot, MAX_QUOTED)
+    if isinstance(error, ChoiceError) and "choices" in fields:
+        return fields["choices"] + ("" if error.index is None else f"[{error.index}]")
     place = error.name if isinstance(error, OptionError) else error.where if isinstance(error, PromptError) else ""
     place = error.what if isinstance(error, TextError) else place
     name, bracket, rest = place.partition("[")

@@ -301,20 +301,26 @@ def bounded(bounds: Bounds, **further: Any) -> Any:
     return Field(None, title=bounds.remedy or None, **further)
 
 
-def with_options(record: Any, *names: str, **others: str) -> Callable[[type[M]], type[M]]:
+_NONE: Mapping[str, str] = {}
+
+
+def with_options(
+    record: Any, *names: str, others: Mapping[str, str] = _NONE, limits: Mapping[str, str] = _NONE
+) -> Callable[[type[M]], type[M]]:
     """Return a class decorator that adds options of a record to a body.
 
     Args:
         record: The class of options.
         names: Names of options to add. If there are none, all numbers are added.
         others: Names of options by additional field names that set them.
+        limits: Options of the server by the options of the record that they bound.
 
     A field of the body itself comes first, unless it is marked `NotOffered`.
     """
 
     def extend(kind: type[M]) -> type[M]:
         added: dict[str, Any] = {}
-        for name, option in (others | {name: name for name in names or numbers_of(record)}).items():
+        for name, option in {**others, **{name: name for name in names or numbers_of(record)}}.items():
             declared = options_of(record)[option]
             own = kind.model_fields.get(name)
             if own is not None and not any(isinstance(one, NotOffered) for one in own.metadata):
@@ -322,8 +328,11 @@ def with_options(record: Any, *names: str, **others: str) -> Callable[[type[M]],
             if isinstance(declared.allowed, Names):
                 allowed = Annotated[str, one_of(declared.allowed.names)]
                 added[name] = (allowed | None, Field(None, description=declared.help))
+            elif isinstance(declared.allowed, Bounds):
+                number = Annotated[declared.kind, UpTo(limits[option])] if option in limits else declared.kind
+                added[name] = (number | None, bounded(declared.allowed, description=declared.help))
             else:
-                added[name] = (declared.kind | None, bounded(declared.allowed, description=declared.help))
+                added[name] = (bool | None, Field(None, description=declared.help))
         return create_model(kind.__name__, __base__=kind, __module__=kind.__module__, __doc__=kind.__doc__, **added)
 
     return extend

@@ -1,0 +1,538 @@
+"""Bodies of our own calls: the keywords of `Engine`'s methods as fields.
+
+`/v1/select`, `/v1/rank`, `/v1/loglikelihood`, `/v1/beam`, `/v1/sample` and `/v1/render`
+take what the methods take. Options come from the records that declare them, as fields
+of `search`, `prompting`, `beam` and `rendering`, and the words that people type are
+fields of the body too. A body becomes a `CallRequest`, whose arguments are Python's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from selectrie.engine.requests.select_grammar import list_texts
+from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError, TemplateError, TooManyRowsError
+from selectrie.options import (
+    BEAM_TERMINATORS,
+    DEFAULT_BEAM,
+    DEFAULT_PROMPTING,
+    DEFAULT_RENDERING,
+    DEFAULT_SEARCH,
+    GRAMMAR_NODES,
+    TERMINATORS,
+    TOKENIZATIONS,
+    BeamSearchParams,
+    PromptParams,
+    RenderParams,
+    ScoringRule,
+    SearchParams,
+    SpellingParams,
+)
+from selectrie.options.checks import options_of
+from selectrie.options.choices import text_of
+from selectrie.options.selection import RULES_OF_ONE_PROMPT
+from selectrie.server.chat import MAX_MESSAGES, Message
+from selectrie.server.http_errors import errors_at
+from selectrie.server.options import ServerOptions
+from selectrie.server.structured import Constraint, Schema, Source, StructuredText
+from selectrie.server.wire import (
+    BY_TYPE,
+    Body,
+    ClosedModel,
+    EncodableText,
+    Items,
+    JsonTexts,
+    NotOffered,
+    TemplateArgs,
+    TokenId,
+    UpTo,
+    check_tokenized,
+    one_of,
+    read,
+    unknown_fields,
+    with_options,
+)
+from selectrie.template.analysis.template import Template
+from selectrie.template.syntax import ast
+from selectrie.template.syntax.ast import error_at, walk_through
+from selectrie.template.syntax.tags import DIALECTS
+
+MAX_TEMPLATE = 100_000
+"""Maximum number of characters of a template, which takes a second to read."""
+MAX_PATTERNS = 16
+"""Maximum number of regular expressions and grammars that a template names."""
+MAX_SEGMENTS = 50_000
+"""Maximum number of segments of a page, which take seconds without a model."""
+MAX_WIDTH = 256
+"""Maximum width of a beam or a search, whose steps cannot be cancelled."""
+_MAX_SEED = (1 << 63) - 1
+_Seed = Annotated[int, Field(ge=0, le=_MAX_SEED)]
+_LIMITS = {"budget_nodes": "max_rows", "n": "max_n"}
+"""Options of the server that bound options of a call."""
+_GRAMMARS = {"grammar": "grammar", "regex": "regex", "json_schema": "json"}
+"""Kinds of constraints by the fields that hold them."""
+
+
+@with_options(SearchParams, *options_of(SearchParams), limits=_LIMITS)
+class SearchFields(ClosedModel):
+    """Options of a search (`SearchParams`)."""
+
+
+@with_options(PromptParams, *options_of(PromptParams))
+class PromptingFields(ClosedModel):
+    """Options for turning a prompt into tokens (`PromptParams`)."""
+
+    delimiter: EncodableText | None = None
+    """Text added before every choice."""
+    system: EncodableText | None = None
+    """A system message before the prompt."""
+    assistant_prefix: EncodableText | None = None
+    """Text with which the assistant turn begins."""
+    template_args: TemplateArgs | None = None
+    """Arguments of the chat template."""
+
+
+@with_options(BeamSearchParams, *options_of(BeamSearchParams), limits=_LIMITS)
+class BeamFields(ClosedModel):
+    """Options of a beam search (`BeamSearchParams`)."""
+
+
+@with_options(RenderParams, "max_tokens", "parse_special")
+class RenderingFields(ClosedModel):
+    """Options for rendering a template (`RenderParams`)."""
+
+    seed: _Seed | None = None
+    """Seed of the page; drawn if it is left out."""
+    template_args: TemplateArgs | None = None
+    """Arguments of the chat template."""
+
+
+class RuleFields(ClosedModel):
+    """A scoring rule (`ScoringRule`)."""
+
+    name: Annotated[str, one_of(RULES_OF_ONE_PROMPT)]
+    """The name of the rule."""
+    premise: EncodableText | None = None
+    """For pmi: the text whose continuation is the baseline."""
+    content_free: Annotated[Items[EncodableText], UpTo("max_prompts", "texts")] | None = None
+    """For calibrated: prompts whose continuations are the baseline."""
+
+
+class CallBody(Body):
+    """The fields of every call."""
+
+    stream: bool | None = None
+    """Whether the answer is a stream of events."""
+    request_id: str | None = None
+    """Name of the request in headers and log."""
+    priority: Annotated[Any, NotOffered((0,))] = None
+
+
+_Item = Annotated[TokenId | Message, BY_TYPE]
+
+
+class PromptBody(CallBody):
+    """The fields of a call about a prompt."""
+
+    prompt: Annotated[EncodableText | Items[_Item], BY_TYPE] | None = Field(
+        None, title="a text, a list of token ids, or a list of messages"
+    )
+    """What is continued: a text, token ids, or messages."""
+    user: EncodableText | None = None
+    """The message of a user, in place of the prompt."""
+    messages: Items[Message] | None = Field(
+        None,
+        title=f"a list of 1 to {MAX_MESSAGES} messages, each with `role` and `content`",
+        min_length=1,
+        max_length=MAX_MESSAGES,
+    )
+    """A chat, in place of the prompt."""
+    system: EncodableText | None = None
+    """A system message before the prompt."""
+    delimiter: EncodableText | None = None
+    """Text added before every choice."""
+    prompting: PromptingFields | None = None
+    """Options for turning the prompt into tokens."""
+
+
+_Choice = Annotated[EncodableText | int | bool, BY_TYPE, Field(title="a text, a whole number or a truth value")]
+_COUNT = UpTo("max_options", "choices")
+_NOT_EMPTY = Field(min_length=1)
+_Choices = Annotated[Items[_Choice], _NOT_EMPTY, _COUNT]
+_ByValue = Annotated[dict[str, EncodableText], _NOT_EMPTY, _COUNT]
+_Weights = Annotated[Annotated[Items[float], _COUNT] | Annotated[dict[str, float], _COUNT], BY_TYPE]
+
+
+class ChoicesBody(PromptBody):
+    """The fields of a call that compares choices."""
+
+    choices: Annotated[_Choices | _ByValue, BY_TYPE] | None = Field(
+        None, title="a list of texts that is not empty, or an object from values to texts"
+    )
+    """The texts to compare, or texts by the values that they stand for."""
+    rule: Annotated[Annotated[str, one_of(RULES_OF_ONE_PROMPT)] | RuleFields, BY_TYPE] | None = Field(
+        None, title="the name of a rule, or an object with `name`"
+    )
+    """The rule that turns log-probabilities into scores."""
+    terminator: Annotated[str, one_of(TERMINATORS)] | None = None
+    """The event that ends a choice."""
+    following: EncodableText | None = None
+    """The text after the choice."""
+    prior: _Weights | None = Field(None, title="a list of weights, or weights by text")
+    """The weight of each choice."""
+    k: int | None = Field(None, ge=1)
+    """Number of first places that must be certain."""
+    search: SearchFields | None = None
+    """Options of the search."""
+
+
+class GrammarBody(PromptBody):
+    """The fields of a call about the texts of a grammar."""
+
+    grammar: Source | None = None
+    """The texts of this GBNF, with the start rule `root`."""
+    regex: Source | None = None
+    """The texts that this regular expression matches as a whole."""
+    json_schema: Schema | None = None
+    """The texts of JSON that this JSON Schema allows."""
+    max_tokens: int | None = Field(None, ge=1)
+    """Maximum number of tokens of a text."""
+
+
+class SelectBody(ChoicesBody, GrammarBody):
+    """A prompt, and choices or a grammar whose texts may continue it."""
+
+    tokenizations: Annotated[str, one_of(TOKENIZATIONS)] | None = None
+    """Whether choices are compared by their own encoding, or over all spellings."""
+
+
+class RankBody(ChoicesBody):
+    """A prompt, and choices to put in an order."""
+
+
+@with_options(SpellingParams, *options_of(SpellingParams), limits=_LIMITS)
+class LoglikelihoodBody(PromptBody):
+    """A prompt, and a text whose log-probability after it is computed."""
+
+    text: EncodableText
+    """The text."""
+    following: EncodableText | None = None
+    """The text after it, of which the first tokens are scored too."""
+
+
+class BeamBody(GrammarBody):
+    """A prompt, and a grammar whose most probable texts are searched."""
+
+    width: int | None = Field(None, ge=1)
+    """Number of unfinished texts kept at every step."""
+    n: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
+    """Maximum number of texts returned, best first."""
+    beam: BeamFields | None = None
+    """Options of the search."""
+
+
+class SampleBody(GrammarBody):
+    """A prompt, and a grammar from which texts are drawn."""
+
+    n: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
+    """Number of texts."""
+    seed: _Seed | None = None
+    """Seed of the first text; drawn if it is left out."""
+    exact: bool | None = None
+    """Whether texts are drawn by their probability among all texts."""
+    terminator: Annotated[str, one_of(BEAM_TERMINATORS)] | None = None
+    """The event that ends a text."""
+    search: SearchFields | None = None
+    """Options of the search."""
+
+
+class RenderBody(CallBody):
+    """A template, and the values that it reads."""
+
+    template: EncodableText = Field(max_length=MAX_TEMPLATE, title=f"a text of at most {MAX_TEMPLATE} characters")
+    """The text of the template, which includes no file."""
+    values: Annotated[dict[str, Any], JsonTexts] | None = Field(None, title="an object of values by name")
+    """Values by name. They are data: no tag in them is read."""
+    dialect: Annotated[str, one_of(tuple(DIALECTS))] | None = None
+    """How tags are spelled."""
+    rendering: RenderingFields | None = None
+    """Options for rendering."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A method of `Engine` over HTTP.
+
+    Attributes:
+        method: Name of the method.
+        body: The model of its body.
+        meaning: What the endpoint does, for OpenAI's document.
+        records: Arguments that are records of options, with their classes. The body's
+            fields that have names of options are merged into them.
+    """
+
+    method: str
+    body: type[CallBody]
+    meaning: str
+    records: Mapping[str, type[Any]]
+
+    def reads_grammar(self, body: Mapping[str, Any]) -> bool:
+        """Return whether a body may have a grammar, which takes seconds to compile."""
+        return self.method == "render" or any(body.get(name) is not None for name in _GRAMMARS)
+
+
+_PROMPTING = {"prompting": PromptParams}
+_SEARCHING = {**_PROMPTING, "search": SearchParams}
+CALLS: Mapping[str, Call] = {
+    "/v1/select": Call("select", SelectBody, "Decide which text continues a prompt.", _SEARCHING),
+    "/v1/rank": Call("rank", RankBody, "Put choices in the order of their scores after a prompt.", _SEARCHING),
+    "/v1/loglikelihood": Call(
+        "score", LoglikelihoodBody, "Return the log-probability of a text after a prompt.", _PROMPTING
+    ),
+    "/v1/beam": Call(
+        "beam_search",
+        BeamBody,
+        "Search the most probable texts of a grammar after a prompt.",
+        {**_PROMPTING, "beam": BeamSearchParams},
+    ),
+    "/v1/sample": Call("sample", SampleBody, "Draw texts of a grammar by their probability.", _SEARCHING),
+    "/v1/render": Call("render", RenderBody, "Render a template.", {"rendering": RenderParams}),
+}
+"""The calls by their paths."""
+_OWN = frozenset({*CallBody.model_fields, "prompt", "user", "messages", *_GRAMMARS, "template", "values", "dialect"})
+"""Fields that are no keyword of a method, or that are read apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallRequest:
+    """A request of a call.
+
+    Attributes:
+        call: The call.
+        arguments: Keyword arguments of the method.
+        constraint: The grammar in `arguments` with its path in the request, or None.
+        texts: The texts that are scored, () if they are not listed.
+        is_stream: Whether the answer is a stream.
+        warnings: What was ignored.
+    """
+
+    call: Call
+    arguments: Mapping[str, Any]
+    constraint: StructuredText | None
+    texts: Sequence[str]
+    is_stream: bool
+    warnings: Sequence[str]
+
+
+def fields_of_call(call: Call, body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the paths of fields by the options that they set, for errors.
+
+    Args:
+        call: The call.
+        body: The body as it was sent.
+    """
+    paths: dict[str, str] = {}
+    for argument, record in call.records.items():
+        paths |= {one.name: f"{argument}.{one.name}" for one in fields(record)}
+    paths |= {"premise": "rule.premise", "content_free": "rule.content_free"}
+    own = {name: name for name in call.body.model_fields}
+    prompt = next((name for name in ("messages", "user") if body.get(name) is not None), "prompt")
+    constraint = next((name for name in _GRAMMARS if body.get(name) is not None), "grammar")
+    return {**paths, **own, "prompt": prompt, THE_PROMPT.name: prompt, "grammar": constraint}
+
+
+def read_call(call: Call, data: Mapping[str, Any], options: ServerOptions) -> CallRequest:
+    """Return the request of a call.
+
+    Raises:
+        HttpError, RequestError: For whatever can be found wrong without a model.
+    """
+    body = read(call.body, data, options)
+    arguments = {name: _to_python(value) for name, value in body if name not in _OWN and value is not None}
+    for argument, record in call.records.items():
+        _merge_fields(argument, record, arguments)
+    warnings = unknown_fields(data, call.body.model_fields)
+    constraint: StructuredText | None = None
+    texts: tuple[str, ...] = ()
+    if isinstance(body, RenderBody):
+        arguments |= {"template": _read_template(body, options), "values": body.values or {}}
+        rendering = arguments.get("rendering", DEFAULT_RENDERING)
+        arguments["rendering"] = replace(rendering, max_segments=MAX_SEGMENTS)
+    elif isinstance(body, PromptBody):
+        if isinstance(arguments.get("rule"), dict):
+            arguments["rule"] = ScoringRule(**arguments["rule"])
+        arguments["prompt"] = _read_prompt(body, arguments.get("prompting", DEFAULT_PROMPTING))
+        constraint = _read_constraint(body) if isinstance(body, GrammarBody) else None
+        if constraint is not None:
+            arguments["grammar"] = constraint.grammar
+            warnings += constraint.warnings()
+        texts, prior = _list_texts(body, constraint, options), arguments.get("prior")
+        if prior is not None and len(prior) != len(texts):
+            raise OptionError("prior", len(prior), f"{len(texts)} weights, one for each choice")
+        _check_copies(arguments, len(texts), options)
+        _limit_search(call.method, arguments, options.max_rows, is_listed=bool(texts))
+    return CallRequest(call, arguments, constraint, texts, bool(body.stream), warnings)
+
+
+def _to_python(value: Any) -> Any:
+    """Return the value of a field as an argument of a method of `Engine`."""
+    if isinstance(value, BaseModel):
+        return {name: _to_python(one) for name, one in value if one is not None}
+    return value
+
+
+def _merge_fields(argument: str, record: type[Any], arguments: dict[str, Any]) -> None:
+    """Replace the fields of a record, and the body's own fields for it, by the record.
+
+    Raises `IncompatibleOptionsError` for an option that is given in both places.
+
+    Args:
+        argument: Name of the argument that is the record.
+        record: Its class.
+        arguments: The arguments, which are changed.
+    """
+    nested = arguments.pop(argument, None)
+    flat = {one.name: arguments.pop(one.name) for one in fields(record) if one.name in arguments}
+    for name in flat:
+        if nested and name in nested:
+            raise IncompatibleOptionsError(name, f"`{argument}.{name}`", "give one of the two")
+    if nested is not None or flat:
+        arguments[argument] = record(**(nested or {}), **flat)
+
+
+def _read_prompt(body: PromptBody, prompting: PromptParams) -> Any:
+    """Return the prompt as the engine takes it: a text, token ids or messages."""
+    given = [name for name in ("prompt", "user", "messages") if getattr(body, name) is not None]
+    if len(given) > 1:
+        raise IncompatibleOptionsError(given[0], f"`{given[1]}`", "give one of the two")
+    if not given:
+        allowed = "a text, token ids or messages, or the message of a user as `user`"
+        raise OptionError("prompt", None, allowed)
+    (name,) = given
+    value = getattr(body, name)
+    if name == "user":
+        value = [{"role": "user", "content": value}]
+    elif not isinstance(value, str):
+        value = [one.texts() if isinstance(one, Message) else one for one in value]
+    n_messages = sum(isinstance(one, dict) for one in value)
+    if n_messages > MAX_MESSAGES:
+        raise OptionError(name, n_messages, f"at most {MAX_MESSAGES} messages")
+    if 0 < n_messages < len(value):
+        raise OptionError(name, "…", "token ids alone, or messages alone")
+    if prompting.truncate == "left":
+        texts = [value] if isinstance(value, str) else [one["content"] for one in value if isinstance(one, dict)]
+        check_tokenized(name, sum(len(text.encode()) for text in texts))
+    return value
+
+
+def _read_constraint(body: GrammarBody) -> StructuredText | None:
+    """Compile the grammar of a body; None if it has none."""
+    given = [name for name in _GRAMMARS if getattr(body, name) is not None]
+    if len(given) > 1:
+        raise IncompatibleOptionsError(given[0], f"`{given[1]}`", "give one of the two")
+    if given:
+        return Constraint.of(given[0], _GRAMMARS[given[0]], getattr(body, given[0])).compile()
+    if not isinstance(body, SelectBody):
+        raise OptionError("grammar", None, "a grammar, or a `regex` or `json_schema` in its place")
+    return None
+
+
+def _list_texts(body: PromptBody, constraint: StructuredText | None, options: ServerOptions) -> tuple[str, ...]:
+    """Return the texts that a call scores; () if it searches or draws them."""
+    if isinstance(body, LoglikelihoodBody):
+        return (body.text,)
+    if not isinstance(body, ChoicesBody):
+        return ()
+    if body.choices is not None:
+        if constraint is not None:
+            raise IncompatibleOptionsError("choices", f"`{constraint.path}`", "give one of the two")
+        listed = body.choices.values() if isinstance(body.choices, dict) else body.choices
+        return tuple(text_of(one) or "" for one in listed)
+    if constraint is None:
+        raise OptionError("choices", None, "a list of texts" + ", or a grammar" * isinstance(body, SelectBody))
+    texts = list_texts(constraint.grammar) or ()
+    if len(texts) > options.max_options_in_all:
+        raise OptionError(constraint.path, len(texts), f"at most {options.max_options_in_all} texts, or far more")
+    return texts
+
+
+def _check_copies(arguments: Mapping[str, Any], n_texts: int, options: ServerOptions) -> None:
+    """Raise `OptionError` if the texts around each choice are too long in all."""
+    around = {"delimiter": arguments.get("prompting", DEFAULT_PROMPTING).delimiter}
+    around["following"] = arguments.get("following", "")
+    for name, text in around.items():
+        if len(text) * n_texts > options.max_body_bytes:
+            allowed = f"at most {options.max_body_bytes} characters in all, since each choice has them"
+            raise OptionError(name, len(text) * n_texts, allowed)
+
+
+def _limit_search(method: str, arguments: dict[str, Any], max_rows: int, *, is_listed: bool) -> None:
+    """Bound the rows of a search or of draws; raise an error if more are planned.
+
+    A call whose options set no budget gets one where the engine's own is larger.
+
+    Args:
+        method: Name of the engine's method.
+        arguments: Its arguments, which are changed.
+        max_rows: Maximum number of rows.
+        is_listed: Whether the texts are listed, so that they are counted later.
+    """
+    name = "beam" if method == "beam_search" else "search"
+    params = arguments.get(name, DEFAULT_BEAM if name == "beam" else DEFAULT_SEARCH)
+    if params.width > MAX_WIDTH:
+        raise OptionError("width", params.width, f"a whole number from 1 to {MAX_WIDTH}")
+    planned = 0
+    if method == "sample":
+        planned = arguments.get("n", 1) * params.max_tokens
+    elif method == "beam_search" and not params.exact and params.budget_nodes is None:
+        planned = params.width * params.max_tokens
+    if planned > max_rows:
+        raise TooManyRowsError(planned, max_rows)
+    has_budget = params.exact if method == "beam_search" else not is_listed
+    if has_budget and params.budget_nodes is None and GRAMMAR_NODES + planned > max_rows:
+        arguments[name] = replace(params, budget_nodes=max_rows)
+
+
+@contextmanager
+def template_errors() -> Iterator[None]:
+    """Turn a template's errors in the `with` block into an `HttpError` about it.
+
+    The message shows line and column without the source's line.
+    """
+    try:
+        yield
+    except TemplateError as error:
+        with errors_at("template"):
+            raise TemplateError(error.reason, line=error.line, column=error.column) from error
+
+
+def _read_template(body: RenderBody, options: ServerOptions) -> Template:
+    """Return the template of a body.
+
+    Raises `HttpError` for a wrong one, and for one whose work could not be bounded
+    before it is rendered: its patterns and numbers of texts must be in its text.
+    """
+    with template_errors():
+        template = Template(body.template, dialect=body.dialect or "selectrie")
+        n_patterns = 0
+        for segment in walk_through(template.document.body, template.documents):
+            if not isinstance(segment, ast.Slot):
+                continue
+            given = dict(segment.arguments)
+            n_patterns += len({"regex", "grammar"} & given.keys())
+            pattern, n = given.get("regex"), given.get("n", ast.Constant(1))
+            reason = ""
+            if n_patterns > MAX_PATTERNS:
+                reason = f"more than {MAX_PATTERNS} slots have a grammar or a regular expression"
+            elif pattern is not None and not isinstance(pattern, ast.Constant):
+                reason = "over HTTP, a regular expression is written in the template itself"
+            elif not isinstance(n, ast.Constant) or (isinstance(n.value, int) and n.value > options.max_n):
+                reason = f"over HTTP, `n` is a number from 1 to {options.max_n} in the template itself"
+            if reason:
+                raise error_at(template.document, segment.span, reason)
+    return template

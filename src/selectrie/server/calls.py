@@ -1,0 +1,280 @@
+"""Our own calls over HTTP, each a method of `Engine`.
+
+An answer is the `to_dict` of the method's result, with `model`, `usage` and
+`diagnostics`. As a stream it is preceded by events about the work. An event is an
+object with one key, its name: `progress`, `found`, `text` or `result`; an error is
+`error`, as in every stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from selectrie.core.types import Cost
+from selectrie.engine.engine import Engine
+from selectrie.errors import TooManyRowsError
+from selectrie.options import (
+    BASELINE_RULES,
+    DEFAULT_PROMPTING,
+    DEFAULT_SEARCH,
+    SPELLING_ROWS,
+    ScoringRule,
+    SearchParams,
+)
+from selectrie.results import Event as PageEvent
+from selectrie.results import Page, SlotEvent
+from selectrie.results.plain import fields_of, jsonable
+from selectrie.server.call_bodies import CALLS, Call, CallRequest, fields_of_call, read_call, template_errors
+from selectrie.server.http_errors import HttpError
+from selectrie.server.request_context import (
+    Event,
+    Events,
+    EventStream,
+    Exchange,
+    exchange_of,
+    json_response,
+    read_request,
+)
+from selectrie.server.state import ServerState, state_of
+from selectrie.server.structured import grammar_errors_at
+from selectrie.tokenization.roles import adapt_roles
+
+Tell = Callable[[str, Any], None]
+"""Reports the name and the value of an event. Any thread may call it."""
+_METERED = frozenset({"beam_search", "render"})
+"""Methods whose rows are counted while they work, because no number is planned."""
+
+
+class _News:
+    """What a call reports while it works, on its way to the event loop.
+
+    Of progress and of texts found, only the last one is kept, so a slow reader gets
+    fewer events. Parts of a page are all kept, and a page is bounded.
+    """
+
+    def __init__(self) -> None:
+        self._loop, self._arrived = asyncio.get_running_loop(), asyncio.Event()
+        self._last: dict[str, Event] = {}
+        self._parts: list[Event] = []
+
+    def tell(self, name: str, value: Any) -> None:
+        """Report an event. Any thread may call it."""
+        with suppress(RuntimeError):  # the loop was closed
+            self._loop.call_soon_threadsafe(self._note, name, value)
+
+    def _note(self, name: str, value: Any) -> None:
+        """Keep an event for the next reader, on the event loop."""
+        if name == "text":
+            self._parts.append({name: value})
+        else:
+            self._last[name] = {name: value}
+        self._arrived.set()
+
+    async def until_done(self, work: asyncio.Future[Any]) -> AsyncGenerator[Sequence[Event], None]:
+        """Yield the events that have arrived, until the work is done."""
+        work.add_done_callback(lambda _: self._arrived.set())
+        is_done = False
+        while not is_done:
+            await self._arrived.wait()
+            self._arrived.clear()
+            is_done = work.done()
+            events = [*self._last.values(), *self._parts]
+            self._last, self._parts = {}, []
+            if events:
+                yield events
+
+
+def _stop_beyond(max_rows: int, exchange: Exchange, stop: Callable[[], object]) -> None:
+    """Call `stop` on the event loop once an exchange has taken more than `max_rows`."""
+    loop, meter = asyncio.get_running_loop(), exchange.meter
+
+    def count(cost: Cost) -> None:
+        meter(cost)
+        if exchange.cost.rows > max_rows:
+            with suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(stop)
+
+    exchange.meter = count
+
+
+def _call_engine(engine: Engine, request: CallRequest, max_rows: int, tell: Tell | None) -> Any:
+    """Return the result of a call.
+
+    Args:
+        engine: The engine.
+        request: The request.
+        max_rows: Maximum number of rows that scoring listed texts may plan.
+        tell: Reports events, if the answer is a stream.
+    """
+    arguments = dict(request.arguments)
+    if request.call.method == "render":
+        with template_errors():
+            return _render(engine, arguments, tell)
+    prompt = arguments["prompt"]
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], Mapping):
+        arguments["prompt"] = adapt_roles(engine.vocabulary, prompt)
+    _check_rows(engine, request.texts, arguments, max_rows)
+    if tell is not None:
+        _add_callbacks(request.call, arguments, tell)
+    path = None if request.constraint is None else request.constraint.path
+    with nullcontext() if path is None else grammar_errors_at(path):
+        return getattr(engine, request.call.method)(**arguments)
+
+
+def _add_callbacks(call: Call, arguments: dict[str, Any], tell: Tell) -> None:
+    """Let a call report its progress and the texts that it finds.
+
+    Args:
+        call: The call.
+        arguments: The arguments of its method, which are changed.
+        tell: Reports events.
+    """
+    name = next((one for one in ("search", "beam") if one in call.records), None)
+    if name is None:
+        return
+    # `rank` without options of a search puts all choices in order.
+    default = SearchParams(stop="all") if call.method == "rank" else call.records[name]()
+    arguments[name] = replace(
+        arguments.get(name, default),
+        on_progress=lambda done, total: tell("progress", {"done": done, "total": total or None}),
+        on_found=lambda text, logp: tell("found", {"text": text, "logp": logp, "proved": False}),
+    )
+
+
+def _render(engine: Engine, arguments: Mapping[str, Any], tell: Tell | None) -> Page:
+    """Return a rendered page; report its parts if the answer is a stream."""
+    template, values, rendering = arguments["template"], arguments["values"], arguments["rendering"]
+    if tell is None:
+        return engine.render(template, values, rendering=rendering)
+    with engine.stream_render(template, values, rendering=rendering) as stream:
+        for event in stream:
+            tell("text", _part_of_page(event))
+        return stream.page
+
+
+def _part_of_page(event: PageEvent) -> dict[str, object]:
+    """Return a part of a page without the record of its slot, which the result has."""
+    if not isinstance(event, SlotEvent):
+        return event.to_dict()
+    names = "kind name path text hidden position"
+    return {**fields_of(event, names), "value": jsonable(event.value)}
+
+
+def _check_rows(engine: Engine, texts: Sequence[str], arguments: Mapping[str, Any], max_rows: int) -> None:
+    """Raise `TooManyRowsError` if scoring texts takes too many uncached rows.
+
+    A token has at least a byte, so bytes are counted first, and tokens only if there
+    are too many of them.
+    """
+    if not texts:
+        return
+    prompting, rule = arguments.get("prompting", DEFAULT_PROMPTING), arguments.get("rule", "joint")
+    if isinstance(rule, str):
+        rule = ScoringRule(rule) if rule != "calibrated" else ScoringRule()
+    baselines = rule.content_free or (rule.premise or "",) * (rule.name in BASELINE_RULES)
+    around = {name: arguments.get(name, "") for name in ("following",)}
+    n_times = 1 + len(baselines)
+    if arguments.get("tokenizations") == "all":
+        budget = arguments.get("budget_nodes") or arguments.get("search", DEFAULT_SEARCH).budget_nodes
+        n_times += SPELLING_ROWS * (budget is None)
+        max_rows -= budget or 0
+    n_bytes = sum(len(text.encode()) for text in texts) + len(texts) * (
+        len(prompting.delimiter.encode()) + len(around["following"].encode())
+    )
+    n_before = sum(len(one.encode()) for one in baselines)
+    if engine.limits.nodes + n_before + n_times * n_bytes <= max_rows:
+        return
+    plan = engine.tokens(arguments["prompt"], texts, prompting=prompting, **around)
+    planned = plan.rows_prompt + n_before + n_times * plan.rows_inner
+    if planned > max_rows:
+        raise TooManyRowsError(planned, max_rows)
+
+
+async def _events_of(state: ServerState, exchange: Exchange, request: CallRequest) -> Events:
+    """Yield the events of a call, the last of which is its result.
+
+    An answer that is no stream has this event alone.
+    """
+    async with state.lease_model(exchange) as lease:
+        news, max_rows = _News(), state.options.max_rows
+        call = partial(_call_engine, lease.engine, request, max_rows, news.tell if request.is_stream else None)
+        work = asyncio.ensure_future(exchange.in_thread(call))
+        if request.call.method in _METERED:
+            _stop_beyond(max_rows, exchange, work.cancel)
+        try:
+            async with aclosing(news.until_done(work)) as arrived:
+                async for events in arrived:
+                    yield events
+            if work.cancelled():
+                message = f"the request has evaluated {exchange.cost.rows} rows of the model, of at most {max_rows}"
+                raise HttpError(400, TooManyRowsError.code, message)
+            result = work.result()
+        finally:
+            work.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await work
+        yield [{"result": await exchange.in_thread(lambda: _response_of(request, result, exchange))}]
+
+
+def _response_of(request: CallRequest, result: Any, exchange: Exchange) -> dict[str, Any]:
+    """Return the body of a response: the result's fields, and what this server adds.
+
+    A page names its model in the field `model`; here it is `identity`.
+    """
+    fields: dict[str, Any] = result.to_dict()
+    if "model" in fields:
+        fields["identity"] = fields["model"]
+    ignored = [{"code": "ignored", "text": text} for text in (*request.warnings, *exchange.notices)]
+    warnings = [*ignored, *fields.pop("warnings", ())]
+    cost, certificate = result.cost, getattr(result, "certificate", None)
+    n_read = cost.rows + max(0, exchange.n_reused)
+    exchange.n_prompt, exchange.rows_naive = n_read, cost.rows_naive
+    tokens = {"input_tokens": n_read, "output_tokens": 0, "total_tokens": n_read}
+    return {
+        **fields,
+        "model": exchange.model,
+        "usage": {**tokens, "input_tokens_details": {"cached_tokens": n_read - cost.rows}},
+        "diagnostics": {
+            **({} if certificate is None else {"proved": certificate.proved}),
+            "rows": cost.rows,
+            "rows_one_by_one": cost.rows_naive,
+            "model_calls": cost.model_calls,
+        },
+        **({"warnings": warnings} if warnings else {}),
+    }
+
+
+router = APIRouter()
+
+
+def _make_endpoint(call: Call) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    """Return the function that answers the requests of a call."""
+
+    async def answer(request: Request) -> Response:
+        state, exchange = state_of(request), exchange_of(request)
+        exchange.fields = fields_of_call(call, exchange.body)
+        read = partial(read_call, call)
+        call_request = await read_request(exchange, read, state.options, has_grammar=call.reads_grammar(exchange.body))
+        events = _events_of(state, exchange, call_request)
+        if call_request.is_stream:
+            exchange.warnings += call_request.warnings
+            return EventStream(events, state.options.ping_interval_s)
+        async with aclosing(events):
+            async for last in events:
+                result = last[-1]["result"]
+        return await exchange.in_thread(lambda: json_response(result))
+
+    return answer
+
+
+for _path, _call in CALLS.items():
+    router.add_api_route(_path, _make_endpoint(_call), methods=["POST"], name=_call.method, description=_call.meaning)
