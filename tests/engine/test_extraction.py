@@ -82,17 +82,15 @@ def llm():
         yield engine
 
 
-def brute_force(llm, kind, state=STATE):
+def brute_force(llm, kind, state=STATE, texts=()):
     """The probability of each text among all, each scored alone after the prompt that `extract` writes."""
     asked = extracted_type(kind)
     options = ExtractionOptions.of("")
     maker = llm._prepare_only(lambda model: Extractor.of(model, asked, options)).maker
     prepared = maker.tokenize(state)[""][0]
     selections = [
-        llm.select(
-            prepared.prompt, [text], terminator=prepared.request.terminator, prompting=prepared.request.prompting
-        )
-        for text in asked.texts
+        llm.select(prepared.prompt, [text], terminator="eog", prompting=prepared.request.prompting)
+        for text in texts or asked.texts
     ]
     total = math.fsum(math.exp(one.logp) for one in selections)
     return {one.text: math.exp(one.logp) / total for one in selections}, total
@@ -330,6 +328,56 @@ def test_an_open_field_is_searched_and_has_lower_bounds():
     )
     assert "≥" in repr(found)
     assert found.to_dict()["probability"] is None
+
+
+Lower = Annotated[str, pydantic.Field(pattern="^[aA][bBé]$"), pydantic.AfterValidator(str.lower)]
+
+
+class Spelt(pydantic.BaseModel):
+    name: Lower
+    urgent: bool
+
+
+@settings(max_examples=n_examples(8))
+@given(seed=st.integers(0, 1000), sharpness=st.sampled_from([0.5, 2.0, 4.0]), width=st.integers(1, 6))
+def test_bounds_of_an_open_type_hold_the_truth(seed, sharpness, width):
+    """No lower bound is above, and no upper bound below, the probability of a value, which may have several texts."""
+    spellings = ["".join(pair) for pair in product("aA", "bBé")]
+    texts = [
+        json.dumps({"name": name, "urgent": one}, ensure_ascii=False) for name in spellings for one in (True, False)
+    ]
+    with fake(seed, sharpness=sharpness) as llm:
+        shares, total = brute_force(llm, Spelt, texts=texts)
+        found = llm.extract(STATE, Spelt, beam=BeamSearchParams(width=width, n=width, max_tokens=64))
+    truth, of_field = {}, {"name": {}, "urgent": {}}
+    for text, share in shares.items():
+        value = json.loads(text.lower())
+        truth[str(value)] = truth.get(str(value), 0.0) + share
+        for name, key in value.items():
+            of_field[name][key] = of_field[name].get(key, 0.0) + share
+    values = [str(one.value.model_dump()) for one in found]
+    assert len(set(values)) == len(values)
+    for one, value in zip(found, values, strict=True):
+        assert one.logp == pytest.approx(math.log(shares[one.text] * total))
+        assert one.probability_low <= truth[value] * (1 + 1e-9)
+        assert truth[value] <= one.probability_high * (1 + 1e-9)
+    for name, marginal in found.marginals.items():
+        for key in marginal:
+            assert marginal.low[key] <= of_field[name][key] * (1 + 1e-9)
+            assert of_field[name][key] <= marginal.high[key] * (1 + 1e-9)
+
+
+def test_numbers_that_are_equal_are_one_value():
+    """1.5 and 1.50 are the same value, and so are a character and its escape; 1 and true are not."""
+    kind = extracted_type(make_dataclass("Sale", [("price", float), ("name", str | bool | int)]))
+    texts = ['{"price": 1.5, "name": "a"}', '{"price": 1.50, "name": "\\u0061"}', '{"price": 15e-1, "name": "a"}']
+    assert len({kind.identity(text) for text in texts}) == 1
+    assert len({kind.identity(f'{{"price": 1, "name": {name}}}') for name in ("1", "true", '"1"')}) == 3
+    one, other = (
+        extracted_type(make_dataclass("Empty", [("x", inner | None)])) for inner in (make_dataclass("E", []), int)
+    )
+    assert one.identity('{"x": {}}') != one.identity('{"x": null}')
+    assert other.identity('{"x": 1}') != other.identity('{"x": 2}')
 
 
 class Wire(pydantic.BaseModel):

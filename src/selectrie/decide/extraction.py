@@ -29,7 +29,6 @@ from selectrie.grammar.readers.type_parts import (
     fields_of,
     is_hashable,
     is_named_tuple,
-    parts_of_union,
     type_name,
 )
 from selectrie.grammar.readers.types import schema_of_type
@@ -51,8 +50,6 @@ WIDTH = 2
 """Number of nodes of a call, beside those that follow them for certain."""
 MAX_SHOWN = 200
 """Maximum number of values of a field that a prompt shows."""
-_DEEPEST = 16
-"""Maximum nesting of classes whose fields have values of their own."""
 _ASKED = "Extract from the text:"
 _WRITTEN = {
     f"^(?:{pattern})$": f'"{shown}"'
@@ -144,7 +141,6 @@ class ExtractedType:
         layout: What a prompt shows of it: one line of JSON with types for values.
         described: The descriptions of its fields, by their names.
         make: Makes the value of a text's JSON; raises `ValueError` or `TypeError`.
-        keys: Makes the key of a field's JSON, by the name of the field.
         schema: Its JSON Schema.
     """
 
@@ -155,7 +151,6 @@ class ExtractedType:
     layout: str
     described: Mapping[str, str]
     make: Callable[[Any], Any]
-    keys: Mapping[str, Callable[[Any], Any]]
     schema: Mapping[str, Any]
 
     def instructions(self, asked: str) -> str:
@@ -201,8 +196,13 @@ class ExtractedType:
 
         An array that is the text of a `NamedTuple` has the fields of this class.
         """
-        makers = {**self.keys, "": self.make}
-        return {name: _field_value(makers.get(name), value) for name, value in _leaves(json.loads(text), "", makers)}
+        value = json.loads(text)
+        return {name: _field_value(one, made) for name, one, made in _leaves(value, self.make(value))}
+
+    def identity(self, text: str) -> Hashable:
+        """Return a key that texts of the same value share, such as 1.5 and 1.50."""
+        value = json.loads(text)
+        return frozenset(self.field_values(text).items()) or _field_value(value, self.make(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ def extracted_type(kind: object) -> ExtractedType:
         return kind
     if isinstance(kind, Mapping):
         _check_schema(kind)
-        return _of_schema(kind, _as_json, {}, str(kind.get("title", "the schema")))
+        return _of_schema(kind, lambda value: value, str(kind.get("title", "the schema")))
     if isinstance(kind, str | bytes | int | float | list | tuple | set) or kind is None:
         raise OptionError("kind", kind, "a type, such as a data class or a model, or a JSON Schema as a mapping")
     check_size(kind)
@@ -309,15 +309,13 @@ def _check_schema(schema: Mapping[str, Any]) -> None:
 
 def _read_type(kind: Any) -> ExtractedType:
     schema = open_sets(schema_of_type(kind, is_whole=True))
-    return _of_schema(schema, object_maker(kind), _makers_of_fields(kind), type_name(kind))
+    return _of_schema(schema, object_maker(kind), type_name(kind))
 
 
 _of_type = lru_cache(maxsize=32)(_read_type)
 
 
-def _of_schema(
-    schema: Mapping[str, Any], make: Callable[[Any], Any], keys: Mapping[str, Callable[[Any], Any]], name: str
-) -> ExtractedType:
+def _of_schema(schema: Mapping[str, Any], make: Callable[[Any], Any], name: str) -> ExtractedType:
     grammar = Grammar.from_json_schema(schema, name=name)
     texts, values = grammar.listed(MAX_VALUES) or (), ()
     if len(texts) <= MAX_VALUES:
@@ -327,7 +325,7 @@ def _of_schema(
         texts = ()
     shown = _Shown(schema.get("$defs", {}))
     described = MappingProxyType(dict(shown.descriptions(schema)))
-    return ExtractedType(name, grammar, values, texts, shown.layout(schema), described, make, keys, schema)
+    return ExtractedType(name, grammar, values, texts, shown.layout(schema), described, make, schema)
 
 
 def _restricted(schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -371,50 +369,33 @@ def _taken(texts: tuple[str, ...], make: Callable[[Any], Any], name: str) -> tup
     return tuple(taken), tuple(taken.values())
 
 
-def _as_json(value: Any) -> Any:
-    return value
+def _leaves(value: Any, made: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Iterate over the names of fields, their JSON values, and what the object has.
 
-
-def _makers_of_fields(kind: Any, path: str = "", depth: int = 0) -> dict[str, Callable[[Any], Any]]:
-    """Return what makes the values of fields, by names such as "customer.plan".
-
-    Fields whose type is a class with fields are left out for these.
+    Fields of objects within the object `made` follow in its place. An array that became
+    a `NamedTuple` has fields as well.
     """
-    makers: dict[str, Callable[[Any], Any]] = {}
-    for part in parts_of_union(kind):
-        for one in (fields_of(part) if depth <= _DEEPEST else None) or ():
-            name = f"{path}.{one.argument}" if path else one.argument
-            makers[name] = object_maker(one.kind)
-            makers |= _makers_of_fields(one.kind, name, depth + 1)
-    return makers
-
-
-def _leaves(value: Any, path: str, makers: Mapping[str, Callable[[Any], Any]]) -> Iterator[tuple[str, Any]]:
-    """Iterate over the fields of a JSON value, and those of objects within it.
-
-    An array from which the maker of its path makes a `NamedTuple` has fields as well.
-    """
-    if isinstance(value, list) and is_named_tuple(type(made := _made(makers.get(path), value))):
+    kind: Any = type(made)
+    if isinstance(value, list) and is_named_tuple(kind):
         value = dict(zip(made._fields, value, strict=False))
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not value:
         if path:
-            yield path, value
+            yield path, value, made
         return
     for name, one in value.items():
-        yield from _leaves(one, f"{path}.{name}" if path else name, makers)
+        part = made.get(name, one) if isinstance(made, Mapping) else getattr(made, _attribute(kind, name), one)
+        yield from _leaves(one, part, f"{path}.{name}" if path else name)
 
 
-def _made(make: Callable[[Any], Any] | None, value: Any) -> Any:
-    """Return what a maker makes of a JSON value; the value itself if it is refused."""
-    try:
-        return value if make is None else make(value)
-    except (ValueError, TypeError):
-        return value
+@lru_cache(maxsize=1024)
+def _attribute(kind: type, argument: str) -> str:
+    """Return the attribute that has the value of an argument of a class."""
+    return next((one.name for one in fields_of(kind) or () if one.argument == argument), argument)
 
 
-def _field_value(make: Callable[[Any], Any] | None, value: Any) -> FieldValue:
-    """Return the value of a field that has a JSON value."""
-    made, text = _made(make, value), json.dumps(value, ensure_ascii=False)
+def _field_value(value: Any, made: Any) -> FieldValue:
+    """Return the value of a field by its JSON value and what the object has."""
+    text = json.dumps(value, ensure_ascii=False)
     made = tuple(made) if isinstance(made, list) else frozenset(made) if isinstance(made, set) else made
     key = made if is_hashable(made) else text
     return FieldValue(key, text, _identity(key))

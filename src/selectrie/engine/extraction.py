@@ -7,13 +7,16 @@ state, and another one a beam search under its grammar.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from selectrie.core.model import ModelDescription
+from selectrie.core.numerics import logsumexp
 from selectrie.decide.extraction import ExtractedType, ExtractionOptions
 from selectrie.decide.marginals import marginals_of, searched_marginals
 from selectrie.decide.questions import Choice
@@ -285,20 +288,21 @@ def _complete(beams: Sequence[BeamResult]) -> list[Hypothesis]:
 def _ranked(kind: ExtractedType, texts: Sequence[Hypothesis]) -> tuple[ExtractedValue[Any], ...]:
     """Return the values of the texts that were found, best first.
 
-    Texts that were not found hold at most what these leave of the probability. So the
-    share of a value is at least its joint probability, and at most its share among the
-    values found.
+    A value may have several texts, such as 1.5 and 1.50, of which some were not found.
+    So its probability is at least that of its texts found, and at most what the texts
+    of other values leave.
     """
-    taken: list[tuple[Any, Hypothesis]] = []
+    by_value: dict[Hashable, list[Hypothesis]] = {}
+    values: dict[Hashable, Any] = {}
     for one in texts:
-        try:
-            taken.append((kind.value(one.text), one))
-        except (ValueError, TypeError):  # noqa: PERF203 - the type may refuse a text
-            continue
-    top = max((one.logp for _, one in taken), default=0.0)
-    weights = [math.exp(one.logp - top) for _, one in taken]
-    total = math.fsum(weights)
+        with suppress(ValueError, TypeError):  # the type may refuse a text
+            value, identity = kind.value(one.text), kind.identity(one.text)
+            values.setdefault(identity, value)
+            by_value.setdefault(identity, []).append(one)
+    logps = {key: logsumexp(np.array([one.logp for one in same])) for key, same in by_value.items()}
+    lows = {key: min(1.0, math.exp(logp)) for key, logp in logps.items()}
+    others = {key: math.fsum(lows.values()) - low for key, low in lows.items()}
     return tuple(
-        ExtractedValue(value, one.text, one.logp, None, math.exp(one.logp), weight / total)
-        for (value, one), weight in zip(taken, weights, strict=True)
+        ExtractedValue(values[key], best.text, best.logp, None, lows[key], max(lows[key], min(1.0, 1.0 - others[key])))
+        for key, (best, *_) in sorted(by_value.items(), key=lambda item: -logps[item[0]])
     )
