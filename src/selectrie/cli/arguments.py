@@ -352,9 +352,10 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
         named = function.__name__ if is_configured else None
         parameters = [parameter for group in groups.values() for parameter in _make_parameters(group, named)]
         if is_configured:
-            parameters.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
+            parameters.append(inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
 
-        def run(*, context: typer.Context | None = None, **values: Any) -> None:
+        def run(**values: Any) -> None:
+            context: typer.Context | None = values.pop(_CONTEXT, None)
             verbose, flags = bool(values.get("verbose")), flags_of(groups)
 
             def work() -> int:
@@ -371,6 +372,10 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
         return function
 
     return register
+
+
+_CONTEXT = "_context"
+"""The parameter for typer's context. `eval` has an option named context."""
 
 
 def _configured(context: typer.Context, groups: Groups, path: str | None) -> dict[str, Any]:

@@ -39,10 +39,8 @@ class JsonRecord:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> Any:
-        from pydantic_core import core_schema
-
-        write = core_schema.plain_serializer_function_ser_schema(cls.to_dict)  # type: ignore[attr-defined]
-        return core_schema.is_instance_schema(cls, serialization=write)
+        write = {"type": "function-plain", "function": lambda one: one.to_dict()}
+        return {"type": "is-instance", "cls": cls, "serialization": write}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: object, _handler: object) -> dict[str, object]:
