@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from selectrie.core.types import Cost
 from selectrie.decide.answers import DecisionSignature, DecisionUsage, expected, expected_bounds
-from selectrie.decide.params import DecisionParams, ask_of
+from selectrie.decide.asks import ask_of
+from selectrie.decide.params import DecisionParams
 from selectrie.decide.questions import Choice, Option, Predicate, Score
 from selectrie.engine.engine import Engine
 from selectrie.testing import HashModel

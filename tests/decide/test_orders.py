@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectrie.decide.params import orders_of
+from selectrie.decide.asks import orders_of
 from selectrie.errors import OptionError
 
 

@@ -7,7 +7,8 @@ from hashlib import sha256
 import pytest
 
 from selectrie import Template
-from selectrie.decide.params import DecisionParams, ask_of
+from selectrie.decide.asks import ask_of
+from selectrie.decide.params import DecisionParams
 from selectrie.decide.questions import Choice, Option, Predicate, Score
 from selectrie.decide.templates import check_slots, digest_of, page_of, render, values_of
 from selectrie.errors import TemplateError

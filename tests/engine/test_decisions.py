@@ -18,7 +18,7 @@ from selectrie import Choice, DecisionParams, Grammar, Option, Predicate, Score,
 from selectrie.backends.chat.template import chat_template
 from selectrie.decide.answers import ChoiceAnswer, Decision
 from selectrie.decide.columns import columns_of
-from selectrie.engine import decisions
+from selectrie.engine import decision_prompts
 from selectrie.errors import (
     ChoiceError,
     ClosedError,
@@ -584,7 +584,7 @@ def test_what_cannot_be_asked_is_refused_before_the_model(questions, params, err
 
 def test_a_state_that_cannot_fit_is_refused_by_its_length(monkeypatch):
     """It is not put into a prompt first, whose chat template takes time and memory."""
-    monkeypatch.setattr(decisions, "page_of", lambda *_: pytest.fail("it was written"))
+    monkeypatch.setattr(decision_prompts, "page_of", lambda *_: pytest.fail("it was written"))
     with fake(nodes=600) as llm, pytest.raises(PromptTooLongError, match=r"needs at least \d+ tokens") as caught:
         llm.decide("word " * 2_000, Predicate("It rains."))
     assert caught.value.required_tokens > caught.value.available_tokens == 600
@@ -634,7 +634,7 @@ def test_a_list_of_options_that_does_not_fit_may_be_left_out():
 
 def test_instructions_that_cannot_fit_are_not_rendered(monkeypatch):
     """As a state that cannot; what is longer is to be shortened."""
-    monkeypatch.setattr(decisions, "page_of", lambda *_: pytest.fail("it was written"))
+    monkeypatch.setattr(decision_prompts, "page_of", lambda *_: pytest.fail("it was written"))
     with fake(nodes=600) as llm:
         for question in (Choice("x" * 40_000, ["a", "b"]), Predicate("x" * 40_000)):
             with pytest.raises(PromptTooLongError, match=r"needs at least \d+ tokens, .*; shorten the instructions"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from selectrie import Choice, DecisionParams, Predicate
-from selectrie.decide.params import ask_of
+from selectrie.decide.asks import ask_of
 from selectrie.decide.templates import page_of, values_of
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load

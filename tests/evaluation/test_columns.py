@@ -324,6 +324,8 @@ def test_the_call_names_what_it_lacks(llm):
         (["text", "label", "right"], {"labels": ["x", "y"], "gold": "right"}, Columns("text", (), ["x", "y"], "right")),
         (["text", "kind", "label"], {"labels": "kind"}, Columns("text", labels="kind")),
         (["text", "label", "q"], {"context": "{q}?"}, Columns("{q}?", labels="label")),
+        (["question", "choices", "answer"], {}, Columns("question", "choices", gold="answer")),
+        (["text", "label", "question", "choices", "answer"], {}, Columns("text", labels="label")),
     ],
 )
 def test_text_and_label_are_the_columns_if_others_are_not_named(names, given, expected):

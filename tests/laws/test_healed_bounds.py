@@ -9,7 +9,7 @@ import pytest
 
 from selectrie import Grammar
 from selectrie.decide.answers import mass_bounds
-from selectrie.decide.params import trust_fields
+from selectrie.decide.asks import trust_fields
 from selectrie.engine.connect import PathRuntime
 from selectrie.engine.engine import Engine
 from selectrie.testing import PathsOf, TableModel, make_vocabulary

@@ -79,6 +79,8 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "trial_child",
         ),
         ("thinking",),
+        ("decision_prompts",),
+        ("batch_calibration",),
         ("decisions",),
         ("extraction",),
         ("decision_scorer",),

@@ -53,8 +53,13 @@ WITH_KEYWORDS = {
 }
 ANY = ("grammar", "choices", "template", "calibration", "min_confidence", "think")
 """Keywords with classes of higher layers."""
-DOORS = {"user": "str | None", "messages": "Sequence[Mapping[str, object]] | None", "regex": "str | None"}
-"""Keywords that are no field: they take the place of the prompt, or of the grammar."""
+DOORS = {
+    **dict.fromkeys(("user", "regex", "none", "instructions", "cue"), "str | None"),
+    "messages": "Sequence[Mapping[str, object]] | None",
+    "rescore": "bool | None",
+    "examples": "Any",
+}
+"""Keywords that are no field: in place of the prompt or of the grammar, or passed on."""
 
 
 class Team(Enum):

@@ -182,14 +182,14 @@ def _label_text(
     _require(table)
     questions, params = _questions_of(table, decision, _TEXT_COLUMN)
     with requests.open_engine(model) as engine:
-        made = engine.decide(str(table.text), questions.questions, params=params)
+        result = engine.decide(str(table.text), questions.questions, params=params)
     unnamed = requests.unnamed_model(model)
     if output.json:
-        value = questions.answer(made).value
-        return show_json({**made.to_dict(), "value": value, **({} if unnamed is None else {"model": unnamed})})
+        value = questions.answer(result).value
+        return show_json({**result.to_dict(), "value": value, **({} if unnamed is None else {"model": unnamed})})
     from selectrie.cli.report.results import decision_report
 
-    return show_report(decision_report(made, unnamed=unnamed))
+    return show_report(decision_report(result, unnamed=unnamed))
 
 
 def _require(table: ClassifyGroup, *further: str) -> None:

@@ -250,14 +250,14 @@ def decide(
     with requests.recorded_engine(model, output) as engine:
         if output.show_prompt:
             return _show_prompts(engine.decision_prompts(about, named, params=params), as_json=output.json)
-        made = engine.decide(about, named, params=params)
+        result = engine.decide(about, named, params=params)
     unnamed = requests.unnamed_model(model)
     if output.json:
-        value = {"value": made[_QUESTION].to_dict()["value"]} if [*named] == [_QUESTION] and asked.question else {}
-        return show_json({**made.to_dict(), **value, **({} if unnamed is None else {"model": unnamed})})
+        value = {"value": result[_QUESTION].to_dict()["value"]} if [*named] == [_QUESTION] and asked.question else {}
+        return show_json({**result.to_dict(), **value, **({} if unnamed is None else {"model": unnamed})})
     from selectrie.cli.report.results import decision_report
 
-    return show_report(decision_report(made, unnamed=unnamed))
+    return show_report(decision_report(result, unnamed=unnamed))
 
 
 def _table(

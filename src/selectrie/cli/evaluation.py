@@ -366,16 +366,15 @@ _HOW_LABELS = (
 
 def _tell_columns(configuration: Configuration, loaded: Loaded) -> None:
     """Report which columns are read by their names, and how labels are scored."""
-    from selectrie.evaluation.columns import SOURCE, usual_columns
+    from selectrie.evaluation.columns import SOURCE, columns_with_defaults, names_of
 
-    for task, data in loaded.sources:
-        columns = usual_columns(data) if configuration.columns is None and task.source == SOURCE else None
-        if columns is not None:
+    for data in (data for task, data in loaded.sources if task.source == SOURCE):
+        columns = configuration.columns or columns_with_defaults(names_of(data))
+        if configuration.columns is None:
             names = {"--text": columns.context, "--choices": columns.choices, "--labels": columns.labels}
             given = " ".join(f"{flag} {name}" for flag, name in {**names, "--gold": columns.gold}.items() if name)
             write(visible(f"{data.path}: no task reads it, so it is scored as with {given}"), sys.stderr)
-        columns = columns or configuration.columns
-        if columns is not None and columns.labels and task.source == SOURCE:
+        if columns.labels:
             write(visible(f"{data.path}: {_HOW_LABELS}"), sys.stderr)
 
 

@@ -141,10 +141,10 @@ def _table(model: ModelGroup, kind: Any, options: dict[str, Any], state: StateGr
     table, out = Path(str(output.table)), Path(output.out)
     with requests.open_engine(model) as engine, count_progress("rows") as tell:
 
-        def told(done: int, n_rows: int, n_errors: int) -> None:
+        def report_rows(done: int, n_rows: int, n_errors: int) -> None:
             tell(done, n_rows, resumed=0, about=f"{n_errors} with an error")
 
-        n_rows, n_errors = extracted_table(engine, table, state.state, kind, out, told, **options)
+        n_rows, n_errors = extracted_table(engine, table, state.state, kind, out=out, on_rows=report_rows, **options)
     if output.json:
         return show_json({"kind": "extracted_table", "out": str(out), "rows": n_rows, "errors": n_errors})
     write(visible(f"{out}: {count(n_rows, 'row')}, {n_errors} with an error"), sys.stdout)

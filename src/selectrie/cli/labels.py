@@ -63,10 +63,10 @@ def run_labelled(model: ModelGroup, source: Path, asked: TableQuestions, labels:
     method = labels.calibration_method if labels.fit_calibration is not None else ""
     with requests.open_engine(model) as engine, count_progress("rows") as tell:
 
-        def told(done: int, total: int, n_errors: int) -> None:
+        def report_rows(done: int, total: int, n_errors: int) -> None:
             tell(done, total, resumed=0, about=f"{n_errors} with an error")
 
-        decisions, right = decide_labelled(engine, source, asked, gold, told)
+        decisions, right = decide_labelled(engine, source, asked, gold, report_rows)
     reports = label_reports(decisions, right, method=method, ridge=ridge)
     written: dict[str, object] = {}
     if labels.fit_calibration is not None:

@@ -13,22 +13,19 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from selectrie.core.types import FloatArray, IntArray
 from selectrie.core.vocabulary import to_bytes
-from selectrie.decide.regression import fit_ridge, softmax
+from selectrie.decide.answers import Answer, Decision
+from selectrie.decide.labels import LabelledAnswers, fit_ridge, labelled_answers, softmax
 from selectrie.errors import InputFileError, OptionError
 from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import number, one_of
 from selectrie.options.selection import BASELINE_RULES
 from selectrie.results.plain import JsonRecord
-
-if TYPE_CHECKING:
-    from selectrie.decide.answers import Answer, Decision
-    from selectrie.decide.labels import LabelledAnswers
 
 T = TypeVar("T")
 
@@ -283,8 +280,6 @@ class Calibration(JsonRecord):
             OptionError: For answers or values that cannot be used, and for equal
                 questions of two names with other right values.
         """
-        from selectrie.decide.labels import labelled_answers
-
         one_of("method", method, METHODS)
         check_ridge(ridge)
         by_name = labelled_answers(answers, gold)

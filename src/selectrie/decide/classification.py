@@ -75,9 +75,10 @@ class LabelQuestions:
         return decision.choices[LABEL]
 
 
-def label_questions(  # noqa: PLR0917 - in the order of the methods of `Engine`, which take them by name
+def label_questions(
     labels: Any,
-    multi_label: bool = False,  # noqa: FBT001, FBT002
+    *,
+    multi_label: bool = False,
     none: str | None = None,
     instructions: str | None = None,
     cue: str | None = None,
@@ -319,11 +320,11 @@ class Classification(JsonRecord, Sequence[LabelAnswer]):
         """Return the labels, of a plain type where all values have one."""
         has_errors = any(one.error is not None for one in self.decisions)
         if self.asked.is_multi:
-            made = np.full((len(self), len(self.labels)), None, object if has_errors else bool)
+            truths = np.full((len(self), len(self.labels)), None, object if has_errors else bool)
             for at, one in enumerate(self.decisions):
                 if one.error is None:
-                    made[at] = [answer.value for answer in one.predicates.values()]
-            return made
+                    truths[at] = [answer.value for answer in one.predicates.values()]
+            return truths
         values, types = self.values, {type(one) for one in self.labels}
         is_plain = types in ({str}, {bool}) or (types == {int} and all(one in INT64 for one in self.labels))
         if is_plain and not has_errors:

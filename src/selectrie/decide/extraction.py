@@ -228,7 +228,7 @@ class ExtractionOptions:
     @classmethod
     def of(
         cls,
-        instructions: str,
+        instructions: str = "",
         *,
         marginals: bool = True,
         params: DecisionParams | None = None,
@@ -430,7 +430,7 @@ class _Shown:
 
     definitions: Mapping[str, Any]
 
-    def layout(self, schema: Any, within: tuple[str, ...] = ()) -> str:  # noqa: PLR0911 - one for each kind
+    def layout(self, schema: Any, within: tuple[str, ...] = ()) -> str:
         """Return a schema as one line of JSON with types in place of values.
 
         Alternatives are separated by "|". `within` are the definitions around it.
@@ -443,9 +443,7 @@ class _Shown:
         for parts in ("anyOf", "oneOf"):
             if parts in schema:
                 return " | ".join(dict.fromkeys(self.layout(one, within) for one in schema[parts]))
-        if "const" in schema or "enum" in schema:
-            return _alternatives([schema["const"]] if "const" in schema else schema["enum"])
-        kind = schema.get("type")
+        kind = None if "const" in schema or "enum" in schema else schema.get("type")
         if kind == "object":
             items = [
                 f"{json.dumps(key, ensure_ascii=False)}: {self.layout(one, within)}"
@@ -481,6 +479,8 @@ def _alternatives(values: list[Any]) -> str:
 
 def _plain(kind: Any, schema: Mapping[str, Any]) -> str:
     """Return what stands for a value without parts."""
+    if "const" in schema or "enum" in schema:
+        return _alternatives([schema["const"]] if "const" in schema else schema["enum"])
     if isinstance(kind, list):
         return " | ".join(_plain(one, schema) for one in kind)
     if kind == "string":

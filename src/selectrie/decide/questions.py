@@ -41,9 +41,8 @@ from selectrie.errors import (
 )
 from selectrie.grammar import Grammar
 from selectrie.options.arguments import named_arguments
-from selectrie.options.checks import at_least
+from selectrie.options.checks import at_least, listed, text_of
 from selectrie.options.checks import text as require_text
-from selectrie.options.choices import listed, text_of
 from selectrie.results.advice import warn
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from string import ascii_uppercase
 from typing import Any
 
-from selectrie.decide.params import MAX_LETTERS, Ask, Order
+from selectrie.decide.asks import MAX_LETTERS, Ask, Order
 from selectrie.decide.questions import Question
 from selectrie.errors import OptionError
 from selectrie.grammar import Grammar

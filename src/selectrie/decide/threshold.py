@@ -10,19 +10,17 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from selectrie.decide.answers import Answer, Decision
 from selectrie.decide.calibration import distinct_fits, load_fitted, match_conditions, save_fitted
+from selectrie.decide.labels import LabelledAnswers, labelled_answers
 from selectrie.errors import OptionError
 from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import number
 from selectrie.results.plain import JsonRecord
-
-if TYPE_CHECKING:
-    from selectrie.decide.answers import Answer, Decision
-    from selectrie.decide.labels import LabelledAnswers
 
 _LEVELS = tuple(1 - 2.0 ** (-step / 4) for step in range(80, -1, -1))
 """The thresholds that are tested, from strict to lax: 1 - confidence is at least 1e-6.
@@ -137,8 +135,6 @@ class Threshold(JsonRecord):
             OptionError: For answers or values that cannot be used, and for equal
                 questions of two names with other right values.
         """
-        from selectrie.decide.labels import labelled_answers
-
         for name, value in (("error", error), ("confidence", confidence)):
             number(name, value, min_value=math.ulp(0.0), max_value=1 - 2**-53, remedy="a number between 0 and 1")
         by_name = labelled_answers(answers, gold)

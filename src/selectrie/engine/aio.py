@@ -1,4 +1,4 @@
-"""Awaitable forms of blocking methods, their threads, and asynchronous streams."""
+"""Awaitable forms of blocking methods, their threads, and streams of results."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import threading
 import weakref
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import wraps
 from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from selectrie.engine.scheduler.task_group import CancelScope, scoped_work
+from selectrie.errors import SelectrieError, of_request
 
 if TYPE_CHECKING:
     import asyncio
@@ -350,3 +351,41 @@ def _name_awaitable(form: Callable[P, R], method: Callable[P, Any]) -> Callable[
     form.__qualname__ = method.__qualname__[: -len(method.__name__)] + form.__name__
     form.__doc__ = f"`{method.__name__}`, to be awaited. Cancelling it cancels the work."
     return form
+
+
+def by_windows(items: Iterator[T], size: int, run: Callable[[list[T], int], list[R]]) -> Iterator[list[R]]:
+    """Yield what `run` returns for `size` items at a time and the index of their first.
+
+    If reading an item fails, the items before it are run first.
+    """
+    first = 0
+    failed: Exception | None = None
+    while failed is None:
+        window: list[T] = []
+        try:
+            window.extend(islice(items, size))
+        except Exception as error:  # noqa: BLE001 - whatever the caller's iterator raises
+            failed = error
+        if not window:
+            break
+        yield run(window, first)
+        first += len(window)
+    if failed is not None:
+        raise failed
+
+
+@contextmanager
+def counted_from(first: int) -> Iterator[None]:
+    """Add the index of a window's first item to the request index of errors."""
+    try:
+        with of_request(0):
+            yield
+    except SelectrieError as error:
+        error.request = None if error.request is None else first + error.request
+        raise
+
+
+def flatten(windows: Iterator[list[T]]) -> Iterator[T]:
+    """Yield the results of each window."""
+    for window in windows:
+        yield from window

@@ -14,8 +14,9 @@ from selectrie.decide.questions import Question
 from selectrie.decide.states import State
 from selectrie.decide.templates import DecisionPrompt
 from selectrie.engine.deciding import Decider, iterate_states
+from selectrie.engine.decision_prompts import QuestionKey
 from selectrie.engine.decision_scorer import DecisionScorer
-from selectrie.engine.decisions import DecisionBatch, QuestionKey
+from selectrie.engine.decisions import DecisionBatch
 from selectrie.engine.engine import Engine
 from selectrie.errors import (
     CancelledError,
@@ -26,7 +27,6 @@ from selectrie.errors import (
     SelectrieError,
     words,
 )
-from selectrie.options import one_of
 from selectrie.options.arguments import missing_attribute, named_arguments
 
 if TYPE_CHECKING:
@@ -171,24 +171,11 @@ class Cascade(Decider):
         first: int | None,
     ) -> list[DecisionBatch]:
         """Return the prompts of all questions about all states, for each model."""
-        one_of("on_error", on_error, ("raise", "keep"))
-        keeps = on_error == "keep"
         batches = []
-        for engine, own in zip(self._engines, self._params_of_each(params), strict=True):
+        for engine, params_of_engine in zip(self._engines, self._params_of_each(params), strict=True):
             with _name_model(engine):
-                maker = engine._decision_maker(questions, own)
-                batches.append(maker.prepare_batch(states, keep_errors=keeps, first_index=first))
+                batches.append(engine._prepare(states, questions, params_of_engine, on_error, first))
         return batches
-
-    def _check_states(
-        self,
-        states: list[State],
-        questions: Mapping[str, Question],
-        params: DecisionParams,
-        on_error: str,
-        first: int | None,
-    ) -> None:
-        self._prepare(states, questions, params, on_error, first)
 
     def _decide(
         self,

@@ -15,35 +15,30 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overlo
 
 from selectrie.core.model import ModelDescription
 from selectrie.core.types import Limits, ModelIdentity, SelfCheck
-from selectrie.engine.aio import awaitable, in_thread
+from selectrie.engine.aio import awaitable, by_windows, flatten, in_thread
 from selectrie.engine.precision_check import assumed
 from selectrie.engine.requests.session import Prepared
-from selectrie.engine.requests.windows import by_windows, flatten
 from selectrie.engine.runtimes import Runtime
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
-from selectrie.options import (
-    BASELINE_RULES,
-    BeamSearchParams,
-    SearchParams,
-    at_least,
-    one_of,
-)
+from selectrie.options import BeamSearchParams, SearchParams, at_least, one_of
 from selectrie.options.arguments import named_arguments
+from selectrie.options.checks import is_table
 
 if TYPE_CHECKING:  # the modules of requests are imported on first use: a `select` needs few of them
     from typing_extensions import TypeForm, Unpack
 
     from selectrie.decide.answers import ChoiceAnswer, Decision, PredicateAnswer
     from selectrie.decide.calibration import Calibration
-    from selectrie.decide.classification import Classification, LabelAnswer
-    from selectrie.decide.extraction import ExtractedType, ExtractionOptions
+    from selectrie.decide.classification import Classification, LabelAnswer, LabelQuestions
+    from selectrie.decide.extraction import ExtractedType
     from selectrie.decide.params import DecisionParams
-    from selectrie.decide.questions import Asking, Examples, Question
+    from selectrie.decide.questions import Asking, Question
     from selectrie.decide.states import State
     from selectrie.decide.templates import DecisionPrompt
     from selectrie.decide.typed import Questions
+    from selectrie.engine.decision_prompts import DecisionMaker
     from selectrie.engine.decision_scorer import DecisionScorer
-    from selectrie.engine.decisions import DecisionBatch, DecisionMaker
+    from selectrie.engine.decisions import DecisionBatch
     from selectrie.options import keywords
     from selectrie.results import Extraction
 
@@ -91,15 +86,15 @@ class Decider(ABC):
         """
 
     @abstractmethod
-    def _check_states(
+    def _prepare(
         self,
         states: list[Any],
         questions: Mapping[str, Question],
         params: DecisionParams,
         on_error: str,
         first: int | None,
-    ) -> None:
-        """Raise the error of a state that `_decide` would refuse."""
+    ) -> Any:
+        """Return the prompts of `_decide`; raise the errors that it would raise."""
 
     @abstractmethod
     def decision_scorer(self, questions: Any, *, params: DecisionParams | None = None) -> Any:
@@ -166,10 +161,8 @@ class Decider(ABC):
                 rows are planned than may be.
             ModelError: If the model fails.
         """
-        from selectrie.decide.params import questions_and_params
-
         at_least("max_rows", max_rows, 1)
-        named, options = questions_and_params(questions, params, may_be_one=True)
+        named, options = _read_questions(questions, params, may_be_one=True)
         decision = self._decide([state], named, options, max_rows=max_rows)[0]
         return decision[""] if "" in named else decision
 
@@ -215,11 +208,11 @@ class Decider(ABC):
         several, (named, options) = list(iterate_states(states)), _read_questions_of_many(questions, params, on_error)
         first = 0 if len(several) > 1 else None
         if options.calibration == "batch":
-            from selectrie.engine.decision_scorer import with_fitted_calibration
+            from selectrie.engine.batch_calibration import with_fitted_calibration
 
             # Nothing runs if a state is invalid.
-            self._check_states(several, named, replace(options, calibration=None), on_error, first)
-            options = with_fitted_calibration(self, several, named, options)
+            self._prepare(several, named, replace(options, calibration=None), on_error, first)
+            options = with_fitted_calibration(self.fit_calibration, several, named, options)
         return _unwrap_answers(named, self._decide(several, named, options, on_error, first=first))
 
     @overload
@@ -264,12 +257,8 @@ class Decider(ABC):
         labels: Any,
         *,
         multi_label: Literal[False] = False,
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
         params: DecisionParams | None = None,
-        **_keywords: Unpack[keywords.DecisionKeywords],
+        **_keywords: Unpack[keywords.LabelKeywords],
     ) -> ChoiceAnswer[Any]: ...
     @overload
     def classify(
@@ -278,12 +267,8 @@ class Decider(ABC):
         labels: Any,
         *,
         multi_label: Literal[True],
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
         params: DecisionParams | None = None,
-        **_keywords: Unpack[keywords.DecisionKeywords],
+        **_keywords: Unpack[keywords.LabelKeywords],
     ) -> Decision: ...
     @named_arguments
     def classify(
@@ -292,12 +277,8 @@ class Decider(ABC):
         labels: Any,
         *,
         multi_label: bool = False,
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
         params: DecisionParams | None = None,
-        **_keywords: Unpack[keywords.DecisionKeywords],
+        **_keywords: Unpack[keywords.LabelKeywords],
     ) -> LabelAnswer:
         """Return the label of a text, or which of several labels it has.
 
@@ -329,27 +310,22 @@ class Decider(ABC):
             RequestError: If the request is invalid, before any model call.
             ModelError: If the model fails.
         """
-        from selectrie.decide.classification import label_questions
         from selectrie.decide.states import check_one_text
 
         check_one_text(text)
-        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
+        asked = _label_questions(labels, params, _keywords, multi_label=multi_label)
         return asked.answer(self.decide(text, asked.questions, params=params))
 
     @named_arguments
-    def classify_many(  # noqa: PLR0913 - labels, how they are asked about, and what errors do
+    def classify_many(
         self,
         texts: Iterable[State],
         labels: Any,
         *,
         multi_label: bool = False,
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
         params: DecisionParams | None = None,
         on_error: str = "raise",
-        **_keywords: Unpack[keywords.DecisionKeywords],
+        **_keywords: Unpack[keywords.LabelKeywords],
     ) -> Classification:
         """Return the labels of many texts, all asked about at once.
 
@@ -360,18 +336,14 @@ class Decider(ABC):
             texts: The texts.
             labels: The labels, and the following, as in `classify`.
             multi_label: Whether any number of labels may be true of a text.
-            none: The text of one more option, for texts that no label fits.
-            instructions: The question, or with `multi_label` the statement.
-            cue: A text before the answer in place of a question.
-            examples: Pairs of a text and its label or labels.
             params: Template, layout, rule and other options; each may be given as a
                 keyword too.
             on_error: As in `decide_many`. With "keep", a text that cannot be asked has
                 its error in `Classification.errors`.
         """
-        from selectrie.decide.classification import Classification, label_questions
+        from selectrie.decide.classification import Classification
 
-        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
+        asked = _label_questions(labels, params, _keywords, multi_label=multi_label)
         decisions = self.decide_many(iterate_states(texts, "texts"), asked.questions, params=params, on_error=on_error)
         index = getattr(texts, "index", None) if hasattr(texts, "iloc") else None  # of a pandas Series
         return Classification(asked, tuple(decisions), index)
@@ -383,21 +355,15 @@ class Decider(ABC):
         labels: Any,
         *,
         multi_label: bool = False,
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
         params: DecisionParams | None = None,
-        **_keywords: Unpack[keywords.DecisionKeywords],
+        **_keywords: Unpack[keywords.LabelKeywords],
     ) -> Iterator[LabelAnswer]:
         """Return an iterator over the answers to `classify` about texts.
 
         Texts are read as they are needed, as the states of `decide_iter`. A text that
         cannot be asked ends the iterator with its error.
         """
-        from selectrie.decide.classification import label_questions
-
-        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
+        asked = _label_questions(labels, params, _keywords, multi_label=multi_label)
         return map(asked.answer, self.decide_iter(iterate_states(texts, "texts"), asked.questions, params=params))
 
     @named_arguments
@@ -447,21 +413,24 @@ class Decider(ABC):
             ModelError: If the model fails. Answers so far are lost; the command
                 `selectrie decide --table` keeps them.
         """
-        from selectrie.decide.params import questions_and_params
-        from selectrie.engine.decision_scorer import decide_table
+        from selectrie.decide.columns import Frame, columns_of
+        from selectrie.decide.states import row_states
+        from selectrie.engine.batch_calibration import with_fitted_calibration
 
-        named, options = questions_and_params(questions, params)
-        made = decide_table(
-            self,
-            table,
-            named,
-            state=state,
-            params=options,
-            probabilities=probabilities,
-            prefix=prefix,
-            unit_rows=unit_rows,
-        )
-        return cast("TableT", made)
+        named, options = _read_questions(questions, params)
+        at_least("unit_rows", unit_rows, 1, optional=False)
+        frame = Frame(table)
+        states = row_states(state, frame.columns)
+        columns = columns_of(named, probabilities=probabilities, prefix=prefix)
+        columns.check(frame.columns)
+        all_states = (one for unit in frame.units(states.columns, unit_rows) for one in states.of_each(unit))
+        options = with_fitted_calibration(self.fit_calibration, all_states, named, options)
+        self.decision_prompts("0", named, params=options)  # raises if no row can be asked
+        rows = []
+        with self.decision_scorer(named, params=options) as scorer:
+            for unit in frame.units(states.columns, unit_rows):
+                rows += columns.rows(scorer.decisions, states.of_each(unit))
+        return cast("TableT", frame.with_columns(columns.columns, rows))
 
     @overload
     def adecide_iter(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> AsyncIterator[R]: ...
@@ -510,17 +479,11 @@ class Decider(ABC):
         labels: Any,
         *,
         multi_label: bool = False,
-        none: str | None = None,
-        instructions: str | None = None,
-        cue: str | None = None,
-        examples: Examples = (),
         params: DecisionParams | None = None,
-        **_keywords: Unpack[keywords.DecisionKeywords],
+        **_keywords: Unpack[keywords.LabelKeywords],
     ) -> AsyncIterator[LabelAnswer]:
         """`classify_iter`, asynchronously; cancelling it cancels the work."""
-        from selectrie.decide.classification import label_questions
-
-        asked = label_questions(labels, multi_label, none, instructions, cue, examples, params)
+        asked = _label_questions(labels, params, _keywords, multi_label=multi_label)
         async for decision in self.adecide_iter(iterate_states(texts, "texts"), asked.questions, params=params):
             yield asked.answer(decision)
 
@@ -568,36 +531,33 @@ class DecisionMethods(Decider):
         first: int | None = None,
         max_rows: int | None = None,
     ) -> list[Decision]:
-        from selectrie.engine.decisions import DecisionMaker
-
-        one_of("on_error", on_error, ("raise", "keep"))
-        keeps = on_error == "keep"
-
-        def prepare(model: ModelDescription) -> DecisionBatch:
-            maker = DecisionMaker.of(model, questions, params, draw=self._runtime.prepare_generate)
-            batch = maker.prepare_batch(states, keep_errors=keeps, first_index=first)
+        def prepare(_model: ModelDescription) -> DecisionBatch:
+            batch = self._prepare(states, questions, params, on_error, first)
             if max_rows is not None:
                 batch.check_rows(max_rows)
             return batch
 
         return self._run(prepare)
 
-    def _check_states(
+    def _prepare(
         self,
         states: list[Any],
         questions: Mapping[str, Question],
         params: DecisionParams,
         on_error: str,
         first: int | None,
-    ) -> None:
-        keeps = on_error == "keep"
-        self._decision_maker(questions, params).prepare_batch(states, keep_errors=keeps, first_index=first)
+    ) -> DecisionBatch:
+        from selectrie.engine.decisions import DecisionBatch
+
+        one_of("on_error", on_error, ("raise", "keep"))
+        maker = self._decision_maker(questions, params)
+        return DecisionBatch.of(maker, states, keep_errors=on_error == "keep", first_index=first)
 
     def _decision_maker(
         self, questions: Mapping[str, Question], params: DecisionParams, *, fits_calibration: bool = False
     ) -> DecisionMaker:
         """Return the maker of the prompts of questions, checked together."""
-        from selectrie.engine.decisions import DecisionMaker
+        from selectrie.engine.decision_prompts import DecisionMaker
 
         return self._prepare_only(
             lambda model: DecisionMaker.of(
@@ -637,9 +597,7 @@ class DecisionMethods(Decider):
         Raises:
             RequestError: For questions that cannot be asked with these options.
         """
-        from selectrie.decide.params import questions_and_params
-
-        return self._decision_scorer(self._decision_maker(*questions_and_params(questions, params)))
+        return self._decision_scorer(self._decision_maker(*_read_questions(questions, params)))
 
     @named_arguments
     def fit_calibration(
@@ -669,22 +627,12 @@ class DecisionMethods(Decider):
                 the rule compares with a baseline itself ("pmi", "calibrated").
             ModelError: If the model fails.
         """
-        from selectrie.decide.calibration import sample_of
-        from selectrie.decide.params import questions_and_params
-        from selectrie.decide.states import readable_texts
+        from selectrie.engine.batch_calibration import fit_to_states, params_to_fit
 
-        named, options = questions_and_params(questions, params, may_be_one=True)
-        if options.rule in BASELINE_RULES:
-            remedy = "both compare with a baseline; take another rule"
-            raise IncompatibleOptionsError("calibration", OptionRef("rule", options.rule), remedy)
-        options = replace(options, calibration=None, prior=None, top=None)
-        maker = self._decision_maker(named, options, fits_calibration=True)
+        named, options = _read_questions(questions, params, may_be_one=True)
+        maker = self._decision_maker(named, params_to_fit(options), fits_calibration=True)
         with self._decision_scorer(maker) as scorer:
-            decisions = scorer.decisions(sample_of(readable_texts(iterate_states(states))))
-        answered = [one for one in decisions if one.error is None]
-        if not answered:
-            raise OptionError("states", len(decisions), "at least one state that can be asked")
-        return maker.calibration(answered)
+            return fit_to_states(maker, scorer.decisions, iterate_states(states))
 
     @named_arguments
     def decision_prompts(
@@ -700,11 +648,10 @@ class DecisionMethods(Decider):
         No model call is made. Arguments are those of `decide`; a question alone has the
         name "".
         """
-        from selectrie.decide.params import questions_and_params
-        from selectrie.engine import decisions
+        from selectrie.engine.decision_prompts import write_prompts
 
-        named, options = questions_and_params(questions, params, may_be_one=True)
-        return decisions.write_prompts(self._decision_maker(named, options), state)
+        named, options = _read_questions(questions, params, may_be_one=True)
+        return write_prompts(self._decision_maker(named, options), state)
 
     @named_arguments
     def extract(
@@ -712,12 +659,11 @@ class DecisionMethods(Decider):
         state: State,
         kind: type[T] | Mapping[str, Any] | ExtractedType,
         *,
-        instructions: str = "",
         marginals: bool = True,
         params: DecisionParams | None = None,
         search: SearchParams | None = None,
         beam: BeamSearchParams | None = None,
-        rescore: bool = False,
+        **_keywords: Unpack[keywords.ExtractKeywords],
     ) -> Extraction[T]:
         """Return the most probable value of a type for a state.
 
@@ -749,37 +695,28 @@ class DecisionMethods(Decider):
                 value is found (`NothingFoundError`).
             ModelError: If the model fails.
         """
-        from selectrie.decide.extraction import ExtractionOptions
-
-        options = ExtractionOptions.of(
-            instructions, marginals=marginals, params=params, search=search, beam=beam, rescore=rescore
-        )
+        options = {**_keywords, "marginals": marginals, "params": params, "search": search, "beam": beam}
         return cast("Extraction[T]", _extractions(self, [state], kind, options)[0])
 
     @named_arguments
-    def extract_many(  # noqa: PLR0913 - those of `extract`
+    def extract_many(
         self,
         states: Iterable[State],
         kind: type[T] | Mapping[str, Any] | ExtractedType,
         *,
-        instructions: str = "",
         marginals: bool = True,
         params: DecisionParams | None = None,
         search: SearchParams | None = None,
         beam: BeamSearchParams | None = None,
-        rescore: bool = False,
         on_error: str = "raise",
+        **_keywords: Unpack[keywords.ExtractKeywords],
     ) -> list[Extraction[T]]:
         """Return the most probable value of a type for each of many states.
 
         All states are asked at once. Arguments are those of `extract`, and `on_error`
         is that of `decide_many`.
         """
-        from selectrie.decide.extraction import ExtractionOptions
-
-        options = ExtractionOptions.of(
-            instructions, marginals=marginals, params=params, search=search, beam=beam, rescore=rescore
-        )
+        options = {**_keywords, "marginals": marginals, "params": params, "search": search, "beam": beam}
         several = list(iterate_states(states))
         first = 0 if len(several) > 1 else None
         return cast("list[Extraction[T]]", _extractions(self, several, kind, options, on_error, first=first))
@@ -788,14 +725,30 @@ class DecisionMethods(Decider):
     aextract_many = awaitable(extract_many)
 
 
+def _label_questions(
+    labels: object, params: DecisionParams | None, wording: Mapping[str, Any], *, multi_label: bool
+) -> LabelQuestions:
+    """Return the questions of `classify`; `wording` are its `LabelKeywords`."""
+    from selectrie.decide.classification import label_questions
+
+    return label_questions(labels, multi_label=multi_label, params=params, **wording)
+
+
+def _read_questions(
+    questions: object, params: DecisionParams | None, *, may_be_one: bool = False
+) -> tuple[Questions, DecisionParams]:
+    """Return the questions by name, and the options (`questions_and_params`)."""
+    from selectrie.decide.params import questions_and_params
+
+    return questions_and_params(questions, params, may_be_one=may_be_one)
+
+
 def _read_questions_of_many(
     questions: object, params: DecisionParams | None, on_error: str
 ) -> tuple[Questions, DecisionParams]:
     """Return the questions by name and the options of a decision about many states."""
-    from selectrie.decide.params import questions_and_params
-
     one_of("on_error", on_error, ("raise", "keep"))
-    named, options = questions_and_params(questions, params, may_be_one=True)
+    named, options = _read_questions(questions, params, may_be_one=True)
     if "" in named and on_error == "keep":
         remedy = "give it a name, {'label': …}: a decision holds the error of its state, an answer does not"
         raise IncompatibleOptionsError(OptionRef("on_error", "keep"), "one question alone", remedy)
@@ -811,26 +764,24 @@ def _extractions(
     engine: DecisionMethods,
     states: list[Any],
     kind: object,
-    options: ExtractionOptions,
+    options: Mapping[str, Any],
     on_error: str = "raise",
     *,
     first: int | None = None,
 ) -> list[Extraction[Any]]:
     """Return the extractions from some states; `first` is as in `Decider._decide`."""
-    from selectrie.decide.extraction import extracted_type
+    from selectrie.decide.extraction import ExtractionOptions, extracted_type
     from selectrie.engine.extraction import Extractor
 
     one_of("on_error", on_error, ("raise", "keep"))
-    asked = extracted_type(kind)
-    return engine._run(
-        lambda model: Extractor.of(model, asked, options).extractions(states, keeps=on_error == "keep", first=first)
-    )
+    read, asked, keeps = ExtractionOptions.of(**options), extracted_type(kind), on_error == "keep"
+    return engine._run(lambda model: Extractor.of(model, asked, read).extractions(states, keeps=keeps, first=first))
 
 
 def iterate_states(states: object, name: str = "states") -> Iterator[State]:
     """Return an iterator over states; raise `OptionError` for a single one."""
     if not isinstance(states, Iterable) or isinstance(states, str | bytes | bytearray | Mapping):
         raise OptionError(name, states, f"several {name}, such as a list")
-    if hasattr(states, "columns") or hasattr(states, "column_names"):  # iterating yields names or columns
+    if is_table(states):
         raise OptionError(name, type(states).__name__, f"several {name}; `decide_table` takes a data frame")
     return iter(states)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TypeVar
 
 from selectrie.core.model import Model
 from selectrie.core.types import IntArray, SelfCheck
 from selectrie.decide.answers import Decision
-from selectrie.decide.calibration import N_LEAST, Calibration, sample_of
-from selectrie.decide.columns import Frame, columns_of
-from selectrie.decide.params import DecisionParams, is_calibrated
-from selectrie.decide.questions import Question
-from selectrie.decide.states import State, readable_texts, row_states
-from selectrie.engine.decisions import DecisionBatch, DecisionMaker
+from selectrie.decide.states import State
+from selectrie.engine.decision_prompts import DecisionMaker
+from selectrie.engine.decisions import DecisionBatch
 from selectrie.engine.requests.canonical_memory import CanonicalMemories, common_length, evaluate_and_hold
 from selectrie.engine.requests.select import BaselineStore
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.task_group import SecondMemory, SecondMemoryPool, TaskGroup
-from selectrie.errors import ClosedError, OptionError, RequestError
-from selectrie.options.checks import at_least
-from selectrie.results.advice import warn
+from selectrie.errors import ClosedError
 
 T = TypeVar("T")
 _NODES_SHARE, _SEQUENCES_SHARE = 2, 4
@@ -75,7 +69,7 @@ class DecisionScorer(AbstractContextManager["DecisionScorer"]):
         """Return the prompts of a unit, checked and tokenized."""
         if self._is_closed:
             raise ClosedError("the scorer")
-        return self._maker.prepare_batch(states, keep_errors=True, first_index=0)
+        return DecisionBatch.of(self._maker, states, keep_errors=True, first_index=0)
 
     def run(self, batch: DecisionBatch) -> list[Decision]:
         """Return the decision on each state of a batch, as `decisions` does."""
@@ -160,86 +154,3 @@ def _find_shared_paths(model: Model, maker: DecisionMaker) -> tuple[IntArray, ..
             held.append(path)
             n_nodes -= len(path)
     return tuple(held)
-
-
-class CalibrationFitter(Protocol):
-    """An engine that can fit a calibration."""
-
-    def fit_calibration(
-        self, states: Iterable[State], questions: Mapping[str, Question], *, params: DecisionParams | None = None
-    ) -> Calibration: ...
-
-
-class UnitScorer(Protocol):
-    """A scorer of units of states, such as a `DecisionScorer`."""
-
-    def __enter__(self: T) -> T: ...  # noqa: PYI019 - Self is not in typing before Python 3.11
-    def __exit__(self, *error: object) -> None: ...
-    def decisions(self, states: Sequence[State]) -> list[Decision]: ...
-
-
-class UnitDecider(CalibrationFitter, Protocol):
-    """An engine, or a cascade, that can answer questions about a table."""
-
-    def decision_prompts(
-        self, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None
-    ) -> object: ...
-
-    def decision_scorer(
-        self, questions: Mapping[str, Question], *, params: DecisionParams | None = None
-    ) -> UnitScorer: ...
-
-
-def decide_table(
-    llm: UnitDecider,
-    table: object,
-    questions: Mapping[str, Question],
-    *,
-    state: str,
-    params: DecisionParams,
-    probabilities: str,
-    prefix: str,
-    unit_rows: int,
-) -> Any:
-    """Return the data frame with the columns of the answers (`Engine.decide_table`)."""
-    at_least("unit_rows", unit_rows, 1, optional=False)
-    frame = Frame(table)
-    states = row_states(state, frame.columns)
-    columns = columns_of(questions, probabilities=probabilities, prefix=prefix)
-    columns.check(frame.columns)
-    all_states = (one for unit in frame.units(states.columns, unit_rows) for one in states.of_each(unit))
-    params = with_fitted_calibration(llm, all_states, questions, params)
-    llm.decision_prompts("0", questions, params=params)  # raises if no row can be asked
-    rows = []
-    with llm.decision_scorer(questions, params=params) as scorer:
-        for unit in frame.units(states.columns, unit_rows):
-            rows += columns.rows(scorer.decisions, states.of_each(unit))
-    return frame.with_columns(columns.columns, rows)
-
-
-def with_fitted_calibration(
-    llm: CalibrationFitter,
-    states: Iterable[State | RequestError],
-    questions: Mapping[str, Question],
-    params: DecisionParams,
-) -> DecisionParams:
-    """Replace `calibration="batch"` by a calibration fitted to the states.
-
-    States that cannot be asked are left out. With fewer than 16 states, the result has
-    no calibration, and a warning is issued. Other options are returned unchanged.
-    """
-    if params.calibration != "batch":
-        return params
-    params = replace(params, calibration=None)
-    if not any(is_calibrated(one, params) for one in questions.values()):
-        return params
-    calibration = Calibration(())
-    if sample := sample_of(readable_texts(states)):
-        with suppress(OptionError):  # no state can be asked
-            calibration = llm.fit_calibration(sample, questions, params=params)
-    n = min((one.n for one in calibration.questions), default=0)
-    if n < N_LEAST:
-        need = f"calibration 'batch' needs {N_LEAST} different states of which the question can be asked; there are {n}"
-        warn(f"{need}, so the answers are not calibrated")
-        return params
-    return replace(params, calibration=calibration)

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import IntArray, Limits, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.engine.aio import async_stream, awaitable
+from selectrie.engine.aio import async_stream, awaitable, by_windows, counted_from, flatten
 from selectrie.engine.deciding import WINDOW, DecisionMethods
 from selectrie.engine.requests import select as select_requests
 from selectrie.engine.requests import selection
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, GenerationParams
 from selectrie.engine.requests.selection import Choices, CustomRule, SelectRequest
 from selectrie.engine.requests.session import Prepared, Session, fix_time
-from selectrie.engine.requests.windows import by_windows, counted_from, flatten
 from selectrie.engine.runtimes import LocalRuntime, Runtime
 from selectrie.engine.scheduler.job import Observer
 from selectrie.engine.scheduler.scheduler import Load

@@ -22,7 +22,8 @@ from selectrie.decide.marginals import marginals_of, searched_marginals
 from selectrie.decide.questions import Choice
 from selectrie.decide.states import State, text_of_state
 from selectrie.decide.templates import Page
-from selectrie.engine.decisions import DecisionMaker, PromptMaker, call_or_error
+from selectrie.engine.decision_prompts import DecisionMaker, PromptMaker
+from selectrie.engine.decisions import call_or_error
 from selectrie.engine.rendering.slot_ends import Ending, ending_of
 from selectrie.engine.requests.beam_search import PreparedBeamSearch, prepare_beam_search
 from selectrie.engine.requests.constrained_prompt import max_context_tokens

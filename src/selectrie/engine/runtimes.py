@@ -18,8 +18,8 @@ from selectrie.engine.scheduler.task_group import SecondMemory, SecondMemoryPool
 from selectrie.errors import CapacityError
 
 if TYPE_CHECKING:
+    from selectrie.engine.decision_prompts import DecisionMaker
     from selectrie.engine.decision_scorer import DecisionScorer
-    from selectrie.engine.decisions import DecisionMaker
     from selectrie.engine.requests.generate import GenerateRequest, Prompts
     from selectrie.engine.requests.loglikelihood import SequenceScorer
     from selectrie.results import Generation

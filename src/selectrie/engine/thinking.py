@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from selectrie.core.model import ModelDescription
 from selectrie.core.types import Cost
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decide.thinking import Thinking
+from selectrie.decide.answers import Answer
+from selectrie.decide.asks import Ask
+from selectrie.decide.templates import Page
+from selectrie.decide.thinking import Rationales, Thinking, spread_of_winner
 from selectrie.engine.requests.session import Prepared, Session, time_args
-from selectrie.errors import IncompatibleOptionsError, OptionError, PromptError, WholeRowsError
+from selectrie.errors import IncompatibleOptionsError, OptionError, PromptError, SelectrieError, WholeRowsError
 from selectrie.options import PromptParams, StopParams
-from selectrie.results import Completion, Generation
-from selectrie.tokenization.prompts import Prompt
+from selectrie.results import Completion, Generation, Selection
 
 if TYPE_CHECKING:
     from selectrie.engine.requests.generate import GenerateRequest, Prompts
+
+
+K = TypeVar("K")
 
 
 class Draw(Protocol):
@@ -56,6 +62,35 @@ class Markers:
     def around(self, rationale: str, *, has_stop: bool = True) -> str:
         """Return the text from the prompt to the answer, with a rationale in it."""
         return f"{self.start}{rationale}{'' if has_stop else self.gap}{self.stop}{self.close}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnRationales:
+    """The rationales of a question about a state.
+
+    Attributes:
+        completions: The rationales.
+        is_paid: Whether another question has their cost.
+    """
+
+    completions: tuple[Completion, ...]
+    is_paid: bool = False
+
+    @property
+    def cost(self) -> Cost:
+        """Return the work of drawing them, as the answer to the question counts it."""
+        return Cost() if self.is_paid else sum((one.cost for one in self.completions), Cost())
+
+    def record(self, ask: Ask, answer: Answer, selections: Sequence[Selection]) -> Rationales:
+        """Return the record of the rationales of an answer."""
+        winner = [one.value for one in ask.options].index(answer.value)
+        probabilities = [ask.option_probabilities(one.choices.probability)[winner] for one in selections]
+        return Rationales(
+            texts=tuple(one.text for one in self.completions),
+            n_cut=sum(one.finish == "length" for one in self.completions),
+            spread=spread_of_winner(probabilities),
+            seed=self.completions[0].seed,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +146,35 @@ class Thinker:
         return thinker
 
     def run(
-        self, session: Session, prompts: Sequence[Prompt], prompting: PromptParams
-    ) -> list[tuple[list[Completion], Cost]]:
-        """Draw the rationales behind several prompts; return them with their cost.
+        self,
+        session: Session,
+        pages: Mapping[K, Page],
+        prompting_of: Callable[[Page], PromptParams],
+        name_in_errors: Callable[[K], AbstractContextManager[None]],
+    ) -> dict[K, DrawnRationales]:
+        """Draw the rationales behind several pages, which end in the text before them.
 
         Args:
             session: The session in which they are drawn.
-            prompts: The prompts, which are all chats or all texts that end in `start`.
-            prompting: The options of the prompts.
+            pages: The page of each question, or of each state whose questions share it.
+            prompting_of: Returns the options of the prompt that is a page.
+            name_in_errors: Returns the context that names a key of `pages` in errors.
         """
-        drawn = self.draw(session.model, list(prompts), self._request(prompting)).run(session).completions
-        by_prompt = [drawn[at : at + self.params.n] for at in range(0, len(drawn), self.params.n)]
-        return [(list(some), sum((one.cost for one in some), Cost())) for some in by_prompt]
+        found: dict[K, DrawnRationales] = {}
+        for is_chat in (True, False):
+            keys = [key for key, page in pages.items() if page.is_chat is is_chat]
+            if not keys:
+                continue
+            request = self._request(prompting_of(pages[keys[0]]))
+            try:
+                drawn = self.draw(session.model, [pages[key].prompt for key in keys], request).run(session).completions
+            except SelectrieError as error:
+                at, error.request = keys[error.request or 0], None
+                with name_in_errors(at):
+                    raise
+            n = self.params.n
+            found |= {key: DrawnRationales(tuple(drawn[at * n : (at + 1) * n])) for at, key in enumerate(keys)}
+        return found
 
     def max_rows(self, n_choice_rows: int) -> int:
         """Return the rows that the rationales of an answer, and what follows, may take.

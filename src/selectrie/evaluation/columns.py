@@ -30,6 +30,8 @@ its column, and its text.
 """
 TEXT_COLUMN, LABEL_COLUMN = "text", "label"
 """Columns that are read if `context` or the right choice is not named."""
+QUESTION_COLUMNS = ("question", "choices", "answer")
+"""Columns of context, choices and right choice of a table without those two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,8 @@ def columns_with_defaults(
 
     The context is the column "text", and the right choice is in the column "label".
     Without choices and labels, the distinct texts of "label" are the choices. A default
-    counts only if the table has its column.
+    counts only if the table has its column. If none is named and there is no "text",
+    they are "question", "choices" and "answer".
 
     Args:
         names: Names of the table's columns.
@@ -118,6 +121,9 @@ def columns_with_defaults(
     """
     known = list(names)
     choices, labels = _as_texts("choices", choices), _as_texts("labels", labels)
+    is_usual = TEXT_COLUMN not in known and {*QUESTION_COLUMNS} <= {*known}
+    if is_usual and context is gold is None and not choices and not labels:
+        context, choices, gold = QUESTION_COLUMNS
     if context is None:
         if TEXT_COLUMN not in known:
             allowed = f"the column of the questions; the table has no column {TEXT_COLUMN!r}, but {list_columns(known)}"
@@ -162,22 +168,6 @@ def data_of(table: Table) -> Data:
     if not records:
         raise OptionError("data", table, "at least one row")
     return Data(Path("data"), records, "")
-
-
-USUAL = Columns(TEXT_COLUMN, labels=LABEL_COLUMN), Columns("question", choices="choices", gold="answer")
-"""The columns that a table of usual names has."""
-
-
-def usual_columns(data: Data) -> Columns | None:
-    """Return the columns of a table with usual names; None if it has others.
-
-    They are `text` and `label`, or `question`, `choices` and `answer`, in every row.
-    """
-    known = set.intersection(*(set(record.fields) for record in data.records))
-    for columns in USUAL:
-        if known >= {columns.context, *_as_tuple(columns.choices or columns.labels), *_as_tuple(columns.gold)}:
-            return columns
-    return None
 
 
 def _to_plain(value: Any) -> Any:

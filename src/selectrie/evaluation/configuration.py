@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef
-from selectrie.evaluation.columns import Columns, build_task, usual_columns
+from selectrie.evaluation.columns import Columns, build_task, columns_with_defaults, names_of
 from selectrie.evaluation.dataset import Data, Shots, items_of, read_data, task_for
 from selectrie.evaluation.metrics import find_metrics
 from selectrie.evaluation.tasks import Task, load_task, parse_task
@@ -28,7 +29,7 @@ class Configuration:
         data: Data files, each `PATH` or `TASK=PATH`.
         task: The task of files without `TASK=`. None means that it is found by file
             name and fields (`dataset.task_for`), else made of columns with usual names
-            (`columns.usual_columns`).
+            (`columns_with_defaults`).
         columns: The columns that become questions, in place of a task; `TASK=` is then
             the task's name, else the file's name.
         metrics: Names of metrics; empty for those of each task.
@@ -82,7 +83,9 @@ class Configuration:
         try:
             return task_for(data), data
         except InputFileError:
-            columns = usual_columns(data)
+            columns = None
+            with suppress(OptionError):
+                columns = columns_with_defaults(names_of(data))
             if columns is None:
                 raise
             return build_task(data.path.stem, columns, data), data

@@ -14,13 +14,7 @@ from selectrie.core.types import FloatArray
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation import metrics
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
-from selectrie.evaluation.metrics import (
-    CalibrationBin,
-    Estimate,
-    Metric,
-    calibration_table,
-    expected_calibration_error,
-)
+from selectrie.evaluation.metrics import CalibrationBin, Estimate, Metric, calibration_table, expected_calibration_error
 from selectrie.evaluation.notation import between, number
 from selectrie.results.plain import JsonRecord, cell, fields_of, frame, label, row, table
 from selectrie.results.records import result_fields

@@ -98,7 +98,8 @@ def named_arguments(call: Callable[P, R]) -> Callable[P, R]:
 
     Where the last parameter is `**_keywords: Unpack[keywords.SelectKeywords]`, or of
     another class of `options.keywords`, the keywords of this class are merged into the
-    records of the call (`merge_keywords`), and the signature lists them.
+    records of the call (`merge_keywords`), and the signature lists them. `_keywords`
+    has those of no record.
 
     The errors about arguments, `UnknownArgumentError` and `ArgumentCountError`, are
     `TypeError`s.
@@ -204,7 +205,7 @@ def merge_keywords(
         changes = {one.name: given.pop(one.name) for one in fields(record) if one.name in given}
         if changes:
             found[argument] = _changed(argument, record, own, changes)
-    return args, found
+    return args, {**found, **given}
 
 
 def _changed(argument: str, record: type[Any], own: Any, changes: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Checks of options, and how options are declared."""
+"""Checks of options and choices, and how options are declared."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from enum import Enum, EnumMeta
 from functools import cache
 from numbers import Integral
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin
 
 from selectrie.errors import OptionError, PythonOnly, words
 
@@ -21,6 +22,7 @@ MAX_NUMBER = sys.float_info.max
 
 MAX_TEXTS = 65_536
 """Maximum number of texts that one request may draw; each text is a separate task."""
+_ITERABLES = "several texts, such as a list, a column of a data frame, an Enum class or a Literal type"
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -275,3 +277,63 @@ def named(name: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise OptionError(name, value, "a mapping from names to values")
     return ReadOnlyDict(value)
+
+
+def text_of(value: object) -> str | None:
+    """Return the text by which a value is scored, or None if its type has no text.
+
+    A str is returned as it is, a bool gives "true" or "false", an int its digits, and
+    an Enum member the text of its value.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, int):
+        return None
+    try:
+        return str(value)
+    except ValueError:  # more digits than Python writes
+        return None
+
+
+def is_table(given: object) -> bool:
+    """Return whether an object is a data frame, of which iterating yields columns."""
+    return hasattr(given, "columns") or hasattr(given, "column_names")
+
+
+def listed(given: Any, refuse: Callable[[str], Exception]) -> tuple[Any, ...]:
+    """Return the values of an iterable, an Enum class, a `Literal` or `bool`, in order.
+
+    Values of numpy and pyarrow become Python's own.
+
+    Args:
+        given: The values. A set is refused, because it has no order, and so is a single
+            text.
+        refuse: Returns the error to raise, by what is expected instead.
+    """
+    if isinstance(given, EnumMeta):
+        return tuple(given)
+    if given is bool:
+        return True, False
+    if get_origin(given) is Literal:
+        return get_args(given)
+    if isinstance(given, set | frozenset):
+        raise refuse("several texts in an order, such as `sorted(…)` of the set")
+    if is_table(given):
+        raise refuse("one column of the data frame")
+    is_one = isinstance(given, str | bytes | bytearray | Mapping | type)
+    if is_one or not isinstance(given, Iterable) or getattr(given, "ndim", 1) != 1:
+        raise refuse(_ITERABLES)
+    if isinstance(given, list | tuple):
+        return tuple(given) if {*map(type, given)} <= {str} else tuple(map(_to_plain, given))
+    return tuple(map(_to_plain, given))
+
+
+def _to_plain(value: Any) -> Any:
+    """Return a scalar of numpy or pyarrow as a value of Python, others as they are."""
+    if hasattr(value, "dtype") and hasattr(value, "item"):
+        return value.item()
+    return value.as_py() if hasattr(value, "as_py") else value

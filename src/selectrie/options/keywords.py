@@ -2,7 +2,7 @@
 
 A record declares an option: its default, check and help. The classes here name the
 fields that a call takes as keywords too, and their types. `options.arguments` merges
-the keywords into the records before the call.
+the keywords into the records before the call, and passes those of no record on.
 """
 
 from __future__ import annotations
@@ -101,12 +101,28 @@ class DecisionKeywords(TypedDict, total=False):
     template_args: Mapping[str, Any] | None
 
 
+class LabelKeywords(DecisionKeywords, total=False):
+    """Keywords of `Engine.classify` and the calls like it."""
+
+    none: str | None
+    instructions: str | None
+    cue: str | None
+    examples: Any
+
+
+class ExtractKeywords(TypedDict, total=False):
+    """Keywords of `Engine.extract` and `Engine.extract_many`."""
+
+    instructions: str | None
+    rescore: bool | None
+
+
 KEYWORDS: Mapping[str, type[Any]] = {
     one.__name__: one
     for one in (
         *(ChatKeywords, PromptKeywords, RankKeywords, SampleKeywords),
         *(SelectKeywords, BeamKeywords, GenerateKeywords, ManyKeywords),
-        DecisionKeywords,
+        *(DecisionKeywords, LabelKeywords, ExtractKeywords),
     )
 }
 """The classes by name."""

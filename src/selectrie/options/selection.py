@@ -24,12 +24,7 @@ from selectrie.options.checks import (
     text,
     texts,
 )
-from selectrie.options.keywords import (
-    SearchMethod,
-    SearchStop,
-    SpellingEvent,
-    Tokenizations,
-)
+from selectrie.options.keywords import SearchMethod, SearchStop, SpellingEvent, Tokenizations
 
 GRAMMAR_NODES = 2_000
 """Nodes that a search of a grammar evaluates if no budget is given."""

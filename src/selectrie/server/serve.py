@@ -460,7 +460,7 @@ def serve(
     """
     limit_arenas()
     listening = _bind(serving)
-    run = _Run(app(None, options), listening, serving, load, on_ready, _local_url(listening))
+    run = _Run(app(None, options), listening, serving, load=load, on_ready=on_ready, url=_local_url(listening))
     code = asyncio.run(run.serve())
     _log("the server has ended", code=code)
     return code
@@ -544,11 +544,12 @@ class _Server(uvicorn.Server):
 class _Run:
     """One run of the server, from loading the model to the exit code."""
 
-    def __init__(  # noqa: PLR0917 - what `serve` was given
+    def __init__(
         self,
         application: App,
         listening: socket.socket,
         serving: Serving,
+        *,
         load: Callable[[], Engine | ModelPool],
         on_ready: Callable[[str, App], None] | None,
         url: str,

@@ -20,11 +20,12 @@ UNIT_ROWS = 64
 """Number of rows that are extracted together."""
 
 
-def extracted_table(  # noqa: PLR0917 - a table in, a table out
+def extracted_table(
     llm: Engine,
     table: Path,
     state: str,
     kind: Any,
+    *,
     out: Path,
     on_rows: Callable[[int, int, int], None] = lambda _done, _all, _errors: None,
     **options: Any,
@@ -65,8 +66,8 @@ def extracted_table(  # noqa: PLR0917 - a table in, a table out
         for unit in units_of(source, UNIT_ROWS):
             asked = states.of_each(unit.rows.values(states.columns))
             valid = [one for one in asked if not isinstance(one, RequestError)]
-            made = iter(llm.extract_many(valid, kind, on_error="keep", **options) if valid else ())
-            rows = [_cells(columns, one if isinstance(one, RequestError) else next(made)) for one in asked]
+            found_values = iter(llm.extract_many(valid, kind, on_error="keep", **options) if valid else ())
+            rows = [_cells(columns, one if isinstance(one, RequestError) else next(found_values)) for one in asked]
             writer.write(unit.rows, rows)
             n_done, n_errors = n_done + len(rows), n_errors + sum(row[-1] is not None for row in rows)
             on_rows(n_done, found.n_rows, n_errors)

@@ -10,7 +10,7 @@ from typing import Any
 from selectrie.decide.answers import Decision
 from selectrie.decide.questions import Question
 from selectrie.decide.states import row_states
-from selectrie.engine.decision_scorer import with_fitted_calibration
+from selectrie.engine.batch_calibration import with_fitted_calibration
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError, RequestError
 from selectrie.runs.data_files import reading
@@ -54,7 +54,8 @@ def decide_labelled(
             raise OptionError("gold", column, f"a column of the table: {', '.join(scanned.names)}")
     values_of = {name: _values_of(asked.questions[name]) for name in gold}
     units = [(unit, states.of_each(unit.rows.values(states.columns))) for unit in units_of(table, asked.unit_rows)]
-    params = with_fitted_calibration(llm, (state for _, own in units for state in own), asked.questions, asked.params)
+    every = (state for _, unit_states in units for state in unit_states)
+    params = with_fitted_calibration(llm.fit_calibration, every, asked.questions, asked.params)
     right: dict[str, list[Any]] = {name: [] for name in gold}
     n_rows = 0
     for unit, _ in units:
@@ -64,9 +65,11 @@ def decide_labelled(
                 right[name].append(_right_value(path, n_rows, cell, values_of[name]))
     decisions: list[Decision] = []
     with llm.decision_scorer(asked.questions, params=params) as scorer:
-        for _, own in units:
-            made = iter(scorer.decisions([state for state in own if not isinstance(state, RequestError)]))
-            decisions += [Decision({}, one) if isinstance(one, RequestError) else _lighten(next(made)) for one in own]
+        for _, unit_states in units:
+            found = iter(scorer.decisions([one for one in unit_states if not isinstance(one, RequestError)]))
+            decisions += [
+                Decision({}, one) if isinstance(one, RequestError) else _lighten(next(found)) for one in unit_states
+            ]
             if on_rows is not None:
                 on_rows(len(decisions), n_rows, sum(one.error is not None for one in decisions))
     return decisions, right

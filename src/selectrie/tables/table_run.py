@@ -17,12 +17,13 @@ from selectrie.core.files import check_plain, is_temporary, replaced, writing
 from selectrie.core.output import count
 from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.decide.answers import Cell, Column, Decision, label_mass_advice
+from selectrie.decide.asks import layout_of
 from selectrie.decide.calibration import Calibration
 from selectrie.decide.columns import AnswerColumns
-from selectrie.decide.params import DecisionParams, layout_of
+from selectrie.decide.params import DecisionParams
 from selectrie.decide.questions import Question
 from selectrie.decide.states import RowStates, State, row_states
-from selectrie.engine.decision_scorer import with_fitted_calibration
+from selectrie.engine.batch_calibration import with_fitted_calibration
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
 from selectrie.engine.requests.session import time_args
@@ -40,16 +41,7 @@ from selectrie.runs.folder import (
     resumable_or_none,
     signature_of,
 )
-from selectrie.tables.formats import (
-    Scan,
-    Table,
-    TableUnit,
-    check_output,
-    open_table,
-    scan,
-    units_of,
-    writer_of,
-)
+from selectrie.tables.formats import Scan, Table, TableUnit, check_output, open_table, scan, units_of, writer_of
 from selectrie.tables.table_questions import TableQuestions, absolute, table_questions_of_data
 
 LoggedCells: TypeAlias = tuple[Cell, ...] | str
@@ -318,7 +310,7 @@ def with_run_params(llm: Engine, plan: TablePlan) -> TablePlan:
         params = replace(params, calibration=None if saved is None else Calibration.from_dict(saved))
     elif params.calibration == "batch":
         states = (one for unit in plan.units() for one in plan.states_of(unit))
-        params = with_fitted_calibration(llm, states, table_questions.questions, params)
+        params = with_fitted_calibration(llm.fit_calibration, states, table_questions.questions, params)
     llm.decision_prompts("0", table_questions.questions, params=params)
     return replace(plan, run_params=params)
 

@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 
 from selectrie import SearchParams, Template
+from selectrie.engine.aio import by_windows, flatten
 from selectrie.engine.engine import WINDOW
-from selectrie.engine.requests.windows import by_windows, flatten
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptError, TemplateError
 from tests.support.deciding import fake
 

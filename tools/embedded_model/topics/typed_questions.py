@@ -16,7 +16,7 @@ from embedded_model.tables import read
 from embedded_model.topics import animals, calendar, countries, intents, numbers, sentiment, things, words, yes_no
 from embedded_model.topics.sentiment import NEGATIVE, NEUTRAL, POSITIVE
 from selectrie import Choice, DecisionParams, Option, Predicate, Score
-from selectrie.decide.params import ask_of
+from selectrie.decide.asks import ask_of
 from selectrie.decide.templates import Page, page_of, values_of
 
 TABLES: Final = read("typed_questions")

@@ -597,7 +597,7 @@ def _decide_gen(
     relay = None if on_text is None else _TextRelay(on_text, ending)
     pieces: SimpleQueue[str | None] = SimpleQueue()
 
-    def watch(_prompt_index: int, index: int, task: SampleTask) -> Callable[[], None]:
+    def watch(index: int, task: SampleTask) -> Callable[[], None]:
         return (lambda: None) if index else (lambda: pieces.put(task.new_text()))
 
     drawings = generate.begin_drawing(session, prepared, None if relay is None else watch)

@@ -19,15 +19,7 @@ from selectrie.decoding.automaton.automaton_task import AutomatonOutcome, Automa
 from selectrie.decoding.healed_bytes import MAX_GAP, Healed
 from selectrie.engine.requests.reasons import reason_heal_unknown
 from selectrie.engine.requests.session import Session, fix_time
-from selectrie.errors import (
-    LOAD_HERE,
-    GrammarError,
-    NothingFoundError,
-    TextError,
-    WholeRowsError,
-    remedies,
-    words,
-)
+from selectrie.errors import LOAD_HERE, GrammarError, NothingFoundError, TextError, WholeRowsError, remedies, words
 from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, PromptParams, SearchParams, record
 from selectrie.results import Hypothesis, Selection, Signature, TokenScore

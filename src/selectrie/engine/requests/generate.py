@@ -310,8 +310,8 @@ class Drawing:
     handle: Handle[Sampled]
 
 
-Watch = Callable[[int, int, SampleTask], Callable[[], None]]
-"""Maps a sequence's prompt index, index and task to a callback for its model calls."""
+Watch = Callable[[int, SampleTask], Callable[[], None]]
+"""Maps the number and the task of a sequence to a callback for its model calls."""
 
 
 def begin_drawing(session: Session, prepared: PreparedGenerate, watch: Watch | None = None) -> list[Drawing]:
@@ -321,7 +321,7 @@ def begin_drawing(session: Session, prepared: PreparedGenerate, watch: Watch | N
     with session.group.together():
         for i, task in enumerate(tasks):
             prompt_index, index = divmod(i, prepared.request.n_drawn)
-            on_step = None if watch is None else watch(prompt_index, index, task)
+            on_step = None if watch is None else watch(i, task)
             handle = session.group.begin(task, on_step)
             drawings.append(Drawing(i, prompt_index, index, task, handle))
     return drawings
@@ -452,15 +452,15 @@ class PreparedStream:
         return Stream(session, self.generate, keep=self.keep)
 
 
-def _chunk_sender(  # noqa: PLR0917 - of the stream, then those of `generate.Watch`
-    outlet: Outlet[Chunk], n_sent: list[int], n_drawn: int, prompt_index: int, index: int, task: SampleTask
+def _chunk_sender(
+    outlet: Outlet[Chunk], n_sent: list[int], n_drawn: int, number: int, task: SampleTask
 ) -> Callable[[], None]:
     """Return a callback that sends a chunk after each model call of a sequence.
 
     The chunk has the new text and tokens; `n_sent` counts the tokens sent. The last
     chunk of a sequence is sent separately, with the rest of its text.
     """
-    number = prompt_index * n_drawn + index
+    prompt_index, index = divmod(number, n_drawn)
 
     def send() -> None:
         if task.n_tokens > n_sent[number] and task.finish is None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options import MAX_TEXTS, at_least, flag, texts, token_ids
 from selectrie.options.arguments import named_fields
-from selectrie.options.checks import DEADLINE
-from selectrie.options.choices import listed, text_of
+from selectrie.options.checks import DEADLINE, listed, text_of
 
 if TYPE_CHECKING:
     from selectrie.grammar import Grammar

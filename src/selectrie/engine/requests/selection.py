@@ -30,7 +30,7 @@ from selectrie.options import (
     one_of,
     record,
 )
-from selectrie.options.choices import listed, text_of
+from selectrie.options.checks import is_table, listed, text_of
 from selectrie.results import ChoiceScore
 from selectrie.tokenization.encoding import EncodedChoices, PromptText, encode_choices, encode_prompt, least_tokens
 from selectrie.tokenization.healing import HealPlan, heal_plan
@@ -472,7 +472,7 @@ def pairs_of(requests: object, choices: Choices | None) -> Iterator[tuple[Prompt
     """
     if not isinstance(requests, Iterable) or isinstance(requests, str | bytes | Mapping):
         raise OptionError("requests", requests, "pairs of prompt and choices, or prompts beside `choices`")
-    if hasattr(requests, "columns"):  # iterating yields names
+    if is_table(requests):
         raise OptionError("requests", type(requests).__name__, "one column of prompts beside `choices`")
     if choices is None:
         return iter(requests)

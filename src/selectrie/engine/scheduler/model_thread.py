@@ -25,14 +25,7 @@ from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.job import Job, Observer
 from selectrie.engine.scheduler.outcome import LOOK_AGAIN_S, Outcome
 from selectrie.engine.scheduler.scheduler import Load, Scheduler
-from selectrie.errors import (
-    CancelledError,
-    ClosedError,
-    DecodeInterrupted,
-    ForkedError,
-    OptionError,
-    QueueFullError,
-)
+from selectrie.errors import CancelledError, ClosedError, DecodeInterrupted, ForkedError, OptionError, QueueFullError
 from selectrie.options import at_least
 from selectrie.options.checks import DEADLINE
 

@@ -55,14 +55,7 @@ from selectrie.engine.scheduler.batch import (
 from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache, end_early
 from selectrie.engine.scheduler.node_table import as_ids
 from selectrie.engine.scheduler.turns import ROUNDING, CallTimes, Turn, in_turns, move_to_end, shares_of
-from selectrie.errors import (
-    CapacityError,
-    ClosedError,
-    DecodeInterrupted,
-    NodeError,
-    ProtocolError,
-    SelectrieError,
-)
+from selectrie.errors import CapacityError, ClosedError, DecodeInterrupted, NodeError, ProtocolError, SelectrieError
 
 __all__ = ["ROW_CACHE_BYTES", "Job", "Load", "RowCache", "Scheduler"]
 
