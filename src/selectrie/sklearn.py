@@ -21,6 +21,7 @@ from selectrie.decide.params import DecisionParams
 from selectrie.decide.questions import Option, balanced
 from selectrie.decide.states import text_of_state
 from selectrie.engine.load import load
+from selectrie.engine.sources import EMBEDDED
 from selectrie.errors import MissingExtraError, OptionError
 from selectrie.options import BASELINE_RULES, at_least
 from selectrie.options.arguments import named_arguments
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
     Labels = np.ndarray[Any, Any]
 
-EMBEDDED = "embedded"
-"""The name of the model that comes with selectrie."""
 _N_ENGINES = 2
 
 
@@ -227,7 +226,7 @@ class _LoadOptions(dict[str, Any]):
 @lru_cache(_N_ENGINES)
 def _open_engine(_process: int, model: str, options: _LoadOptions) -> Engine:
     """Return the engine of a model; each process has its own."""
-    return load(None if model == EMBEDDED else model, **options)
+    return load(model, **options)
 
 
 def _texts_of(given: Any) -> list[str]:

@@ -46,6 +46,8 @@ def test_files_that_are_no_models_are_told_apart(tmp_path, tiny_model):
         assert caught.value.path == str(path)
     with pytest.raises(ModelFileError, match="no such file"):
         open_model(str(tmp_path / "missing.gguf"))
+    with pytest.raises(ModelFileError, match="a name alone is no model; write hf:owner/repo:Q4_K_M"):
+        open_model("llama3")
     with pytest.raises(ModelFileError, match="is a directory"):
         open_model(tmp_path)
     with pytest.raises(OptionError, match="model=3"):

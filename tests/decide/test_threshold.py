@@ -140,7 +140,20 @@ def test_a_file_gives_the_same_bits(tmp_path):
         Threshold.load(tmp_path / "c.json")
 
 
-@pytest.mark.parametrize("options", [{"error": 0.0}, {"error": 1}, {"confidence": 1.0}, {"confidence": "x"}])
+def test_the_value_of_a_threshold_is_a_probability():
+    """That of the most probable of three options; just above 1 if all answers abstain."""
+    found = Threshold((QuestionThreshold.fit(labelled([0.9] * 50, [True] * 50), 0.05, 0.9),))
+    least = found.questions[0].min_confidence
+    assert found.value == pytest.approx(1 / 3 + least * 2 / 3)
+    nothing = Threshold((QuestionThreshold.fit(labelled([0.9] * 10, [True] * 10), 0.05, 0.9),))
+    assert 1 < nothing.value < 1 + 1e-15
+    with pytest.raises(OptionError, match="expected one question, a Choice"):
+        _ = Threshold((*found.questions, *nothing.questions)).value
+
+
+@pytest.mark.parametrize(
+    "options", [{"error": 0.0}, {"precision": 1.0}, {"error": 1}, {"confidence": 1.0}, {"confidence": "x"}]
+)
 def test_errors_and_confidences_are_between_0_and_1(options):
     """Neither bound can be promised."""
     with pytest.raises(OptionError, match="between 0 and 1"):

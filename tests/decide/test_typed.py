@@ -263,6 +263,20 @@ class Loop:
     loop: Loop
 
 
+class Pair(NamedTuple):
+    """Two numbers, for an object that is also a list."""
+
+    first: int
+    second: int
+
+
+@dataclass
+class Sender:
+    """A class with a default, for an object of it."""
+
+    country: str = "France"
+
+
 class Nothing(TypedDict):
     """No fields."""
 
@@ -285,8 +299,10 @@ class Nothing(TypedDict):
         (Annotated[int, pydantic.Field(ge=0, le=1), Option(0, "low")], "expected Annotated[int, Score(…), which has"),
         (Annotated[Team, Option("sales", "x")], "metadata=Option(value='sales'"),
         (Annotated[Literal["a", "none"] | None, "x"], "its text equals that of choice 1"),
-        ({"x": "What?"}, "questions['x']='What?': expected a Choice, a Predicate or a Score, a type, a list of options"),
-        ("What?", "questions='What?': expected a Choice"),
+        ({"x": "What?"}, "questions['x']='What?': expected Predicate('What?') for yes or no, Choice('What?', options)"),
+        ("What?", "questions='What?': expected Predicate('What?') for yes or no"),
+        (Sender(), "expected the class Sender itself, not an object of it"),
+        (Pair(1, 2), "expected the class Pair itself, not an object of it"),
         (5, "questions=5: expected a Choice"),
         (None, "questions is not given; give a Choice"),
         ([], "no options given"),

@@ -129,8 +129,11 @@ def test_a_threshold_says_what_is_passed_on(engines):
     gold = [one if one in {1, 2, 3} else 1 + answers[at].value % 3 for at, one in enumerate(gold)]
     threshold = Threshold.fit(answers, gold, error=0.3, confidence=0.5)
     assert 0 < threshold.questions[0].n_answered < 12
-    llm = selectrie.cascade([small, large], min_confidence=threshold)
+    assert Threshold.fit(answers, gold, precision=0.7, confidence=0.5).value == threshold.value
+    llm = selectrie.cascade([small, large], threshold=threshold)
+    assert repr(llm) == repr(selectrie.cascade([small, large], min_confidence=threshold))
     decided = llm.decide_many(states, DESCRIBED)
+    assert [one.probability < threshold.value for one in answers] == [one.decided_by.index == 1 for one in decided]
     sure = small.decide_many(states, DESCRIBED, params=DecisionParams(min_confidence=threshold))
     assert [one.decided_by.index for one in decided] == [int(bool(one.abstained)) for one in sure]
     assert {one.decided_by.index for one in decided} == {0, 1}

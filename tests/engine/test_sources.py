@@ -46,10 +46,14 @@ def test_a_path_is_opened_by_the_back_end_that_knows_the_file(tiny_model, as_wri
     assert expected.is_file
 
 
-def test_no_source_is_the_embedded_model(monkeypatch, tiny_model):
-    """Its file, opened as any other one."""
+def test_no_source_is_the_embedded_model(monkeypatch, tmp_path, tiny_model):
+    """Its file, opened as any other one; "embedded" names it too, unless there is such a file."""
     monkeypatch.setattr(sources, "PATH", tiny_model("f32"))
-    assert resolve(None, None, {}).opened == tiny_model("f32")
+    monkeypatch.chdir(tmp_path)
+    for named in (None, "embedded"):
+        assert resolve(named, None, {}).opened == tiny_model("f32")
+    (tmp_path / "embedded").touch()
+    assert find_source("embedded") == "embedded"
 
 
 def test_a_source_may_be_written_as_in_a_shell_or_on_the_hub(monkeypatch, tmp_path):

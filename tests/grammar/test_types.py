@@ -253,6 +253,11 @@ def nested(depth: int) -> Any:
 
 
 @dataclass
+class Held:
+    value: int
+
+
+@dataclass
 class Lost:
     value: NotThere  # noqa: F821 - that is the point
 
@@ -263,6 +268,7 @@ class Lost:
         (complex, "the type complex is not supported"),
         (5, "the type '5' is not supported"),
         ([int], "is not supported"),
+        (Held(1), "an object of Held was given in place of a type; give the class Held itself"),
         (Empty, "Empty has no members"),
         (Bad, r"Bad has the value '\(1, 2\)'"),
         (dict[int, str], "keys other than str"),

@@ -11,6 +11,7 @@ import pytest
 from selectrie import (
     BeamSearchParams,
     Calibration,
+    Cascade,
     DecisionParams,
     GenerationParams,
     Grammar,
@@ -110,12 +111,23 @@ def test_a_record_names_what_to_write_too(record, name, advice):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: cascade([], threshold=0.9), "cascade has no argument 'threshold'; give it as min_confidence"),
-        (cascade, "cascade lacks its argument engines"),
+        (lambda: cascade([], thresholds=0.9), "cascade has no argument 'thresholds'; did you mean threshold?"),
         (
-            lambda: Threshold.fit([], [], precision=0.9),
-            "Threshold.fit has no argument 'precision'; give error=1 - precision",
+            lambda: cascade([], threshold=0.9, min_confidence=0.7),
+            "`threshold` cannot be combined with `min_confidence`",
         ),
+        (cascade, "cascade lacks its argument engines"),
+        (Cascade, "Cascade lacks its argument engines"),
+        (lambda: Cascade("ab"), "engines[0]='a': expected an engine of `load` or `connect`"),
+        (
+            lambda: Threshold(0.9),
+            "questions=0.9: expected thresholds that `Threshold.fit(answers, gold)` finds; a number",
+        ),
+        (
+            lambda: Calibration(5),
+            "questions=5: expected calibrations that `Calibration.fit(answers, gold)` or `llm.fit_",
+        ),
+        (lambda: Threshold.fit([], [], precision=0.9, error=0.1), "`precision` cannot be combined with `error`"),
         (lambda: Threshold.fit([], [], errors=0.1), "Threshold.fit has no argument 'errors'; did you mean error?"),
         (lambda: Threshold.fit([]), "Threshold.fit lacks its argument gold"),
         (lambda: Calibration.fit([], [], methods="bias"), "Calibration.fit has no argument 'methods'; did you mean"),

@@ -280,7 +280,12 @@ def test_columns_of_data_frames_are_choices_in_every_door(llm):
         assert Choice("q", given) == Choice("q", ["b", "c"])
         assert Score("q", given) == Score("q", ["b", "c"])
         assert llm.select_many(pandas.Series(["a", "b"]), given)[0] == expected
-    for call in (lambda frame: llm.select("a", frame), lambda frame: Choice("q", frame)):
+    for call in (
+        lambda frame: llm.select("a", frame),
+        lambda frame: Choice("q", frame),
+        lambda frame: llm.extract_many(frame, bool),
+        lambda frame: llm.classify_many(frame, ["b", "c"]),
+    ):
         with pytest.raises((ChoiceError, OptionError), match="one column of the data frame"):
             call(pandas.DataFrame({"x": column}))
 
@@ -299,6 +304,7 @@ def test_one_set_of_choices_serves_all_prompts(llm):
         ({"grammar": Team}, Grammar.from_type(Team)),
         ({"grammar": Literal["b", "c"]}, Grammar.from_type(Literal["b", "c"])),
         ({"grammar": {"type": "boolean"}}, Grammar.from_json_schema({"type": "boolean"})),
+        ({"grammar": '  root ::= "b" | c\nc ::= "c"'}, Grammar.from_gbnf('root ::= "b" | c\nc ::= "c"')),
     ],
 )
 @pytest.mark.parametrize("method", ["select", "sample", "beam_search", "generate"])
@@ -359,6 +365,16 @@ REFUSED: dict[str, tuple[Any, type[SelectrieError], str]] = {
         "decide_table lacks its argument state",
     ),
     "the same twice": (lambda llm: llm.select("a", ["b"], choices=["b"]), ArgumentCountError, "has got choices twice"),
+    "texts to classify": (
+        lambda llm: llm.classify(np.array(["a", "b"]), ["b"]),
+        OptionError,
+        "`decide_many`, `classify_many` and `extract_many` take several",
+    ),
+    "right answers of a calibration": (
+        lambda llm: llm.fit_calibration(["a", "b", "c"], ["b", "c", "b"]),
+        OptionError,
+        "right answers are not needed here, and `Calibration.fit",
+    ),
     "choices of a question": (lambda llm: Choice("q", choices=["b"]), OptionError, "give it as options"),
 }
 

@@ -14,6 +14,7 @@ import pytest
 from selectrie.decoding.scoring import log_priors
 from selectrie.errors import ChoiceError, OptionError
 from selectrie.options import BeamSearchParams, PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
+from selectrie.options.checks import Bounds
 
 NO_TEXT = (3, b"a", True, ["a"])
 NO_COUNT = (0, -1, 1.0, nan, True, "1", [1])
@@ -266,3 +267,11 @@ def test_an_integer_of_numpy_is_named_by_its_type(make):
     """The message says what to do, not that the number is too small."""
     with pytest.raises(OptionError, match=rf"^k=.*3.*: expected an int, not the type {make.__name__}; pass int"):
         SearchParams(k=make(3))
+
+
+def test_both_bounds_of_whole_numbers_hold():
+    """The greatest one too, without words for the allowed values."""
+    Bounds(1, 64).check("n", 64)
+    for value, allowed in ((65, "from 1 to 64"), (0, "of at least 1"), (2.0, "of at least 1")):
+        with pytest.raises(OptionError, match=f"n={value}: expected a whole number {allowed}"):
+            Bounds(1, 64).check("n", value)

@@ -100,6 +100,7 @@ def test_a_result_is_a_plain_value(results, name):
     if name not in ("token_plan", "decision"):  # a plan has no result, and a decision that of its answers
         assert written.get("warnings", []) == [advice.to_dict() for advice in one.warnings]
     assert written["kind"] == one.to_dict()["kind"]
+    assert {one, pickle.loads(pickle.dumps(one))} == {one}  # noqa: S301 - our own
 
 
 def records_in(value):

@@ -227,7 +227,7 @@ class _AnswerBase(JsonRecord):
     signature: DecisionSignature
     selections: tuple[Selection, ...] = field(compare=False, repr=False)
     usage: DecisionUsage = field(compare=False, repr=False)
-    bounds: AnswerBounds | None = None
+    bounds: AnswerBounds | None = field(default=None, hash=False)
     conditions: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
     decided_by: DecidedBy | None = field(default=None, compare=False)
     rationales: Rationales | None = None
@@ -278,8 +278,8 @@ class ChoiceAnswer(_AnswerBase, Generic[T]):
     value: T
     text: str
     probability: float
-    probabilities: Mapping[T, float]
-    probability_high: Mapping[T, float]
+    probabilities: Mapping[T, float] = field(hash=False)
+    probability_high: Mapping[T, float] = field(hash=False)
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary that JSON can represent, with kind "choice".
@@ -369,8 +369,8 @@ class ScoreAnswer(_AnswerBase):
     score: float
     level: str
     value: float
-    probabilities: Mapping[float, float]
-    legend: Mapping[float, str]
+    probabilities: Mapping[float, float] = field(hash=False)
+    legend: Mapping[float, str] = field(hash=False)
 
     def __float__(self) -> float:
         return self.score
@@ -450,6 +450,9 @@ class Decision(JsonRecord, Mapping[str, Answer], Generic[V_co]):
     answers: Mapping[str, Answer]
     error: SelectrieError | None = None
     shape: ValueShape | None = None
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.answers.items()), self.error))
 
     def __getitem__(self, name: str) -> Answer:
         return self._require_answers()[name]

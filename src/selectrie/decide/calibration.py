@@ -249,6 +249,10 @@ class Calibration(JsonRecord):
     questions: tuple[QuestionCalibration | LabelCalibration, ...]
     is_default: bool = False
 
+    def __post_init__(self) -> None:
+        allowed = "calibrations that `Calibration.fit(answers, gold)` or `llm.fit_calibration(states, questions)` finds"
+        check_fitted("questions", self.questions, QuestionCalibration | LabelCalibration, allowed)
+
     @classmethod
     @named_arguments
     def fit(
@@ -390,6 +394,24 @@ def load_fitted(path: str | Path, read: Callable[[Any], T], what: str) -> T:
         raise InputFileError(str(path), error.strerror or str(error)) from error
     except (ValueError, AttributeError, OptionError) as error:
         raise InputFileError(str(path), f"holds no {what}") from error
+
+
+def refuse_gold(questions: object) -> None:
+    """Raise `OptionError` for right answers where questions are asked for.
+
+    They are values of which some are equal, so they are no options of a question.
+    """
+    several = isinstance(questions, list | tuple) or hasattr(questions, "tolist")
+    texts = [str(one) for one in questions] if several and isinstance(questions, Iterable) else []
+    if len(set(texts)) < len(texts):
+        allowed = "questions; right answers are not needed here, and `Calibration.fit(answers, gold)` fits to them"
+        raise OptionError("questions", questions, allowed)
+
+
+def check_fitted(name: str, given: object, kind: Any, allowed: str) -> None:
+    """Raise `OptionError` unless an argument is a tuple of fitted records."""
+    if not isinstance(given, tuple) or not all(isinstance(one, kind) for one in given):
+        raise OptionError(name, given, allowed)
 
 
 def _read_question(data: Mapping[str, Any]) -> QuestionCalibration | LabelCalibration:

@@ -49,6 +49,9 @@ _PART_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "re
 """The field with the text, for each type of part."""
 
 
+_SEVERAL = "`decide_many`, `classify_many` and `extract_many` take several"
+
+
 def text_of_state(state: State, name: str = "state") -> str:
     """Return the text of a state, which errors call `name`.
 
@@ -75,12 +78,12 @@ def text_of_state(state: State, name: str = "state") -> str:
         is_empty = state.value is None or (isinstance(state.value, str | Mapping | list | tuple) and not state.value)
         text = "" if is_empty else _write_json(state.value, name)
     elif _are_texts(state):
-        several = "`decide_many` and `classify_many` take several, and `Json([…])` is one state"
-        raise OptionError(name, state, f"one text; {several}")
+        raise OptionError(name, state, f"one text; {_SEVERAL}, and `Json([…])` is one state")
     elif isinstance(state, Mapping | list | tuple):
         text = _write_json(state, name) if state else ""
     else:
-        raise OptionError(name, state, "a text, an object or array of JSON, or messages")
+        several = f"; {_SEVERAL}" if hasattr(state, "__iter__") else ""
+        raise OptionError(name, state, f"a text, an object or array of JSON, or messages{several}")
     if not text.strip():
         article = "an" if name[0] in "aeiou" else "a"
         raise OptionError(name, state, f"{article} {name} that is not blank")

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from selectrie.decide.answers import Answer, Decision
-from selectrie.decide.calibration import distinct_fits, load_fitted, match_conditions, save_fitted
+from selectrie.decide.calibration import check_fitted, distinct_fits, load_fitted, match_conditions, save_fitted
 from selectrie.decide.labels import LabelledAnswers, labelled_answers
-from selectrie.errors import OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import number
 from selectrie.results.plain import JsonRecord
@@ -107,14 +107,19 @@ class Threshold(JsonRecord):
 
     questions: tuple[QuestionThreshold, ...]
 
+    def __post_init__(self) -> None:
+        allowed = "thresholds that `Threshold.fit(answers, gold)` finds; a number is a min_confidence itself"
+        check_fitted("questions", self.questions, QuestionThreshold, allowed)
+
     @classmethod
     @named_arguments
     def fit(
         cls,
         answers: Iterable[Answer | Decision],
         gold: Mapping[str, Iterable[Any]] | Iterable[Any],
-        error: float = 0.05,
+        error: float | None = None,
         confidence: float = 0.9,
+        precision: float | None = None,
     ) -> Threshold:
         """Return thresholds above which few answers are wrong.
 
@@ -128,15 +133,20 @@ class Threshold(JsonRecord):
                 have been fitted to other answers.
             gold: The right value of each answer in order, None where it is not known;
                 for several questions, a mapping from their names to these.
-            error: Largest share of wrong answers, between 0 and 1.
+            error: Largest share of wrong answers, between 0 and 1. None means 0.05.
             confidence: Probability that this holds, between 0 and 1.
+            precision: The share of right answers, 1 - `error`, in its place.
 
         Raises:
             OptionError: For answers or values that cannot be used, and for equal
                 questions of two names with other right values.
         """
-        for name, value in (("error", error), ("confidence", confidence)):
+        given = [(name, value) for name, value in (("error", error), ("precision", precision)) if value is not None]
+        if len(given) == 2:
+            raise IncompatibleOptionsError("precision", OptionRef("error"), "it is 1 - error")
+        for name, value in (*given, ("confidence", confidence)):
             number(name, value, min_value=math.ulp(0.0), max_value=1 - 2**-53, remedy="a number between 0 and 1")
+        error = 0.05 if not given else given[0][1] if precision is None else 1 - precision
         by_name = labelled_answers(answers, gold)
         fitted = {name: QuestionThreshold.fit(one, error, confidence) for name, one in by_name.items()}
         return cls(distinct_fits(fitted))
@@ -147,6 +157,22 @@ class Threshold(JsonRecord):
         Raises `OptionError` if there is none; the error names the first difference.
         """
         return match_conditions("min_confidence", self.questions, conditions)
+
+    @property
+    def value(self) -> float:
+        """Return the threshold of the only question, a `Choice`, as a probability.
+
+        Answers with a lower `probability` abstain. If all do, it is above 1. A label
+        mass below `min_label_mass` is another reason to abstain.
+
+        Raises `OptionError` for several questions and for other kinds of questions.
+        """
+        asked: list[Any] = [one.bound["question"] for one in self.questions]
+        if [kind for kind, *_ in asked] != ["choice"] or len(asked[0]) == 2:
+            allowed = "one question, a Choice; of others, `of(answer.conditions).min_confidence` is the threshold"
+            raise OptionError("questions", [kind for kind, *_ in asked], allowed)
+        least, k = self.questions[0].min_confidence, len(asked[0][2:])
+        return math.nextafter(1.0, 2.0) if least == math.inf else least * (1 - 1 / k) + 1 / k
 
     def describe(self) -> str:
         """Return what is guaranteed for each question, in a line for each."""

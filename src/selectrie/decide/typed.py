@@ -18,7 +18,7 @@ from typing import Annotated, Any, get_origin
 
 from selectrie.decide.answers import ValueShape
 from selectrie.decide.questions import KINDS, KINDS_IN_WORDS, MAX_NUMBERS, Choice, Option, Predicate, Question, Score
-from selectrie.errors import OptionError, of_slot
+from selectrie.errors import OptionError, of_slot, of_value
 from selectrie.grammar import Grammar
 from selectrie.grammar.readers.type_parts import (
     TypeField,
@@ -125,7 +125,9 @@ def _add(questions: Questions, given: Any, place: _Place) -> str | ValueShape:
     fields = fields_of(_strip_metadata(given)) if is_type and _find_question(given) is None else None
     if fields is not None:
         return _add_fields(questions, given, fields, place)
-    is_listed = isinstance(given, Iterable | Grammar) and not isinstance(given, str | bytes | bytearray)
+    if not (is_question or is_type):
+        _refuse_objects(given, place.where or "questions")
+    is_listed = isinstance(given, Iterable | Grammar) and not isinstance(given, bytes | bytearray)
     if not (is_question or is_type or is_listed):
         raise OptionError(place.where or "questions", given, _GIVEN)
     if isinstance(given, list | tuple) and _are_questions(given):
@@ -138,6 +140,17 @@ def _add(questions: Questions, given: Any, place: _Place) -> str | ValueShape:
         else:
             questions[place.path] = given if is_question else Choice(place.question(), given)
     return place.path
+
+
+def _refuse_objects(given: object, where: str) -> None:
+    """Raise `OptionError` for a question as a text, and for an object of a class."""
+    if isinstance(given, str):
+        said = of_value(given)
+        allowed = f"Predicate({said}) for yes or no, Choice({said}, options), or Score({said}, low=1, high=5)"
+        raise OptionError(where, given, allowed)
+    if fields_of(type(given)) is not None and not isinstance(given, Grammar):
+        name = type(given).__name__
+        raise OptionError(where, given, f"the class {name} itself, not an object of it: its fields are asked")
 
 
 def _are_questions(given: Sequence[object]) -> bool:

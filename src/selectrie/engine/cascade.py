@@ -24,6 +24,7 @@ from selectrie.errors import (
     ForkedError,
     IncompatibleOptionsError,
     OptionError,
+    OptionRef,
     SelectrieError,
     words,
 )
@@ -39,7 +40,7 @@ Run = Callable[[DecisionBatch], list[Decision]]
 
 
 @named_arguments
-def cascade(engines: Iterable[Engine], *, min_confidence: Any = 0.8) -> Cascade:
+def cascade(engines: Iterable[Engine], *, min_confidence: Any = 0.8, threshold: Any = None) -> Cascade:
     """Return models that decide one after the other, each what those before it do not.
 
     Args:
@@ -47,11 +48,14 @@ def cascade(engines: Iterable[Engine], *, min_confidence: Any = 0.8) -> Cascade:
             open: the cascade does not close them.
         min_confidence: The confidence below which an answer of any model but the last
             goes to the next one, as in `DecisionParams`.
+        threshold: Another name of `min_confidence`.
 
     Raises:
         OptionError: If there is no engine, or another value.
     """
-    return Cascade(_list_engines(engines), DecisionParams(min_confidence=min_confidence).min_confidence)
+    if threshold is not None and min_confidence != 0.8:
+        raise IncompatibleOptionsError("threshold", OptionRef("min_confidence"), "they are one option")
+    return Cascade(engines, min_confidence if threshold is None else threshold)
 
 
 def _list_engines(engines: object) -> tuple[Engine, ...]:
@@ -68,7 +72,7 @@ def _list_engines(engines: object) -> tuple[Engine, ...]:
 
 
 class Cascade(Decider):
-    """Models that decide one after the other. Made by `selectrie.cascade`.
+    """Models that decide one after the other, as `selectrie.cascade` makes them.
 
     The methods are those of `Engine`, with the same arguments. Every question is asked
     of the first model. If its answer abstains, by the cascade's `min_confidence` or by
@@ -83,8 +87,10 @@ class Cascade(Decider):
         min_confidence: Confidence below which an answer goes to the next model.
     """
 
-    def __init__(self, engines: tuple[Engine, ...], min_confidence: Any) -> None:
-        self._engines, self._least = engines, min_confidence
+    @named_arguments
+    def __init__(self, engines: Iterable[Engine], min_confidence: Any = 0.8) -> None:
+        self._engines = _list_engines(engines)
+        self._least = DecisionParams(min_confidence=min_confidence).min_confidence
 
     def __repr__(self) -> str:
         names = ", ".join(repr(one.identity.name) for one in self._engines)

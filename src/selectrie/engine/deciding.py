@@ -627,8 +627,10 @@ class DecisionMethods(Decider):
                 the rule compares with a baseline itself ("pmi", "calibrated").
             ModelError: If the model fails.
         """
+        from selectrie.decide.calibration import refuse_gold
         from selectrie.engine.batch_calibration import fit_to_states, params_to_fit
 
+        refuse_gold(questions)
         named, options = _read_questions(questions, params, may_be_one=True)
         maker = self._decision_maker(named, params_to_fit(options), fits_calibration=True)
         with self._decision_scorer(maker) as scorer:
@@ -783,5 +785,6 @@ def iterate_states(states: object, name: str = "states") -> Iterator[State]:
     if not isinstance(states, Iterable) or isinstance(states, str | bytes | bytearray | Mapping):
         raise OptionError(name, states, f"several {name}, such as a list")
     if is_table(states):
-        raise OptionError(name, type(states).__name__, f"several {name}; `decide_table` takes a data frame")
+        allowed = f"several {name}, such as one column of the data frame; `decide_table` takes a whole one"
+        raise OptionError(name, type(states).__name__, allowed)
     return iter(states)

@@ -70,7 +70,8 @@ def load(
             as it was by `close`; the address of a server, which is `connect` with its
             defaults; or a trace (`record`), which has one option, `tokenizer`: a GGUF
             file, the folder of a tokenizer, or an engine, for texts that were not
-            recorded. None loads the small model that comes with selectrie.
+            recorded. None or "embedded" loads the small model that comes with
+            selectrie.
         backend: Name of the back end: "llama.cpp", "transformers" or "xla". None takes
             the one that recognises the source by its content.
         max_waiting: Maximum number of tasks that wait to begin; a request beyond that

@@ -24,6 +24,8 @@ from selectrie.backends.table import (
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError, SelectrieError, UnsupportedModelError
 from selectrie.results.models import MISSING, PRESENT, ModelRecord
 
+EMBEDDED = "embedded"
+"""The source that names the model which comes with selectrie, as None does."""
 NAME = "embedded.gguf"
 """Name of the embedded model's file, which signatures show."""
 
@@ -131,10 +133,12 @@ def _cache_note(unreachable: Exception | None) -> str:
 def find_source(source: object) -> object:
     """Return a source with `~` expanded and with `hf:` before `owner/repo:Q4_K_M`.
 
-    A path that exists is left as it is.
+    "embedded" becomes None, the embedded model. A path that exists is left as it is.
     """
     if not isinstance(source, str):
         return source.expanduser() if isinstance(source, Path) else source
+    if source == EMBEDDED and not Path(source).exists():
+        return None
     if _WITHOUT_PREFIX.fullmatch(source) and not Path(source).exists():
         return PREFIX + source
     return str(Path(source).expanduser()) if source.startswith("~") else source
@@ -412,9 +416,9 @@ def _to_local(source: object) -> object:
 
     None is the embedded model. Raises `OptionError` for an empty text.
     """
+    source = find_source(source)
     if source is None:
         return embedded_file()
-    source = find_source(source)
     if is_hub_source(source):
         return download(source)
     if isinstance(source, str | os.PathLike) and isinstance(os.fspath(source), str):

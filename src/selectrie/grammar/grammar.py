@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property, lru_cache
@@ -681,21 +682,25 @@ ENDINGS = {".gbnf": "from_gbnf", ".lark": "from_lark", ".json": "from_json_schem
 """The methods of `Grammar` that read files with these endings."""
 
 
-GrammarLike: TypeAlias = "Grammar | type[Any] | Mapping[str, Any]"
-"""A grammar, a type whose values are its texts, or the dict of a JSON Schema."""
+GrammarLike: TypeAlias = "Grammar | type[Any] | Mapping[str, Any] | str"
+"""A grammar, its text in GBNF, a type whose values are its texts, or a JSON Schema."""
+_GBNF_ROOT = re.compile(r"^[ \t]*root[ \t]*::=", re.MULTILINE)
+"""The first rule of a grammar in GBNF."""
 
 
 def read_grammar(source: object) -> Grammar:
     """Return the grammar that an argument `grammar` stands for.
 
-    It is a `Grammar`, a type, the dict of a JSON Schema, or a `Regex`. Raises
-    `OptionError` for anything else: a text does not say in which language it is.
+    It is a `Grammar`, a type, the dict of a JSON Schema, a `Regex`, or the text of a
+    grammar in GBNF, which defines `root ::=`. Raises `OptionError` for anything else:
+    other texts do not say in which language they are.
     """
     if isinstance(source, Grammar):
         return source
     if isinstance(source, Mapping):
         return Grammar.from_json_schema(dict(source))
-    if isinstance(source, Regex | type | UnionType) or get_origin(source) is not None:
+    is_gbnf = isinstance(source, str) and _GBNF_ROOT.search(source) is not None
+    if is_gbnf or isinstance(source, Regex | type | UnionType) or get_origin(source) is not None:
         return _read_once(source)
     readers = "Grammar.from_gbnf(…), Grammar.from_regex(…), Grammar.from_lark(…) or Grammar.load(…)"
     if isinstance(source, str):
@@ -707,8 +712,10 @@ def read_grammar(source: object) -> Grammar:
 
 @lru_cache(maxsize=32)
 def _read_once(source: Any) -> Grammar:
-    """Return the grammar of a type or `Regex`, which keeps its tables between calls."""
-    return Grammar.from_regex(str(source)) if isinstance(source, Regex) else Grammar.from_type(source)
+    """Return a grammar that is read anew, but keeps its tables between calls."""
+    if isinstance(source, str):
+        return Grammar.from_regex(str(source)) if isinstance(source, Regex) else Grammar.from_gbnf(source)
+    return Grammar.from_type(source)
 
 
 def _check_source(text: object, ending: str) -> None:

@@ -64,7 +64,6 @@ _ADVICE = {
     "messages": ("prompt", "the messages of a chat"),
     "do_sample": ("sampling", "SamplingParams.GREEDY"),
     "choices": ("questions", "Choice(…)"),
-    "precision": ("error", "1 - precision"),
     "accuracy": ("error", "1 - accuracy"),
 }
 """Maps unknown arguments to the argument to give instead, and its value."""

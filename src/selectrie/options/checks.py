@@ -108,7 +108,8 @@ class Bounds:
         if self.remedy:
             number(name, value, min_value=self.min_value, max_value=self.max_value, remedy=self.remedy)
         else:
-            at_least(name, value, int(self.min_value), optional=False)
+            greatest = sys.maxsize if self.max_value == math.inf else int(self.max_value)
+            at_least(name, value, int(self.min_value), max_value=greatest, optional=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -357,8 +357,8 @@ class Page(JsonRecord):
     """
 
     text: str
-    values: Mapping[str, object]
-    selections: Mapping[str, Any]
+    values: Mapping[str, object] = field(hash=False)
+    selections: Mapping[str, Any] = field(hash=False)
     pieces: tuple[Event, ...]
     template: str
     seed: int

@@ -113,7 +113,10 @@ def require_magic(path: Path) -> bytes:
     """
     if not os.path.exists(path):  # noqa: PTH110 - `Path.exists` raises for a name that is too long
         hub = f"hf:{path}" if _REPOSITORY.fullmatch(str(path)) else "hf:owner/repo/file.gguf"
-        raise ModelFileError(str(path), f"no such file; check the path, or write {hub} for the hub")
+        reason = f"no such file; check the path, or write {hub} for the hub"
+        if path.suffix != ".gguf" and path.name == str(path):  # such as "llama3"
+            reason = "no such file, and a name alone is no model; write hf:owner/repo:Q4_K_M for one of the hub"
+        raise ModelFileError(str(path), reason)
     if not path.is_file():
         raise ModelFileError(str(path), "is a directory, not a GGUF file" if path.is_dir() else "is not a regular file")
     try:

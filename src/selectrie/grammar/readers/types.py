@@ -317,6 +317,9 @@ def _class_name(kind: Any) -> str:
 
 def _unknown_type_error(kind: Any) -> GrammarError:
     """Return the error for a type that is not supported."""
+    if not isinstance(kind, type) and get_origin(kind) is None and fields_of(type(kind)) is not None:
+        name = type(kind).__name__
+        return GrammarError(f"an object of {name} was given in place of a type; give the class {name} itself")
     return GrammarError(
         f"the type {type_name(kind)} is not supported; use Enum, Literal, str, bool, int, float, "
         "None, list, tuple, dict, set, dates and times, UUID, Decimal, paths, bytes, unions, "
