@@ -18,6 +18,7 @@ from selectrie.results import advice
 from selectrie.server import ServerOptions, app
 from selectrie.server.application import BODIES as MODELS
 from selectrie.server.wire import read
+from tests.support.calling import FULL, LEAST
 from tests.support.deciding import fake
 from tests.support.n_examples import n_examples
 from tests.support.serving import ask
@@ -149,6 +150,29 @@ RESPONSES = st.fixed_dictionaries(
 )
 
 
+def mixed(body):
+    """Each field of a body as it is, or of any shape; few of them are left out."""
+    return st.fixed_dictionaries({name: st.just(value) | st.just(value) | JSON for name, value in body.items()})
+
+
+CALL = st.one_of(
+    *(
+        st.tuples(st.just(path), st.builds(lambda one, more: {**one, **more}, mixed(body), st.fixed_dictionaries({}, optional=more)))
+        for path, whole in FULL.items()
+        for body in (whole, LEAST[path])
+        for more in [
+            {
+                "stream": st.booleans(),
+                "search": st.fixed_dictionaries({}, optional=dict.fromkeys(["k", "width", "mass", "budget_nodes", "max_tokens"], OPTIONS)),
+                "beam": st.fixed_dictionaries({}, optional=dict.fromkeys(["n", "width", "groups", "diversity", "length_penalty"], OPTIONS)),
+                "prompting": st.fixed_dictionaries({}, optional={"truncate": JSON | st.just("left"), "delimiter": st.text(max_size=3)}),
+                **dict.fromkeys(["k", "n", "width", "seed", "max_tokens"], OPTIONS),
+            }
+        ]
+    )
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def application():
     """The application on a fake."""
@@ -186,6 +210,22 @@ def test_texts_of_any_shape(application, asked):
         assert choices[-1]["finish_reason"] in {"stop", "length"}
 
 
+@settings(max_examples=n_examples(250), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(asked=CALL)
+def test_calls_of_any_shape(application, asked):
+    """200 with a result, whole or as the last event of a stream, or 400 in OpenAI's shape."""
+    path, body = asked
+    reply = ask(application, "POST", path, body)
+    assert reply.status in {200, 400}, reply.data
+    if reply.status == 400:
+        assert reply.error["message"]
+    elif body.get("stream"):
+        last = reply.events[-1]
+        assert "result" in last or last["error"]["type"] == "invalid_request_error"
+    else:
+        assert reply.json["kind"]
+
+
 @settings(max_examples=n_examples(100), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(body=RESPONSES)
 def test_responses_of_any_shape(application, body):
@@ -200,6 +240,7 @@ def test_responses_of_any_shape(application, body):
 
 
 BODIES = [
+    *FULL.items(),
     (
         "/v1/decisions",
         {
@@ -304,7 +345,18 @@ def spoilt(value):
             yield from ([*value[:index], inner, *value[index + 1 :]] for inner in spoilt(one))
 
 
-@pytest.mark.short("/v1/systemone-*", "/v1/c*", "*tokenize*")
+def warnings_of(reply, body):
+    """The warnings about the request itself, of an answer or of the result in a stream."""
+    answer = reply.events[-1].get("result", {}) if body.get("stream") is True else reply.json
+    warnings = answer.get("warnings", ())
+    return [
+        one["text"] if isinstance(one, dict) else one
+        for one in warnings
+        if not isinstance(one, dict) or one["code"] == "ignored"
+    ]
+
+
+@pytest.mark.short("/v1/systemone-*", "/v1/c*", "*tokenize*", "/v1/[lrs]*")
 @pytest.mark.parametrize(("path", "body"), BODIES, ids=lambda one: one if isinstance(one, str) else "")
 def test_little_is_quoted(application, path, body):
     """Whatever is wrong where, an error quotes at most 80 characters of a value and of a path; the server never fails."""
@@ -316,7 +368,7 @@ def test_little_is_quoted(application, path, body):
         if reply.status == 400:
             said = [reply.error["message"], reply.error["param"] or ""]
         else:
-            said = [*reply.json.get("warnings", ()), reply.headers.get("x-selectrie-warning", "")]
+            said = [*map(str, warnings_of(reply, one)), reply.headers.get("x-selectrie-warning", "")]
         assert max(map(len, re.findall("Q+", " ".join(said))), default=0) <= 80, said
 
 

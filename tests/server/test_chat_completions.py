@@ -21,7 +21,7 @@ from selectrie.errors import DecodeError
 from selectrie.server import ServerOptions, app
 from selectrie.server.models import Models
 from tests.support.chatting import BODY, MESSAGES, NEUTRAL, PATH, generated, put_together
-from tests.support.deciding import fake
+from tests.support.deciding import fake, nothing_is_held, rests
 from tests.support.serving import PATIENCE_S, Reply, SkippingLoop, ask, asked, run_skipping, within_patience
 
 LETTERS = {str(byte + 2): 100 for byte in "aé".encode()}
@@ -132,19 +132,6 @@ ENDLESS = {"messages": MESSAGES, "max_tokens": 20_000, "ignore_eos": True, "stre
 def run(main: Any) -> Any:
     """The result of a coroutine, within `PATIENCE_S`."""
     return asyncio.run(within_patience(main))
-
-
-def rests(llm: Engine, max_steps: int) -> bool:
-    """Has the model nothing more to do, within so many steps?"""
-    thread = llm._model_thread
-    return any(thread.call(lambda: thread.scheduler.idle) for _ in range(max_steps))
-
-
-def nothing_is_held(llm: Engine) -> bool:
-    """Does the model rest, with no task and no node in use?"""
-    is_idle = rests(llm, 50)
-    llm.trim()
-    return is_idle and llm._model.contexts == {0: ()} and not llm.load.n_active + llm.load.n_waiting
 
 
 class Held:

@@ -12,6 +12,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 from selectrie.server import app
 from selectrie.server.application import api_page
 from selectrie.server.tokenizer import TokenizeChatBody, TokenizeTextBody
+from tests.support.calling import LEAST
 from tests.support.deciding import fake
 from tests.support.serving import ask
 
@@ -20,6 +21,7 @@ BODIES = {
     "/v1/decisions": {"input": "x", "questions": QUESTIONS},
     "/v1/systemone": {"state": "x", "questions": {"q": {"type": "noul", "instructions": "It rains."}}},
     "/v1/extract": {"input": "x", "schema": {"type": "boolean"}},
+    **LEAST,
     "/v1/completions": {"prompt": "a", "max_tokens": 1, "seed": 1},
     "/v1/responses": {"input": "a", "max_output_tokens": 2},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "seed": 1},

@@ -34,6 +34,7 @@ from selectrie.server.http_errors import HttpError
 from selectrie.server.middleware import WORK
 from selectrie.server.request_context import id_of
 from selectrie.server.wire import MAX_ARGUMENTS, MAX_TOKENIZED_BYTES
+from tests.support import calling
 from tests.support.deciding import fake
 from tests.support.serving import ask
 
@@ -54,6 +55,7 @@ BASES: Mapping[str, dict[str, Any]] = {
     "/v1/decisions": {"input": "x", "questions": [PREDICATE]},
     "/v1/systemone": {"state": "x", "questions": {"a": {"type": "noul", "instructions": "It rains."}}},
     "/v1/extract": {"input": "x", "schema": {"type": "boolean"}},
+    **calling.LEAST,
     "/v1/completions": {"prompt": "x", "max_tokens": 1},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1},
     "/tokenize": {"prompt": "x"},

@@ -13,9 +13,11 @@ from selectrie.errors import OptionError
 from selectrie.options import SamplingParams
 from selectrie.server import ServerOptions, app
 from selectrie.server.application import BODIES, statuses_of
+from selectrie.server.call_bodies import CALLS
 from selectrie.server.http_errors import HttpError
 from selectrie.server.middleware import OPEN, WORK
 from selectrie.server.wire import Body, NotOffered, flat_union_members, read, schemas_of, with_options
+from tests.support import calling
 from tests.support.deciding import fake
 from tests.support.serving import ask
 
@@ -31,6 +33,7 @@ LEAST: dict[str, dict[str, Any]] = {
     "TokenizeChatBody": {"messages": [{"role": "user", "content": "a"}]},
     "DetokenizeBody": {"tokens": [3]},
     "EncodeBody": {"texts": ["YQ=="]},
+    **{CALLS[path].body.__name__: body for path, body in calling.LEAST.items()},
     "ExtractBody": {"input": "x", "schema": {"type": "boolean"}},
 }
 """The least that each model takes."""

@@ -48,6 +48,19 @@ def fake(
     return Engine(model, check=EXACT)
 
 
+def rests(llm: Engine, max_steps: int) -> bool:
+    """Has the model nothing more to do, within so many steps?"""
+    thread = llm._model_thread
+    return any(thread.call(lambda: thread.scheduler.idle) for _ in range(max_steps))
+
+
+def nothing_is_held(llm: Engine) -> bool:
+    """Does the model rest, with no task and no node in use?"""
+    is_idle = rests(llm, 50)
+    llm.trim()
+    return is_idle and llm._model.contexts == {0: ()} and not llm.load.n_active + llm.load.n_waiting
+
+
 def selected(llm: Engine, prompt: DecisionPrompt, rule: str | ScoringRule = "joint") -> Selection:
     """The select that a prompt is, asked by hand."""
     assert prompt.choices is not None

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from selectrie.decide.questions import Option
 from selectrie.engine.requests.select_grammar import list_texts
 from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError, TemplateError, TooManyRowsError
 from selectrie.options import (
@@ -160,21 +161,32 @@ class PromptBody(CallBody):
     """Options for turning the prompt into tokens."""
 
 
-_Choice = Annotated[EncodableText | int | bool, BY_TYPE, Field(title="a text, a whole number or a truth value")]
+_VALUE = "a text, a whole number or a truth value"
+_Value = Annotated[EncodableText | int | bool, BY_TYPE, Field(title=_VALUE)]
 _COUNT = UpTo("max_options", "choices")
-_NOT_EMPTY = Field(min_length=1)
-_Choices = Annotated[Items[_Choice], _NOT_EMPTY, _COUNT]
-_ByValue = Annotated[dict[str, EncodableText], _NOT_EMPTY, _COUNT]
+
+
+class ChoiceFields(ClosedModel):
+    """A choice that stands for a value (`Option`)."""
+
+    value: _Value
+    """The value, which `value` of the answer is if the choice wins."""
+    text: EncodableText
+    """The text that is scored."""
+
+
+_Choice = Annotated[
+    EncodableText | int | bool | ChoiceFields, BY_TYPE, Field(title=f"{_VALUE}, or an object with a value and a text")
+]
+_Choices = Annotated[Items[_Choice], Field(min_length=1), _COUNT]
 _Weights = Annotated[Annotated[Items[float], _COUNT] | Annotated[dict[str, float], _COUNT], BY_TYPE]
 
 
 class ChoicesBody(PromptBody):
     """The fields of a call that compares choices."""
 
-    choices: Annotated[_Choices | _ByValue, BY_TYPE] | None = Field(
-        None, title="a list of texts that is not empty, or an object from values to texts"
-    )
-    """The texts to compare, or texts by the values that they stand for."""
+    choices: _Choices | None = Field(None, title="a list of texts that is not empty")
+    """The texts to compare, or objects with a `value` and a `text`."""
     rule: Annotated[Annotated[str, one_of(RULES_OF_ONE_PROMPT)] | RuleFields, BY_TYPE] | None = Field(
         None, title="the name of a rule, or an object with `name`"
     )
@@ -341,7 +353,7 @@ def fields_of_call(call: Call, body: Mapping[str, Any]) -> dict[str, str]:
         paths |= {one.name: f"{argument}.{one.name}" for one in fields(record)}
     paths |= {"premise": "rule.premise", "content_free": "rule.content_free"}
     own = {name: name for name in call.body.model_fields}
-    prompt = next((name for name in ("messages", "user") if body.get(name) is not None), "prompt")
+    prompt = next((name for name in ("prompt", "messages", "user") if body.get(name) is not None), "prompt")
     constraint = next((name for name in _GRAMMARS if body.get(name) is not None), "grammar")
     return {**paths, **own, "prompt": prompt, THE_PROMPT.name: prompt, "grammar": constraint}
 
@@ -371,9 +383,8 @@ def read_call(call: Call, data: Mapping[str, Any], options: ServerOptions) -> Ca
         if constraint is not None:
             arguments["grammar"] = constraint.grammar
             warnings += constraint.warnings()
-        texts, prior = _list_texts(body, constraint, options), arguments.get("prior")
-        if prior is not None and len(prior) != len(texts):
-            raise OptionError("prior", len(prior), f"{len(texts)} weights, one for each choice")
+        texts = _list_texts(body, constraint, options)
+        _check_prior(arguments.get("prior"), texts)
         _check_copies(arguments, len(texts), options)
         _limit_search(call.method, arguments, options.max_rows, is_listed=bool(texts))
     return CallRequest(call, arguments, constraint, texts, bool(body.stream), warnings)
@@ -381,6 +392,10 @@ def read_call(call: Call, data: Mapping[str, Any], options: ServerOptions) -> Ca
 
 def _to_python(value: Any) -> Any:
     """Return the value of a field as an argument of a method of `Engine`."""
+    if isinstance(value, list):
+        return [_to_python(one) for one in value]
+    if isinstance(value, ChoiceFields):
+        return Option(value.value, value.text)
     if isinstance(value, BaseModel):
         return {name: _to_python(one) for name, one in value if one is not None}
     return value
@@ -451,14 +466,24 @@ def _list_texts(body: PromptBody, constraint: StructuredText | None, options: Se
     if body.choices is not None:
         if constraint is not None:
             raise IncompatibleOptionsError("choices", f"`{constraint.path}`", "give one of the two")
-        listed = body.choices.values() if isinstance(body.choices, dict) else body.choices
-        return tuple(text_of(one) or "" for one in listed)
+        return tuple(one.text if isinstance(one, ChoiceFields) else text_of(one) or "" for one in body.choices)
     if constraint is None:
         raise OptionError("choices", None, "a list of texts" + ", or a grammar" * isinstance(body, SelectBody))
     texts = list_texts(constraint.grammar) or ()
     if len(texts) > options.max_options_in_all:
         raise OptionError(constraint.path, len(texts), f"at most {options.max_options_in_all} texts, or far more")
     return texts
+
+
+def _check_prior(prior: list[float] | dict[str, float] | None, texts: Sequence[str]) -> None:
+    """Raise `OptionError` for weights that are not those of the texts."""
+    if isinstance(prior, dict):
+        known = set(texts)
+        unknown = next((name for name in prior if name not in known), None)
+        if unknown is not None:
+            raise OptionError("prior", unknown, "the texts of the choices as keys")
+    elif prior is not None and len(prior) != len(texts):
+        raise OptionError("prior", len(prior), f"{len(texts)} weights, one for each choice")
 
 
 def _check_copies(arguments: Mapping[str, Any], n_texts: int, options: ServerOptions) -> None:

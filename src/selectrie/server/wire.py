@@ -196,12 +196,14 @@ TAG = "\0"
 """Prefix of the tags of a union's members; no key of a client begins with it."""
 
 
+_ANNOTATED: Any = Annotated  # for mypy, which reads subscripts of it as types
+
+
 def _discriminate_by_type(union: Any, handler: CoreHandler) -> Any:
     """Return the core schema of a union whose member the value's JSON type picks."""
-    tagged: Any = Annotated  # for mypy, which reads subscripts of it as types
-    members = [tagged[one, Tag(_tag_of(one))] for one in get_args(union)]
+    members = [_ANNOTATED[one, Tag(_tag_of(one))] for one in get_args(union)]
     return handler.generate_schema(
-        tagged[reduce(or_, members), Discriminator(lambda value: TAG + type(value).__name__)]
+        _ANNOTATED[reduce(or_, members), Discriminator(lambda value: TAG + type(value).__name__)]
     )
 
 
@@ -328,9 +330,11 @@ def with_options(
             if isinstance(declared.allowed, Names):
                 allowed = Annotated[str, one_of(declared.allowed.names)]
                 added[name] = (allowed | None, Field(None, description=declared.help))
+            elif option in limits:
+                number: Any = _ANNOTATED[declared.kind, Field(ge=declared.allowed.min_value), UpTo(limits[option])]
+                added[name] = (number | None, Field(None, description=declared.help))
             elif isinstance(declared.allowed, Bounds):
-                number = Annotated[declared.kind, UpTo(limits[option])] if option in limits else declared.kind
-                added[name] = (number | None, bounded(declared.allowed, description=declared.help))
+                added[name] = (declared.kind | None, bounded(declared.allowed, description=declared.help))
             else:
                 added[name] = (bool | None, Field(None, description=declared.help))
         return create_model(kind.__name__, __base__=kind, __module__=kind.__module__, __doc__=kind.__doc__, **added)
