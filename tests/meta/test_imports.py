@@ -55,12 +55,19 @@ SKIPPED_WITHOUT = (
     "server",
     "remote",
     "test-clients",
+    "clients",
 )
 """Extras and groups without which tests and benchmarks skip by name."""
 
 LATER = ("compression", "typing_extensions")
 """Modules of the standard library of a later Python; every type checker has the second, which is imported for types only."""
-IMPORT_NAME = {"llama-cpp-python": "llama_cpp", "scikit-learn": "sklearn"}
+IMPORT_NAME = {
+    "llama-cpp-python": "llama_cpp",
+    "scikit-learn": "sklearn",
+    "pydantic-ai-slim": "pydantic_ai",
+    "pyyaml": "yaml",
+    "llama-index-llms-openai-like": "llama_index",
+}
 """Where the name of a distribution and of what it installs differ by more than a dash."""
 
 

@@ -1,0 +1,1 @@
+"""Scripts that run clients of others, in the environment of `make build/clients`."""

@@ -1,0 +1,47 @@
+"""Clients of OpenAI's API as released, each in a process of its own, in the environment that `make build/clients` installs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="needs the extra 'server'")
+
+from selectrie.engine.load import load
+from selectrie.server import app
+from tests.support.serving import running
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / "build" / "clients" / "bin" / "python"
+CLIENTS = sorted(path.stem.removeprefix("with_") for path in Path(__file__).with_name("clients").glob("with_*.py"))
+
+
+@pytest.fixture(scope="module")
+def url():
+    """A server of the embedded model."""
+    with load(n_threads=1) as llm, running(app(llm)) as url:
+        yield url
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not PYTHON.exists(), reason="needs `make build/clients`")
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_works_unchanged(client, url):
+    """Each case of its script is ok: what it asks for is answered in the form that it reads."""
+    script = Path(__file__).with_name("clients") / f"with_{client}.py"
+    done = subprocess.run([PYTHON, script, url], capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout.splitlines()[-1])
+    assert {name: result for name, result in results.items() if result != "ok"} == {}
+    assert len(results) >= 3
+
+
+def test_every_client_has_cases():
+    """The scripts define what they run, and all clients of the environment have one."""
+    assert CLIENTS == ["instructor", "langchain", "litellm", "llama_index", "llm", "lm_eval", "openai2", "pydantic_ai"]
+    for client in CLIENTS:
+        text = (Path(__file__).with_name("clients") / f"with_{client}.py").read_text(encoding="utf-8")
+        assert text.count("def case_") >= 3
