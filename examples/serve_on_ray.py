@@ -26,7 +26,11 @@ import selectrie
 from selectrie.server import ServerOptions, app
 
 PORT, N_REPLICAS, N_CLIENTS = 8321, 2, 8
-TICKETS = [f"{text} (order {number})" for number in range(40) for text in ("My parcel has not come.", "Where is my order?", "I want my money back.")]
+TICKETS = [
+    f"{text} (order {number})"
+    for number in range(40)
+    for text in ("My parcel has not come.", "Where is my order?", "I want my money back.")
+]
 QUESTION = selectrie.Choice("What does the customer want?", ["track order", "refund"])
 MAX_TRIES = 20
 
@@ -48,10 +52,16 @@ def replicas() -> list[tuple[str, str]]:
 
 def ask(ticket: str) -> tuple[dict[str, Any], int]:
     """Return the answer of the server, and how many times it was asked in vain."""
-    question = {"type": "choice", "instructions": QUESTION.instructions, "choices": [{"value": one.value} for one in QUESTION.options]}
+    question = {
+        "type": "choice",
+        "instructions": QUESTION.instructions,
+        "choices": [{"value": one.value} for one in QUESTION.options],
+    }
     body = json.dumps({"model": "any", "input": ticket, "questions": [question]}).encode()
     for failed in range(MAX_TRIES):
-        request = urllib.request.Request(f"http://127.0.0.1:{PORT}/v1/decisions", body, {"content-type": "application/json"})
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{PORT}/v1/decisions", body, {"content-type": "application/json"}
+        )
         try:
             with urllib.request.urlopen(request, timeout=60) as reply:
                 return json.load(reply)["answers"][0], failed

@@ -34,8 +34,7 @@ from selectrie.options import (
     SearchParams,
     SpellingParams,
 )
-from selectrie.options.checks import options_of
-from selectrie.options.choices import text_of
+from selectrie.options.checks import options_of, text_of
 from selectrie.options.selection import RULES_OF_ONE_PROMPT
 from selectrie.server.chat import MAX_MESSAGES, Message
 from selectrie.server.http_errors import errors_at
