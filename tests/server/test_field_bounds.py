@@ -123,7 +123,54 @@ GENERATION: Mapping[str, Callable[[], dict[str, Any]]] = {
     "rules": lambda: _structured(grammar="root ::= r0\n" + "".join(f'r{i} ::= "a" r{i + 1} | "b"\n' for i in range(30_000)) + 'r30000 ::= "c"'),
     "copies": lambda: {"n": OPTIONS.max_n, "max_tokens": 4, "stop": ["ab" * 512] * OPTIONS.max_stops},
 }  # fmt: skip
+PROMPTS: Mapping[str, Callable[[], dict[str, Any]]] = {
+    "prompt": lambda: {"prompt": "ab " * (ROOM // 3)},
+    "ids": lambda: {"prompt": _numbers(MAX_VALUES - 100)},
+    "messages": lambda: {"prompt": None, "messages": [{"role": "user", "content": "x" * 1_900}] * chat.MAX_MESSAGES},
+    "cut": lambda: {"prompt": "ab " * (MAX_TOKENIZED_BYTES // 3), "prompting": {"truncate": "left"}},
+    "arguments": lambda: {"user": "x", "prompt": None, "prompting": {"template_args": {f"k{i}": "x" * 30_000 for i in range(MAX_ARGUMENTS)}}},
+}  # fmt: skip
+"""Fields of a prompt of our own calls."""
+CHOICES: Mapping[str, Callable[[], dict[str, Any]]] = {
+    **PROMPTS,
+    "choices": lambda: {"choices": [f"{i:05} " + "ab" * 4_000 for i in range(OPTIONS.max_options)]},
+    "short choices": lambda: {"choices": [{"value": i, "text": f"v{i}"} for i in range(OPTIONS.max_options)]},
+    "delimiter": lambda: {"choices": [f"v{i}" for i in range(OPTIONS.max_options)], "delimiter": "ab " * 2_700},
+    "following": lambda: {"choices": [f"v{i}" for i in range(OPTIONS.max_options)], "following": "ab " * 2_700},
+    "content_free": lambda: {"rule": {"name": "calibrated", "content_free": ["ab " * 2_500] * OPTIONS.max_prompts}},
+    "prior": lambda: {"choices": [f"v{i}" for i in range(1_000)], "prior": {f"v{i}": 1 for i in range(1_000)}},
+}
+"""Fields of a prompt and of choices."""
+SOURCES: Mapping[str, Callable[[], dict[str, Any]]] = {
+    "regex": lambda: {"regex": "|".join(f"a{i}b" for i in range(100_000))},
+    "repeats": lambda: {"regex": "((a{1,30}){1,30}){1,30}"},
+    "grammar": lambda: {"regex": None, "grammar": 'root ::= "a" | ' + " | ".join(f'"b{i}"' for i in range(90_000))},
+    "json_schema": lambda: {"regex": None, "json_schema": _schema()},
+}
+"""Sources of grammars of our own calls."""
 LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
+    "/v1/select": {
+        **CHOICES,
+        **{name: lambda case=case: {"choices": None, **case()} for name, case in SOURCES.items()},
+        "listed": lambda: {"choices": None, "regex": "[0-9]{4}"},
+        "all spellings": lambda: {"choices": [f"v{i}" for i in range(1_000)], "tokenizations": "all"},
+    },
+    "/v1/rank": CHOICES,
+    "/v1/loglikelihood": {
+        **PROMPTS,
+        "text": lambda: {"text": "ab " * (ROOM // 3)},
+        "following": lambda: {"following": "ab " * (ROOM // 3)},
+    },
+    "/v1/beam": {**PROMPTS, **SOURCES, "width": lambda: {"width": 256, "max_tokens": 700, "regex": "[a-z ]{600}"}},
+    "/v1/sample": {**PROMPTS, **SOURCES, "n": lambda: {"n": OPTIONS.max_n, "exact": False, "regex": "[a-z ]{60}"}},
+    "/v1/render": {
+        "template": lambda: {"template": "<<x>>" * 20_000},
+        "slots": lambda: {"template": "".join(f"<<gen 'y{i}' max_tokens=1>>" for i in range(3_000))},
+        "values": lambda: {"values": {"x": "ab " * (ROOM // 3)}},
+        "options": lambda: {"template": "<<select 'y' options=o>>", "values": {"o": [str(i) for i in range(MAX_VALUES - 100)]}},
+        "items": lambda: {"template": "<<#each o>>a<</each>>", "values": {"o": [0] * 90_000}},
+        "texts": lambda: {"template": "<<gen 'y' n=128 temperature=1 max_tokens=500>>"},
+    },
     "/v1/decisions": {
         "input": lambda: {"input": [{"role": "user", "content": "x"}] * 95_000},
         "parts": lambda: {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}] * 95_000}]},

@@ -1,9 +1,8 @@
 """Our own calls over HTTP, each a method of `Engine`.
 
 An answer is the `to_dict` of the method's result, with `model`, `usage` and
-`diagnostics`. As a stream it is preceded by events about the work. An event is an
-object with one key, its name: `progress`, `found`, `text` or `result`; an error is
-`error`, as in every stream.
+`diagnostics`. A stream has events about the work before it: `progress`, `found` and
+`text`. The last event is `result`, the answer.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ from selectrie.server.state import ServerState, state_of
 from selectrie.server.structured import grammar_errors_at
 from selectrie.tokenization.roles import adapt_roles
 
-Tell = Callable[[str, Any], None]
-"""Reports the name and the value of an event. Any thread may call it."""
+Tell = Callable[[str, Mapping[str, Any]], None]
+"""Reports the type and the fields of an event. Any thread may call it."""
 _METERED = frozenset({"beam_search", "render"})
 """Methods whose rows are counted while they work, because no number is planned."""
 
@@ -66,17 +65,18 @@ class _News:
         self._last: dict[str, Event] = {}
         self._parts: list[Event] = []
 
-    def tell(self, name: str, value: Any) -> None:
+    def tell(self, name: str, fields: Mapping[str, Any]) -> None:
         """Report an event. Any thread may call it."""
         with suppress(RuntimeError):  # the loop was closed
-            self._loop.call_soon_threadsafe(self._note, name, value)
+            self._loop.call_soon_threadsafe(self._note, name, fields)
 
-    def _note(self, name: str, value: Any) -> None:
+    def _note(self, name: str, fields: Mapping[str, Any]) -> None:
         """Keep an event for the next reader, on the event loop."""
+        event = {"type": name, **fields}
         if name == "text":
-            self._parts.append({name: value})
+            self._parts.append(event)
         else:
-            self._last[name] = {name: value}
+            self._last[name] = event
         self._arrived.set()
 
     async def until_done(self, work: asyncio.Future[Any]) -> AsyncGenerator[Sequence[Event], None]:
@@ -222,7 +222,7 @@ async def _events_of(state: ServerState, exchange: Exchange, request: CallReques
             work.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await work
-        yield [{"result": await exchange.in_thread(lambda: _response_of(request, result, exchange))}]
+        yield [{"type": "result", **await exchange.in_thread(lambda: _response_of(request, result, exchange))}]
 
 
 def _response_of(request: CallRequest, result: Any, exchange: Exchange) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def _make_endpoint(call: Call) -> Callable[[Request], Coroutine[Any, Any, Respon
             return EventStream(events, state.options.ping_interval_s)
         async with aclosing(events):
             async for last in events:
-                result = last[-1]["result"]
+                result = {name: value for name, value in last[-1].items() if name != "type"}
         return await exchange.in_thread(lambda: json_response(result))
 
     return answer
