@@ -55,6 +55,7 @@ BASES: Mapping[str, dict[str, Any]] = {
     "/v1/decisions": {"input": "x", "questions": [PREDICATE]},
     "/v1/systemone": {"state": "x", "questions": {"a": {"type": "noul", "instructions": "It rains."}}},
     "/v1/extract": {"input": "x", "schema": {"type": "boolean"}},
+    **{path: {"query": "x", "documents": ["a"]} for path in ("/v1/rerank", "/v2/rerank", "/rerank")},
     **calling.LEAST,
     "/v1/completions": {"prompt": "x", "max_tokens": 1},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1},

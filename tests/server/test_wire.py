@@ -35,6 +35,7 @@ LEAST: dict[str, dict[str, Any]] = {
     "EncodeBody": {"texts": ["YQ=="]},
     **{CALLS[path].body.__name__: body for path, body in calling.LEAST.items()},
     "ExtractBody": {"input": "x", "schema": {"type": "boolean"}},
+    "RerankBody": {"query": "x", "documents": ["a"]},
 }
 """The least that each model takes."""
 PATHS = {kind: path for path, kinds in BODIES.items() for kind in kinds}

@@ -51,10 +51,15 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
         max_rows: int | None
 
     class _Many(keywords.DecisionKeywords, total=False):
-        """The keywords of `decide_many`."""
+        """The keywords of `decide_iter`."""
 
         params: DecisionParams | None
         on_error: str
+
+    class _AllAtOnce(_Many, total=False):
+        """The keywords of `decide_many`."""
+
+        max_rows: int | None
 
 
 T = TypeVar("T")
@@ -167,19 +172,25 @@ class Decider(ABC):
         return decision[""] if "" in named else decision
 
     @overload
-    def decide_many(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> list[R]: ...
+    def decide_many(self, states: States, questions: Asking[R], **kw: Unpack[_AllAtOnce]) -> list[R]: ...
     @overload
-    def decide_many(self, states: States, questions: Mapping[str, Any], **kw: Unpack[_Many]) -> list[Decision]: ...
+    def decide_many(self, states: States, questions: Mapping[str, Any], **kw: Unpack[_AllAtOnce]) -> list[Decision]: ...
     @overload
-    def decide_many(self, states: States, questions: type[E], **kw: Unpack[_Many]) -> list[ChoiceAnswer[E]]: ...
+    def decide_many(self, states: States, questions: type[E], **kw: Unpack[_AllAtOnce]) -> list[ChoiceAnswer[E]]: ...
     @overload
-    def decide_many(self, states: States, questions: TypeForm[bool], **kw: Unpack[_Many]) -> list[PredicateAnswer]: ...
+    def decide_many(
+        self, states: States, questions: TypeForm[bool], **kw: Unpack[_AllAtOnce]
+    ) -> list[PredicateAnswer]: ...
     @overload
-    def decide_many(self, states: States, questions: type[T], **kw: Unpack[_Many]) -> list[Decision[T]]: ...
+    def decide_many(self, states: States, questions: type[T], **kw: Unpack[_AllAtOnce]) -> list[Decision[T]]: ...
     @overload
-    def decide_many(self, states: States, questions: Iterable[T], **kw: Unpack[_Many]) -> list[ChoiceAnswer[T]]: ...
+    def decide_many(
+        self, states: States, questions: Iterable[T], **kw: Unpack[_AllAtOnce]
+    ) -> list[ChoiceAnswer[T]]: ...
     @overload
-    def decide_many(self, states: States, questions: TypeForm[T], **kw: Unpack[_Many]) -> list[ChoiceAnswer[T]]: ...
+    def decide_many(
+        self, states: States, questions: TypeForm[T], **kw: Unpack[_AllAtOnce]
+    ) -> list[ChoiceAnswer[T]]: ...
     @named_arguments
     def decide_many(
         self,
@@ -188,6 +199,7 @@ class Decider(ABC):
         *,
         params: DecisionParams | None = None,
         on_error: str = "raise",
+        max_rows: int | None = None,
         **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> Any:
         """Answer the same questions about many states, all at once.
@@ -201,10 +213,12 @@ class Decider(ABC):
                 `request` is the index of the first such state. With "keep", the
                 decision on a state that cannot be asked holds its error. This takes
                 questions by name, since an answer has no place for an error.
+            max_rows: As in `decide`, for all states together.
 
         Returns:
             What `decide` returns, for each state in order.
         """
+        at_least("max_rows", max_rows, 1)
         several, (named, options) = list(iterate_states(states)), _read_questions_of_many(questions, params, on_error)
         first = 0 if len(several) > 1 else None
         if options.calibration == "batch":
@@ -213,7 +227,8 @@ class Decider(ABC):
             # Nothing runs if a state is invalid.
             self._prepare(several, named, replace(options, calibration=None), on_error, first)
             options = with_fitted_calibration(self.fit_calibration, several, named, options)
-        return _unwrap_answers(named, self._decide(several, named, options, on_error, first=first))
+        decisions = self._decide(several, named, options, on_error, first=first, max_rows=max_rows)
+        return _unwrap_answers(named, decisions)
 
     @overload
     def decide_iter(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> Iterator[R]: ...

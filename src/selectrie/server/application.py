@@ -28,7 +28,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.options.checks import record
-from selectrie.server import calls, chat, completions, decisions, extraction, responses, tokenizer
+from selectrie.server import calls, chat, completions, decisions, extraction, rerank, responses, tokenizer
 from selectrie.server.call_bodies import CALLS
 from selectrie.server.chat import ChatBody
 from selectrie.server.completions import CompletionBody
@@ -39,6 +39,7 @@ from selectrie.server.middleware import OPEN, READS, WORK, AsgiApp, Gate
 from selectrie.server.models import Models
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import Exchange, exchange_of, id_of, json_response
+from selectrie.server.rerank import RerankBody
 from selectrie.server.responses import ResponsesBody
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.systemone import SystemoneBody
@@ -50,6 +51,7 @@ BODIES: Mapping[str, tuple[type[Body], ...]] = {
     "/v1/decisions": (DecisionsBody, SystemoneBody),
     "/v1/systemone": (SystemoneBody, DecisionsBody),
     "/v1/extract": (ExtractBody,),
+    **dict.fromkeys(("/v1/rerank", "/rerank", "/v2/rerank"), (RerankBody,)),
     **{path: (call.body,) for path, call in CALLS.items()},
     "/v1/chat/completions": (ChatBody,),
     "/v1/responses": (ResponsesBody,),
@@ -337,6 +339,7 @@ def _make_routes(options: ServerOptions) -> FastAPI:
     for one in (
         decisions.router,
         extraction.router,
+        rerank.router,
         calls.router,
         chat.router,
         completions.router,

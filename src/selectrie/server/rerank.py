@@ -1,0 +1,190 @@
+"""`POST /v1/rerank`: documents in the order in which they fit a query.
+
+The shapes are those of Jina's, Cohere's and vLLM's endpoints of this name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from selectrie.decide.answers import PredicateAnswer
+from selectrie.decide.params import DecisionParams
+from selectrie.decide.questions import Predicate
+from selectrie.engine.scheduler.task_group import set_priority
+from selectrie.errors import THE_STATE, OptionError, PromptTooLongError
+from selectrie.server.http_errors import HttpError, message_of
+from selectrie.server.options import ServerOptions
+from selectrie.server.request_context import exchange_of, json_response, read_request
+from selectrie.server.state import state_of
+from selectrie.server.wire import (
+    BY_TYPE,
+    Body,
+    EncodableText,
+    Items,
+    NotOffered,
+    Priority,
+    UpTo,
+    WireModel,
+    fields_of,
+    read,
+    unknown_fields,
+)
+
+STATEMENT = 'The text is relevant to the query "{query}".'
+"""The statement whose probability is the score of a document."""
+_LAYOUT = "questions first"
+"""The layout in which the prompts of all documents begin with the query."""
+
+
+class RerankDocument(WireModel):
+    """A document as an object."""
+
+    model_config = ConfigDict(title="an object with a text")
+
+    text: EncodableText
+    """The text of the document."""
+    image: Annotated[Any, NotOffered((), "images are not read", "unsupported_input")] = None
+
+
+class RerankBody(Body):
+    """A query, and documents to order by how well they fit it."""
+
+    query: EncodableText = Field(title="a text that is not blank", pattern=r"\S")
+    """The text that documents should fit."""
+    documents: Annotated[
+        Items[Annotated[EncodableText | RerankDocument, BY_TYPE, Field(title="a text, or an object with a text")]],
+        UpTo("max_prompts", "documents in a request"),
+    ] = Field(title="a list of documents", min_length=1)
+    """The documents."""
+    top_n: int | None = Field(None, ge=1)
+    """Number of results, the best; all by default."""
+    return_documents: bool | None = None
+    """Whether results have their documents; by default they have not."""
+    priority: Priority | None = None
+    """A lower number goes first, where the server takes it."""
+    request_id: str | None = None
+    """Id of the answer, and name of the request in headers and log."""
+    rank_fields: Annotated[Any, NotOffered((["text"],), "give documents as texts")] = None
+    max_tokens_per_doc: Annotated[Any, NotOffered((), "documents are not cut; give shorter ones")] = None
+    max_chunks_per_doc: Annotated[Any, NotOffered((), "documents are not cut; give shorter ones")] = None
+    truncate_prompt_tokens: Annotated[Any, NotOffered((), "documents are not cut; give shorter ones")] = None
+
+
+FIELDS = fields_of(RerankBody, state="documents") | {THE_STATE.name: "documents"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RerankRequest:
+    """A checked request.
+
+    Attributes:
+        query: The query.
+        documents: The texts of the documents.
+        top_n: Maximum number of results.
+        has_documents: Whether results have their documents.
+        priority: A lower number goes first.
+        warnings: Warnings about ignored fields.
+    """
+
+    query: str
+    documents: Sequence[str]
+    top_n: int
+    has_documents: bool
+    priority: int
+    warnings: Sequence[str]
+
+
+def read_rerank(data: Mapping[str, Any], options: ServerOptions) -> RerankRequest:
+    """Check the body of a request, and return the request.
+
+    Raises:
+        HttpError, RequestError: For any error that can be found without a model.
+    """
+    body = read(RerankBody, data, options)
+    documents = [one if isinstance(one, str) else one.text for one in body.documents]
+    for index, text in enumerate(documents):
+        if not text.strip():
+            raise OptionError(f"documents[{index}]", text, "a document that is not blank")
+    return RerankRequest(
+        body.query,
+        documents,
+        body.top_n or len(documents),
+        bool(body.return_documents),
+        body.priority or 0,
+        unknown_fields(data, RerankBody.model_fields),
+    )
+
+
+def rerank_response(
+    request: RerankRequest, answers: Sequence[PredicateAnswer], model: str, name: str
+) -> dict[str, Any]:
+    """Return the response, ready for JSON; documents of equal scores keep their order.
+
+    Args:
+        request: The request.
+        answers: The answer about each document.
+        model: Name of the model.
+        name: Id of the response.
+    """
+    best = sorted(range(len(answers)), key=lambda index: -answers[index].probability)[: request.top_n]
+    results = [
+        {
+            "index": index,
+            "relevance_score": answers[index].probability,
+            **({"document": {"text": request.documents[index]}} if request.has_documents else {}),
+        }
+        for index in best
+    ]
+    n_tokens = sum(one.usage.input_tokens for one in answers)
+    n_doubtful = sum(bool(one.warnings) for one in answers)
+    doubt = f"for {n_doubtful} documents, yes and no hold less than 1 % of what the model would say"
+    warnings = [*request.warnings, *([doubt] if n_doubtful else [])]
+    return {
+        "id": name,
+        "model": model,
+        "results": results,
+        "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
+        **({"warnings": warnings} if warnings else {}),
+    }
+
+
+def _name_long_text(error: PromptTooLongError, request: RerankRequest) -> HttpError:
+    """Return the error for a query or a document that does not fit the context."""
+    index = error.request or 0
+    is_query = len(request.query) > len(request.documents[index])
+    path, what = ("query", "query") if is_query else (f"documents[{index}]", "document")
+    return HttpError(400, error.code, f"{path}: {message_of(error.with_remedy(f'shorten the {what}'))}", path)
+
+
+router = APIRouter()
+
+
+@router.post("/v2/rerank")
+@router.post("/rerank")
+@router.post("/v1/rerank")
+async def rerank(request: Request) -> Response:
+    """Order documents by the probability that they fit a query."""
+    state, exchange = state_of(request), exchange_of(request)
+    exchange.fields = FIELDS
+    asked = await read_request(exchange, read_rerank, state.options)
+    set_priority(-asked.priority)
+    async with state.lease_model(exchange) as lease:
+        question, params = Predicate(STATEMENT.format(query=asked.query)), DecisionParams(layout=_LAYOUT)
+        try:
+            answers: list[PredicateAnswer] = await exchange.hold(
+                lambda: lease.engine.adecide_many(
+                    asked.documents, question, params=params, max_rows=state.options.max_rows
+                )
+            )
+        except PromptTooLongError as error:
+            raise _name_long_text(error, asked) from error
+    exchange.n_prompt = sum(one.usage.input_tokens for one in answers)
+    exchange.rows_naive = sum(one.usage.cost.rows_naive for one in answers)
+    return await exchange.run(lambda: json_response(rerank_response(asked, answers, lease.name, exchange.id)))
