@@ -29,6 +29,7 @@ test-tools: $(VENV)/installed $(VENV)/extras-tried
 # are called xla_… After the sweeps each law of the default run is tried on four times as many examples.
 test-long: $(VENV)/installed $(VENV)/extras-tried
 ifeq ($(filter xla_%,$(SWEEP)),)
+	$(MAKE) build/clients || echo "# clients of others cannot be installed; the tests with them are skipped" >&2
 	$(BIN)/python tools/llama_server.py >/dev/null || echo "# llama-server cannot be built; the tests on it are skipped" >&2
 	$(BIN)/python -m pytest --hypothesis-profile=long --sweeps $(if $(SWEEP),--sweep $(SWEEP))
 endif
@@ -71,6 +72,13 @@ build/guidance: pyproject.toml
 	$(PYTHON) -m venv $@
 	$@/bin/python -m pip install --disable-pip-version-check --quiet 'pip>=25.1'  # the first that knows dependency groups
 	$@/bin/python -m pip install --disable-pip-version-check --quiet --group bench
+	@touch $@
+
+# Clients of OpenAI's API, which long tests run unchanged on our server. They agree with each other on few versions, so they have a place of their own.
+build/clients: pyproject.toml
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install --disable-pip-version-check --quiet 'pip>=25.1'  # the first that knows dependency groups
+	$@/bin/python -m pip install --disable-pip-version-check --quiet --group clients
 	@touch $@
 
 # Trains the model of src/selectrie/assets anew, in about an hour and a half on two cores; started again, it goes on where it was.

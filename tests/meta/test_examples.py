@@ -19,7 +19,8 @@ from tests.meta.test_docs import alike
 ROOT = Path(__file__).resolve().parents[2]
 ON_PAGES = ("classify_emails.py", "fill_form.py", "render_character.py", "route_tools.py")
 """Examples with a template: chats need a chat template, and what comes out is stored beside them."""
-EXAMPLES = sorted({path.name for path in (ROOT / "examples").glob("[!_]*.py")} - set(ON_PAGES))
+ON_RAY = "serve_on_ray.py"
+EXAMPLES = sorted({path.name for path in (ROOT / "examples").glob("[!_]*.py")} - {*ON_PAGES, ON_RAY})
 
 
 @functools.cache
@@ -54,6 +55,15 @@ def run_here(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: object) -> 
     with redirect_stdout(got):
         runpy.run_path(path, run_name="__main__")
     return got.getvalue()
+
+
+@pytest.mark.long
+def test_a_replica_that_is_killed_changes_no_answer():
+    """Clients ask two replicas on Ray Serve; one dies with work in it, and the answers are those of an engine alone."""
+    pytest.importorskip("ray.serve", reason="needs the extra 'test-clients'", exc_type=ImportError)
+    text = run(ON_RAY)
+    assert "2 replicas" in text
+    assert "120 answers, 0 wrong; the replica was replaced" in text
 
 
 @pytest.mark.parametrize("name", ON_PAGES)
