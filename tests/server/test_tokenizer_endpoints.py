@@ -88,7 +88,7 @@ def test_fields_that_ask_for_nothing_are_taken(llm, body):
         ("tokenize", {"prompt": "a", "add_special_tokens": "no"}, "option", "add_special_tokens"),
         ("tokenize", {"messages": []}, "option", "messages"),
         ("tokenize", {"messages": ["a"]}, "option", "messages[0]"),
-        ("tokenize", {"messages": [{"role": "tool", "content": "a"}]}, "unsupported", "messages[0].role"),
+        ("tokenize", {"messages": [{"role": "tool", "content": "a"}]}, "option", "messages[0].tool_call_id"),
         ("tokenize", {"messages": [{"role": "user", "content": 7}]}, "option", "messages[0].content"),
         ("tokenize", {"messages": [{"role": "<|x|>", "content": "a"}]}, "option", "messages[0].role"),
         ("tokenize", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "unsupported_input", None),

@@ -432,7 +432,7 @@ def _read_prompt(body: PromptBody, prompting: PromptParams) -> Any:
     if name == "user":
         value = [{"role": "user", "content": value}]
     elif not isinstance(value, str):
-        value = [one.texts() if isinstance(one, Message) else one for one in value]
+        value = [one.data(f"{name}[{i}]") if isinstance(one, Message) else one for i, one in enumerate(value)]
     n_messages = sum(isinstance(one, dict) for one in value)
     if n_messages > MAX_MESSAGES:
         raise OptionError(name, n_messages, f"at most {MAX_MESSAGES} messages")

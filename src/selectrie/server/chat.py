@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from functools import partial
 from time import time
 from typing import Annotated, Any, Literal, Protocol
 
@@ -19,6 +20,7 @@ from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError
 from selectrie.options import PromptParams
 from selectrie.results import Chunk, Generation
 from selectrie.results.generation import chat_completion, chat_logprobs, finish_reason
+from selectrie.server.call_syntax import EFFORTS, VERBOSITIES, WISHES, grant_wishes, write_chat
 from selectrie.server.generation import (
     GenerationBody,
     GenerationRequest,
@@ -34,6 +36,8 @@ from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import Events, EventStream, Exchange, exchange_of, json_response, read_request
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.structured import constraining_field
+from selectrie.server.tool_turn import Piece, ToolAnswer, ToolChooser, ToolUsage, draw_answers, gather_answers
+from selectrie.server.tools import MAX_TOOLS, Call, ToolFields, ToolSet, check_calls, check_with_tools
 from selectrie.server.wire import (
     BY_TYPE,
     MEDIA,
@@ -46,20 +50,17 @@ from selectrie.server.wire import (
     UnsupportedError,
     UpTo,
     WireModel,
+    one_of,
     read,
     unknown_fields,
 )
-from selectrie.tokenization.roles import ROLE, adapt_roles
+from selectrie.tokenization.roles import ROLE
 
-_TEXTS = ("name", "reasoning", "reasoning_content")
+_TEXTS = ("name", "reasoning", "reasoning_content", "tool_call_id")
 """Fields of a message, besides role and content, that a template may read."""
-_TOOL_ROLES = ("tool", "function")
 MAX_MESSAGES = 4_096
 """Maximum number of messages of a chat, each of which a template renders."""
 _EMPTY: tuple[object, ...] = ("", [], {})
-_THINKING = "enable_thinking"
-"""Argument by which chat templates are told not to have the model reason."""
-HintValue = Annotated[str, Field(pattern=r"^[a-z]{1,16}$", title="a word such as 'low', 'medium' or 'high'")]
 
 
 class TextPart(WireModel):
@@ -88,9 +89,9 @@ def _reject_media(part: object) -> object:
 
 
 def _check_role(role: str) -> str:
-    """Return a role; raise an error for roles of tools and for other words."""
-    if role in _TOOL_ROLES:
-        raise UnsupportedError(f"messages of a {role} are not read")
+    """Return a role; raise an error for a role of older tools and for other words."""
+    if role == "function":
+        raise UnsupportedError("messages of a function are not read; use those of a tool")
     if not ROLE.fullmatch(role):
         raise ValueError
     return role
@@ -111,7 +112,7 @@ class Message(WireModel):
 
     role: Annotated[str, AfterValidator(_check_role)] = Field(
         title="a word such as 'user', 'assistant' or 'system'",
-        json_schema_extra={"pattern": f"^{ROLE.pattern}$", "not": {"enum": [*_TOOL_ROLES]}},
+        json_schema_extra={"pattern": f"^{ROLE.pattern}$", "not": {"enum": ["function"]}},
     )
     """The speaker: a role that the model's chat template writes, or `developer`."""
     content: Annotated[EncodableText | Items[Part], BY_TYPE] | None = Field(
@@ -127,16 +128,19 @@ class Message(WireModel):
     refusal: Annotated[Any, JsonTexts] = None
     """The message's text if `content` is null; ignored if it is no text."""
     annotations: Ignored = None
-    tool_calls: Annotated[Any, NotOffered(_EMPTY)] = None
-    function_call: Annotated[Any, NotOffered(_EMPTY)] = None
-    tool_call_id: Annotated[Any, NotOffered(_EMPTY)] = None
+    tool_calls: Items[Call] | None = Field(None, max_length=MAX_TOOLS, title=f"a list of at most {MAX_TOOLS} calls")
+    """The calls of an earlier answer of the assistant."""
+    tool_call_id: EncodableText | None = None
+    """The id of the call of which a message of a tool has the result."""
+    function_call: Annotated[Any, NotOffered(_EMPTY, "use `tool_calls`")] = None
     audio: Annotated[Any, NotOffered(_EMPTY)] = None
 
-    def texts(self) -> dict[str, str]:
+    def data(self, path: str) -> dict[str, Any]:
         """Return role, content and the extra fields that a template may read.
 
         Content that is null is empty. Empty extra fields are left out: clients send
-        back the fields that an answer had.
+        back the fields that an answer had. The arguments of calls are objects; raises
+        `OptionError` if they are not. `path` is the message's in the request.
         """
         content = self.content
         if content is None:
@@ -144,7 +148,8 @@ class Message(WireModel):
         elif not isinstance(content, str):
             content = "\n".join(part.text if isinstance(part, TextPart) else part.refusal for part in content)
         extras = {name: getattr(self, name) for name in _TEXTS}
-        return {"role": self.role, "content": content, **{name: text for name, text in extras.items() if text}}
+        extras["tool_calls"] = [one.data(f"{path}.tool_calls[{i}]") for i, one in enumerate(self.tool_calls or ())]
+        return {"role": self.role, "content": content, **{name: value for name, value in extras.items() if value}}
 
 
 class Conversation(WireModel):
@@ -163,13 +168,14 @@ class Conversation(WireModel):
     continue_final_message: bool | None = None
     """Whether the answer continues the last message."""
 
-    def conversation(self) -> tuple[list[dict[str, str]], PromptParams]:
-        """Return the messages as texts, and the options of the chat template.
+    def conversation(self) -> tuple[list[dict[str, Any]], PromptParams]:
+        """Return the messages as mappings, and the options of the chat template.
 
         With `continue_final_message` the last message becomes the beginning of the
-        answer. Raises `OptionError` if it cannot.
+        answer. Raises `OptionError` if it cannot, and for a result of no call.
         """
-        messages = [message.texts() for message in self.messages]
+        messages = [message.data(f"messages[{i}]") for i, message in enumerate(self.messages)]
+        check_calls(messages)
         args, prefix = self.chat_template_kwargs or {}, ""
         if self.continue_final_message:
             if self.add_generation_prompt or messages[-1]["role"] != "assistant" or len(messages) == 1:
@@ -181,13 +187,9 @@ class Conversation(WireModel):
         return messages, PromptParams(assistant_prefix=prefix, template_args=args)
 
 
-class ChatBody(Conversation, GenerationBody):
+class ChatBody(ToolFields, Conversation, GenerationBody):
     """A conversation to answer."""
 
-    tools: Annotated[Any, NotOffered(([],))] = None
-    tool_choice: Annotated[Any, NotOffered(("none",))] = None
-    functions: Annotated[Any, NotOffered(([],))] = None
-    function_call: Annotated[Any, NotOffered(("none",))] = None
     modalities: Annotated[Any, NotOffered((["text"],))] = None
     audio: Annotated[Any, NotOffered()] = None
     moderation: Annotated[Any, NotOffered()] = None
@@ -202,11 +204,10 @@ class ChatBody(Conversation, GenerationBody):
     logprob_token_ids: Annotated[Any, NotOffered(([],))] = None
     return_token_ids: Annotated[Any, NotOffered((False,))] = None
     return_tokens_as_token_ids: Annotated[Any, NotOffered((False,))] = None
-    parallel_tool_calls: Ignored = None
-    reasoning_effort: HintValue | None = None
-    """How much the model reasons, where its chat template reads this."""
-    verbosity: HintValue | None = None
-    """How long the answer is, where the model's chat template reads this."""
+    reasoning_effort: Annotated[str, one_of(EFFORTS)] | None = None
+    """How much the model thinks, if its chat template reads that."""
+    verbosity: Annotated[str, one_of(VERBOSITIES)] | None = None
+    """How long the answer is, if the model's chat template reads that."""
     max_completion_tokens: int | None = Field(None, ge=1)
     """Maximum number of tokens drawn."""
     max_tokens: int | None = Field(None, ge=1)
@@ -226,63 +227,38 @@ FIELDS = {
 """Names shown in errors for options that have another name here or no field."""
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateHint:
-    """A field that becomes an argument of the chat template if the template reads it.
-
-    Attributes:
-        path: Path to the field in the request.
-        argument: Name of the argument.
-        value: Its value.
-    """
-
-    path: str
-    argument: str
-    value: str
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ChatRequest:
     """A request of `/v1/chat/completions`.
 
     Attributes:
-        messages: The messages, as mappings from field to text.
+        messages: The messages, as mappings from field to text, and to calls of tools.
         generation: The options for drawing the answer.
         prompting: The options of the chat template.
         has_logprobs: Whether the answer has log-probabilities.
-        hints: Arguments for chat templates that read them.
+        tools: The tools that the answer may call, or None.
+        wishes: What the chat template is told if it reads that: "reasoning_effort" and
+            "verbosity".
     """
 
-    messages: Sequence[Mapping[str, str]]
+    messages: Sequence[Mapping[str, Any]]
     generation: GenerationRequest
     prompting: PromptParams
     has_logprobs: bool
-    hints: Sequence[TemplateHint] = ()
+    tools: ToolSet | None = None
+    wishes: Mapping[str, str] = field(default_factory=dict)
 
-    def with_hints(self, vocabulary: Vocabulary) -> ChatRequest:
-        """Return the request with the hints that the chat template reads as arguments.
+    def for_model(self, vocabulary: Vocabulary) -> ChatRequest:
+        """Return the request as the chat template of a model reads it.
 
-        The others are named in warnings, unless they ask for what is usual.
+        Raises `OptionError` for a role whose messages the template leaves out.
         """
-        args: dict[str, Any] = {}
-        warnings = list(self.generation.warnings)
-        for hint in self.hints:
-            if _reads(vocabulary, hint.argument):
-                args[hint.argument] = hint.value
-            elif hint.value == "none" and _reads(vocabulary, _THINKING):
-                args[_THINKING] = False
-            elif hint.value not in ("none", "medium"):
-                warnings.append(f"{hint.path}: the chat template of the model does not read it")
-        return replace(
-            self,
-            generation=replace(self.generation, warnings=warnings),
-            prompting=replace(self.prompting, template_args={**args, **self.prompting.template_args}),
-        )
-
-
-def _reads(vocabulary: Vocabulary, argument: str) -> bool:
-    """Return whether the chat template of a model names an argument."""
-    return re.search(rf"\b{argument}\b", vocabulary.chat_source) is not None
+        args, warnings = grant_wishes(vocabulary, self.wishes, self.prompting.template_args)
+        prompting = replace(self.prompting, template_args=args)
+        definitions = () if self.tools is None else self.tools.definitions()
+        messages, prompting = write_chat(vocabulary, self.messages, prompting, definitions)
+        generation = replace(self.generation, warnings=[*self.generation.warnings, *warnings])
+        return replace(self, messages=messages, prompting=prompting, generation=generation)
 
 
 def read_chat(data: Mapping[str, Any], options: ServerOptions) -> ChatRequest:
@@ -303,12 +279,13 @@ def read_chat(data: Mapping[str, Any], options: ServerOptions) -> ChatRequest:
     messages, prompting = body.conversation()
     unknown = dict.fromkeys(name for message in data["messages"] for name in message)
     warnings = [*generation.warnings, *unknown_fields(unknown, Message.model_fields, " of messages")]
-    hints = [
-        TemplateHint(name, name, value)
-        for name, value in (("reasoning_effort", body.reasoning_effort), ("verbosity", body.verbosity))
-        if value is not None
-    ]
-    return ChatRequest(messages, replace(generation, warnings=warnings), prompting, bool(body.logprobs), hints)
+    tools = body.tool_set()
+    if tools is not None:
+        check_with_tools(data)
+        warnings += tools.warnings()
+    wishes = {name: wish for name in WISHES if (wish := getattr(body, name)) is not None}
+    generation = replace(generation, warnings=warnings)
+    return ChatRequest(messages, generation, prompting, bool(body.logprobs), tools, wishes)
 
 
 class AnswerWriter(Protocol):
@@ -322,6 +299,12 @@ class AnswerWriter(Protocol):
 
     def last(self, usage: Mapping[str, int], /) -> list[dict[str, Any]]:
         """Return the objects that end a stream."""
+
+    def whole_answers(self, answers: Sequence[ToolAnswer], usage: Mapping[str, int], /) -> dict[str, Any]:
+        """Return the object of answers that may call tools."""
+
+    def pieces(self, piece: Piece, /) -> list[dict[str, Any]]:
+        """Return the objects of a stream for a piece of such an answer."""
 
 
 MakeWriter = Callable[[ChatRequest, Exchange], AnswerWriter]
@@ -368,6 +351,45 @@ class ChatWriter:
             chunks.append(self._chunk(chunk.index, {}, finish=finish_reason(chunk.completion.finish)))
         return chunks
 
+    def whole_answers(self, answers: Sequence[ToolAnswer], usage: Mapping[str, int]) -> dict[str, Any]:
+        """Return the completion object of answers that may call tools."""
+        choices = []
+        for index, answer in enumerate(answers):
+            logprobs = chat_logprobs(answer.tokens, answer.alternatives) if self._request.has_logprobs else None
+            message = {"role": "assistant", "content": answer.text or (None if answer.calls else ""), "refusal": None}
+            calls = [_call(call_id, name, arguments) for call_id, name, arguments in answer.calls]
+            first, *then = [decision.to_dict() for decision in answer.decisions]
+            choices.append(
+                {
+                    "index": index,
+                    "message": {**message, **({"tool_calls": calls} if calls else {})},
+                    "logprobs": logprobs,
+                    "finish_reason": answer.finish,
+                    "tool_choice": {**first, **({"then": then} if then else {})},
+                }
+            )
+        return {**self._head, "object": "chat.completion", "choices": choices, "usage": dict(usage), **self._warned}
+
+    def pieces(self, piece: Piece) -> list[dict[str, Any]]:
+        """Return the chunk objects for a piece of an answer that may call tools."""
+        chunks = []
+        if piece.index not in self._begun:
+            warned = {} if self._begun else self._warned
+            self._begun.add(piece.index)
+            chunks.append(self._chunk(piece.index, {"role": "assistant", "content": None, "refusal": None}) | warned)
+        delta: dict[str, object] = {"content": piece.text} if piece.text else {}
+        if piece.call is not None:
+            call = _call(piece.id, piece.name, "") if piece.id else {"function": {"arguments": piece.arguments}}
+            delta["tool_calls"] = [{"index": piece.call, **call}]
+        has_logprobs = self._request.has_logprobs and bool(piece.tokens)
+        logprobs = chat_logprobs(piece.tokens, piece.alternatives) if has_logprobs else None
+        if delta or logprobs or piece.decision or piece.finish:
+            chunk = self._chunk(piece.index, delta, logprobs, piece.finish)
+            if piece.decision is not None:
+                chunk["choices"][0]["tool_choice"] = piece.decision.to_dict()
+            chunks.append(chunk)
+        return chunks
+
     def _chunk(
         self, index: int, delta: Mapping[str, object], logprobs: object = None, finish: str | None = None
     ) -> dict[str, Any]:
@@ -381,6 +403,11 @@ class ChatWriter:
         return [{**self._head, "object": "chat.completion.chunk", "choices": [], "usage": dict(usage)}]
 
 
+def _call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    """Return a call of a tool as an object of the API."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
 router = APIRouter()
 
 
@@ -389,7 +416,7 @@ async def chat_completions(request: Request) -> Response:
     """Answer a conversation, as OpenAI's API does."""
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = FIELDS | options_of(ChatBody, exchange.body)
-    has_grammar = constraining_field(exchange.body) is not None
+    has_grammar = constraining_field(exchange.body) is not None or bool(exchange.body.get("tools"))
     chat_request = await read_request(exchange, read_chat, state.options, has_grammar=has_grammar)
     return await answer(state, exchange, chat_request, _make_writer)
 
@@ -406,10 +433,14 @@ async def answer(state: ServerState, exchange: Exchange, request: ChatRequest, m
     if request.generation.is_stream:
         return EventStream(_stream_events(state, exchange, request, make_writer), state.options.ping_interval_s)
     async with state.lease_model(exchange) as lease:
-        request = request.with_hints(lease.engine.vocabulary)
-        messages = await _adapt_messages(exchange, lease, request)
-        generation = await generate(exchange, lease.engine, messages, request.generation, request.prompting)
+        request = await exchange.in_thread(partial(request.for_model, lease.engine.vocabulary))
         writer = make_writer(request, exchange)
+        if request.tools is not None:
+            answers, usage = await gather_answers(
+                _make_chooser(exchange, lease, request, request.tools), request.generation
+            )
+            return json_response(writer.whole_answers(answers, usage.to_dict()))
+        generation = await generate(exchange, lease.engine, request.messages, request.generation, request.prompting)
     return json_response(writer.whole(generation, note_generation(generation, exchange)))
 
 
@@ -418,11 +449,20 @@ async def _stream_events(
 ) -> Events:
     """Yield the objects of a streamed answer while its text is drawn."""
     async with state.lease_model(exchange) as lease:
-        request = request.with_hints(lease.engine.vocabulary)
+        request = await exchange.in_thread(partial(request.for_model, lease.engine.vocabulary))
         exchange.warnings += request.generation.warnings
         writer = make_writer(request, exchange)
-        messages = await _adapt_messages(exchange, lease, request)
-        async with open_stream(exchange, lease.engine, messages, request.generation, request.prompting) as stream:
+        if request.tools is not None:
+            used = ToolUsage()
+            chooser = _make_chooser(exchange, lease, request, request.tools)
+            async with aclosing(draw_answers(chooser, request.generation, used)) as pieces:
+                async for piece in pieces:
+                    yield writer.pieces(piece)
+            yield writer.last(used.to_dict())
+            return
+        async with open_stream(
+            exchange, lease.engine, request.messages, request.generation, request.prompting
+        ) as stream:
             async for arrived in Arrivals(stream):
                 exchange.n_drawn += sum(len(one.tokens) for one in arrived)
                 events = [event for chunk in join_chunks(arrived) for event in writer.chunks(chunk)]
@@ -432,8 +472,8 @@ async def _stream_events(
     yield writer.last(usage)
 
 
-async def _adapt_messages(exchange: Exchange, lease: ModelLease, request: ChatRequest) -> list[dict[str, str]]:
-    return await exchange.in_thread(lambda: adapt_roles(lease.engine.vocabulary, request.messages))
+def _make_chooser(exchange: Exchange, lease: ModelLease, request: ChatRequest, tools: ToolSet) -> ToolChooser:
+    return ToolChooser(exchange, lease.engine, request.messages, request.prompting, tools)
 
 
 def _make_writer(request: ChatRequest, exchange: Exchange) -> ChatWriter:

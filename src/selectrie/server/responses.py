@@ -21,7 +21,8 @@ from selectrie.errors import THE_PROMPT, OptionError
 from selectrie.options import PromptParams
 from selectrie.results import Chunk, Generation
 from selectrie.results.generation import chat_logprobs, finish_reason
-from selectrie.server.chat import MAX_MESSAGES, ChatRequest, HintValue, Message, TemplateHint, answer
+from selectrie.server.call_syntax import EFFORTS, VERBOSITIES
+from selectrie.server.chat import MAX_MESSAGES, ChatRequest, Message, answer
 from selectrie.server.generation import GenerationBody, options_of, read_generation
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import Exchange, exchange_of, read_request
@@ -37,6 +38,7 @@ from selectrie.server.wire import (
     UnsupportedError,
     UpTo,
     WireModel,
+    one_of,
     read,
     unknown_fields,
 )
@@ -94,7 +96,7 @@ class TextConfig(WireModel):
 
     format: ResponseFormat | None = None
     """The format of the text."""
-    verbosity: HintValue | None = None
+    verbosity: Annotated[str, one_of(VERBOSITIES)] | None = None
     """How long the text is, where the model's chat template reads this."""
 
 
@@ -103,7 +105,7 @@ class ReasoningConfig(WireModel):
 
     model_config = ConfigDict(title="an object with an `effort`")
 
-    effort: HintValue | None = None
+    effort: Annotated[str, one_of(EFFORTS)] | None = None
     """How much the model reasons, where its chat template reads this."""
     summary: Ignored = None
     generate_summary: Ignored = None
@@ -165,14 +167,14 @@ class ResponsesBody(GenerationBody):
             yield from self.text.format.constraints("text.format")
         yield from super().constraints()
 
-    def hints(self) -> list[TemplateHint]:
-        """Return the fields that a chat template may read."""
+    def wishes(self) -> dict[str, str]:
+        """Return what the chat template is told if it reads that."""
         effort = None if self.reasoning is None else self.reasoning.effort
         verbosity = None if self.text is None else self.text.verbosity
-        given = {("reasoning.effort", "reasoning_effort"): effort, ("text.verbosity", "verbosity"): verbosity}
-        return [TemplateHint(path, name, value) for (path, name), value in given.items() if value is not None]
+        wishes = {"reasoning_effort": effort, "verbosity": verbosity}
+        return {name: wish for name, wish in wishes.items() if wish is not None}
 
-    def messages(self) -> list[dict[str, str]]:
+    def messages(self) -> list[dict[str, Any]]:
         """Return the conversation as the messages of a chat.
 
         Raises `OptionError` if it has no message.
@@ -180,7 +182,7 @@ class ResponsesBody(GenerationBody):
         if isinstance(self.input, str):
             messages = [{"role": "user", "content": self.input}]
         else:
-            messages = [item.texts() for item in self.input if isinstance(item, InputMessage)]
+            messages = [item.data(f"input[{i}]") for i, item in enumerate(self.input) if isinstance(item, InputMessage)]
         if not messages:
             raise OptionError("input", [], "at least one message")
         return [{"role": "system", "content": self.instructions}, *messages] if self.instructions else messages
@@ -228,7 +230,7 @@ def read_responses(data: Mapping[str, Any], options: ServerOptions) -> Responses
     if body.store:
         warnings.append("store: nothing is stored here")
     generation = replace(generation, warnings=warnings)
-    chat = ChatRequest(body.messages(), generation, PromptParams(), body.has_logprobs, body.hints())
+    chat = ChatRequest(body.messages(), generation, PromptParams(), body.has_logprobs, wishes=body.wishes())
     return ResponsesRequest(body, chat, data.get("text") or {}, data.get("reasoning") or {})
 
 

@@ -23,18 +23,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectrie.backends.remote.vocabulary import BEGIN, INSIDE, NORMALIZE, to_base64, vocabulary_object
+from selectrie.core.tracked_text import texts_in
 from selectrie.core.vocabulary import Tokenize, Vocabulary, to_bytes
 from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
 from selectrie.engine.scheduler.task_group import check_cancelled
 from selectrie.errors import OptionError, TextError
 from selectrie.options import PromptParams
+from selectrie.server.call_syntax import write_chat
 from selectrie.server.chat import Conversation
 from selectrie.server.http_errors import errors_at
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import encode_json, exchange_of, json_response
 from selectrie.server.state import state_of
 from selectrie.server.wire import Body, EncodableText, Items, NotOffered, check_tokenized, one_of, read, unknown_fields
+from selectrie.tokenization.prompts import Prompt
 
 MAX_TEXTS = 1_000
 """Maximum number of texts of a request to encode them."""
@@ -114,7 +117,7 @@ class TokenizeRequest:
         warnings: Warnings about ignored fields.
     """
 
-    prompt: str | tuple[Mapping[str, str], ...]
+    prompt: str | tuple[Mapping[str, Any], ...]
     prompting: PromptParams
     add_bos: bool | None
     wants_texts: bool
@@ -135,7 +138,7 @@ def read_tokenize(data: Mapping[str, Any], options: ServerOptions) -> TokenizeRe
         return TokenizeRequest(prompt, prompting, adds_bos, bool(body.return_token_strs), warnings)
     chat = read(TokenizeChatBody, data, options)
     messages, prompting = chat.conversation()
-    check_tokenized("messages", sum(len(one["content"].encode()) for one in messages))
+    check_tokenized("messages", sum(len(text.encode()) for one in messages for text in texts_in([*one.values()])))
     warnings = unknown_fields(data, TokenizeChatBody.model_fields)
     return TokenizeRequest(
         tuple(messages), prompting, chat.add_special_tokens or None, bool(chat.return_token_strs), warnings
@@ -219,8 +222,11 @@ async def detokenize(request: Request) -> Response:
 def _tokenize_response(engine: Engine, request: TokenizeRequest) -> tuple[int, Response]:
     """Return the number of tokens of a text or chat, and the response listing them."""
     vocabulary, tokens = engine.vocabulary, list[int]()
-    if request.prompt:
-        tokens = engine.encode(request.prompt, prompting=request.prompting).tolist()
+    prompt: Prompt = request.prompt
+    if not isinstance(request.prompt, str):
+        prompt, _ = write_chat(vocabulary, request.prompt, request.prompting)
+    if prompt:
+        tokens = engine.encode(prompt, prompting=request.prompting).tolist()
     check_cancelled()
     tokens = adjust_bos(vocabulary, request, tokens)
     answer: dict[str, Any] = {"count": len(tokens), "max_model_len": engine.limits.nodes, "tokens": tokens}

@@ -66,6 +66,8 @@ _ANSWERS = (b"A", b"0", b'"')
 """Answers before which the end of a chat must have its own tokens."""
 _MAX_SHOWN = 3
 """Number of control tokens that a note names."""
+_TOOL_CALLS = "tool_calls"
+"""The field of a message that is a list of JSON objects."""
 _VISIBLE = (*range(0x21, 0x7F), *range(0xC2, 0xF5))
 """First bytes of characters that are no white space."""
 
@@ -94,7 +96,9 @@ def read_prompt(
       rendered by the model's template, with `assistant_prefix` after it. Control tokens
       are recognised in the template's own text, never in text of messages or
       `template_args`. The template's end becomes fixed tokens if the template writes
-      the same before an answer and the answer cannot change them.
+      the same before an answer and the answer cannot change them. A message may also
+      have `tool_calls`, a list of objects as in OpenAI's API. In a prefix that is
+      `TrackedText`, control tokens are recognised where its origin is the template.
 
     With `prompting.add_bos=False` no BOS is added to any of them.
 
@@ -350,13 +354,19 @@ def _read_chat(
         checked.insert(0, {"role": "system", "content": prompting.system})
     rendered = render_chat(vocabulary.chat_template, checked, prompting.template_args)
     typed = to_bytes(prompting.assistant_prefix, "assistant_prefix")
-    spans = [*template_spans(vocabulary, rendered), (typed, False)]
+    spans = [*template_spans(vocabulary, rendered), *_prefix_spans(prompting.assistant_prefix)]
     read = replace(_read_spans(vocabulary, spans, check_length), time=time_of(prompting))
     # The chat ends in the template's own text, which may then be fixed.
     is_templates = read.text and rendered and spans_of(rendered[-1:])[0][1] == TEMPLATE
     if is_templates and prompting.boundary != "harness" and _is_continued(vocabulary, checked, prompting, rendered):
         read = with_fixed_end(vocabulary, read, typed)
     return replace(read, prefix=with_bos(vocabulary, read.prefix, prompting)) if vocabulary.bos_in_chats else read
+
+
+def _prefix_spans(prefix: str) -> list[tuple[bytes, bool]]:
+    """Return an `assistant_prefix` as pairs (bytes, whether it has control tokens)."""
+    spans = spans_of(prefix) if isinstance(prefix, TrackedText) else [(prefix, VALUE)]
+    return [(text.encode(), origin == TEMPLATE) for text, origin in spans]
 
 
 def with_fixed_end(vocabulary: Vocabulary, prompt: PromptText, typed: bytes = b"") -> PromptText:
@@ -394,7 +404,7 @@ def _joins_visible(vocabulary: Vocabulary) -> Callable[[int], bool]:
 
 
 def _is_continued(
-    vocabulary: Vocabulary, messages: Sequence[Mapping[str, str]], prompting: PromptParams, rendered: str
+    vocabulary: Vocabulary, messages: Sequence[Mapping[str, Any]], prompting: PromptParams, rendered: str
 ) -> bool:
     """Return whether the chat with an answer begins as `rendered`, with no blank next.
 
@@ -413,16 +423,16 @@ def time_of(prompting: PromptParams) -> str:
     return str(prompting.template_args.get(TIME_ARGUMENT, ""))
 
 
-def track_args(template_args: Mapping[str, Any]) -> dict[str, Any]:
+def track_args(template_args: Mapping[str, Any], where: str = "template_args") -> dict[str, Any]:
     """Return arguments of a chat template with their texts tracked as values.
 
     Raises `OptionError` for a value of a kind that JSON does not have, and `TextError`
-    for a lone surrogate.
+    for a lone surrogate; both name `where`.
     """
-    args = {name: track(value, f"template_args[{name!r}]") for name, value in template_args.items()}
+    args = {name: track(value, f"{where}[{name!r}]") for name, value in template_args.items()}
     for name, value in args.items():
         for text in texts_in(value):
-            to_bytes(text, f"template_args[{name!r}]")
+            to_bytes(text, f"{where}[{name!r}]")
     return args
 
 
@@ -457,8 +467,11 @@ def clip_stripped(text: str) -> str:
     return clipped(text.strip())
 
 
-def _check_message(index: int, message: object) -> dict[str, str]:
-    """Return a message as a dict of texts; raise `PromptError` if it is malformed."""
+def _check_message(index: int, message: object) -> dict[str, Any]:
+    """Return a message as a dict of texts, but for the list of its tool calls.
+
+    Raises `PromptError` if it is malformed.
+    """
     where = f"messages[{index}]"
     if not isinstance(message, Mapping):
         raise PromptError(f"is {of_value(message)}: expected an object with 'role' and 'content'", where=where)
@@ -467,6 +480,9 @@ def _check_message(index: int, message: object) -> dict[str, str]:
             raise PromptError(f"has no {key!r}: expected an object with 'role' and 'content'", where=where)
     message = {**message, "content": _joined(message["content"])}
     for key, value in message.items():
+        if key == _TOOL_CALLS and isinstance(value, list | tuple):
+            track_args({key: value}, where)
+            continue
         if not isinstance(key, str) or not isinstance(value, str):
             parts = ", or a list of parts {'type': 'text', 'text': …}" if key == "content" else ""
             raise PromptError(f"is {of_value(value)}: expected text{parts}", where=f"{where}[{key!r}]")
@@ -491,7 +507,7 @@ def _joined(content: object) -> Any:
 
 
 def render_chat(
-    template: ChatTemplate, messages: list[dict[str, str]], template_args: Mapping[str, Any]
+    template: ChatTemplate, messages: list[dict[str, Any]], template_args: Mapping[str, Any]
 ) -> TrackedText:
     """Render a chat with the origin of each character.
 
@@ -501,8 +517,7 @@ def render_chat(
     """
     args = track_args(template_args)
     values: list[Mapping[str, object]] = [
-        {TrackedText(key): TrackedText(text, TEMPLATE if key == "role" else VALUE) for key, text in message.items()}
-        for message in messages
+        {TrackedText(key): _track_field(key, value) for key, value in message.items()} for message in messages
     ]
     cause = None
     for _ in range(2):  # twice: a template may write the time, which changes
@@ -524,14 +539,22 @@ def render_chat(
     ) from cause
 
 
+def _track_field(key: str, value: Any) -> Any:
+    """Return a field of a message with its texts tracked; a role is the template's."""
+    return TrackedText(value, TEMPLATE) if key == "role" else track(value, key)
+
+
 def _track_by_marks(
-    messages: list[dict[str, str]], plain: str, render: Callable[[list[dict[str, str]]], str]
+    messages: list[dict[str, Any]], plain: str, render: Callable[[list[dict[str, Any]]], str]
 ) -> TrackedText | None:
     """Return the rendering of a template that does not track text itself.
 
     The contents of messages are located by rendering once more with a mark in place of
-    each value. Returns None if the template does more to messages than trimming them.
+    each value. Returns None if the template does more to messages than trimming them,
+    or if a message has tool calls, whose texts are not located.
     """
+    if any(_TOOL_CALLS in message for message in messages):
+        return None
     key = blake2b(repr(messages).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     values: list[str] = []
     marked: list[dict[str, str]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import OptionError, PromptError
@@ -21,7 +22,7 @@ _MARKS = ("selectrie", "0b7e")
 """Contents that a template which writes a message writes differently."""
 
 
-def adapt_roles(vocabulary: Vocabulary, messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+def adapt_roles(vocabulary: Vocabulary, messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages with roles that the model's chat template knows.
 
     OpenAI's role `developer` becomes `system` unless the template names it. Any other
