@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -89,6 +90,27 @@ def test_each_line_of_stdin_is_a_text():
         "b",
     ]
     assert "holds no texts" in run("classify", "-", *CLASSIFY[2:], code=2, input="").stderr
+
+
+def test_one_text_of_a_file():
+    """Its lines are one text, as in `decide`, also on standard input; the options have short names."""
+    Path("mail.txt").write_text("Hello.\nPay me!\n")
+    Path("talk.json").write_text(json.dumps([{"role": "user", "content": "Pay me!"}]))
+    wanted = fake().decide("Hello.\nPay me!", Choice("", LABELS))
+    made = json.loads(run("classify", "--state-file", "mail.txt", "-l", "track order,refund", "--json").stdout)
+    assert made["answers"]["label"]["probability"] == wanted.probability
+    piped = run("classify", "--state-file", "-", *CLASSIFY[2:], "--json", input="Hello.\nPay me!\n")
+    assert json.loads(piped.stdout)["answers"]["label"]["probability"] == wanted.probability
+    talk = json.loads(run("classify", "--state-file", "talk.json", *CLASSIFY[2:], "--json").stdout)
+    wanted = fake().decide([{"role": "user", "content": "Pay me!"}], Choice("", LABELS))
+    assert talk["answers"]["label"]["probability"] == wanted.probability
+    for other in (["t.csv"], ["--text", "x"], ["--state", "text"]):
+        assert (
+            "--state-file cannot be combined"
+            in run("classify", *other, "--state-file", "mail.txt", "-l", "a,b", code=2).stderr
+        )
+    for flag in ("-o", "--output", "--out"):
+        assert run(*CLASSIFY, flag, "-").stdout == run(*CLASSIFY).stdout
 
 
 def test_one_text():

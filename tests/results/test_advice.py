@@ -168,6 +168,21 @@ def test_python_is_warned_of_each_code_once(llm, monkeypatch):
         advice.warn_of_advice([armour()] * 2)
 
 
+def test_python_is_warned_of_each_question_once(llm, monkeypatch):
+    """Another question of the same process is not silent, and a hundred pieces of advice are enough."""
+    monkeypatch.setattr(advice, "_warned", set())
+    for question in (Choice("Which?", ["a", "b"]), Choice("Which?", ["a", "c"])):
+        with pytest.warns(AdviceWarning, match="the options hold"):
+            llm.decide("It is broken.", question)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            llm.decide("It is late.", question)
+    with pytest.warns(AdviceWarning) as caught:
+        llm.decide("It is broken.", {f"q{n}": Choice(f"Which {n}?", ["a", "b"]) for n in range(110)})
+    assert len(caught) == 98
+    assert len(advice._warned) == 100
+
+
 def test_collected_warnings_are_not_pythons(llm, monkeypatch):
     """Those of questions are collected, here and in the threads of awaitable calls; results have their advice anyway."""
     monkeypatch.setattr(advice, "_warned", set())

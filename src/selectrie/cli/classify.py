@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.decide import DecisionGroup, params_of
+from selectrie.cli.decide import DecisionGroup, StateGroup, params_of, read_state
 from selectrie.cli.groups import STDIN_ROWS, JsonOutput, ModelGroup
 from selectrie.cli.labels import LabelsGroup, check_labels, run_labelled
 from selectrie.cli.show import show_json, show_report
@@ -53,6 +54,10 @@ class ClassifyGroup:
         STDIN_ROWS,
     ] = None
     text: Annotated[str | None, Option(metavar="TEXT", help="One text to label, in place of a table.")] = None
+    state_file: Annotated[
+        str | None,
+        Option(metavar="FILE", help="The same from a file (- for stdin); a .json file is JSON, or messages."),
+    ] = None
     state: Annotated[
         str | None,
         Option(
@@ -67,6 +72,7 @@ class ClassifyGroup:
         str | None,
         Option(
             "--labels",
+            "-l",
             "--choices",
             metavar="A,B,…|FILE",
             help="The labels, or a file of them: one a line, or a .json array of texts.",
@@ -100,6 +106,11 @@ class ClassifyGroup:
         int | None, Option(metavar="N", help="Examples of each label that the prompt shows.  [default: 4]")
     ] = None
 
+    @property
+    def is_one(self) -> bool:
+        """Return whether one text is labelled, and no table."""
+        return self.text is not None or self.state_file is not None
+
 
 def classify(
     model: ModelGroup,
@@ -120,7 +131,8 @@ def classify(
 
     \b
     selectrie classify "It broke!" --labels refund,praise --none "none of these"
-    selectrie classify - --labels refund,praise < mails.txt
+    selectrie classify - -l refund,praise < mails.txt
+    selectrie classify --state-file mail.txt -l refund,praise
     selectrie classify tickets.csv --state body --labels refund,praise > routed.csv
     selectrie classify tickets.csv --state body --labels labels.txt --out routed.jsonl
     selectrie classify labelled.csv --state body --labels refund,praise --gold kind
@@ -132,8 +144,8 @@ def classify(
         return resume_table(model, running, as_json=output.json)
     table = _with_text(table, may_be_line=output.json and (running, right) == (TableRunGroup(), LabelsGroup()))
     if right != LabelsGroup():
-        check_labels(right, is_run=running != TableRunGroup() or table.text is not None)
-    if table.text is not None:
+        check_labels(right, is_run=running != TableRunGroup() or table.is_one)
+    if table.is_one:
         return _label_text(model, table, decision, columns, running=running, output=output)
     source = _source_of(table, right)
     with long_fields():
@@ -154,7 +166,7 @@ def _with_text(table: ClassifyGroup, *, may_be_line: bool) -> ClassifyGroup:
     if given is not None and may_be_line and table == replace(table, text=None, state=None) and _has_lines(given):
         line = inputs.read_prompt(given)
         return table if "\n" in line or not line else replace(table, table=None, text=line)
-    if given is None or table.text is not None or inputs.is_stdin(given) or inputs.is_file(given):
+    if given is None or table.is_one or inputs.is_stdin(given) or inputs.is_file(given):
         return table
     if given.lower().endswith(TABLE_SUFFIXES):
         return table
@@ -174,15 +186,20 @@ def _label_text(
     output: JsonOutput,
 ) -> int:
     """Label one text, and show the answer."""
-    for name in ("table", "state"):
+    given = "text" if table.state_file is None else "state_file"
+    others = ("table", "state", "text") if given == "state_file" else ("table", "state")
+    for name in others:
         if getattr(table, name) is not None:
-            raise IncompatibleOptionsError("text", OptionRef(name), "label one text, or the rows of a table")
+            raise IncompatibleOptionsError(given, OptionRef(name), "label one text, or the rows of a table")
     if (columns, running) != (ColumnsGroup(), TableRunGroup()):
         raise OptionError("table", None, words("a table, or no `out`, `probabilities` or other option of tables"))
     _require(table)
-    questions, params = _questions_of(table, decision, _TEXT_COLUMN)
+    read_questions = partial(_questions_of, table, decision, _TEXT_COLUMN)
+    (questions, params), about = requests.read_all(
+        read_questions, partial(read_state, StateGroup(table.text, table.state_file))
+    )
     with requests.open_engine(model) as engine:
-        result = engine.decide(str(table.text), questions.questions, params=params)
+        result = engine.decide(about, questions.questions, params=params)
     unnamed = requests.unnamed_model(model)
     if output.json:
         value = questions.answer(result).value
@@ -202,7 +219,7 @@ def _require(table: ClassifyGroup, *further: str) -> None:
         "labels": "the labels with commas between them, or their file",
         "state": "the name of a column, or a pattern of columns in braces",
     }
-    has_source = table.table is not None or table.text is not None
+    has_source = table.table is not None or table.is_one
     given = {"table": has_source, "labels": table.labels is not None, "state": "state" not in further}
     missing = [name for name, is_given in given.items() if not is_given]
     if missing:

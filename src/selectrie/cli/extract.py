@@ -69,7 +69,10 @@ class ExtractOutput:
     table: Annotated[
         str | None, Option(metavar="FILE", help=f"Extract from every row ({SHOWN_SUFFIXES}); --out too.")
     ] = None
-    out: Annotated[str | None, Option(metavar="FILE", help=f"The rows with new columns ({SHOWN_SUFFIXES}).")] = None
+    out: Annotated[
+        str | None,
+        Option("--out", "--output", "-o", metavar="FILE", help=f"The rows with new columns ({SHOWN_SUFFIXES})."),
+    ] = None
     top: Annotated[int, Option(metavar="K", help="Show the K most probable values.")] = 1
     json: Json = False
 

@@ -245,9 +245,10 @@ class RunGroup:
     The options for where a run is kept, and how it goes on and is distributed.
     """
 
-    out: Annotated[str | None, Option(metavar="FOLDER", help="Keep log and results there; what is there goes on.")] = (
-        None
-    )
+    out: Annotated[
+        str | None,
+        Option("--out", "--output", "-o", metavar="FOLDER", help="Keep log and results there; what is there goes on."),
+    ] = None
     resume: Annotated[
         str | None, Option(metavar="FOLDER", help="Go on with a run; nothing scored is scored again.")
     ] = None

@@ -51,7 +51,11 @@ class TableRunGroup(RunGroup):
     out: Annotated[
         str | None,
         Option(
-            metavar="FILE", help=f"Results ({SHOWN_SUFFIXES}; - for stdout); the run is in FILE.run, and goes on there."
+            "--out",
+            "--output",
+            "-o",
+            metavar="FILE",
+            help=f"Results ({SHOWN_SUFFIXES}; - for stdout); the run is in FILE.run, and goes on there.",
         ),
     ] = None
     resume: Annotated[str | None, Option(metavar="FOLDER", help="Go on with a run from its folder FILE.run alone.")] = (

@@ -131,9 +131,9 @@ CHAT_TEMPLATE = "chat.tmpl"
 NO_USAGE = DecisionUsage(0, 0, Cost())
 
 
-def label_mass_advice(text: str) -> Advice:
+def label_mass_advice(text: str, about: str = "") -> Advice:
     """Return the advice on a low label mass; `text` is a sentence with the number."""
-    return Advice("label_mass", f"{text} Look at the prompt and at the options' texts.")
+    return Advice("label_mass", f"{text} Look at the prompt and at the options' texts.", about=about)
 
 
 Bounds: TypeAlias = tuple[float, float]
@@ -247,7 +247,8 @@ class _AnswerBase(JsonRecord):
             return ()
         wants = expected_tokens(self.selections[0].top_tokens) if self.selections else ""
         share = f"the options hold {output.probability(highest)} of what the model would say."
-        return (label_mass_advice(f"{share}{wants}"),)
+        about = repr([self.conditions.get("model"), self.conditions.get("question")])
+        return (label_mass_advice(f"{share}{wants}", about),)
 
     def __bool__(self) -> bool:
         """Raise `TypeError`: only the answer to a `Predicate` is true or false."""

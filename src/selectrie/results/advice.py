@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from selectrie.core.output import probability, quoted
@@ -61,12 +61,14 @@ class Advice(JsonRecord):
         text: A sentence for people.
         remedy: The option to change, if a change is known to help, else None.
         where: Name of the question or slot concerned; "" for the whole result.
+        about: What the advice is issued once for, besides its code. Not compared.
     """
 
     code: str
     text: str
     remedy: Remedy | None = None
     where: str = ""
+    about: str = field(default="", compare=False, repr=False)
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, without empty fields."""
@@ -104,6 +106,8 @@ def expected_tokens(likeliest: Sequence[_Token]) -> str:
 
 _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 _warned: set[str] = set()
+_MAX_ISSUED = 100
+"""Maximum number of pieces of advice that a process issues."""
 _NO_DIGITS = dict.fromkeys(map(ord, string.digits))
 
 
@@ -137,14 +141,15 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
 def warn_of_advice(result: Any) -> None:
     """Issue the advice on a result, or on the first results of a list, as warnings.
 
-    Each code is issued once in a process. Notes are issued once for each text, ignoring
-    digits. Nothing is issued while `collected_warnings` is active.
+    Each code is issued once in a process, for a decision once for each model and
+    question. Notes are issued once for each text, ignoring digits. Nothing is issued
+    while `collected_warnings` is active, and nothing after `_MAX_ISSUED`.
     """
     if _collected.get() is not None:
         return
     for advice in _iter_advice(result):
-        key = advice.text.translate(_NO_DIGITS) if advice.code == "note" else advice.code
-        if key not in _warned:
+        key = advice.text.translate(_NO_DIGITS) if advice.code == "note" else f"{advice.code} {advice.about}"
+        if key not in _warned and len(_warned) < _MAX_ISSUED:
             _warned.add(key)
             warn(str(advice), AdviceWarning)
 
