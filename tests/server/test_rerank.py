@@ -33,7 +33,7 @@ def test_scores_are_probabilities_of_decide(path):
     """That a document is relevant to the query, to the last bit; the best comes first."""
     with fake() as llm:
         question = Predicate(f'The text is relevant to the query "{QUERY}".')
-        wanted = llm.decide_many(DOCUMENTS, question, layout="questions first")
+        wanted = llm.decide_many(DOCUMENTS, question)
         llm.trim()
         reply = rerank(llm, path)
     assert reply.status == 200
@@ -73,15 +73,17 @@ def test_what_is_returned():
     assert many.json["results"] == plain.json["results"]
 
 
-def test_the_query_is_evaluated_once():
-    """The prompts of all documents begin with it."""
-    query = "Where is it? " * 30
+def test_documents_are_evaluated_once_for_several_queries():
+    """Prompts begin with the document, so its rows are in the cache."""
+    documents = [f"{text} " * 9 for text in DOCUMENTS]
     with fake() as llm:
-        llm.trim()
+        rerank(llm, documents=documents)
         before = llm._model.rows
-        reply = rerank(llm, query=query)
+        again = rerank(llm, documents=documents, query="Why?")
         rows = llm._model.rows - before
-    assert rows < reply.json["usage"]["prompt_tokens"] - 2 * len(query) / 2
+        llm.trim()
+        assert again.json["results"] == rerank(llm, documents=documents, query="Why?").json["results"]
+    assert rows < again.json["usage"]["prompt_tokens"] - sum(map(len, documents)) / 2
 
 
 @pytest.mark.parametrize(

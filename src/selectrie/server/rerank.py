@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectrie.decide.answers import PredicateAnswer
-from selectrie.decide.params import DecisionParams
 from selectrie.decide.questions import Predicate
 from selectrie.engine.scheduler.task_group import set_priority
 from selectrie.errors import THE_STATE, OptionError, PromptTooLongError
@@ -39,8 +38,6 @@ from selectrie.server.wire import (
 
 STATEMENT = 'The text is relevant to the query "{query}".'
 """The statement whose probability is the score of a document."""
-_LAYOUT = "questions first"
-"""The layout in which the prompts of all documents begin with the query."""
 
 
 class RerankDocument(WireModel):
@@ -176,12 +173,10 @@ async def rerank(request: Request) -> Response:
     asked = await read_request(exchange, read_rerank, state.options)
     set_priority(-asked.priority)
     async with state.lease_model(exchange) as lease:
-        question, params = Predicate(STATEMENT.format(query=asked.query)), DecisionParams(layout=_LAYOUT)
+        question = Predicate(STATEMENT.format(query=asked.query))
         try:
             answers: list[PredicateAnswer] = await exchange.hold(
-                lambda: lease.engine.adecide_many(
-                    asked.documents, question, params=params, max_rows=state.options.max_rows
-                )
+                lambda: lease.engine.adecide_many(asked.documents, question, max_rows=state.options.max_rows)
             )
         except PromptTooLongError as error:
             raise _name_long_text(error, asked) from error
