@@ -8,7 +8,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from selectrie import Choice, DecisionParams, Predicate, Score
+from selectrie import Choice, DecisionParams, Predicate, Score, Thinking, cascade
 from selectrie.cli import app, requests
 from tests.support.deciding import STATE, fake
 
@@ -336,3 +336,34 @@ def test_what_is_no_class_is_named(tmp_path, monkeypatch, given, message):
     (tmp_path / "ticket_models.py").write_text(MODELS)
     (tmp_path / "q.toml").write_text('[angry]\ntype = "predicate"\ninstructions = "They shout."\n')
     assert message in " ".join(run("q.toml", "--type", given, "--state", "x", code=2).stderr.split())
+
+
+def test_rationales_come_first(llm):
+    """The flags are the options of `Thinking`, with a fixed seed; the report says how many were cut."""
+    flags = ["--think", 2, "--think-tokens", 6, "--think-stop", "|", "--think-seed", 5]
+    think = Thinking(n=2, max_tokens=6, stop="|", seed=5)
+    answer = llm.decide(STATE, {"answer": Predicate("Late?")}, think=think)["answer"]
+    assert decided(STATE, "Late?", *flags)["answer"]["rationales"]["texts"] == list(answer.rationales.texts)
+    assert f"{answer.rationales.n_cut} of 2 rationales cut" in " ".join(run(STATE, "Late?", *flags).stdout.split())
+    assert "--think N too" in run(STATE, "Late?", "--think-seed", 5, code=2).stderr
+    assert "--think-tokens 0: expected" in run(STATE, "Late?", "--think", 1, "--think-tokens", 0, code=2).stderr
+
+
+def test_a_cascade_is_that_of_python(monkeypatch):
+    """The models are asked in the order of the flags; a confidence needs them."""
+    monkeypatch.setattr(requests, "open_engine", lambda group: fake({None: 1, "big": 2}[group.model], sharpness=0.1))
+    with fake(1, sharpness=0.1) as small, fake(2, sharpness=0.1) as big:
+        for least in (0.0, 1.0):
+            expected = cascade([small, big], min_confidence=least).decide(STATE, {"answer": Predicate("Late?")})
+            flags = ["--cascade", "big", "--cascade-confidence", least]
+            answer = decided(STATE, "Late?", *flags)["answer"]
+            assert answer["probability"] == expected["answer"].probability
+            assert answer["decided_by"]["index"] == int(least)
+        shown = " ".join(run(STATE, "Late?", *flags).stdout.split())
+    assert f"of {expected.usage.rows_alone} of the last model alone" in shown
+    for flags, message in (
+        (["--cascade-confidence", "0.5"], "the larger models of --cascade-confidence"),
+        (["--cascade", "big", "--cascade-confidence", "3"], "--cascade-confidence 3.0: expected a number from 0 to 1"),
+        (["--cascade", "big", "--trace", "x"], "--trace cannot be combined with --cascade"),
+    ):
+        assert message in run(STATE, "Late?", *flags, code=2).stderr

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
-from selectrie import Choice, Predicate
+from selectrie import Choice, DecisionParams, Predicate, SamplingParams, Thinking, cascade
 from selectrie.cli import app, requests
-from selectrie.cli.groups import ModelGroup
+from selectrie.cli.groups import CascadeGroup
 from selectrie.decide.columns import columns_of
 from selectrie.decide.questions import balanced
+from selectrie.errors import OptionError
+from selectrie.tables.table_questions import TableQuestions, table_questions_of_data
 from tests.support.deciding import fake
 
 LABELS = "track order\nrefund\nreset password\n"
@@ -255,4 +258,44 @@ def test_the_model_of_a_run_is_loaded_again(folder, monkeypatch):
     run(*CLASSIFY, "-m", "a.gguf", "--threads", "2", "--out", "out.csv")
     run("decide", "--resume", "out.csv.run")
     run("decide", "--resume", "out.csv.run", "-m", "b.gguf")
-    assert seen == [ModelGroup(model="a.gguf", threads=2)] * 2 + [ModelGroup(model="b.gguf")]
+    assert seen == [CascadeGroup(model="a.gguf", threads=2)] * 2 + [CascadeGroup(model="b.gguf")]
+
+
+def test_a_cascade_labels_a_table(folder, monkeypatch):
+    """A column names the model of each answer. The run goes on with the same models and confidence alone."""
+    monkeypatch.setattr(requests, "open_engine", lambda group: fake({None: 1, "big": 2}[group.model], sharpness=0.1))
+    flags = (*CLASSIFY, "--cascade", "big", "--out", "out.csv")
+    run(*flags, "--cascade-confidence", "0.5")
+    rows = [row for row in read(folder / "out.csv") if not row["error"]]
+    with fake(1, sharpness=0.1) as small, fake(2, sharpness=0.1) as big:
+        llm = cascade([small, big], min_confidence=0.5)
+        found = [llm.decide(row["body"], Choice("", LABELS.splitlines())) for row in rows]
+    assert [(row["label"], row["model"]) for row in rows] == [(one.value, one.decided_by.model) for one in found]
+    assert [float(row["probability"]) for row in rows] == [one.probability for one in found]
+    (folder / "out.csv").unlink()
+    run("classify", "--resume", "out.csv.run")
+    assert [row for row in read(folder / "out.csv") if not row["error"]] == rows
+    told = run(*flags, code=2).stderr
+    assert "cascade_confidence was 0.5, now 0.8" in " ".join(told.split())
+    told = run(*flags, "--ray", "local", code=2).stderr
+    assert "--ray cannot be combined with --cascade" in told
+
+
+def test_a_run_thinks_and_goes_on(folder):
+    """The folder keeps the options of the rationales; the answers are those of the table in Python."""
+    think = Thinking(n=2, max_tokens=6, stop="|", seed=3, sampling=SamplingParams(logit_bias={5: -1.0}))
+    questions = TableQuestions(state="body", questions={"late": Predicate("Late?")}, params=DecisionParams(think=think))
+    data = json.loads(json.dumps(questions.to_dict()))
+    assert table_questions_of_data(data, "here").params.think == think
+    with pytest.raises(OptionError, match="may go on in another process"):
+        replace(questions, params=DecisionParams(think=replace(think, seed=None)))
+    flags = ("--think", "2", "--think-tokens", "6", "--think-stop", "|", "--out", "out.csv")
+    run(*CLASSIFY, *flags)
+    before = read(folder / "out.csv")
+    think = replace(think, seed=0, sampling=SamplingParams())
+    found = {row["body"]: row["label"] for row in before if not row["error"]}
+    question = Choice("", LABELS.splitlines())
+    assert found == {body: fake().decide(body, question, think=think).value for body in found}
+    (folder / "out.csv").unlink()
+    run("classify", "--resume", "out.csv.run")
+    assert read(folder / "out.csv") == before

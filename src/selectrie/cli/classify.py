@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.decide import DecisionGroup, StateGroup, params_of, read_state
-from selectrie.cli.groups import STDIN_ROWS, JsonOutput, ModelGroup
+from selectrie.cli.groups import STDIN_ROWS, CascadeGroup, JsonOutput
 from selectrie.cli.labels import LabelsGroup, check_labels, run_labelled
 from selectrie.cli.show import show_json, show_report
 from selectrie.cli.tables import ColumnsGroup, TableRunGroup, long_fields, resume_table, run_table
@@ -113,7 +113,7 @@ class ClassifyGroup:
 
 
 def classify(
-    model: ModelGroup,
+    model: CascadeGroup,
     table: ClassifyGroup,
     decision: DecisionGroup,
     columns: ColumnsGroup,
@@ -177,7 +177,7 @@ def _with_text(table: ClassifyGroup, *, may_be_line: bool) -> ClassifyGroup:
 
 
 def _label_text(
-    model: ModelGroup,
+    model: CascadeGroup,
     table: ClassifyGroup,
     decision: DecisionGroup,
     columns: ColumnsGroup,
@@ -198,8 +198,8 @@ def _label_text(
     (questions, params), about = requests.read_all(
         read_questions, partial(read_state, StateGroup(table.text, table.state_file))
     )
-    with requests.open_engine(model) as engine:
-        result = engine.decide(about, questions.questions, params=params)
+    with requests.open_decider(model) as decider:
+        result = decider.decide(about, questions.questions, params=params)
     unnamed = requests.unnamed_model(model)
     if output.json:
         value = questions.answer(result).value

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import STDIN_JSON, STDIN_QUESTIONS, STDIN_ROWS, Json, ModelGroup, TraceGroup
+from selectrie.cli.groups import STDIN_JSON, STDIN_QUESTIONS, STDIN_ROWS, CascadeGroup, Json, ThinkingGroup, TraceGroup
 from selectrie.cli.labels import LabelsGroup, check_labels, run_labelled
 from selectrie.cli.show import show_json, show_report
 from selectrie.cli.tables import ColumnsGroup, TableRunGroup, long_fields, resume_table, run_table
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from selectrie.decide.questions import Question
     from selectrie.decide.states import State
     from selectrie.decide.templates import DecisionPrompt
-    from selectrie.decide.threshold import Threshold
+    from selectrie.decide.thinking import Thinking
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class TableGroup(ColumnsGroup):
 
 
 @dataclass(frozen=True, slots=True)
-class DecisionGroup:
+class DecisionGroup(ThinkingGroup):
     """Decision.
 
     The options for how the questions are asked.
@@ -199,7 +199,7 @@ class DecideOutput(TraceGroup):
 
 
 def decide(
-    model: ModelGroup,
+    model: CascadeGroup,
     arguments: ArgumentsGroup,
     state: StateGroup,
     questions: QuestionsGroup,
@@ -247,10 +247,11 @@ def decide(
     if table != TableGroup():
         raise OptionError("table", None, "a table, or no --probabilities and --prefix, which are about its columns")
     (named, params), about = requests.read_all(read_questions, partial(read_state, state, text))
-    with requests.recorded_engine(model, output) as engine:
-        if output.show_prompt:
+    if output.show_prompt:
+        with requests.recorded_engine(model, output) as engine:
             return _show_prompts(engine.decision_prompts(about, named, params=params), as_json=output.json)
-        result = engine.decide(about, named, params=params)
+    with requests.recorded_decider(model, output) as decider:
+        result = decider.decide(about, named, params=params)
     unnamed = requests.unnamed_model(model)
     if output.json:
         value = {"value": result[_QUESTION].to_dict()["value"]} if [*named] == [_QUESTION] and asked.question else {}
@@ -261,7 +262,7 @@ def decide(
 
 
 def _table(
-    model: ModelGroup,
+    model: CascadeGroup,
     state: StateGroup,
     read_questions: Callable[[], tuple[Mapping[str, Question], DecisionParams]],
     *,
@@ -542,7 +543,8 @@ def params_of(group: DecisionGroup, prior: Mapping[str, float] | Sequence[float]
     from selectrie.template.analysis.template import Template
 
     options: dict[str, Any] = asdict(group)
-    options["min_confidence"] = _least_confidence(group.min_confidence)
+    options["think"] = _thinking(**{one.name: options.pop(one.name) for one in fields(ThinkingGroup)})
+    options["min_confidence"] = requests.least_confidence(group.min_confidence)
     calibrate, is_unlisted = options.pop("calibrate"), options.pop("unlisted")
     if group.template not in TEMPLATES:
         options["template"] = Template.from_file(Path(group.template))
@@ -557,14 +559,21 @@ def params_of(group: DecisionGroup, prior: Mapping[str, float] | Sequence[float]
     return DecisionParams(**options, prior=prior, list_options=False if is_unlisted else None)
 
 
-def _least_confidence(given: str) -> float | Threshold:
-    """Return the number of `--min-confidence`, or the threshold of its file."""
-    from selectrie.decide.threshold import Threshold
+def _thinking(think: int | None, **options: Any) -> Thinking | None:
+    """Return the `Thinking` of the options; None without `--think`."""
+    from selectrie.decide.thinking import Thinking
 
-    try:
-        return float(given)
-    except ValueError:
-        return Threshold.load(given)
+    given = {name.removeprefix("think_"): value for name, value in options.items()}
+    if think is not None:
+        try:
+            return Thinking(think, given.pop("tokens"), **given)
+        except OptionError as error:
+            name = {"n": "think", "max_tokens": "think_tokens"}.get(error.name, f"think_{error.name}")
+            raise OptionError(name, error.value, error.allowed) from None
+    for one in fields(ThinkingGroup):
+        if one.name in options and options[one.name] != one.default:
+            raise OptionError(one.name, options[one.name], "--think N too, the number of rationales")
+    return None
 
 
 def _show_prompts(prompts: Mapping[str, tuple[DecisionPrompt, ...]], *, as_json: bool) -> int:

@@ -218,6 +218,51 @@ class FastModelGroup(ModelGroup):
     ] = "fast"
 
 
+CascadeConfidence = Annotated[
+    str, Option(metavar="P|FILE", help="A cascade asks the next model below this confidence, or a fitted threshold.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeGroup(ModelGroup):
+    """Model.
+
+    The options that name and load a model, and further ones behind it.
+    """
+
+    cascade: Annotated[
+        list[str] | None,
+        Option(metavar="MODEL", help="A larger model, asked what those before it are not sure of. Repeatable."),
+    ] = None
+    cascade_confidence: CascadeConfidence = "0.8"
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingGroup:
+    """Thinking.
+
+    The options for rationales that the model writes before it answers.
+    """
+
+    think: Annotated[
+        int | None,
+        Option(metavar="N", help="Write N rationales first; the answer is the mean of the answers behind them."),
+    ] = None
+    think_tokens: Annotated[int, Option(metavar="N", help="At most N tokens of a rationale.")] = 300
+    think_start: Annotated[str | None, Option(metavar="TEXT", help="Text before each rationale.")] = None
+    think_stop: Annotated[
+        str | None,
+        Option(
+            metavar="TEXT",
+            help="Text that ends a rationale, as $'\\nAnswer: '. [default: the chat template's block of thinking]",
+        ),
+    ] = None
+    think_seed: Annotated[int, Option(metavar="N", help="Rationale i has seed N + i.")] = 0
+    think_shared: Annotated[
+        bool, Option("--think-shared", help="Write the rationales once for all questions about a text.")
+    ] = False
+
+
 @dataclass(frozen=True, slots=True)
 class TraceGroup:
     """Trace.

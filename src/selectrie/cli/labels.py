@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Option
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import ModelGroup
+from selectrie.cli.groups import CascadeGroup
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.output import visible, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
@@ -49,7 +49,9 @@ class LabelsGroup:
     confidence: Annotated[float, Option(metavar="P", help="Probability that this share is kept.")] = 0.9
 
 
-def run_labelled(model: ModelGroup, source: Path, asked: TableQuestions, labels: LabelsGroup, *, as_json: bool) -> int:
+def run_labelled(
+    model: CascadeGroup, source: Path, asked: TableQuestions, labels: LabelsGroup, *, as_json: bool
+) -> int:
     """Decide the rows of a labelled table, show figures, and write what is fitted."""
     from selectrie.decide.calibration import Calibration
     from selectrie.decide.threshold import Threshold
@@ -61,12 +63,12 @@ def run_labelled(model: ModelGroup, source: Path, asked: TableQuestions, labels:
     _check_fits(labels, asked)
     ridge = _ridge_of(labels.ridge)
     method = labels.calibration_method if labels.fit_calibration is not None else ""
-    with requests.open_engine(model) as engine, count_progress("rows") as tell:
+    with requests.open_decider(model) as llm, count_progress("rows") as tell:
 
         def report_rows(done: int, total: int, n_errors: int) -> None:
             tell(done, total, resumed=0, about=f"{n_errors} with an error")
 
-        decisions, right = decide_labelled(engine, source, asked, gold, report_rows)
+        decisions, right = decide_labelled(llm, source, asked, gold, report_rows)
     reports = label_reports(decisions, right, method=method, ridge=ridge)
     written: dict[str, object] = {}
     if labels.fit_calibration is not None:

@@ -6,8 +6,8 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -15,6 +15,7 @@ from selectrie.cli import inputs
 from selectrie.cli.arguments import hints_of, long_flag
 from selectrie.cli.groups import (
     BarePromptGroup,
+    CascadeGroup,
     ChoicesGroup,
     ModelGroup,
     OnlyChoicesGroup,
@@ -35,6 +36,7 @@ from selectrie.errors import (
     IncompatibleOptionsError,
     MessageText,
     OptionError,
+    OptionRef,
     PromptError,
     SelectrieError,
     of_value,
@@ -43,6 +45,8 @@ from selectrie.errors import (
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
 
 if TYPE_CHECKING:
+    from selectrie.decide.threshold import Threshold
+    from selectrie.engine.cascade import Cascade
     from selectrie.engine.engine import Engine
     from selectrie.engine.pool import ModelPool
     from selectrie.runs.actors import Cluster
@@ -57,6 +61,8 @@ _PROMPTS = ("bare_prompt", "prompt", "user", "prompt_file", "token_ids", "chat")
 """Fields of the argument and options that give one prompt, of which one may be set."""
 
 
+_OF_CASCADE = ("cascade", "cascade_confidence")
+"""Fields of `CascadeGroup` that are no options of a model."""
 _LOAD_NAMES = {"threads": "n_threads", "gpu_layers": "n_gpu_layers"}
 """Arguments of `selectrie.load` whose fields in `ModelGroup` have other names.
 
@@ -119,6 +125,44 @@ def recorded_engine(group: ModelGroup, trace: TraceGroup) -> Iterator[Engine]:
         yield engine
 
 
+@contextmanager
+def open_decider(group: CascadeGroup) -> Iterator[Engine | Cascade]:
+    """Yield an engine for the model of the options, or a cascade of several."""
+    from selectrie.decide.params import LEAST_CONFIDENCE  # as in `open_engine`
+    from selectrie.engine.cascade import cascade
+
+    if not group.cascade:
+        if group.cascade_confidence != CascadeGroup().cascade_confidence:
+            raise OptionError("cascade", None, "the larger models of --cascade-confidence")
+        with open_engine(group) as engine:
+            yield engine
+        return
+    least = least_confidence(group.cascade_confidence)
+    LEAST_CONFIDENCE.check("cascade_confidence", least)
+    with ExitStack() as stack:
+        groups = [replace(group, model=source) for source in (group.model, *group.cascade)]
+        yield cascade([stack.enter_context(open_engine(one)) for one in groups], min_confidence=least)
+
+
+@contextmanager
+def recorded_decider(group: CascadeGroup, trace: TraceGroup) -> Iterator[Engine | Cascade]:
+    """Yield what `open_decider` does; with `--trace` an engine is recorded."""
+    if group.cascade and trace.trace is not None:
+        raise IncompatibleOptionsError("trace", OptionRef("cascade"), "record the decision of one model")
+    with open_decider(group) if trace.trace is None else recorded_engine(group, trace) as decider:
+        yield decider
+
+
+def least_confidence(given: str) -> float | Threshold:
+    """Return a number of an option for a confidence, or the threshold of its file."""
+    from selectrie.decide.threshold import Threshold
+
+    try:
+        return float(given)
+    except ValueError:
+        return Threshold.load(given)
+
+
 def load_options(group: ModelGroup) -> dict[str, Any]:
     """Return the arguments of `selectrie.load` that the options set, except the model.
 
@@ -128,14 +172,11 @@ def load_options(group: ModelGroup) -> dict[str, Any]:
     from selectrie.engine.sources import is_server  # as in `open_engine`
     from selectrie.traces.blocks import is_trace
 
+    given = {name: value for name, value in asdict(group).items() if name not in ("model", *_OF_CASCADE)}
     if group.model is not None and (is_server(group.model) or is_trace(Path(group.model))):
         plain = asdict(default_model(type(group))) | {"verbose": group.verbose}
-        return {name: value for name, value in asdict(group).items() if name != "model" and value != plain[name]}
-    return {
-        _LOAD_NAMES.get(name, name): value
-        for name, value in asdict(group).items()
-        if name != "model" and value is not None
-    }
+        return {name: value for name, value in given.items() if value != plain[name]}
+    return {_LOAD_NAMES.get(name, name): value for name, value in given.items() if value is not None}
 
 
 def default_model(group: type[ModelT]) -> ModelT:
@@ -193,7 +234,7 @@ def check_run(running: RunGroup) -> None:
         raise OptionError("actors", running.actors, "--ray too, which starts the actors")
 
 
-def resumed_model(model: ModelGroup, then: dict[str, Any], where: str) -> ModelGroup:
+def resumed_model(model: ModelT, then: dict[str, Any], where: str) -> ModelT:
     """Return the options of the model of a run that is resumed.
 
     They are those with which the run began, unless an option of the model is given.
@@ -205,8 +246,9 @@ def resumed_model(model: ModelGroup, then: dict[str, Any], where: str) -> ModelG
     """
     from selectrie.evaluation.configuration import check_kinds
 
-    check_kinds(then, get_type_hints(ModelGroup), where)
-    return ModelGroup(**then) if model == default_model(ModelGroup) else model
+    kind = type(model)
+    check_kinds(then, get_type_hints(kind) | ({"cascade": list | None} if kind is CascadeGroup else {}), where)
+    return kind(**then) if model == default_model(kind) else model
 
 
 @contextmanager

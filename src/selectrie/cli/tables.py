@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import ModelGroup, RunGroup
+from selectrie.cli.groups import CascadeGroup, RunGroup
 from selectrie.cli.show import count_progress, show_json
 from selectrie.core.files import SHOWN_SUFFIXES, TEXT_SUFFIXES
 from selectrie.core.output import put, visible, write
-from selectrie.errors import OptionError, words
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
 
 if TYPE_CHECKING:
     from selectrie.tables.table_questions import TableQuestions
@@ -63,7 +63,7 @@ class TableRunGroup(RunGroup):
     )
 
 
-def _began(running: TableRunGroup, model: ModelGroup) -> tuple[Path, TableQuestions, Path, ModelGroup]:
+def _began(running: TableRunGroup, model: CascadeGroup) -> tuple[Path, TableQuestions, Path, CascadeGroup]:
     """Return the table, the questions, the results' file and the model of `--resume`.
 
     The model is the one with which the run began, unless the options name another.
@@ -77,14 +77,14 @@ def _began(running: TableRunGroup, model: ModelGroup) -> tuple[Path, TableQuesti
     return table, asked, out, requests.resumed_model(model, model_then, folder)
 
 
-def resume_table(model: ModelGroup, running: TableRunGroup, *, as_json: bool) -> int:
+def resume_table(model: CascadeGroup, running: TableRunGroup, *, as_json: bool) -> int:
     """Go on with the run over a table that `--resume` names."""
     source, asked, out, model = _began(running, model)
     return run_table(model, source, asked, replace(running, out=str(out)), as_json=as_json)
 
 
 def run_table(
-    model: ModelGroup,
+    model: CascadeGroup,
     table: Path,
     asked: TableQuestions,
     running: TableRunGroup,
@@ -103,6 +103,10 @@ def run_table(
         verb: The command that goes on with the run.
     """
     requests.check_run(running)
+    if running.ray is not None and model.cascade:
+        raise IncompatibleOptionsError("ray", OptionRef("cascade"), "actors load one model each")
+    if model.cascade:
+        asked = replace(asked, by_model=True)
     with long_fields():
         if running.out in (None, inputs.STDIN):
             return _stream_table(model, table, asked, running, as_json=as_json)
@@ -114,7 +118,7 @@ def run_table(
 
 
 def _stream_table(
-    model: ModelGroup, table: Path, asked: TableQuestions, running: TableRunGroup, *, as_json: bool
+    model: CascadeGroup, table: Path, asked: TableQuestions, running: TableRunGroup, *, as_json: bool
 ) -> int:
     """Write the rows of a table with their answers to standard output."""
     if as_json:
@@ -152,16 +156,17 @@ def _plan(table: Path, asked: TableQuestions, out: Path) -> TablePlan:
     return plan
 
 
-def _run_plan(model: ModelGroup, plan: TablePlan, running: TableRunGroup) -> TableProgress:
+def _run_plan(model: CascadeGroup, plan: TablePlan, running: TableRunGroup) -> TableProgress:
     """Answer the questions for every row of a planned table."""
+    from selectrie.engine.cascade import engines_of
     from selectrie.tables.table_run import TableRunOptions, decide_on_cluster, run_table
 
     with ExitStack() as opened:
-        engine = opened.enter_context(requests.open_engine(model))
+        llm = opened.enter_context(requests.open_decider(model))
         on_progress = opened.enter_context(_progress_bar())
         options = TableRunOptions(asdict(model), other_machine=running.other_machine, on_progress=on_progress)
-        work = requests.on_cluster(decide_on_cluster, engine, running, model)
-        return run_table(engine, plan, options, work=work)
+        work = requests.on_cluster(decide_on_cluster, engines_of(llm)[0], running, model)
+        return run_table(llm, plan, options, work=work)
 
 
 @contextmanager

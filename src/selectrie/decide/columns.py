@@ -34,6 +34,7 @@ class _QuestionColumns:
         probabilities: How the probabilities of all options are added: "none", "json" or
             "wide"; "none" for a predicate.
         label_mass: Index into `columns` of the label mass.
+        by_model: Whether the last column names the model of a cascade that answered.
     """
 
     name: str
@@ -42,16 +43,19 @@ class _QuestionColumns:
     texts: Mapping[Any, str]
     probabilities: str
     label_mass: int
+    by_model: bool
 
     def row(self, answer: Answer) -> list[Cell]:
         """Return the cells of an answer, in the order of the columns."""
         cells = [*self.first_cells(answer), answer.confidence, answer.label_mass, answer.margin, answer.abstained]
-        if self.probabilities == "none":
-            return cells
         if self.probabilities == "wide":
-            return [*cells, *(answer.probabilities.get(value) for value in self.texts)]
-        by_text = {self.texts.get(value, value): p for value, p in answer.probabilities.items()}
-        return [*cells, json.dumps(by_text, ensure_ascii=False)]
+            cells += [answer.probabilities.get(value) for value in self.texts]
+        if self.probabilities == "json":
+            by_text = {self.texts.get(value, value): p for value, p in answer.probabilities.items()}
+            cells.append(json.dumps(by_text, ensure_ascii=False))
+        if self.by_model:
+            cells.append(None if answer.decided_by is None else answer.decided_by.model)
+        return cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +122,12 @@ class AnswerColumns:
 
 
 def columns_of(
-    questions: Mapping[str, Question], *, probabilities: str = "none", prefix: str = "", bare: bool = False
+    questions: Mapping[str, Question],
+    *,
+    probabilities: str = "none",
+    prefix: str = "",
+    bare: bool = False,
+    by_model: bool = False,
 ) -> AnswerColumns:
     """Return the columns that the answers to questions add to a table.
 
@@ -138,6 +147,8 @@ def columns_of(
         prefix: Text before the name of every added column.
         bare: Whether column names omit the name of the only question: `label` (`value`
             for a predicate, `score` for a score), `probability` and so on.
+        by_model: Whether each question adds `q_model`, the name of the model of a
+            cascade that gave the answer.
 
     Raises:
         OptionError: For two columns of one name, a choice of a grammar with "wide", an
@@ -148,7 +159,7 @@ def columns_of(
     if bare and len(questions) != 1:
         raise OptionError("bare", bare, "False for several questions, whose columns need names")
     question_columns = tuple(
-        _make_question_columns(name, question, probabilities, prefix, "" if bare else name)
+        _make_question_columns(name, question, probabilities, prefix, "" if bare else name, by_model=by_model)
         for name, question in questions.items()
     )
     columns = (*(column for one in question_columns for column in one.columns), Column(prefix + ERROR, "text"))
@@ -159,7 +170,7 @@ def columns_of(
 
 
 def _make_question_columns(
-    name: str, question: Question, probabilities: str, prefix: str, base: str
+    name: str, question: Question, probabilities: str, prefix: str, base: str, *, by_model: bool
 ) -> _QuestionColumns:
     """Return the columns of a question; their names begin with `prefix` and `base`."""
     stem = f"{prefix}{base}_" if base else prefix
@@ -182,7 +193,9 @@ def _make_question_columns(
         columns += [Column(f"{stem}probability_{one}", "float") for one in texts.values()]
     elif probabilities == "json":
         columns.append(Column(f"{stem}probabilities", "text"))
-    return _QuestionColumns(name, tuple(columns), first_cells, texts, probabilities, label_mass)
+    if by_model:
+        columns.append(Column(f"{stem}model", "text"))
+    return _QuestionColumns(name, tuple(columns), first_cells, texts, probabilities, label_mass, by_model)
 
 
 _ALLOWED_FRAMES = "a data frame of pandas, polars or pyarrow, in memory"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_SAMPLING, SamplingParams
@@ -60,10 +61,29 @@ class Thinking:
 
     def describe(self) -> str:
         """Return the options that determine the distribution of answers, as JSON."""
+        options = {name: value for name, value in self._plain().items() if name != "seed"}
+        return json.dumps({**options, **self._changed_sampling()}, default=dict)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the options as JSON data, which `from_dict` reads."""
+        sampling = self._changed_sampling()
+        biases = {"logit_bias": [*self.sampling.logit_bias.items()]} if "logit_bias" in sampling else {}
+        return {**self._plain(), "sampling": {**sampling, **biases}}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Thinking:
+        """Return the options that `to_dict` wrote."""
+        sampling = {**data["sampling"], "logit_bias": dict(data["sampling"].get("logit_bias", ()))}
+        return cls(**{**data, "sampling": SamplingParams(**sampling)})
+
+    def _plain(self) -> dict[str, Any]:
+        """Return the options except `sampling`, by name."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "sampling"}
+
+    def _changed_sampling(self) -> dict[str, Any]:
+        """Return the options of `sampling` that differ from the default, by name."""
         sampling = {one.name: getattr(self.sampling, one.name) for one in fields(SamplingParams)}
-        changed = {name: value for name, value in sampling.items() if value != getattr(DEFAULT_SAMPLING, name)}
-        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("seed", "sampling")}
-        return json.dumps({**own, **changed}, default=dict)
+        return {name: value for name, value in sampling.items() if value != getattr(DEFAULT_SAMPLING, name)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from selectrie.decide.params import DecisionParams, questions_and_params
 from selectrie.decide.questions import Question
 from selectrie.decide.states import State
 from selectrie.decide.templates import DecisionPrompt
+from selectrie.decide.threshold import Threshold
 from selectrie.engine.deciding import Decider, iterate_states
 from selectrie.engine.decision_prompts import QuestionKey
 from selectrie.engine.decision_scorer import DecisionScorer
@@ -58,6 +59,11 @@ def cascade(engines: Iterable[Engine], *, min_confidence: Any = 0.8, threshold: 
     return Cascade(engines, min_confidence if threshold is None else threshold)
 
 
+def engines_of(llm: Engine | Cascade) -> tuple[Engine, ...]:
+    """Return the engines of a cascade, or an engine itself."""
+    return llm.engines if isinstance(llm, Cascade) else (llm,)
+
+
 def _list_engines(engines: object) -> tuple[Engine, ...]:
     """Return the engines of a cascade; raise `OptionError` for anything else."""
     if not isinstance(engines, Iterable):
@@ -87,6 +93,8 @@ class Cascade(Decider):
         min_confidence: Confidence below which an answer goes to the next model.
     """
 
+    _is_cascade = True
+
     @named_arguments
     def __init__(self, engines: Iterable[Engine], min_confidence: Any = 0.8) -> None:
         self._engines = _list_engines(engines)
@@ -105,6 +113,11 @@ class Cascade(Decider):
     def engines(self) -> tuple[Engine, ...]:
         """Return the engines, the one that is asked first at the beginning."""
         return self._engines
+
+    @property
+    def min_confidence(self) -> float | Threshold:
+        """Return the confidence below which an answer goes to the next model."""
+        return self._least
 
     @named_arguments
     def fit_calibration(

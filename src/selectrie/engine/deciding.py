@@ -74,6 +74,8 @@ WINDOW = 64
 class Decider(ABC):
     """The methods of `Engine` and `Cascade` that decide about states and classify."""
 
+    _is_cascade = False
+
     @abstractmethod
     def _decide(
         self,
@@ -398,8 +400,8 @@ class Decider(ABC):
 
         A question `q` adds the columns `q`, `q_probability`, `q_confidence`,
         `q_label_mass`, `q_margin` and `q_abstained`. Columns of labels are categorical.
-        The column `error` says why a row has no answers: its state is missing, blank or
-        too long.
+        A cascade adds `q_model`, the model that answered. The column `error` says why a
+        row has no answers: its state is missing, blank or too long.
 
         The numbers of a row depend on the rows that are decided together with it, not
         on earlier ones or on other work.
@@ -436,7 +438,7 @@ class Decider(ABC):
         at_least("unit_rows", unit_rows, 1, optional=False)
         frame = Frame(table)
         states = row_states(state, frame.columns)
-        columns = columns_of(named, probabilities=probabilities, prefix=prefix)
+        columns = columns_of(named, probabilities=probabilities, prefix=prefix, by_model=self._is_cascade)
         columns.check(frame.columns)
         all_states = (one for unit in frame.units(states.columns, unit_rows) for one in states.of_each(unit))
         options = with_fitted_calibration(self.fit_calibration, all_states, named, options)

@@ -11,6 +11,7 @@ from selectrie.decide.answers import Decision
 from selectrie.decide.questions import Question
 from selectrie.decide.states import row_states
 from selectrie.engine.batch_calibration import with_fitted_calibration
+from selectrie.engine.cascade import Cascade
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError, RequestError
 from selectrie.runs.data_files import reading
@@ -22,7 +23,7 @@ OnRows = Callable[[int, int, int], None]
 
 
 def decide_labelled(
-    llm: Engine, path: Path, asked: TableQuestions, gold: Mapping[str, str], on_rows: OnRows | None = None
+    llm: Engine | Cascade, path: Path, asked: TableQuestions, gold: Mapping[str, str], on_rows: OnRows | None = None
 ) -> tuple[list[Decision], dict[str, list[Any]]]:
     """Return the decision on each row of a table, and the right values by question.
 
@@ -31,7 +32,7 @@ def decide_labelled(
     None.
 
     Args:
-        llm: The engine.
+        llm: The engine, or a cascade.
         path: The file of the table.
         asked: The questions about each row, with their options.
         gold: The column of right answers by the name of the question. A cell has the

@@ -15,9 +15,10 @@ from selectrie.decide.question_data import data_of_questions, questions_of_data
 from selectrie.decide.questions import Question
 from selectrie.decide.states import UNIT_ROWS
 from selectrie.decide.templates import digest_of
+from selectrie.decide.thinking import Thinking
 from selectrie.decide.threshold import Threshold
 from selectrie.decide.typed import parse_questions
-from selectrie.errors import IncompatibleOptionsError, InputFileError, RequestError
+from selectrie.errors import InputFileError, OptionError, RequestError
 from selectrie.options.checks import at_least, record
 from selectrie.results.plain import fields_of, jsonable
 from selectrie.runs.data_files import decode_text, parse_json, parse_toml
@@ -85,6 +86,7 @@ class TableQuestions:
         probabilities: "none", "json" or "wide", as for `decide.columns.columns_of`.
         prefix: Text before the name of every new column.
         bare: Whether column names omit the name of the only question.
+        by_model: Whether columns name the models of a cascade that gave the answers.
         unit_rows: Number of rows that are evaluated together. Another number may change
             the last bits of the results.
     """
@@ -95,19 +97,20 @@ class TableQuestions:
     probabilities: str = "none"
     prefix: str = ""
     bare: bool = False
+    by_model: bool = False
     unit_rows: int = UNIT_ROWS
 
     def __post_init__(self) -> None:
         record("params", self.params, DecisionParams)
-        if self.params.think is not None:
-            raise IncompatibleOptionsError("think", "a run over a table", "use `decide_table` or `decide_many`")
+        if self.params.think is not None and self.params.think.seed is None:
+            raise OptionError("think.seed", None, "a number: a run over a table may go on in another process")
         at_least("unit_rows", self.unit_rows, 1, optional=False)
         object.__setattr__(self, "questions", parse_questions(self.questions))
         self.columns()
 
     def columns(self) -> AnswerColumns:
         """Return the columns that the answers add."""
-        return columns_of(self.questions, probabilities=self.probabilities, prefix=self.prefix, bare=self.bare)
+        return columns_of(self.questions, **fields_of(self, "probabilities prefix bare by_model"))  # type: ignore[arg-type]
 
     def templates(self) -> str:
         """Return the digests of the templates of the prompts, joined by "-"."""
@@ -120,7 +123,7 @@ class TableQuestions:
             "state": self.state,
             "questions": data_of_questions(self.questions),
             "params": _write_params(self.params),
-            **fields_of(self, "probabilities prefix bare unit_rows"),
+            **fields_of(self, "probabilities prefix bare by_model unit_rows"),
         }
 
 
@@ -141,7 +144,8 @@ def table_questions_of_data(data: Mapping[str, Any], where: str) -> TableQuestio
             made only in Python, or if the file of the template has changed.
     """
     try:
-        fields_by_name = {one.name: data[one.name] for one in fields(TableQuestions)}
+        fields_by_name = {one.name: data[one.name] for one in fields(TableQuestions) if one.name != "by_model"}
+        fields_by_name["by_model"] = data.get("by_model", False)  # older runs have none
         has_python = any("python" in one for one in fields_by_name["questions"].values())
         questions = {} if has_python else questions_of_data({"questions": fields_by_name["questions"]})
         params = _read_params(fields_by_name["params"], where)
@@ -163,6 +167,8 @@ def _write_params(params: DecisionParams) -> dict[str, object]:
     for name in ("time", "calibration", "threshold", "think", "template_args"):
         if data[name] == getattr(DEFAULT_DECISION, name):
             del data[name]
+    if params.think is not None:
+        data["think"] = params.think.to_dict()
     if isinstance(params.calibration, Calibration):
         data["calibration"] = params.calibration.to_dict()
     if isinstance(params.min_confidence, Threshold):
@@ -193,6 +199,8 @@ def _read_params(data: Mapping[str, Any], where: str) -> DecisionParams:
         if digest_of(template) != fields_by_name["template"]["digest"]:
             raise InputFileError(template.name, f"the template has changed since {where} began; begin a new run")
         fields_by_name["template"] = template
+    if "think" in fields_by_name:
+        fields_by_name["think"] = Thinking.from_dict(fields_by_name["think"])
     if isinstance(fields_by_name.get("calibration"), dict):
         fields_by_name["calibration"] = Calibration.from_dict(fields_by_name["calibration"])
     if isinstance(fields_by_name["min_confidence"], dict):

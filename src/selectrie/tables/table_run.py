@@ -23,7 +23,9 @@ from selectrie.decide.columns import AnswerColumns
 from selectrie.decide.params import DecisionParams
 from selectrie.decide.questions import Question
 from selectrie.decide.states import RowStates, State, row_states
+from selectrie.decide.threshold import Threshold
 from selectrie.engine.batch_calibration import with_fitted_calibration
+from selectrie.engine.cascade import Cascade, engines_of
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
 from selectrie.engine.requests.session import time_args
@@ -293,7 +295,7 @@ def plan_table(table: Path, table_questions: TableQuestions, out: Path) -> Table
     return TablePlan(source, scanned, table_questions, row_states(table_questions.state, scanned.names), out)
 
 
-def with_run_params(llm: Engine, plan: TablePlan) -> TablePlan:
+def with_run_params(llm: Engine | Cascade, plan: TablePlan) -> TablePlan:
     """Return a copy of the plan with the time and the calibration of its run.
 
     A resumed run keeps both from its beginning. For a new run, the time is the one of
@@ -303,7 +305,9 @@ def with_run_params(llm: Engine, plan: TablePlan) -> TablePlan:
     """
     table_questions, run_json = plan.table_questions, resumable_or_none(plan.folder, FOLDER)
     before = {} if run_json is None else run_json["signature"]
-    time = time_args(llm.vocabulary, table_questions.params.time or before.get("time")).get(TIME_ARGUMENT)
+    given = table_questions.params.time or before.get("time")
+    times = [time_args(one.vocabulary, given).get(TIME_ARGUMENT) for one in engines_of(llm)]
+    time = next(filter(None, times), None)
     params = replace(table_questions.params, time=time)
     if params.calibration == "batch" and run_json is not None:
         saved = before.get("calibration")
@@ -316,7 +320,7 @@ def with_run_params(llm: Engine, plan: TablePlan) -> TablePlan:
 
 
 def run_table(
-    llm: Engine, plan: TablePlan, options: TableRunOptions = DEFAULT_TABLE_RUN, *, work: Work | None = None
+    llm: Engine | Cascade, plan: TablePlan, options: TableRunOptions = DEFAULT_TABLE_RUN, *, work: Work | None = None
 ) -> TableProgress:
     """Evaluate all rows that are not yet in the log, and write the results.
 
@@ -324,7 +328,7 @@ def run_table(
     After Ctrl-C or an error of the model, the same call resumes the run.
 
     Args:
-        llm: The engine.
+        llm: The engine, or a cascade.
         plan: The plan from `plan_table`.
         options: Options of the run.
         work: Evaluates the units. None means `decide_on_engine(llm)`.
@@ -336,8 +340,8 @@ def run_table(
         ModelError: If the model fails.
     """
     plan = with_run_params(llm, plan)
-    folder, columns = plan.folder, plan.table_questions.columns()
-    description = FOLDER.describe(_make_parts(llm, plan, options), llm.identity.backend)
+    folder, columns, engines = plan.folder, plan.table_questions.columns(), engines_of(llm)
+    description = FOLDER.describe(_make_parts(llm, plan, options), engines[0].identity.backend)
     check_same(folder, FOLDER, description, other_machine=options.other_machine)
     with writing(plan.out.parent):
         check_plain(plan.out)
@@ -347,7 +351,8 @@ def run_table(
         report = options.on_progress or (lambda _: None)
         report(progress)
 
-        is_chat = llm.vocabulary.chat_template is not None and plan.params.template in ("auto", "chat")
+        has_chat = any(one.vocabulary.chat_template is not None for one in engines)
+        is_chat = has_chat and plan.params.template in ("auto", "chat")
 
         def add_progress(unit: TableUnit, values: RowResults, *, logged: int = 0) -> None:
             nonlocal progress
@@ -374,7 +379,7 @@ def run_table(
     return progress
 
 
-def _make_parts(llm: Engine, plan: TablePlan, options: TableRunOptions) -> dict[str, object]:
+def _make_parts(llm: Engine | Cascade, plan: TablePlan, options: TableRunOptions) -> dict[str, object]:
     """Return the parts of `run.json`, by name."""
     scanned = plan.scan
     units = {"n_units": scanned.n_units, "n_rows": scanned.n_rows, "digest": scanned.digest}
@@ -382,10 +387,14 @@ def _make_parts(llm: Engine, plan: TablePlan, options: TableRunOptions) -> dict[
     questions = table_questions.questions
     layouts = [layout_of(one, table_questions.params, len(questions)) for one in questions.values()]
     signature = {
-        **signature_of(llm),
+        **signature_of(engines_of(llm)[0]),
         "templates": table_questions.templates(),
         "layout": ", ".join(dict.fromkeys(layouts)),
     }
+    if isinstance(llm, Cascade):
+        signature["cascade"] = [signature_of(one) for one in llm.engines[1:]]
+        least = llm.min_confidence
+        signature["cascade_confidence"] = least.to_dict() if isinstance(least, Threshold) else least
     if plan.params.time is not None:
         signature["time"] = plan.params.time
     if table_questions.params.calibration == "batch" and isinstance(plan.params.calibration, Calibration):
@@ -393,7 +402,7 @@ def _make_parts(llm: Engine, plan: TablePlan, options: TableRunOptions) -> dict[
     return {"configuration": plan.configuration(), "model": options.model, "plan": units, "signature": signature}
 
 
-def decide_on_engine(llm: Engine) -> Work:
+def decide_on_engine(llm: Engine | Cascade) -> Work:
     """Return a function that evaluates units on an engine, one after the other."""
 
     def work(plan: TablePlan, units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, RowResults]]:

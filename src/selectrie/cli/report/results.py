@@ -28,7 +28,7 @@ from selectrie.cli.report.summaries import (
 )
 from selectrie.cli.report.terminal import GREEDY_MARK, LEGEND, WINNER_MARK, Units, tree_lines
 from selectrie.core.output import count, interval, probability, quoted, quoted_bytes
-from selectrie.decide.answers import Decision
+from selectrie.decide.answers import Decision, DecisionUsage
 from selectrie.results import (
     BeamResult,
     ChoiceScore,
@@ -342,6 +342,9 @@ def decision_report(decision: Decision, *, unnamed: str | None = None) -> Render
         notes += ["tie"] if answer.is_tie else []
         notes += [f"spread {answer.spread:.3g}"] if answer.spread else []
         notes += ["orders disagree"] if answer.order_dependent else []
+        thought = answer.rationales
+        notes += [f"{thought.n_cut} of {len(thought.texts)} rationales cut"] if thought and thought.n_cut else []
+        notes += [f"by {answer.decided_by.model}"] if answer.decided_by else []
         table.add_row(
             Text(name),
             Text(words[name].text),
@@ -369,11 +372,18 @@ def decision_report(decision: Decision, *, unnamed: str | None = None) -> Render
         ("template", f"{signature.template}, {layouts}, {signature.rule}"),
         (
             "cost",
-            f"{count(usage.cost.rows, 'row')} for {count(usage.prompts, 'prompt')} of {usage.input_tokens} tokens",
+            f"{count(usage.cost.rows, 'row')} for {count(usage.prompts, 'prompt')} of {usage.input_tokens} tokens"
+            + _rows_by_model(usage),
         ),
         *unnamed_model(unnamed),
     ]
     return Group(*parts, facts_table(facts))
+
+
+def _rows_by_model(usage: DecisionUsage) -> str:
+    """Return the rows on each model of a cascade, and those of the last one alone."""
+    by_model = " + ".join(map(str, usage.rows_by_model))
+    return f": {by_model}, of {usage.rows_alone} of the last model alone" if by_model else ""
 
 
 def extraction_report(found: Extraction[Any], *, top: int = 1, unnamed: str | None = None) -> RenderableType:
