@@ -20,6 +20,8 @@ QUESTIONS = [{"type": "predicate", "instructions": "It rains."}]
 BODIES = {
     "/v1/decisions": {"input": "x", "questions": QUESTIONS},
     "/v1/systemone": {"state": "x", "questions": {"q": {"type": "noul", "instructions": "It rains."}}},
+    "/v1/classify": {"text": "x", "labels": ["a", "b"]},
+    "/classify": {"text": "x", "labels": ["a", "b"]},
     "/v1/extract": {"input": "x", "schema": {"type": "boolean"}},
     **LEAST,
     "/v1/completions": {"prompt": "a", "max_tokens": 1, "seed": 1},

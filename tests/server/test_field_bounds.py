@@ -54,6 +54,8 @@ PREDICATE = {"type": "predicate", "instructions": "It rains."}
 BASES: Mapping[str, dict[str, Any]] = {
     "/v1/decisions": {"input": "x", "questions": [PREDICATE]},
     "/v1/systemone": {"state": "x", "questions": {"a": {"type": "noul", "instructions": "It rains."}}},
+    "/v1/classify": {"text": "x", "labels": ["a", "b"]},
+    "/classify": {"text": "x", "labels": ["a", "b"]},
     "/v1/extract": {"input": "x", "schema": {"type": "boolean"}},
     **{path: {"query": "x", "documents": ["a"]} for path in ("/v1/rerank", "/v2/rerank", "/rerank")},
     **calling.LEAST,

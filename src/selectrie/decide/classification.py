@@ -94,7 +94,7 @@ def label_questions(
     require_text("none", none, optional=True)
     require_text("instructions", instructions, optional=True)
     for name, value in (("instructions", instructions), ("cue", cue)):
-        _check_places(name, value, multi_label=multi_label)
+        check_places(name, value, multi_label=multi_label)
     if isinstance(examples, Iterator):
         examples = tuple(examples)  # each of several labels reads them
     mapped = isinstance(labels, Mapping)
@@ -120,7 +120,7 @@ def label_questions(
     return LabelQuestions(_predicates(options, statement, examples), values, is_multi=True)
 
 
-def _check_places(name: str, value: object, *, multi_label: bool) -> None:
+def check_places(name: str, value: object, *, multi_label: bool) -> None:
     """Raise `OptionError` if a text of the question has a place that nothing fills."""
     for found in _PLACES.findall(value) if isinstance(value, str) else ():
         if found == _PLACE and multi_label:

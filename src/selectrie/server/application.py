@@ -28,9 +28,10 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.options.checks import record
-from selectrie.server import calls, chat, completions, decisions, extraction, rerank, responses, tokenizer
+from selectrie.server import calls, chat, classify, completions, decisions, extraction, rerank, responses, tokenizer
 from selectrie.server.call_bodies import CALLS
 from selectrie.server.chat import ChatBody
+from selectrie.server.classify import ClassifyBody
 from selectrie.server.completions import CompletionBody
 from selectrie.server.decisions import DecisionsBody
 from selectrie.server.extraction import ExtractBody
@@ -50,6 +51,8 @@ from selectrie.version import __version__
 BODIES: Mapping[str, tuple[type[Body], ...]] = {
     "/v1/decisions": (DecisionsBody, SystemoneBody),
     "/v1/systemone": (SystemoneBody, DecisionsBody),
+    "/v1/classify": (ClassifyBody,),
+    "/classify": (ClassifyBody,),
     "/v1/extract": (ExtractBody,),
     **dict.fromkeys(("/v1/rerank", "/rerank", "/v2/rerank"), (RerankBody,)),
     **{path: (call.body,) for path, call in CALLS.items()},
@@ -338,6 +341,7 @@ def _make_routes(options: ServerOptions) -> FastAPI:
     api.add_route("/docs", _docs, methods=["GET"], include_in_schema=False)
     for one in (
         decisions.router,
+        classify.router,
         extraction.router,
         rerank.router,
         calls.router,

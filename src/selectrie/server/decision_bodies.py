@@ -142,6 +142,10 @@ _Descriptions = Annotated[
 ]
 _VALUE = "a value that is a text, a truth value or a whole number, or an object with one"
 _OptionOrValue = Annotated[str | int | bool | QuestionOption, BY_TYPE, Field(title=_VALUE)]
+OptionsBody = Annotated[
+    Annotated[Items[_OptionOrValue], _NOT_EMPTY, _OPTIONS] | Annotated[_Descriptions, _OPTIONS], BY_TYPE
+]
+"""Type of options: a list of them, or an object from their texts to descriptions."""
 _LevelOrText = Annotated[str | QuestionLevel, BY_TYPE, Field(title="a text, or an object with a label")]
 
 
@@ -175,9 +179,7 @@ class ChoiceQuestion(_QuestionWithCue):
 
     type: Literal["choice"]
     """The kind of question."""
-    choices: Annotated[
-        Annotated[Items[_OptionOrValue], _NOT_EMPTY, _OPTIONS] | Annotated[_Descriptions, _OPTIONS], BY_TYPE
-    ]
+    choices: OptionsBody
     """The options, or an object from their texts to descriptions."""
     multi_label: bool | None = None
     """Whether any number of options may fit: each is then a predicate."""

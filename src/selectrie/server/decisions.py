@@ -99,7 +99,7 @@ def decisions_response(request: DecisionRequest, decision: Decision, model: str)
     answers = []
     for one in request.asked:
         if one.is_multi_label:
-            answers.append({**_make_labels_answer(request.labels[one.path], decision), "name": one.name})
+            answers.append({**labels_answer(request.labels[one.path], decision), "name": one.name})
             continue
         answer = decision[one.path]
         shown = _make_decisions_answer(one.data, answer, request.confidence)
@@ -113,7 +113,7 @@ def decisions_response(request: DecisionRequest, decision: Decision, model: str)
     return {"model": model, "answers": answers, "usage": {**tokens, **details}, **make_warnings(request, decision)}
 
 
-def _make_labels_answer(labels: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
+def labels_answer(labels: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
     """Return the answer to a question with `multi_label`, whose labels are given."""
     predicates = decision.predicates
     answers = [(label, predicates[path]) for path, label in labels.items()]
@@ -151,8 +151,8 @@ router = APIRouter()
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
-    """The form of one API.
+class Form:
+    """The form in which an API asks about a text.
 
     Attributes:
         fields: The names of its fields, for errors.
@@ -165,8 +165,8 @@ class _Form:
     write: Callable[[DecisionRequest, Decision, str], dict[str, Any]]
 
 
-_OPENAI = _Form(DECISIONS_FIELDS, read_decisions, decisions_response)
-_TYPESAFE = _Form(SYSTEMONE_FIELDS, read_systemone, systemone_response)
+_OPENAI = Form(DECISIONS_FIELDS, read_decisions, decisions_response)
+_TYPESAFE = Form(SYSTEMONE_FIELDS, read_systemone, systemone_response)
 
 
 @router.post("/v1/decisions")
@@ -181,16 +181,19 @@ async def systemone(request: Request) -> Response:
     return await _decide(request, _TYPESAFE)
 
 
-async def _decide(request: Request, own: _Form) -> Response:
+async def _decide(request: Request, own: Form) -> Response:
     """Answer a request of either endpoint, in the form of its body.
 
-    Args:
-        request: The HTTP request.
-        own: The form of the endpoint, unless the body has the other form's text alone.
+    That is the form of the endpoint, unless the body has the other form's text alone.
     """
+    body = exchange_of(request).body
+    has_input, has_state = (body.get(name) is not None for name in ("input", "state"))
+    return await answer_by(own if has_input == has_state else _OPENAI if has_input else _TYPESAFE, request)
+
+
+async def answer_by(form: Form, request: Request) -> Response:
+    """Answer a request in a form."""
     state, exchange = state_of(request), exchange_of(request)
-    has_input, has_state = (exchange.body.get(name) is not None for name in ("input", "state"))
-    form = own if has_input == has_state else _OPENAI if has_input else _TYPESAFE
     exchange.fields = form.fields
     decision_request = await read_request(exchange, form.read, state.options)
     set_priority(-decision_request.priority)

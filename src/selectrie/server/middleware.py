@@ -40,6 +40,8 @@ WORK = frozenset(
     {
         "/v1/decisions",
         "/v1/systemone",
+        "/v1/classify",
+        "/classify",
         "/v1/extract",
         "/v1/rerank",
         "/v2/rerank",
