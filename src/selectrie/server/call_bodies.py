@@ -36,10 +36,11 @@ from selectrie.options import (
 )
 from selectrie.options.checks import options_of, text_of
 from selectrie.options.selection import RULES_OF_ONE_PROMPT
-from selectrie.server.chat import MAX_MESSAGES, Message
 from selectrie.server.http_errors import errors_at
+from selectrie.server.messages import MAX_MESSAGES, Message
 from selectrie.server.options import ServerOptions
 from selectrie.server.structured import Constraint, Schema, Source, StructuredText
+from selectrie.server.tools import check_calls
 from selectrie.server.wire import (
     BY_TYPE,
     Body,
@@ -438,6 +439,8 @@ def _read_prompt(body: PromptBody, prompting: PromptParams) -> Any:
         raise OptionError(name, n_messages, f"at most {MAX_MESSAGES} messages")
     if 0 < n_messages < len(value):
         raise OptionError(name, "…", "token ids alone, or messages alone")
+    if n_messages:
+        check_calls(value, name)
     if prompting.truncate == "left":
         texts = [value] if isinstance(value, str) else [one["content"] for one in value if isinstance(one, dict)]
         check_tokenized(name, sum(len(text.encode()) for text in texts))

@@ -33,6 +33,7 @@ from selectrie.results import Event as PageEvent
 from selectrie.results import Page, SlotEvent
 from selectrie.results.plain import fields_of, jsonable
 from selectrie.server.call_bodies import CALLS, Call, CallRequest, fields_of_call, read_call, template_errors
+from selectrie.server.call_syntax import write_chat
 from selectrie.server.http_errors import HttpError
 from selectrie.server.request_context import (
     Event,
@@ -45,7 +46,6 @@ from selectrie.server.request_context import (
 )
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.structured import grammar_errors_at
-from selectrie.tokenization.roles import adapt_roles
 
 Tell = Callable[[str, Mapping[str, Any]], None]
 """Reports the type and the fields of an event. Any thread may call it."""
@@ -121,7 +121,7 @@ def _call_engine(engine: Engine, request: CallRequest, max_rows: int, tell: Tell
             return _render(engine, arguments, tell)
     prompt = arguments["prompt"]
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], Mapping):
-        arguments["prompt"] = adapt_roles(engine.vocabulary, prompt)
+        arguments["prompt"], _ = write_chat(engine.vocabulary, prompt, DEFAULT_PROMPTING)
     _check_rows(engine, request.texts, arguments, max_rows)
     if tell is not None:
         _add_callbacks(request.call, arguments, tell)

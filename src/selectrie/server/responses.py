@@ -22,8 +22,9 @@ from selectrie.options import PromptParams
 from selectrie.results import Chunk, Generation
 from selectrie.results.generation import chat_logprobs, finish_reason
 from selectrie.server.call_syntax import EFFORTS, VERBOSITIES
-from selectrie.server.chat import MAX_MESSAGES, ChatRequest, Message, answer
+from selectrie.server.chat import ChatRequest, answer
 from selectrie.server.generation import GenerationBody, options_of, read_generation
+from selectrie.server.messages import MAX_MESSAGES, Message
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import Exchange, exchange_of, read_request
 from selectrie.server.state import state_of

@@ -31,8 +31,8 @@ from selectrie.engine.scheduler.task_group import check_cancelled
 from selectrie.errors import OptionError, TextError
 from selectrie.options import PromptParams
 from selectrie.server.call_syntax import write_chat
-from selectrie.server.chat import Conversation
 from selectrie.server.http_errors import errors_at
+from selectrie.server.messages import Conversation
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import encode_json, exchange_of, json_response
 from selectrie.server.state import state_of

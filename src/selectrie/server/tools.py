@@ -305,15 +305,20 @@ class ToolFields(WireModel):
         return ToolSet.of(functions, mode=choice or "auto", max_calls=max_calls)
 
 
-def check_calls(messages: Sequence[Mapping[str, Any]]) -> None:
-    """Raise `OptionError` for a message with the result of no call before it."""
+def check_calls(messages: Sequence[Mapping[str, Any]], path: str) -> None:
+    """Raise `OptionError` for a message with the result of no call before it.
+
+    Args:
+        messages: The messages.
+        path: Path to them in the request.
+    """
     ids: set[str] = set()
     for index, message in enumerate(messages):
         ids |= {call["id"] for call in message.get("tool_calls", ())}
         call_id = message.get("tool_call_id")
         if message["role"] == "tool" and call_id not in ids:
             allowed = "the id of a call in an earlier message's `tool_calls`"
-            raise OptionError(f"messages[{index}].tool_call_id", call_id, allowed)
+            raise OptionError(f"{path}[{index}].tool_call_id", call_id, allowed)
 
 
 def check_with_tools(data: Mapping[str, Any]) -> None:
