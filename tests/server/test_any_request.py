@@ -134,6 +134,8 @@ ITEM = JSON | st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "system", "assistant", "developer", "x"]) | JSON},
     optional={
         "type": st.sampled_from(["message", "reasoning", "function_call", "function_call_output"]) | JSON,
+        **dict.fromkeys(["call_id", "name", "output"], st.just("a") | JSON),
+        "arguments": st.sampled_from(["{}", "["]) | JSON,
         "content": st.text(max_size=9) | JSON | st.just([{"type": "input_text", "text": "a"}]),
     },
 )
@@ -143,6 +145,8 @@ RESPONSES = st.fixed_dictionaries(
         **dict.fromkeys(["top_logprobs", "temperature", "n"], OPTIONS),
         **dict.fromkeys(["stream", "store", "background", "parallel_tool_calls"], st.booleans() | JSON),
         **dict.fromkeys(["instructions", "truncation", "reasoning", "metadata", "previous_response_id"], JSON),
+        "tools": st.just([{"type": "function", "name": "f"}]) | JSON,
+        "tool_choice": st.sampled_from(["none", "auto", "required", {"type": "function", "name": "f"}]) | JSON,
         "include": st.just(["message.output_text.logprobs"]) | JSON,
         "text": st.fixed_dictionaries({}, optional={"format": FORMAT, "verbosity": JSON}) | JSON,
         "structured_outputs": STRUCTURED,
@@ -302,6 +306,8 @@ BODIES = [
             "include": ["message.output_text.logprobs"],
             "text": {"format": {"type": "json_object"}},
             "reasoning": {"effort": "low"},
+            "tools": [{"type": "function", "name": "f"}],
+            "tool_choice": "auto",
             "metadata": {"a": "b"},
         },
     ),

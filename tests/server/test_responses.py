@@ -86,6 +86,15 @@ def test_an_answer_is_that_of_a_chat(served):
     assert not (found.model_extra or {}).get("warnings")
 
 
+def test_cached_tokens_of_prompts(served):
+    """None on an empty cache, whatever the answer reads of its own prompt, and then all."""
+    llm, client = served
+    llm.trim()
+    usages = [client.responses.create(**ASKED, max_output_tokens=4).usage for _ in range(2)]
+    llm.trim()
+    assert [one.input_tokens_details.cached_tokens for one in usages] == [0, usages[0].input_tokens]
+
+
 def test_a_stream_is_the_whole_answer_in_events(served):
     """In the order of OpenAI's, with numbers in sequence; deltas add up to the text, and to the log-probabilities."""
     llm, client = served
@@ -148,6 +157,125 @@ def test_an_answer_goes_back_as_an_item(served):
         assert not (found.model_extra or {}).get("warnings")
 
 
+class GetWeather(pydantic.BaseModel):
+    """The weather of a city."""
+
+    city: Literal["Paris", "Rome"]
+    metric: bool
+
+
+CITY = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
+FUNCTIONS = [{"name": "get_weather", "description": "Weather.", "parameters": CITY}, {"name": "get_time"}]
+TOOLS = [{"type": "function", **one} for one in FUNCTIONS]
+CHAT_TOOLS = [{"type": "function", "function": one} for one in FUNCTIONS]
+
+
+@pytest.mark.parametrize("choice", ["required", "get_weather", ["get_time"]], ids=str)
+def test_calls_are_those_of_a_chat(served, choice):
+    """Functions, arguments, usage and diagnostics; the choice comes back in the form of this endpoint."""
+    llm, client = served
+    asked, chosen = choice, choice
+    if choice == "get_weather":
+        asked, chosen = {"type": "function", "name": choice}, {"type": "function", "function": {"name": choice}}
+    elif choice != "required":
+        allowed = {"type": "allowed_tools", "mode": "required"}
+        asked = {**allowed, "tools": [{"type": "function", "name": name} for name in choice]}
+        named = [{"type": "function", "function": {"name": name}} for name in choice]
+        chosen = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": named}}
+    wanted = chat(served, tools=CHAT_TOOLS, tool_choice=chosen)
+    found = client.responses.create(**ASKED, tools=TOOLS, tool_choice=asked)
+    llm.trim()
+    calls = [(one.function.name, one.function.arguments) for one in wanted.choices[0].message.tool_calls]
+    assert [(one.name, one.arguments) for one in found.output] == calls
+    assert {(one.type, one.status) for one in found.output} == {("function_call", "completed")}
+    assert found.usage.output_tokens == wanted.usage.completion_tokens
+    assert found.usage.input_tokens_details.cached_tokens == 0
+    assert found.to_dict()["tool_choice"] == asked
+    diagnostics = wanted.choices[0].model_extra["tool_choice"]
+    assert found.model_extra["tool_decisions"][0]["probabilities"] == diagnostics["probabilities"]
+    assert [one.name for one in found.tools] == ["get_weather", "get_time"]
+
+
+def test_calls_in_a_stream(served):
+    """Each is an item that is added, grows by its arguments, and is done; the helper parses them."""
+    llm, client = served
+    asked = {**ASKED, "tools": TOOLS, "tool_choice": {"type": "function", "name": "get_weather"}}
+    wanted = client.responses.create(**asked).output[0].arguments
+    llm.trim()
+    events = list(client.responses.create(**asked, stream=True))
+    llm.trim()
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    deltas = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
+    kinds = [event.type.removeprefix("response.") for event in events if not event.type.endswith(".delta")]
+    assert kinds == [
+        "created", "in_progress", "output_item.added", "function_call_arguments.done", "output_item.done", "completed",
+    ]  # fmt: skip
+    assert "".join(deltas) == wanted == events[-1].response.output[0].arguments
+    assert len({event.item_id for event in events if hasattr(event, "item_id")}) == 1
+    tool = openai.pydantic_function_tool(GetWeather)
+    with client.responses.stream(**ASKED, tools=[tool], tool_choice="required", parallel_tool_calls=False) as stream:
+        (call,) = stream.get_final_response().output
+    assert isinstance(call.parsed_arguments, GetWeather)
+
+
+def test_text_beside_tools(served):
+    """A message, with log-probabilities, of which the decision against a call says why there is none."""
+    _, client = served
+    include = ["message.output_text.logprobs"]
+    wanted = chat(served, tools=CHAT_TOOLS, max_tokens=8, logprobs=True).choices[0]
+    found = client.responses.create(**ASKED, tools=TOOLS, tool_choice="auto", max_output_tokens=8, include=include)
+    assert found.output_text == wanted.message.content
+    shown = found.output[0].content[0].logprobs
+    assert [one.logprob for one in shown] == [one.logprob for one in wanted.logprobs.content]
+    assert found.model_extra["tool_decisions"][0]["no_call"] > 0.5
+
+
+def test_calls_and_results_go_back_as_items(served):
+    """The prompt is that of a chat in which the calls are in the message before them."""
+    _, client = served
+    question = {"role": "user", "content": ASKED["input"]}
+    said = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Wait.", "annotations": []}],
+    }
+    calls = [{"type": "function_call", "call_id": f"c{i}", "name": "get_time", "arguments": "{}"} for i in (1, 2)]
+    results = [{"type": "function_call_output", "call_id": f"c{i}", "output": "noon"} for i in (1, 2)]
+    results[1]["output"] = [{"type": "input_text", "text": "noon"}]
+    items = [question, said, *calls, *results]
+    found = client.responses.create(
+        model="embedded", input=items, tools=TOOLS, max_output_tokens=4, extra_body={"seed": 3}
+    )
+    tool_calls = [
+        {"id": one["call_id"], "type": "function", "function": {"name": one["name"], "arguments": "{}"}}
+        for one in calls
+    ]
+    messages = [
+        question,
+        {"role": "assistant", "content": "Wait.", "tool_calls": tool_calls},
+        *({"role": "tool", "tool_call_id": f"c{i}", "content": "noon"} for i in (1, 2)),
+    ]
+    wanted = chat(served, messages=messages, tools=CHAT_TOOLS, max_tokens=4)
+    assert found.usage.input_tokens == wanted.usage.prompt_tokens
+    assert found.output_text == (wanted.choices[0].message.content or "")
+
+
+def test_a_call_that_the_limit_cuts(llm):
+    """It is incomplete, as its response is."""
+    tools = [
+        {
+            "type": "function",
+            "name": "f",
+            "parameters": {"properties": {"a": {"minLength": 20, "type": "string"}}, "required": ["a"]},
+        }
+    ]
+    body = {"input": "a", "tools": tools, "tool_choice": "required", "max_output_tokens": 3, "seed": 1}
+    found = ask(app(llm), "POST", PATH, body).json
+    assert (found["status"], found["output"][-1]["status"]) == ("incomplete", "incomplete")
+    events = ask(app(llm), "POST", PATH, {**body, "stream": True}).events
+    assert events[-1]["response"]["output"][-1]["arguments"] == found["output"][-1]["arguments"]
+
+
 WRONG = [
     ({"input": None}, "input", "is not given"),
     ({"input": []}, "input", "a text, or a list of 1 to 4096 items"),
@@ -156,6 +284,16 @@ WRONG = [
     ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type", "'item_reference' are not read"),
     ({"input": [{"role": "tool", "content": "a"}]}, "input[0].role", "one of 'user', 'assistant', 'system', 'developer'"),
     ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]", "is not read; give text"),
+    ({"input": [{"role": "user", "content": "a", "tool_calls": [{}]}]}, "input[0].tool_calls", "type 'function_call'"),
+    ({"input": [{"type": "function_call_output", "call_id": "c", "output": "a"}]}, "input[0].call_id", "the id of a call"),
+    ({"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "["}]}, "input[0].arguments", "an object"),
+    ({"tools": [{"type": "web_search"}]}, "tools[0].type", "the type 'function' is offered"),
+    ({"tools": [{"type": "function", "name": "a b"}]}, "tools[0].name", "letters, digits"),
+    ({"tools": [TOOLS[0], TOOLS[0]]}, "tools[1].name", "each name once"),
+    ({"tools": [{**TOOLS[0], "parameters": {"contains": {}}}]}, "tools[0].parameters.contains", "a grammar cannot"),
+    ({"tools": TOOLS, "tool_choice": {"type": "function", "name": "x"}}, "tool_choice.name", "one of the declared tools"),
+    ({"tools": TOOLS, "min_tokens": 2}, "min_tokens", "cannot be combined with `tools`"),
+    ({"tool_choice": "required"}, "tool_choice", "'none' or 'auto'"),
     ({"previous_response_id": "resp_1"}, "previous_response_id", "send the whole conversation in `input`"),
     ({"conversation": "conv_1"}, "conversation", "send the whole conversation in `input`"),
     ({"background": True}, "background", "not offered"),

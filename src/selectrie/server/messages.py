@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field
@@ -73,6 +73,13 @@ Part = Annotated[
 ]
 
 
+def text_of(content: str | Sequence[TextPart | RefusalPart]) -> str:
+    """Return the text of a content; parts are joined by line ends."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.text if isinstance(part, TextPart) else part.refusal for part in content)
+
+
 class Message(WireModel):
     """A message of a chat."""
 
@@ -113,11 +120,10 @@ class Message(WireModel):
         content = self.content
         if content is None:
             content = self.refusal if isinstance(self.refusal, str) else ""
-        elif not isinstance(content, str):
-            content = "\n".join(part.text if isinstance(part, TextPart) else part.refusal for part in content)
         extras = {name: getattr(self, name) for name in _TEXTS}
         extras["tool_calls"] = [one.data(f"{path}.tool_calls[{i}]") for i, one in enumerate(self.tool_calls or ())]
-        return {"role": self.role, "content": content, **{name: value for name, value in extras.items() if value}}
+        given = {name: value for name, value in extras.items() if value}
+        return {"role": self.role, "content": text_of(content), **given}
 
 
 class Conversation(WireModel):

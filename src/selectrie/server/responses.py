@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from time import time
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
@@ -19,16 +18,28 @@ from starlette.responses import Response
 
 from selectrie.errors import THE_PROMPT, OptionError
 from selectrie.options import PromptParams
-from selectrie.results import Chunk, Generation
-from selectrie.results.generation import chat_logprobs, finish_reason
 from selectrie.server.call_syntax import EFFORTS, VERBOSITIES
 from selectrie.server.chat import ChatRequest, answer
 from selectrie.server.generation import GenerationBody, options_of, read_generation
-from selectrie.server.messages import MAX_MESSAGES, Message
+from selectrie.server.messages import MAX_MESSAGES, Message, Part, text_of
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import Exchange, exchange_of, read_request
+from selectrie.server.response_writer import ResponseWriter
 from selectrie.server.state import state_of
 from selectrie.server.structured import Constraint, ResponseFormat, constraining_field
+from selectrie.server.tools import (
+    MAX_CALLS,
+    MAX_TOOLS,
+    MODES,
+    Function,
+    FunctionCall,
+    FunctionDefinition,
+    FunctionName,
+    ToolSet,
+    check_with_tools,
+    parse_arguments,
+    reject_other_types,
+)
 from selectrie.server.wire import (
     BY_TYPE,
     TAG,
@@ -36,6 +47,7 @@ from selectrie.server.wire import (
     Ignored,
     Items,
     NotOffered,
+    TemplateArgs,
     UnsupportedError,
     UpTo,
     WireModel,
@@ -44,7 +56,8 @@ from selectrie.server.wire import (
     unknown_fields,
 )
 
-_ITEM_TYPES = ("message", "reasoning")
+_ITEM_TYPES = ("message", "function_call", "function_call_output", "reasoning")
+_EMPTY: tuple[object, ...] = ("", [])
 _LOGPROBS = "message.output_text.logprobs"
 _STATELESS = "nothing is stored here; send the whole conversation in `input`"
 _LIMIT = "use `max_output_tokens`"
@@ -57,6 +70,8 @@ class InputMessage(Message):
     """The speaker."""
     type: Literal["message"] | None = None
     """What the item is."""
+    tool_calls: Annotated[Any, NotOffered(_EMPTY, "use items of the type 'function_call'")] = None
+    tool_call_id: Annotated[Any, NotOffered(_EMPTY, "use items of the type 'function_call_output'")] = None
     id: Ignored = None
     status: Ignored = None
     phase: Ignored = None
@@ -69,22 +84,57 @@ class ReasoningItem(WireModel):
     """What the item is."""
 
 
+class FunctionCallItem(FunctionCall):
+    """A call of a function in an earlier answer."""
+
+    type: Literal["function_call"]
+    """What the item is."""
+    call_id: EncodableText
+    """The id, which the item with the result names."""
+    id: Ignored = None
+    status: Ignored = None
+
+    def data(self, path: str) -> dict[str, Any]:
+        """Return the call as chat templates read it; `path` is that of the item.
+
+        Raises `OptionError` if its arguments are no object.
+        """
+        arguments = parse_arguments(self.arguments, f"{path}.arguments")
+        return {"id": self.call_id, "type": "function", "function": {"name": self.name, "arguments": arguments}}
+
+
+class FunctionOutputItem(WireModel):
+    """The result of a call."""
+
+    type: Literal["function_call_output"]
+    """What the item is."""
+    call_id: EncodableText
+    """The id of the call."""
+    output: Annotated[EncodableText | Items[Part], BY_TYPE] = Field(title="a text, or a list of parts")
+    """The result."""
+    id: Ignored = None
+    status: Ignored = None
+
+
 def _check_item(item: object) -> object:
     """Return an item of a conversation; raise an error for one that is not read."""
     kind = item.get("type") if isinstance(item, Mapping) else None
     if isinstance(kind, str) and kind not in _ITEM_TYPES:
-        raise UnsupportedError(f"items of the type {kind[:40]!r} are not read", below=".type")
+        raise UnsupportedError(f"items of the type {kind[:40]!r} are not read", "unsupported_input", ".type")
     return item
 
 
 def _tag_item(item: object) -> str:
-    """Return the tag of the model that reads an item."""
-    is_reasoning = isinstance(item, Mapping) and item.get("type") == "reasoning"
-    return f"{TAG}reasoning" if is_reasoning else f"{TAG}message"
+    """Return the tag of the model that reads an item: its type, if it has one."""
+    kind = item.get("type") if isinstance(item, Mapping) else None
+    return TAG + (kind if isinstance(kind, str) else "message")
 
 
 _Item = Annotated[
-    Annotated[InputMessage, Tag(f"{TAG}message")] | Annotated[ReasoningItem, Tag(f"{TAG}reasoning")],
+    Annotated[InputMessage, Tag(f"{TAG}message")]
+    | Annotated[FunctionCallItem, Tag(f"{TAG}function_call")]
+    | Annotated[FunctionOutputItem, Tag(f"{TAG}function_call_output")]
+    | Annotated[ReasoningItem, Tag(f"{TAG}reasoning")],
     Discriminator(_tag_item),
     BeforeValidator(_check_item),
 ]
@@ -114,6 +164,41 @@ class ReasoningConfig(WireModel):
     mode: Ignored = None
 
 
+class FunctionTool(FunctionDefinition):
+    """A function that the model may call."""
+
+    model_config = ConfigDict(title="an object with the type 'function' and a `name`")
+
+    type: Literal["function"]
+    """What the tool is."""
+
+
+class ToolName(FunctionName):
+    """A function by its name."""
+
+    type: Literal["function"]
+    """What the tool is."""
+
+
+class AllowedFunctions(WireModel):
+    """A choice among some of the functions."""
+
+    type: Literal["allowed_tools"]
+    """What the choice is."""
+    mode: Literal["auto", "required"]
+    """Whether one of them must be called."""
+    tools: Items[Annotated[ToolName, BeforeValidator(reject_other_types)]] = Field(
+        min_length=1, title="a list of tools, each {'type': 'function', 'name': …}"
+    )
+    """The functions."""
+
+
+_Tools = Annotated[Items[Annotated[FunctionTool, BeforeValidator(reject_other_types)]], Field(max_length=MAX_TOOLS)]
+_ChosenTool = Annotated[
+    ToolName | AllowedFunctions, Discriminator("type"), BeforeValidator(reject_other_types), Field(title="a tool")
+]
+
+
 class ResponsesBody(GenerationBody):
     """A conversation to answer, in the form of OpenAI's Responses API."""
 
@@ -124,8 +209,6 @@ class ResponsesBody(GenerationBody):
     prompt: Annotated[Any, NotOffered((), _STATELESS)] = None
     context_management: Annotated[Any, NotOffered(([],))] = None
     truncation: Annotated[Any, NotOffered(("disabled",), "send what fits the context")] = None
-    tools: Annotated[Any, NotOffered(([],))] = None
-    tool_choice: Annotated[Any, NotOffered(("none", "auto"))] = None
     max_tool_calls: Ignored = None
     moderation: Annotated[Any, NotOffered()] = None
     image: Annotated[Any, NotOffered()] = None
@@ -150,17 +233,20 @@ class ResponsesBody(GenerationBody):
     """Number of most probable tokens at each position, with log-probabilities."""
     reasoning: ReasoningConfig | None = None
     """Options of reasoning."""
+    tools: _Tools | None = Field(None, title=f"a list of at most {MAX_TOOLS} tools of the type 'function'")
+    """The functions that the model may call."""
+    tool_choice: Annotated[Annotated[str, one_of(MODES)] | _ChosenTool, BY_TYPE] | None = Field(
+        None, title="'none', 'auto', 'required', a tool of type 'function', or 'allowed_tools'"
+    )
+    """Whether a function is called, and which."""
     parallel_tool_calls: bool | None = None
-    """Whether several functions may be called."""
+    """Whether an answer may have more than one call; by default it may."""
+    chat_template_kwargs: TemplateArgs | None = None
+    """Arguments of the chat template."""
     metadata: dict[str, EncodableText] | None = Field(None, title="an object of texts")
     """Texts that the answer repeats."""
     store: bool | None = None
     """Whether to store the answer, which this server never does."""
-
-    @property
-    def has_logprobs(self) -> bool:
-        """Return whether the answer has log-probabilities."""
-        return bool(self.top_logprobs) or _LOGPROBS in (self.include or ())
 
     def constraints(self) -> Iterator[Constraint]:
         """Yield the constraint of each field that states one."""
@@ -175,15 +261,46 @@ class ResponsesBody(GenerationBody):
         wishes = {"reasoning_effort": effort, "verbosity": verbosity}
         return {name: wish for name, wish in wishes.items() if wish is not None}
 
+    def tool_set(self) -> ToolSet | None:
+        """Return the functions that may be called, or None.
+
+        Raises:
+            RequestError, HttpError: For a wrong declaration or choice, with its path.
+        """
+        functions = [
+            Function(f"tools[{i}]", one.name, one.description, one.parameters) for i, one in enumerate(self.tools or ())
+        ]
+        choice, max_calls = self.tool_choice, 1 if self.parallel_tool_calls is False else MAX_CALLS
+        if isinstance(choice, ToolName):
+            return ToolSet.of(functions, mode="required", allowed=[("tool_choice.name", choice.name)], max_calls=1)
+        if isinstance(choice, AllowedFunctions):
+            named = [(f"tool_choice.tools[{i}].name", one.name) for i, one in enumerate(choice.tools)]
+            return ToolSet.of(functions, mode=choice.mode, allowed=named, max_calls=max_calls)
+        return ToolSet.of(functions, mode=choice or "auto", max_calls=max_calls)
+
     def messages(self) -> list[dict[str, Any]]:
         """Return the conversation as the messages of a chat.
 
-        Raises `OptionError` if it has no message.
+        A call is part of the assistant's message before it.
+
+        Raises `OptionError` if there is no message, and for the result of no call.
         """
+        messages: list[dict[str, Any]] = []
+        ids: set[str] = set()
+        for index, item in enumerate(self.input if not isinstance(self.input, str) else ()):
+            if isinstance(item, InputMessage):
+                messages.append(item.data(f"input[{index}]"))
+            elif isinstance(item, FunctionCallItem):
+                ids.add(item.call_id)
+                if not messages or messages[-1]["role"] != "assistant":
+                    messages.append({"role": "assistant", "content": ""})
+                messages[-1].setdefault("tool_calls", []).append(item.data(f"input[{index}]"))
+            elif isinstance(item, FunctionOutputItem):
+                if item.call_id not in ids:
+                    raise OptionError(f"input[{index}].call_id", item.call_id, "the id of a call before it")
+                messages.append({"role": "tool", "tool_call_id": item.call_id, "content": text_of(item.output)})
         if isinstance(self.input, str):
             messages = [{"role": "user", "content": self.input}]
-        else:
-            messages = [item.data(f"input[{i}]") for i, item in enumerate(self.input) if isinstance(item, InputMessage)]
         if not messages:
             raise OptionError("input", [], "at least one message")
         return [{"role": "system", "content": self.instructions}, *messages] if self.instructions else messages
@@ -193,7 +310,7 @@ FIELDS = {
     THE_PROMPT.name: "input",
     "n_alternatives": "top_logprobs",
     "parse_special": "/v1/completions",
-    "template_args": "/v1/chat/completions",
+    "template_args": "chat_template_kwargs",
 }
 """Names shown in errors for options that have another name here or no field."""
 
@@ -203,15 +320,12 @@ class ResponsesRequest:
     """A request of `/v1/responses`.
 
     Attributes:
-        body: The parsed body.
         chat: The same request as one of a chat.
-        text, reasoning: These fields as they were sent; the answer repeats them.
+        echoed: The fields of the response that repeat the request.
     """
 
-    body: ResponsesBody
     chat: ChatRequest
-    text: Mapping[str, Any]
-    reasoning: Mapping[str, Any]
+    echoed: Mapping[str, Any]
 
 
 def read_responses(data: Mapping[str, Any], options: ServerOptions) -> ResponsesRequest:
@@ -226,146 +340,37 @@ def read_responses(data: Mapping[str, Any], options: ServerOptions) -> Responses
     )
     warnings = list(generation.warnings)
     if not isinstance(body.input, str):
-        unknown = dict.fromkeys(name for item in data["input"] if item.get("type") != "reasoning" for name in item)
+        sent = zip(data["input"], body.input, strict=True)
+        unknown = dict.fromkeys(
+            name for item, read_item in sent if isinstance(read_item, InputMessage) for name in item
+        )
         warnings += unknown_fields(unknown, InputMessage.model_fields, " of messages")
     if body.store:
         warnings.append("store: nothing is stored here")
-    generation = replace(generation, warnings=warnings)
-    chat = ChatRequest(body.messages(), generation, PromptParams(), body.has_logprobs, wishes=body.wishes())
-    return ResponsesRequest(body, chat, data.get("text") or {}, data.get("reasoning") or {})
-
-
-class ResponseWriter:
-    """Writes the response object of one answer, or the events of a stream.
-
-    Args:
-        request: The request.
-        exchange: The same request on its way through the server.
-    """
-
-    def __init__(self, request: ResponsesRequest, exchange: Exchange) -> None:
-        self._request, self._exchange, self._created = request, exchange, int(time())
-        self._item_id = f"msg_{exchange.id}"
-        self._n_events = 0
-        self._text: list[str] = []
-        self._logprobs: list[dict[str, Any]] = []
-        self._is_cut = False
-
-    def whole(self, generation: Generation, usage: Mapping[str, int]) -> dict[str, Any]:
-        """Return the response object of an answer that is not streamed."""
-        (one,) = generation
-        self._add(Chunk(0, 0, one.text, one.tokens, one, one.alternatives))
-        return self._response(usage)
-
-    def chunks(self, chunk: Chunk) -> list[dict[str, Any]]:
-        """Return the events for a chunk; the very first ones open response and text."""
-        events = [] if self._n_events else self._begin()
-        logprobs = self._add(chunk)
-        if chunk.text or logprobs:
-            events.append(self._part_event("response.output_text.delta", delta=chunk.text, logprobs=logprobs))
-        return events
-
-    def last(self, usage: Mapping[str, int]) -> list[dict[str, Any]]:
-        """Return the events that close the text and the response."""
-        part = self._part()
-        return [
-            self._part_event("response.output_text.done", text=part["text"], logprobs=part["logprobs"]),
-            self._part_event("response.content_part.done", part=part),
-            self._event("response.output_item.done", output_index=0, item=self._item(part)),
-            self._event(f"response.{self._status}", response=self._response(usage)),
-        ]
-
-    @property
-    def _status(self) -> str:
-        return "incomplete" if self._is_cut else "completed"
-
-    def _begin(self) -> list[dict[str, Any]]:
-        """Return the events that open the response, its message and its text."""
-        item, part = self._item(), self._part()
-        return [
-            self._event("response.created", response=self._response()),
-            self._event("response.in_progress", response=self._response()),
-            self._event("response.output_item.added", output_index=0, item=item),
-            self._part_event("response.content_part.added", part=part),
-        ]
-
-    def _add(self, chunk: Chunk) -> list[dict[str, Any]]:
-        """Add a chunk to the text; return its log-probabilities if they are wanted."""
-        logprobs = []
-        if self._request.chat.has_logprobs:
-            logprobs = chat_logprobs(chunk.tokens, chunk.alternatives)["content"] or []
-        self._text.append(chunk.text)
-        self._logprobs += logprobs
-        if chunk.completion is not None:
-            self._is_cut = finish_reason(chunk.completion.finish) == "length"
-        return logprobs
-
-    def _event(self, type: str, **fields: Any) -> dict[str, Any]:  # noqa: A002 - the API's name
-        self._n_events += 1
-        return {"type": type, "sequence_number": self._n_events - 1, **fields}
-
-    def _part_event(self, type: str, **fields: Any) -> dict[str, Any]:  # noqa: A002 - the API's name
-        """Return an event about the text, the only part of the only message."""
-        return self._event(type, item_id=self._item_id, output_index=0, content_index=0, **fields)
-
-    def _part(self) -> dict[str, Any]:
-        """Return the text so far as a part of a message."""
-        text = "".join(self._text)
-        return {"type": "output_text", "text": text, "annotations": [], "logprobs": list(self._logprobs)}
-
-    def _item(self, part: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the message with its part; without one it is in progress."""
-        status, content = ("in_progress", []) if part is None else (self._status, [part])
-        return {"id": self._item_id, "type": "message", "role": "assistant", "status": status, "content": content}
-
-    def _response(self, usage: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """Return the response object; without `usage` it is in progress."""
-        body, generation, warnings = (
-            self._request.body,
-            self._request.chat.generation,
-            self._request.chat.generation.warnings,
-        )
-        is_done = usage is not None
-        return {
-            "id": f"resp_{self._exchange.id}",
-            "object": "response",
-            "created_at": self._created,
-            "completed_at": int(time()) if is_done and not self._is_cut else None,
-            "status": self._status if is_done else "in_progress",
-            "background": False,
-            "error": None,
-            "incomplete_details": {"reason": "max_output_tokens"} if is_done and self._is_cut else None,
-            "instructions": body.instructions,
-            "max_output_tokens": body.max_output_tokens,
-            "metadata": body.metadata or {},
-            "model": self._exchange.model,
-            "output": [self._item(self._part())] if is_done else [],
-            "parallel_tool_calls": body.parallel_tool_calls is not False,
-            "previous_response_id": None,
-            "reasoning": {"effort": None, "summary": None, **self._request.reasoning},
-            "store": False,
-            "temperature": generation.sampling.temperature,
-            "text": {"format": {"type": "text"}, **self._request.text},
-            "tool_choice": "auto",
-            "tools": [],
-            "top_logprobs": body.top_logprobs or 0,
-            "top_p": generation.sampling.top_p,
-            "truncation": "disabled",
-            "usage": None if usage is None else _response_usage(usage, self._exchange),
-            **({"warnings": list(warnings)} if warnings else {}),
-        }
-
-
-def _response_usage(usage: Mapping[str, int], exchange: Exchange) -> dict[str, Any]:
-    """Return the numbers of tokens in the form of the Responses API."""
-    n_prompt = usage["prompt_tokens"]
-    return {
-        "input_tokens": n_prompt,
-        "input_tokens_details": {"cached_tokens": min(n_prompt, exchange.n_reused), "cache_write_tokens": 0},
-        "output_tokens": usage["completion_tokens"],
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage["total_tokens"],
+    tools = body.tool_set()
+    if tools is not None:
+        check_with_tools(data)
+        warnings += tools.warnings()
+    chat = ChatRequest(
+        messages=body.messages(),
+        generation=replace(generation, warnings=warnings),
+        prompting=PromptParams(template_args=body.chat_template_kwargs or {}),
+        has_logprobs=bool(body.top_logprobs) or _LOGPROBS in (body.include or ()),
+        wishes=body.wishes(),
+        tools=tools,
+    )
+    echoed = {
+        "instructions": body.instructions,
+        "max_output_tokens": body.max_output_tokens,
+        "metadata": body.metadata or {},
+        "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "reasoning": {"effort": None, "summary": None, **(data.get("reasoning") or {})},
+        "text": {"format": {"type": "text"}, **(data.get("text") or {})},
+        "tool_choice": data.get("tool_choice") or "auto",
+        "tools": [one.model_dump() for one in body.tools or ()],
+        "top_logprobs": body.top_logprobs or 0,
     }
+    return ResponsesRequest(chat, echoed)
 
 
 router = APIRouter()
@@ -375,11 +380,13 @@ router = APIRouter()
 async def responses(request: Request) -> Response:
     """Answer a conversation, as OpenAI's Responses API does."""
     state, exchange = state_of(request), exchange_of(request)
-    field = constraining_field(exchange.body) or ("text.format" if exchange.body.get("text") else None)
-    exchange.fields = FIELDS | options_of(ResponsesBody, exchange.body) | ({"grammar": field} if field else {})
-    read_body = await read_request(exchange, read_responses, state.options, has_grammar=field is not None)
+    body = exchange.body
+    field = constraining_field(body) or ("text.format" if body.get("text") else None)
+    exchange.fields = FIELDS | options_of(ResponsesBody, body) | ({"grammar": field} if field else {})
+    has_grammar = field is not None or bool(body.get("tools"))
+    found = await read_request(exchange, read_responses, state.options, has_grammar=has_grammar)
 
     def make_writer(chat: ChatRequest, exchange: Exchange) -> ResponseWriter:
-        return ResponseWriter(replace(read_body, chat=chat), exchange)
+        return ResponseWriter(found.echoed, chat.generation, exchange, has_logprobs=chat.has_logprobs)
 
-    return await answer(state, exchange, read_body.chat, make_writer)
+    return await answer(state, exchange, found.chat, make_writer)

@@ -105,6 +105,7 @@ class ToolAnswer:
         tokens, alternatives: Those of all pieces.
         decisions: The decisions, in order.
         finish: As in `Piece`.
+        pieces: The pieces.
     """
 
     text: str = ""
@@ -113,9 +114,11 @@ class ToolAnswer:
     alternatives: tuple[tuple[TokenScore, ...], ...] = ()
     decisions: list[ToolDecision] = field(default_factory=list)
     finish: str = ""
+    pieces: list[Piece] = field(default_factory=list)
 
     def add(self, piece: Piece) -> None:
         """Add the next piece."""
+        self.pieces.append(piece)
         self.text += piece.text
         if piece.id:
             self.calls.append((piece.id, piece.name, ""))

@@ -37,7 +37,7 @@ _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}, "additi
 ToolName = Annotated[str, Field(pattern=f"^{NAME}$", title="1 to 64 letters, digits, dots, dashes and underscores")]
 
 
-def _reject_other_types(value: object) -> object:
+def reject_other_types(value: object) -> object:
     """Return a tool, a call or a choice; raise an error for a tool of another type."""
     kind = value.get("type") if isinstance(value, Mapping) else None
     if isinstance(kind, str) and kind not in {"function", "allowed_tools"}:
@@ -94,7 +94,7 @@ class AllowedTools(WireModel):
 
     mode: Literal["auto", "required"]
     """Whether one of them must be called."""
-    tools: Items[Annotated[NamedTool, BeforeValidator(_reject_other_types)]] = Field(
+    tools: Items[Annotated[NamedTool, BeforeValidator(reject_other_types)]] = Field(
         min_length=1, title="a list of tools, each {'type': 'function', 'function': {'name': …}}"
     )
     """The tools."""
@@ -110,7 +110,7 @@ class AllowedChoice(WireModel):
 
 
 _ChosenTool = Annotated[
-    NamedTool | AllowedChoice, Discriminator("type"), BeforeValidator(_reject_other_types), Field(title="a tool")
+    NamedTool | AllowedChoice, Discriminator("type"), BeforeValidator(reject_other_types), Field(title="a tool")
 ]
 
 
@@ -154,7 +154,7 @@ class ToolCall(WireModel):
         return {"id": self.id, "type": self.type, "function": {"name": self.function.name, "arguments": arguments}}
 
 
-Call = Annotated[ToolCall, BeforeValidator(_reject_other_types)]
+Call = Annotated[ToolCall, BeforeValidator(reject_other_types)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,6 +241,8 @@ class ToolSet:
         for path, name in named:
             if name not in by_name:
                 raise OptionError(path, name, f"one of the declared tools, {', '.join([*by_name][:8]) or 'none'}")
+        if mode == "required" and not functions:
+            raise OptionError("tool_choice", mode, "'none' or 'auto' without `tools`")
         if mode == "none" or not functions:
             return None
         grammars = {name: by_name[name].arguments() for _, name in named}
@@ -268,7 +270,7 @@ class ToolFields(WireModel):
     """The fields of a chat that declare tools."""
 
     tools: (
-        Annotated[Items[Annotated[Tool, BeforeValidator(_reject_other_types)]], Field(max_length=MAX_TOOLS)] | None
+        Annotated[Items[Annotated[Tool, BeforeValidator(reject_other_types)]], Field(max_length=MAX_TOOLS)] | None
     ) = Field(None, title=f"a list of at most {MAX_TOOLS} tools, each with the type 'function' and a `function`")
     """The functions that the model may call."""
     tool_choice: Annotated[Annotated[str, one_of(MODES)] | _ChosenTool, BY_TYPE] | None = Field(
@@ -300,8 +302,6 @@ class ToolFields(WireModel):
                 for i, one in enumerate(choice.allowed_tools.tools)
             ]
             return ToolSet.of(functions, mode=choice.allowed_tools.mode, allowed=named, max_calls=max_calls)
-        if choice == "required" and not functions:
-            raise OptionError("tool_choice", choice, "'none' or 'auto' without `tools`")
         return ToolSet.of(functions, mode=choice or "auto", max_calls=max_calls)
 
 

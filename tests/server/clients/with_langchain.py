@@ -108,8 +108,28 @@ def case_tools_streamed(url: str) -> None:
     assert whole.tool_calls[0]["args"]["number"] in {"A1", "B2"}
 
 
+RESPONSES = {"use_responses_api": True, "output_version": "responses/v1"}
+
+
 def case_responses(url: str) -> None:
-    assert model(url, use_responses_api=True, output_version="responses/v1").invoke("Say hello.").text
+    text = model(url, **RESPONSES).invoke("Say hello.").text
+    assert "".join(part.text for part in model(url, **RESPONSES).stream("Say hello.")) == text != ""
+
+
+def case_responses_structured(url: str) -> None:
+    for method in ("json_schema", "function_calling"):
+        asked = model(url, **RESPONSES).with_structured_output(Ticket, method=method)
+        assert isinstance(asked.invoke("My parcel is late!"), Ticket)
+
+
+def case_responses_tools_loop(url: str) -> None:
+    question = HumanMessage("Where is order A1?")
+    answer = model(url, **RESPONSES).bind_tools([look_up_order], tool_choice="required").invoke([question])
+    call = answer.tool_calls[0]
+    results = [ToolMessage(look_up_order.invoke(one["args"]), tool_call_id=one["id"]) for one in answer.tool_calls]
+    assert call["args"]["number"] in {"A1", "B2"}
+    bound = model(url, **RESPONSES).bind_tools([look_up_order], tool_choice="none")
+    assert bound.invoke([question, answer, *results]).text
 
 
 if __name__ == "__main__":

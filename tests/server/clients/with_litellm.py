@@ -110,5 +110,20 @@ def case_responses(url: str) -> None:
     assert answer.output[-1].content[0].text
 
 
+def case_responses_streamed(url: str) -> None:
+    events = litellm.responses(
+        input="Say hello.",
+        model=f"openai/{MODEL}",
+        api_base=f"{url}/v1",
+        api_key="none",
+        max_output_tokens=64,
+        temperature=0,
+        stream=True,
+    )
+    kinds = [str(event.type.value) for event in events]
+    assert kinds[0] == "response.created"
+    assert kinds[-1] in {"response.completed", "response.incomplete"}
+
+
 if __name__ == "__main__":
     run(globals())
