@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
-from selectrie import Predicate
+from selectrie import Choice, DecisionParams
 from selectrie.server import ServerOptions, app
 from tests.support.deciding import fake
 from tests.support.serving import ask
@@ -30,15 +33,21 @@ def scores(reply) -> dict[int, float]:
 
 @pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
 def test_scores_are_probabilities_of_decide(path):
-    """That a document is relevant to the query, to the last bit; the best comes first."""
+    """Of the query as a text that the document answers, and without a document; the best comes first."""
+    question, params = Choice("Write a query that this text answers.", [QUERY]), DecisionParams(list_options=False)
+    params = replace(params, layout="state first")
     with fake() as llm:
-        question = Predicate(f'The text is relevant to the query "{QUERY}".')
-        wanted = llm.decide_many(DOCUMENTS, question)
+        wanted = llm.decide_many(DOCUMENTS, question, params=params)
+        gained = llm.decide_many(DOCUMENTS, question, params=replace(params, rule="pmi"))
         llm.trim()
         reply = rerank(llm, path)
     assert reply.status == 200
     found = scores(reply)
-    assert found == {index: one.probability for index, one in enumerate(wanted)}
+    for index, (plain, gain) in enumerate(zip(wanted, gained, strict=True)):
+        n = len(plain.selection.choices[0].tokens)
+        with_document = math.exp(plain.selection.logp / n)
+        without = math.exp((plain.selection.logp - gain.selection.score) / n)
+        assert found[index] == pytest.approx(with_document / (with_document + without), rel=1e-12)
     assert [*found.values()] == sorted(found.values(), reverse=True)
     assert reply.json["model"] == "hash-1"
     n_tokens = sum(one.usage.input_tokens for one in wanted)

@@ -1,10 +1,13 @@
 """`POST /v1/rerank`: documents in the order in which they fit a query.
 
-The shapes are those of Jina's, Cohere's and vLLM's endpoints of this name.
+The shapes are those of Jina's, Cohere's and vLLM's endpoints of this name. The model is
+not asked whether a document fits, which small models say badly. It is asked for a query
+that the document answers, and the query is scored as its answer.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -14,8 +17,9 @@ from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectrie.decide.answers import PredicateAnswer
-from selectrie.decide.questions import Predicate
+from selectrie.decide.answers import ChoiceAnswer
+from selectrie.decide.params import DecisionParams
+from selectrie.decide.questions import Choice
 from selectrie.engine.scheduler.task_group import set_priority
 from selectrie.errors import THE_STATE, OptionError, PromptTooLongError
 from selectrie.server.http_errors import HttpError, message_of
@@ -36,8 +40,12 @@ from selectrie.server.wire import (
     unknown_fields,
 )
 
-STATEMENT = 'The text is relevant to the query "{query}".'
-"""The statement whose probability is the score of a document."""
+INSTRUCTIONS = "Write a query that this text answers."
+"""What is asked about each document."""
+PARAMS = DecisionParams(rule="pmi", layout="state first", list_options=False)
+"""How it is asked: the score is the gain over the same prompt without a document."""
+_MAX_GAIN = 700.0
+"""Gain in nats below whose negative `math.exp` would overflow."""
 
 
 class RerankDocument(WireModel):
@@ -119,8 +127,23 @@ def read_rerank(data: Mapping[str, Any], options: ServerOptions) -> RerankReques
     )
 
 
+def relevance_of(answer: ChoiceAnswer[str]) -> float:
+    """Return the relevance of a document, between 0 and 1.
+
+    With p the geometric mean of the probabilities of the query's tokens after the
+    document, and q without one, it is p / (p + q): 0.5 if the document does not make
+    the query more probable.
+
+    Args:
+        answer: The answer about the document, whose only option is the query.
+    """
+    found = answer.selection.choices[0]
+    gain = float(found.score or 0.0) / max(1, len(found.tokens))
+    return 1 / (1 + math.exp(-gain)) if gain > -_MAX_GAIN else 0.0
+
+
 def rerank_response(
-    request: RerankRequest, answers: Sequence[PredicateAnswer], model: str, name: str
+    request: RerankRequest, answers: Sequence[ChoiceAnswer[str]], model: str, name: str
 ) -> dict[str, Any]:
     """Return the response, ready for JSON; documents of equal scores keep their order.
 
@@ -130,25 +153,23 @@ def rerank_response(
         model: Name of the model.
         name: Id of the response.
     """
-    best = sorted(range(len(answers)), key=lambda index: -answers[index].probability)[: request.top_n]
+    scores = [relevance_of(one) for one in answers]
+    best = sorted(range(len(answers)), key=lambda index: -scores[index])[: request.top_n]
     results = [
         {
             "index": index,
-            "relevance_score": answers[index].probability,
+            "relevance_score": scores[index],
             **({"document": {"text": request.documents[index]}} if request.has_documents else {}),
         }
         for index in best
     ]
     n_tokens = sum(one.usage.input_tokens for one in answers)
-    n_doubtful = sum(bool(one.warnings) for one in answers)
-    doubt = f"for {n_doubtful} documents, yes and no hold less than 1 % of what the model would say"
-    warnings = [*request.warnings, *([doubt] if n_doubtful else [])]
     return {
         "id": name,
         "model": model,
         "results": results,
         "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
-        **({"warnings": warnings} if warnings else {}),
+        **({"warnings": [*request.warnings]} if request.warnings else {}),
     }
 
 
@@ -167,16 +188,16 @@ router = APIRouter()
 @router.post("/rerank")
 @router.post("/v1/rerank")
 async def rerank(request: Request) -> Response:
-    """Order documents by the probability that they fit a query."""
+    """Order documents by how much more probable they make a query."""
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = FIELDS
     asked = await read_request(exchange, read_rerank, state.options)
     set_priority(-asked.priority)
     async with state.lease_model(exchange) as lease:
-        question = Predicate(STATEMENT.format(query=asked.query))
+        question, max_rows = Choice(INSTRUCTIONS, [asked.query]), state.options.max_rows
         try:
-            answers: list[PredicateAnswer] = await exchange.hold(
-                lambda: lease.engine.adecide_many(asked.documents, question, max_rows=state.options.max_rows)
+            answers = await exchange.hold(
+                lambda: lease.engine.adecide_many(asked.documents, question, params=PARAMS, max_rows=max_rows)
             )
         except PromptTooLongError as error:
             raise _name_long_text(error, asked) from error
