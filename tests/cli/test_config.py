@@ -145,7 +145,8 @@ def test_mistakes_in_the_environment_are_named(run):
     assert "such as SELECTRIE_SERVE_API_KEY_FILE" in found
     assert "secret" not in found
     found = run(env={"SELECTRIE_SERVE_PORT": "tcp://10.0.0.1:80"})
-    assert "SELECTRIE_SERVE_PORT" in found
+    assert "'SELECTRIE_SERVE_PORT'" in found
+    assert "['SELECTRIE_SERVE_PORT'" not in found
 
 
 def test_tables_of_models_are_read(run, tmp_path):

@@ -123,7 +123,7 @@ def test_the_objects_of_a_model_are_collected_once(monkeypatch):
         monkeypatch.setattr(serve.gc, name, partial(happened.append, name))
     monkeypatch.setattr(serve._Run, "_call_on_loop", lambda *_: happened.append("ready") or True)
     with closing(serve._bind(serve.Serving(port=0))) as listening:
-        run = serve._Run(app(None), listening, serve.Serving(), lambda: None, None, "")
+        run = serve._Run(app(None), listening, serve.Serving(), load=lambda: None, on_ready=None, url="")
         run._load_in_thread(None)
     assert happened == ["collect", "freeze", "ready"]
 

@@ -68,9 +68,10 @@ def posted(url: str, body: object) -> tuple[int, dict]:
         return error.code, json.load(error)
 
 
-def test_a_server_from_start_to_end():
+def test_a_server_from_start_to_end(tmp_path):
     """It prints an address and a request that works as it is; SIGTERM ends it with 0, and stderr has a line a request."""
-    process = started("--model-name", "mine")
+    (tmp_path / "serve.toml").write_text('model-name = ["mine"]\nport = 1\n')  # the flag of the port goes first
+    process = started("--config", str(tmp_path / "serve.toml"))
     try:
         first, curl = process.stdout.readline(), process.stdout.readline()
         url = re.match(
@@ -219,7 +220,7 @@ def test_a_hangup_has_the_keys_read_again_and_drains_where_there_are_none(tmp_pa
         def asked_with(key):
             return ask(application, "GET", "/v1/models", headers={"x-api-key": key}).status
 
-        run = _Run(application, listening, Serving(key_file=str(keys)), lambda: llm, None, "")
+        run = _Run(application, listening, Serving(key_file=str(keys)), load=lambda: llm, on_ready=None, url="")
         keys.write_text("second\n")
         assert (asked_with("first"), asked_with("second")) == (200, 401)
         run._handle_hangup()
@@ -231,7 +232,7 @@ def test_a_hangup_has_the_keys_read_again_and_drains_where_there_are_none(tmp_pa
         assert not application.state.is_draining
 
         async def without_keys():
-            _Run(application, listening, Serving(), lambda: llm, None, "")._handle_hangup()
+            _Run(application, listening, Serving(), load=lambda: llm, on_ready=None, url="")._handle_hangup()
 
         asyncio.run(without_keys())
         assert application.state.is_draining

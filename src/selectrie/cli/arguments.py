@@ -326,8 +326,9 @@ class SectionedCommand(TyperCommand):
         for parameter in map(copy, self.get_params(ctx)):
             if isinstance(parameter, TyperOption):
                 parameter.opts = [one for one in parameter.opts if one not in OLD_FLAGS]
-                if isinstance(parameter.envvar, list):  # the first is named for the flag
-                    parameter.envvar = parameter.envvar[1:] or None
+                names = [parameter.envvar] if isinstance(parameter.envvar, str) else parameter.envvar or []
+                of_flags = variable(str(ctx.info_name), "")  # the help of `--config` says these
+                parameter.envvar = [name for name in names if not name.startswith(of_flags)] or None
             record = parameter.get_help_record(ctx)
             if record is not None:
                 heading = getattr(parameter, "rich_help_panel", None) or "Other"
@@ -460,7 +461,7 @@ def _make_parameters(group: type[Any], command: str | None = None) -> list[inspe
         option.rich_help_panel = heading
         if command is not None and isinstance(option, OptionInfo):
             own = variable(command, flag_of(field.name, option))
-            option.envvar = [own] if option.envvar is None else [own, str(option.envvar)]
+            option.envvar = own if option.envvar is None else [own, str(option.envvar)]
         hint = Annotated[hints[field.name].__origin__, option]  # type: ignore[valid-type]  # made as typer reads it
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         result.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))

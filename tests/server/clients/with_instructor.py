@@ -30,15 +30,15 @@ def extract(url: str, mode: instructor.Mode, **named: Any) -> None:
 
 
 def case_tools(url: str) -> None:
-    extract(url, instructor.Mode.TOOLS, max_tokens=48)
+    extract(url, instructor.Mode.TOOLS, max_tokens=48, temperature=0)
 
 
 def case_tools_strict(url: str) -> None:
-    extract(url, instructor.Mode.TOOLS_STRICT, max_tokens=48)
+    extract(url, instructor.Mode.TOOLS_STRICT, max_tokens=48, temperature=0)
 
 
 def case_json_schema(url: str) -> None:
-    extract(url, instructor.Mode.JSON_SCHEMA, max_tokens=48)
+    extract(url, instructor.Mode.JSON_SCHEMA, max_tokens=48, temperature=0)
 
 
 def case_json_reaches_the_model(url: str) -> None:

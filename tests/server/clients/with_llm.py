@@ -16,23 +16,45 @@ FUNCTIONS = (
 )
 
 
-def llm(url: str, *arguments: str) -> str:
-    """The output of the command, on models of a folder of its own."""
+def command(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command, on models of a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
         chat = f"- model_id: chat\n  model_name: {MODEL}\n  api_base: {url}/v1\n  supports_schema: true\n  supports_tools: true\n"
         text = f"- model_id: text\n  model_name: {MODEL}\n  api_base: {url}/v1\n  completion: true\n"
         Path(folder, "extra-openai-models.yaml").write_text(chat + text)
-        command = [sys.executable, "-m", "llm", *arguments, "--no-log", "-o", "max_tokens", "48", "--key", "none"]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=os.environ | {"LLM_USER_PATH": folder},
-            stdin=subprocess.DEVNULL,
+        words = [
+            sys.executable,
+            "-m",
+            "llm",
+            *arguments,
+            "--no-log",
+            "-o",
+            "max_tokens",
+            "48",
+            "-o",
+            "temperature",
+            "0",
+            "--key",
+            "none",
+        ]
+        environment = os.environ | {"LLM_USER_PATH": folder}
+        return subprocess.run(
+            words, capture_output=True, text=True, check=False, env=environment, stdin=subprocess.DEVNULL
         )
+
+
+def llm(url: str, *arguments: str) -> str:
+    """The output of a command that succeeds."""
+    done = command(url, *arguments)
     assert done.returncode == 0, done.stderr[-800:]
     return done.stdout
+
+
+def calls(url: str, name: str, *arguments: str) -> None:
+    """Check that a tool is called; the small model may call it again until the command's limit."""
+    done = command(url, "-m", "chat", *arguments, "--td", "--cl", "2")
+    assert done.returncode == 0 or "Chain limit of 2 exceeded" in done.stderr, done.stderr[-800:]
+    assert f"Tool call: {name}(" in done.stderr, done.stdout[-800:]
 
 
 def case_chat(url: str) -> None:
@@ -55,11 +77,12 @@ def case_schema(url: str) -> None:
 
 
 def case_tools(url: str) -> None:
-    llm(url, "-m", "chat", "Where is order A1?", "--functions", FUNCTIONS, "--cl", "1", "--no-stream")
+    calls(url, "look_up", "Where is order A1?", "--functions", FUNCTIONS, "--no-stream")
+    calls(url, "look_up", "Where is order A1?", "--functions", FUNCTIONS)
 
 
 def case_installed_tools(url: str) -> None:
-    llm(url, "-m", "chat", "What time is it?", "-T", "llm_time", "--cl", "1")
+    calls(url, "llm_time", "What time is it?", "-T", "llm_time")
 
 
 if __name__ == "__main__":
