@@ -309,6 +309,19 @@ def test_near_ties_are_scored_again_where_that_is_asked_for(llm):
     assert plain.selection.choices == again.selection.choices
 
 
+@settings(max_examples=n_examples(10))
+@given(seed=st.integers(0, 1000), sharpness=st.sampled_from([0.1, 0.5, 4.0]), marginals=st.booleans())
+def test_a_near_tie_is_flagged(seed, sharpness, marginals):
+    """Without `rescore`, `is_tie` says whether some value may be within the tolerance of the best, read or not."""
+    with fake(seed, sharpness=sharpness, tolerance=0.02) as llm:
+        found = llm.extract(STATE, Ticket, marginals=marginals)
+        exact = [one.logp for one in llm.extract(STATE, Ticket, search=EXACT).top(2)]
+    near = found.selection.certificate.near_margin
+    assert near > 0.02
+    assert found.is_tie or exact[0] - exact[1] >= near - 1e-9
+    assert found.is_tie == (found.selection.margin < near) == found.to_dict()["is_tie"]
+
+
 def test_an_open_field_is_searched_and_has_lower_bounds():
     """A name is found by a beam; nothing that is only a bound is shown as a number."""
     with fake(3, sharpness=3.0) as llm:

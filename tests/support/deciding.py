@@ -39,13 +39,17 @@ def fake(
     nodes: int = 1 << 15,
     planted: Mapping[tuple[int, ...], Sequence[float]] | None = None,
     sharpness: float = 0.5,
+    tolerance: float = 0.0,
     **changes: Any,
 ) -> Engine:
-    """An engine on a model that hashes its context, byte by byte, but for planted rows; `changes` are to its vocabulary."""
+    """An engine on a model that hashes its context, byte by byte, but for planted rows; `changes` are to its vocabulary.
+
+    `tolerance` is said to be that of its rows.
+    """
     limits = replace(LIMITS, nodes=nodes)
     vocabulary = replace(BYTES if chat else PLAIN, **changes)
     model = HashModel(seed, vocabulary=vocabulary, limits=limits, sharpness=sharpness, planted=planted)
-    return Engine(model, check=EXACT)
+    return Engine(model, check=replace(EXACT, tolerance=tolerance))
 
 
 def rests(llm: Engine, max_steps: int) -> bool:

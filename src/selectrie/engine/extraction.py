@@ -49,12 +49,6 @@ from selectrie.tokenization.prompts import read_prompt
 if TYPE_CHECKING:
     from selectrie.options.keywords import GrammarTerminator
 
-TOGETHER = 8
-"""Number of states whose listed values are searched at once.
-
-A search holds its open branches. With more searches than that each has room for few of
-them, gives others up, and evaluates them again.
-"""
 _NODES_PER_TOKEN = 2
 """Nodes that a search of width 1 evaluates for a token; one is for greedy decoding."""
 
@@ -220,7 +214,7 @@ class PreparedExtractions:
     def run(self, session: Session) -> list[Extraction[Any]]:
         """Evaluate all prompts together and return the extractions in order."""
         if not self.extractor.options.rescore and not session.is_served:
-            session = replace(session, check=None, kept=None)  # nothing is searched wider, or scored again
+            session = replace(session, rescores=False, kept=None)
         indices = [index for index, one in enumerate(self.asked) if not isinstance(one, RequestError)]
         try:
             made: list[Extraction[Any] | RequestError] = list(self._run(session, indices))
@@ -236,8 +230,7 @@ class PreparedExtractions:
     def _run(self, session: Session, indices: Sequence[int]) -> list[Extraction[Any]]:
         """Return the extractions from some states."""
         if self.extractor.type.texts:
-            windows = [indices[at : at + TOGETHER] for at in range(0, len(indices), TOGETHER)]
-            return [one for window in windows for one in self._select(session, window)]
+            return self._select(session, indices)
         made = []
         for index in indices:
             with self._errors_of(index):

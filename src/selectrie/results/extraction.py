@@ -222,6 +222,20 @@ class Extraction(JsonRecord, Generic[T]):
         return self._result().certificate.proved
 
     @property
+    def is_tie(self) -> bool:
+        """Return whether another listed value may be as probable as this one.
+
+        That is so if it has the same score, or if a bound on its score is within the
+        tolerance of the model and near ties were not scored again.
+        """
+        if self.selection is None:
+            return False
+        near, certificate = self.selection.is_tie, self.selection.certificate
+        if certificate.rescored or certificate.near_margin is None:
+            return near
+        return near or self.selection.margin < certificate.near_margin
+
+    @property
     def coverage(self) -> float:
         """Return the total probability of the texts of all values under the model.
 
@@ -278,7 +292,7 @@ class Extraction(JsonRecord, Generic[T]):
             **head,
             **self._best.to_dict(),
             "marginals": {name: one.to_dict() for name, one in self.marginals.items()},
-            **fields_of(self, "is_listed is_proved coverage cost warnings?"),
+            **fields_of(self, "is_listed is_proved is_tie coverage cost warnings?"),
             "signature": self._result().signature.to_dict(),
         }
 

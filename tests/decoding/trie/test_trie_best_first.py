@@ -3,6 +3,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ class Case:
     def scores(self, logp):
         return score_choices(self.named_rule, logp[self.trie.path_of], self.lengths, **self.random)
 
-    def search(self, rooms=(WIDE,), objective=None, heal=None, fill_rows=8, **search):
+    def search(self, rooms=(WIDE,), objective=None, heal=None, fill_rows=8, fills=True, **search):
         """Outcome, driver, and (scores, upper bounds) by choice."""
         task = BestFirst(
             PROMPT,
@@ -122,6 +123,7 @@ class Case:
             heal=heal,
             fill_rows=fill_rows,
         )
+        task.fills = fills
         driver = Driver(self.model, list(rooms))
         outcome = driver.run(task)
         found = path_scores(self.trie, outcome.evaluation, self.terminator)
@@ -260,14 +262,30 @@ def test_all_finalists_are_known(case, tolerance, k):
 
 
 @settings(max_examples=n_examples(60))
-@given(case=cases(), fill_rows=st.integers(1, 40))
-def test_what_asks_are_filled_up_to_changes_no_answer(case, fill_rows):
+@given(case=cases(), fill_rows=st.integers(1, 40), fills=st.booleans())
+def test_what_asks_are_filled_up_to_changes_no_answer(case, fill_rows, fills):
     """Every rule and terminator, with asks filled up to any multiple: proved, and the best score is the right one."""
-    outcome, _, scores, _, _ = case.search(fill_rows=fill_rows)
+    outcome, _, scores, _, _ = case.search(fill_rows=fill_rows, fills=fills)
     expected, _ = case.exhaustive()
     assert outcome.proved
     best = int(np.argmax(expected))
     np.testing.assert_allclose(scores[best], expected[best], atol=1e-4)
+
+
+@settings(max_examples=n_examples(20))
+@given(seed=st.integers(0, 2**31), sharpness=st.sampled_from([1.0, 3.0]), terminator=st.sampled_from(["none", "eog"]))
+def test_a_search_that_fills_nothing_up_evaluates_what_the_proof_needs(seed, sharpness, terminator):
+    """These are the nodes that are at least as probable as the best path, and the path of greedy decoding."""
+    case = Case(list(product(range(2, 7), repeat=3)), terminator, "joint", seed, sharpness, with_prior=False)
+    (outcome, *_, found), (filled, *_) = (case.search(fills=fills, width=1) for fills in (False, True))
+    edges = Driver(case.model, [WIDE]).run(ScoreTask(PROMPT, case.trie, case.needs)).edge_logp
+    prefix = case.trie.accumulate(np.append(0.0, edges[1:]))
+    needed = case.needs.row & (prefix >= np.nanmax(found.logp.low) - 1e-6)
+    node = int(case.trie.path_node[found.greedy_path])
+    while node != ROOT:
+        needed[node] = case.needs.row[node]
+        node = int(case.trie.parent[node])
+    assert outcome.n_evaluated == np.count_nonzero(needed) <= filled.n_evaluated
 
 
 @pytest.mark.short("0-*")

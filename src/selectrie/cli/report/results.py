@@ -403,6 +403,8 @@ def extraction_report(found: Extraction[Any], *, top: int = 1, unnamed: str | No
             own.add_row(Text(str(jsonable(value))), _share(marginal[value], marginal.low[value], marginal.high[value]))
         parts += [own, Text()]
     proved = "no other value is more probable" if found.is_proved else "other values may be more probable"
+    if found.is_tie:
+        proved += ", but for a near tie: another may be as probable within rounding (--rescore)"
     facts = [
         *advice_facts(found.warnings),
         ("proof", proved),

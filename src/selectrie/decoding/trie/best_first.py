@@ -191,6 +191,10 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         objective: Turns log-probabilities into scores.
         heal: Computes the probability of healed bytes, or None.
         fill_rows: Asks are filled up to a multiple of this number of rows, at least 1.
+
+    Attributes:
+        fills: Whether asks are filled up with nodes that may not be needed. The caller
+            may set it to False where other searches share the calls.
     """
 
     def __init__(
@@ -208,7 +212,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         floor = Capacity(rows=1, nodes=int(trie.depth[needs.row].max()), sequences=1)
         super().__init__(prompt, floor, np.array([ROOT], dtype=np.int32))
         self._trie, self._needs, self._search = trie, needs, search
-        self._fill_rows = fill_rows
+        self._fill_rows, self.fills = fill_rows, True
         self._frontier = Frontier(trie, needs, terminator, objective=objective, k=search.k, heal=heal)
         self._reader, self._incumbents = self._frontier.reader, self._frontier.incumbents
         self._open = OpenList(self._reader.evaluated)
@@ -381,7 +385,8 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
                 )
             )
         )
-        while len(targets) % self._fill_rows and self._frontier.ready and self._open.best() >= MIN_BOUND:
+        fills = self.fills and self._frontier.ready
+        while fills and len(targets) % self._fill_rows and self._open.best() >= MIN_BOUND:
             taken.append(self._open.pop())
             targets[taken[-1].token] = None
         ask, nodes = self._live.plan(list(targets), self._reader.evaluated, capacity)

@@ -77,6 +77,9 @@ def rescore_near_ties(
     tolerances = prepared.tolerances(tolerance, evaluated.evaluation)
     scores, widths, path_of = prepared.items_to_compare(scored.scores, tolerances)
     margin = scoring.near_margins(scores.low[None], widths[None], path_of)[0]
+    if not session.rescores:  # unread choices may be near ties too, of about the same tolerance
+        scale = 2**0.5 * float(widths[np.nanargmax(scores.low)])
+        return scored, replace(report, certificate=replace(report.certificate, near_margin=max(float(margin), scale)))
     certificate = replace(report.certificate, near_margin=float(margin))
     report = replace(report, certificate=certificate)
     finalists = scoring.finalists(scores.low, widths, path_of, k)

@@ -39,6 +39,12 @@ from selectrie.options import BASELINE_RULES
 from selectrie.results import Certificate, Selection, Signature, TextScore, TokenPlan, TokenScore, view_of
 from selectrie.tokenization.prompts import Prompt
 
+TOGETHER = 12
+"""Maximum number of searches under way at once; the next one begins when one ends.
+
+A search holds its open branches. With more searches than that each has room for few of
+them, gives others up, and evaluates them again.
+"""
 _MAX_KEPT = 64
 """Maximum number of cached baselines; a question has one to three."""
 
@@ -258,7 +264,7 @@ def _decide_alike(session: Session, group: dict[int, EvaluatedSelect], signature
         # by one.
         asks_one = first.search.k == 1 and first.search.stop != "all"
         is_clear = scoring.are_clear(scores.low, tolerances, path_of)
-        clear = is_clear.tolist() if asks_one else [False] * len(group)
+        clear = is_clear.tolist() if asks_one and session.rescores else [False] * len(group)
         margins = scoring.near_margins(scores.low, tolerances, path_of)
     selections = {}
     for row, (index, one) in enumerate(group.items()):
@@ -363,12 +369,17 @@ class SelectBatch:
             if baselines[i]:
                 with self._errors_of(i):
                     means[i] = _mean_baseline(one, baselines[i])
-        with group.together():
-            searches: dict[int, Handle[SearchOutcome]] = {
-                i: group.begin_counted(_best_first_task(session, one, means[i]), on_progress, one.plan.n_rows)
-                for i, one in enumerate(requests)
-                if i not in exhaustive
-            }
+        searches: dict[int, Handle[SearchOutcome]] = {}
+        to_begin = [i for i in range(len(requests)) if i not in exhaustive]
+
+        def begin(n_searches: int) -> None:
+            with group.together():
+                for i in to_begin[:n_searches]:
+                    task = _best_first_task(session, requests[i], means[i], is_alone=len(requests) == 1)
+                    searches[i] = group.begin_counted(task, on_progress, requests[i].plan.n_rows)
+            del to_begin[:n_searches]
+
+        begin(TOGETHER)
         evaluated = []
         for i, one in enumerate(requests):
             try:
@@ -382,6 +393,7 @@ class SelectBatch:
                 report = replace(report, cost=sum((handle.cost for handle in own[i]), report.cost))
             if not i:
                 report = replace(report, cost=report.cost + placed)
+            begin(int(i in searches))
             evaluated.append(EvaluatedSelect(one, evaluation, means[i], report))
             if self.on_evaluated is not None:
                 self.on_evaluated(len(evaluated), len(requests))
@@ -495,15 +507,21 @@ def _decide(session: Session, evaluated: EvaluatedSelect, signatures: Signatures
     return choice_scores.selection(prepared, evaluated.evaluation, scored, report, signature, decision=decision)
 
 
-def _best_first_task(session: Session, prepared: PreparedSelect, baseline: Interval[FloatArray] | None) -> BestFirst:
-    """Return the best-first search of a request as a task."""
-    objective = prepared.objective(None if baseline is None else baseline.high, session.tolerance or 0.0)
+def _best_first_task(
+    session: Session, prepared: PreparedSelect, baseline: Interval[FloatArray] | None, *, is_alone: bool
+) -> BestFirst:
+    """Return the best-first search of a request as a task.
+
+    `is_alone` says whether no other search shares its calls.
+    """
+    tolerance = (session.tolerance or 0.0) if session.rescores else 0.0
+    objective = prepared.objective(None if baseline is None else baseline.high, tolerance)
     if objective is None:
         raise OptionError("method", "best_first", "'exhaustive': this request has no bound to search by")
     if baseline is not None and not baseline.is_known:
         objective = replace(objective, moves=float(baseline.width.max(initial=0.0)))
     healing = prepared.healing
-    return BestFirst(
+    task = BestFirst(
         prepared.encoded.context,
         prepared.trie,
         prepared.needs,
@@ -513,6 +531,8 @@ def _best_first_task(session: Session, prepared: PreparedSelect, baseline: Inter
         heal=healing.log_heal if len(healing.nodes) else None,
         fill_rows=session.fill_rows,
     )
+    task.fills = is_alone or prepared.search.stop != "best"
+    return task
 
 
 def _wait_exhaustive(

@@ -97,6 +97,8 @@ class Session:
             time.
         baselines: A cache of baselines across requests; None for no cache.
         memories: Opens memories for near ties; None to open contexts of the model.
+        rescores: Whether near ties of selections are scored again. If not, searches
+            do not look for all of them either; certificates have `near_margin`.
         local: The model that runs here, if `model` only describes it.
         n_together: Number of rows that searches may ask for at once without further
             cost; None to take it from the sizes of the model's calls.
@@ -116,6 +118,7 @@ class Session:
     max_named: int | None = None
     max_top: int | None = None
     memories: MemoryOpener | None = None
+    rescores: bool = True
     local: Model | None = None
 
     @property
