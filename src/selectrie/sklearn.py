@@ -22,9 +22,11 @@ from selectrie.decide.questions import Option, balanced
 from selectrie.decide.states import text_of_state
 from selectrie.engine.load import load
 from selectrie.engine.sources import EMBEDDED
-from selectrie.errors import MissingExtraError, OptionError
+from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionError, OptionRef
 from selectrie.options import BASELINE_RULES, at_least
 from selectrie.options.arguments import named_arguments
+from selectrie.options.checks import text
+from selectrie.template.analysis.template import Template
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -73,6 +75,7 @@ class SelectrieClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rule: str = "joint",
         permutations: int | str | None = None,
         template: str = "auto",
+        prompt: str | None = None,
         load_options: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep the parameters; they are checked by `fit`.
@@ -92,6 +95,9 @@ class SelectrieClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rule: The rule of `DecisionParams`.
             permutations: Number of orders of the labels, as in `DecisionParams`.
             template: "auto", "chat" or "base", as in `DecisionParams`.
+            prompt: In place of template, question and cue, the text that the model
+                reads, in which `{text}` is the text, such as "{text} It is about".
+                The label follows it; examples come before it in the same form.
             load_options: Further arguments of `selectrie.load`.
         """
         self.model = model
@@ -103,6 +109,7 @@ class SelectrieClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.rule = rule
         self.permutations = permutations
         self.template = template
+        self.prompt = prompt
         self.load_options = load_options
 
     def fit(self, X: Any, y: Any) -> SelectrieClassifier:  # noqa: N803 - scikit-learn's name
@@ -172,9 +179,29 @@ class SelectrieClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _params(self) -> DecisionParams:
         """Return the options of a decision, with the calibration that was fitted."""
         calibration = self.calibration_ if self.calibration == "auto" else self.calibration
+        template = self.template if self.prompt is None else self._page_of_prompt()
         return DecisionParams(
-            rule=self.rule, permutations=self.permutations, template=self.template, calibration=calibration
+            rule=self.rule, permutations=self.permutations, template=template, calibration=calibration
         )
+
+    def _page_of_prompt(self) -> Template:
+        """Return the page of the parameter `prompt`, with the label behind it."""
+        for name, value, default in (
+            ("instructions", self.instructions, ""),
+            ("cue", self.cue, None),
+            ("template", self.template, "auto"),
+        ):
+            if value != default:
+                raise IncompatibleOptionsError("prompt", OptionRef(name), "a prompt is all that the model reads")
+        text("prompt", self.prompt)
+        before, place, after = str(self.prompt).partition("{text}")
+        if not place or "{text}" in after or "<<" in before + after:
+            raise OptionError("prompt", self.prompt, "a text with {text} in it once, and without <<")
+        if "{label}" in before + after:
+            raise OptionError("prompt", self.prompt, "a text without {label}, since the label follows it")
+        shown = f"{before}<<one.state>>{after}<<one.answer>>\n\n"
+        asked = f"{before}<<state>>{after}<<select 'answer' options=answers>>\n"
+        return Template(f"<<#each examples as one>>{shown}<</each>>{asked}")
 
     def _options(self) -> list[Option[int]]:
         """Return an option for each label; its value is the label's index."""

@@ -69,7 +69,10 @@ def test_the_columns_are_the_answers_of_a_scorer(made: Maker, unit_rows):
     params = DecisionParams(layout="questions first")
     with fake() as llm:
         table = made(DATA)
-        found = llm.decide_table(table, QUESTIONS, state=PATTERN, params=params, unit_rows=unit_rows)
+        seen = []
+        how = {"params": params, "unit_rows": unit_rows, "on_progress": lambda *counts: seen.append(counts)}
+        found = llm.decide_table(table, QUESTIONS, state=PATTERN, **how)
+        assert seen == [(min(done, 5), 5) for done in range(unit_rows, 5 + unit_rows, unit_rows)]
         with llm.decision_scorer(QUESTIONS, params=params) as scorer:
             columns = columns_of(QUESTIONS)
             wanted = {at: columns.row(*scorer.decisions([state])) for at, state in ASKED.items()}
@@ -194,6 +197,7 @@ def test_two_columns_of_one_name_are_refused():
         {"state": "{subjekt}"},
         {"state": 3},
         {"unit_rows": 0},
+        {"on_progress": 5},
         {"probabilities": "all"},
         {"prefix": 1},
         {"questions": {"n": Predicate("x")}},
@@ -206,6 +210,7 @@ def test_two_columns_of_one_name_are_refused():
         "unknown in a pattern",
         "state",
         "unit_rows",
+        "on_progress",
         "probabilities",
         "prefix",
         "existing column",

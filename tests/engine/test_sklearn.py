@@ -52,6 +52,39 @@ EXPECTED = {
 """Checks that fail, with the reason."""
 
 
+def test_a_prompt_is_all_that_the_model_reads():
+    """The label follows it, and so does that of each example before it."""
+    made = SelectrieClassifier(prompt="Message: {text}\nIntent: ", examples=3, calibration=None).fit(TEXTS, GOLD)
+    shots = "".join(f"Message: {text}\nIntent: {LABELS[place]}\n\n" for text, place in made.examples_)
+    with selectrie.load() as llm:
+        found = [
+            llm.select(f"{shots}Message: {text}\nIntent: ", LABELS, following="\n").probabilities for text in TEXTS[:3]
+        ]
+    wanted = [[one[label] for label in LABELS] for one in found]
+    assert np.allclose(made.predict_proba(TEXTS[:3]), wanted, rtol=0, atol=1e-3)
+    assert clone(made).get_params() == made.get_params()
+    grid = GridSearchCV(made, {"prompt": ["{text}\nIntent: ", "{text} It is about "]}, cv=2).fit(TEXTS, GOLD)
+    assert "{text}" in grid.best_params_["prompt"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"prompt": "Review:"}, "expected a text with {text} in it once"),
+        ({"prompt": "{text} <<state>>"}, "without <<"),
+        ({"prompt": "{text} {text}"}, "expected a text with {text} in it once"),
+        ({"prompt": "{text}: {label}"}, "without {label}, since the label follows it"),
+        ({"prompt": "{text}", "instructions": "Which?"}, "`prompt` cannot be combined with `instructions`"),
+        ({"prompt": "{text}", "template": "base"}, "`prompt` cannot be combined with `template`"),
+        ({"prompt": 5}, "prompt=5"),
+    ],
+)
+def test_a_prompt_that_cannot_be_read_is_refused_by_fit(arguments, message):
+    """As other parameters are, before a model is loaded."""
+    with pytest.raises(ValueError, match=message):
+        SelectrieClassifier(**arguments).fit(TEXTS, GOLD)
+
+
 def texts_as(kind):
     """The texts as a list, an array, a column or a Series."""
     if kind == "series":

@@ -132,7 +132,10 @@ def test_a_record_names_what_to_write_too(record, name, advice):
         (lambda: Threshold.fit([]), "Threshold.fit lacks its argument gold"),
         (lambda: Calibration.fit([], [], methods="bias"), "Calibration.fit has no argument 'methods'; did you mean"),
         (lambda: Calibration.fit([], [], lam=1), "it has answers, gold, method, ridge"),
-        (lambda: SelectrieClassifier(prompt="q"), "SelectrieClassifier has no argument 'prompt'; give it as instr"),
+        (
+            lambda: SelectrieClassifier(prompts="q"),
+            "SelectrieClassifier has no argument 'prompts'; did you mean prompt?",
+        ),
         (lambda: SelectrieClassifier(permutation=2), "SelectrieClassifier has no argument 'permutation'; did you mean"),
         (lambda: Thinking(max_token=3), "Thinking has no argument 'max_token'; did you mean max_tokens?"),
         (lambda: connect("http://x", keys="y"), "connect has no argument 'keys'"),

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import wraps
-from itertools import islice
+from itertools import chain, islice
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -235,6 +235,23 @@ def async_stream(method: Callable[P, QueueStream[T]]) -> Callable[P, AsyncGenera
     return _name_awaitable(streaming, method)
 
 
+def async_iterator(method: Callable[P, Iterator[T]]) -> Callable[P, AsyncGenerator[T, None]]:
+    """Return an asynchronous generator function for a method that flattens windows.
+
+    It takes the same arguments. Each window is run in a thread.
+    """
+
+    @wraps(method)
+    async def iterating(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, None]:
+        items = method(*args, **kwargs)
+        windows: Iterator[list[T]] = items.windows  # type: ignore[attr-defined]  # of `WindowItems`
+        while window := await in_thread(lambda: next(windows, [])):
+            for item in window:
+                yield item
+
+    return _name_awaitable(iterating, method)
+
+
 @asynccontextmanager
 async def open_in_thread(
     start: Callable[[], AnyStream], run: Callable[[Callable[[], None]], Awaitable[None]] | None = None
@@ -385,7 +402,16 @@ def counted_from(first: int) -> Iterator[None]:
         raise
 
 
-def flatten(windows: Iterator[list[T]]) -> Iterator[T]:
-    """Yield the results of each window."""
-    for window in windows:
-        yield from window
+class WindowItems(Iterator[T]):
+    """The items of windows, one after the other.
+
+    Attributes:
+        windows: The windows that are left.
+    """
+
+    def __init__(self, windows: Iterator[list[T]]) -> None:
+        self.windows = windows
+        self._items = chain.from_iterable(windows)
+
+    def __next__(self) -> T:
+        return next(self._items)

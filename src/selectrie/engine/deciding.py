@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overlo
 
 from selectrie.core.model import ModelDescription
 from selectrie.core.types import Limits, ModelIdentity, SelfCheck
-from selectrie.engine.aio import awaitable, by_windows, flatten, in_thread
+from selectrie.engine.aio import WindowItems, awaitable, by_windows, in_thread
 from selectrie.engine.precision_check import assumed
 from selectrie.engine.requests.session import Prepared
 from selectrie.engine.runtimes import Runtime
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options import BeamSearchParams, SearchParams, at_least, one_of
 from selectrie.options.arguments import named_arguments
-from selectrie.options.checks import is_table
+from selectrie.options.checks import callback, is_table
 
 if TYPE_CHECKING:  # the modules of requests are imported on first use: a `select` needs few of them
     from typing_extensions import TypeForm, Unpack
@@ -265,7 +265,7 @@ class Decider(ABC):
         `decide_many`; with "raise", the iterator ends with the error of the first
         window that has an invalid state.
         """
-        return flatten(self._decide_windows(states, questions, params, on_error))
+        return WindowItems(self._decide_windows(states, questions, params, on_error))
 
     @overload
     def classify(
@@ -394,6 +394,7 @@ class Decider(ABC):
         probabilities: str = "none",
         prefix: str = "",
         unit_rows: int = 64,
+        on_progress: Callable[[int, int], None] | None = None,
         **_keywords: Unpack[keywords.DecisionKeywords],
     ) -> TableT:
         """Answer questions about every row of a data frame (extra `tables`).
@@ -418,6 +419,7 @@ class Decider(ABC):
                 option.
             prefix: Text before the name of every added column.
             unit_rows: Number of rows that are decided together.
+            on_progress: Called after each unit with (rows decided, rows in all).
 
         Returns:
             A data frame of the same library: the columns of `table` and the new ones.
@@ -436,6 +438,7 @@ class Decider(ABC):
 
         named, options = _read_questions(questions, params)
         at_least("unit_rows", unit_rows, 1, optional=False)
+        callback("on_progress", on_progress, "two numbers")
         frame = Frame(table)
         states = row_states(state, frame.columns)
         columns = columns_of(named, probabilities=probabilities, prefix=prefix, by_model=self._is_cascade)
@@ -447,6 +450,8 @@ class Decider(ABC):
         with self.decision_scorer(named, params=options) as scorer:
             for unit in frame.units(states.columns, unit_rows):
                 rows += columns.rows(scorer.decisions, states.of_each(unit))
+                if on_progress is not None:
+                    on_progress(len(rows), len(frame))
         return cast("TableT", frame.with_columns(columns.columns, rows))
 
     @overload

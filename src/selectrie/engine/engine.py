@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import IntArray, Limits, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.engine.aio import async_stream, awaitable, by_windows, counted_from, flatten
+from selectrie.engine.aio import WindowItems, async_iterator, async_stream, awaitable, by_windows, counted_from
 from selectrie.engine.deciding import WINDOW, DecisionMethods
 from selectrie.engine.requests import select as select_requests
 from selectrie.engine.requests import selection
@@ -447,7 +447,7 @@ class Engine(DecisionMethods):
             with counted_from(first):
                 return self._select(window, options, tell and (lambda done, _: tell(first + done, total)))
 
-        return flatten(by_windows(selection.pairs_of(requests, choices), WINDOW, run))
+        return WindowItems(by_windows(selection.pairs_of(requests, choices), WINDOW, run))
 
     @named_arguments
     def tokens(
@@ -799,7 +799,7 @@ class Engine(DecisionMethods):
             with counted_from(first):
                 return renderer.make_many(self._make_page, renderer.requests_of(template, window, rendering))
 
-        return flatten(by_windows(renderer.iterate_rows(rows), WINDOW, run))
+        return WindowItems(by_windows(renderer.iterate_rows(rows), WINDOW, run))
 
     @named_arguments
     def stream_render(
@@ -843,11 +843,13 @@ class Engine(DecisionMethods):
     asample = awaitable(sample)
     arank = awaitable(rank)
     aselect_many = awaitable(select_many)
+    aselect_iter = async_iterator(select_iter)
     agenerate = awaitable(generate)
     abeam_search = awaitable(beam_search)
     astream = async_stream(stream)
     arender = awaitable(render)
     arender_many = awaitable(render_many)
+    arender_iter = async_iterator(render_iter)
     astream_render = async_stream(stream_render)
 
     def _select(

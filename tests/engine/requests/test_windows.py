@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import closing
 
 import pytest
 
 from selectrie import SearchParams, Template
-from selectrie.engine.aio import by_windows, flatten
+from selectrie.engine.aio import WindowItems, by_windows
 from selectrie.engine.engine import WINDOW
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptError, TemplateError
 from tests.support.deciding import fake
@@ -63,6 +64,29 @@ def test_pages_of_rows_that_are_read_as_they_are_needed(llm):
     assert [page.text for page in pages] == [page.text for page in llm.render_many(SHEET, rows)]
 
 
+def test_the_awaitable_iterators_are_the_same(llm):
+    """In windows, each in a thread; what a window gave comes before the error of the next one."""
+
+    async def listed(items):
+        return [one async for one in items]
+
+    async def before_error(items, found):
+        async for one in items:
+            found.append(one)
+
+    assert answers(asyncio.run(listed(llm.aselect_iter(iter(PROMPTS), [7, 8])))) == answers(
+        llm.select_many(PROMPTS, [7, 8])
+    )
+    rows = [{"name": str(number)} for number in range(WINDOW + 2)]
+    pages = asyncio.run(listed(llm.arender_iter(SHEET, iter(rows))))
+    assert [page.text for page in pages] == [page.text for page in llm.render_many(SHEET, rows)]
+    found = []
+    with pytest.raises(PromptError) as caught:
+        asyncio.run(before_error(llm.aselect_iter([*PROMPTS, 3.5], choices=["b", "c"]), found))
+    assert (len(found), caught.value.request) == (WINDOW, len(PROMPTS))
+    assert llm.aselect_iter.__name__ == "aselect_iter"
+
+
 def test_an_invalid_row_ends_the_iterator_with_its_index(llm):
     """Rows of earlier windows have their results; the index counts all rows."""
     found = llm.select_iter([*PROMPTS, 3.5], choices=["b", "c"])
@@ -94,7 +118,7 @@ def test_what_was_read_is_run_before_an_error_of_reading():
         yield from range(5)
         raise ValueError("torn")
 
-    found = flatten(by_windows(items(), 3, lambda window, first: [(first, one) for one in window]))
+    found = WindowItems(by_windows(items(), 3, lambda window, first: [(first, one) for one in window]))
     assert [next(found) for _ in range(5)] == [(0, 0), (0, 1), (0, 2), (3, 3), (3, 4)]
     with pytest.raises(ValueError, match="torn"):
         next(found)
