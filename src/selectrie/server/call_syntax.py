@@ -60,14 +60,14 @@ class CallSyntax:
     has_text_arguments: bool = False
 
     def marker(self) -> str:
-        """Return the beginning of a call that a text never has for another reason.
+        """Return the beginning of a call that a text has for no other reason.
 
-        It is the part before the JSON, such as `<tool_call>`, or else all of `opening`.
+        It is the part before the JSON, such as `<tool_call>`, and "" without one.
         """
         head = self.opening.strip()
         for end in ("\n", "{", "["):
-            head = head.partition(end)[0] or head
-        return head if len(head) >= len("<c>") else self.opening.strip()
+            head = head.partition(end)[0]
+        return head if len(head) >= len("<c>") else ""
 
     def write_messages(self, messages: Messages) -> list[dict[str, Any]]:
         """Return messages in which calls and results have the form of the template."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from selectrie.core.path_model import REMOTE
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, join_texts
+from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import Arrivals
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.session import fix_time
@@ -148,10 +149,14 @@ class ToolChooser:
         self.exchange, self.engine, self.messages, self.tools = exchange, engine, messages, tools
         self.prompting = fix_time(engine.vocabulary, prompting, messages)
         self.syntax = call_syntax(engine.vocabulary)
+        self.marker = self._find_marker(engine.vocabulary)
+
+    def _find_marker(self, vocabulary: Vocabulary) -> tuple[Sequence[str], Sequence[int]]:
+        """Return the stop texts and stop tokens that mark a call within a text."""
         marker = self.syntax.marker()
-        controls = engine.vocabulary.controls_spelled(marker.encode())
-        ids = [token for token in engine.vocabulary.control.tolist() if engine.vocabulary.texts[token] in controls[:1]]
-        self.marker: tuple[Sequence[str], Sequence[int]] = ((), ids) if ids else ((marker,), ())
+        control = vocabulary.controls_spelled(marker.encode())[:1]
+        ids = [token for token in vocabulary.control.tolist() if vocabulary.texts[token] in control]
+        return ((), ids) if ids else ((marker,) if marker else (), ())
 
     def prompting_after(self, prefix: TrackedText) -> PromptParams:
         """Return the options of prompts in which `prefix` is the answer so far."""
@@ -167,16 +172,18 @@ class ToolChooser:
         following = self._plain_part(self.syntax.middle if is_native else SPELLINGS[opening])
         terminator: Terminator = "text" if following else "unless-continued"
         prompting = self.prompting_after(prefix + TrackedText(opening, TEMPLATE))
+        return await self._select(self.tools.names, prompting, terminator, following)
+
+    async def _select(
+        self, texts: Sequence[str], prompting: PromptParams, terminator: Terminator, following: str = ""
+    ) -> Selection:
+        """Return the selection among texts after the messages."""
         selected: Selection = await self.exchange.hold(
             lambda: self.engine.aselect(
-                self.messages,
-                self.tools.names,
-                terminator=terminator,
-                following=following,
-                search=_ALL,
-                prompting=prompting,
+                self.messages, texts, terminator=terminator, following=following, search=_ALL, prompting=prompting
             )
         )
+        self.exchange.rows_naive += selected.cost.rows_naive
         return selected
 
     async def demand(self, prefix: TrackedText, opening: str) -> ToolDecision:
@@ -216,10 +223,7 @@ class ToolChooser:
         plain = [one for one in apart if self._plain_part(one) == one]
         found: dict[str, float] = {}
         if plain:
-            prompting = self.prompting_after(prefix)
-            selected: Selection = await self.exchange.hold(
-                lambda: self.engine.aselect(self.messages, plain, terminator="none", search=_ALL, prompting=prompting)
-            )
+            selected = await self._select(plain, self.prompting_after(prefix), "none")
             found = {one.text: math.exp(one.logp) for one in selected.choices if one.logp is not None}
         return found | {one: await self._token_probability(prefix, one) for one in apart if one not in plain}
 
