@@ -209,10 +209,6 @@ def test_tables_and_cascades_think(llm):
         selectrie.cascade([llm, llm], min_confidence=1.0).decide_many([STATE, "Hello."], DESCRIBED, params=params)
         == many
     )
-    from selectrie.tables.table_questions import TableQuestions
-
-    with pytest.raises(IncompatibleOptionsError, match="a run over a table"):
-        TableQuestions(state="text", questions={"q": DESCRIBED}, params=params)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 from dataclasses import replace
 
 import selectrie
-from selectrie import Choice, DecisionParams, Option, Predicate, Score
+from selectrie import Choice, DecisionParams, Option, Predicate, Score, Thinking
 from selectrie.engine.scheduler.job import Job
 from selectrie.results import advice
 from selectrie.server import ServerOptions, app, decision_bodies, decisions, systemone
@@ -880,3 +880,34 @@ def test_the_client_of_typesafe(served, compression):
         with pytest.raises(typesafe_sdk.TypeSafeUnprocessableEntityError, match=r"questions\.a\.b") as caught:
             client.system_one("x", {"a.b": {"type": "choice", "criteria": {str(n): None for n in range(256)}}})
         assert caught.value.body["detail"][0]["loc"] == ["body", "questions", "a.b", "criteria"]
+
+
+@pytest.mark.parametrize("path", ["/v1/decisions", "/v1/systemone"])
+def test_a_request_may_ask_for_rationales(path):
+    """The answers are those behind the rationales, which are counted as output; limits are those of all requests."""
+    question = {"type": "noul", "instructions": "The customer is angry."}
+    options = {"n": 2, "max_tokens": 6, "stop": "|", "seed": 3}
+    if path == "/v1/decisions":
+        body = {"input": STATE, "questions": [{**question, "type": "predicate", "name": "q"}], "think": options}
+    else:
+        body = {"state": STATE, "questions": {"q": question}, "think": options}
+    with fake() as llm:
+        answer = llm.decide(STATE, Predicate("The customer is angry."), think=Thinking(**options))
+        llm.trim()
+        server = app(llm, ServerOptions(calibration=llm.fit_calibration(["a", "b"], Choice("?", ["c", "d"]))))
+        reply = ask(server, "POST", path, body).json
+        [found] = reply["answers"].values() if path == "/v1/systemone" else reply["answers"]
+        assert found.get("noul", found.get("probability")) == answer.probability
+        assert found["diagnostics"]["rationales"]["texts"] == list(answer.rationales.texts)
+        assert reply["usage"]["output_tokens"] == answer.usage.output_tokens == 12
+        for changes, param, message in (
+            ({"n": 65}, "think.n", "from 1 to 64"),
+            ({"start": "a", "stop": None}, "think.stop", "the text that ends a rationale"),
+            ({"stop": None}, "think.stop", "has no block of thinking"),
+            ({"n": 64, "max_tokens": 2_000}, None, "expected at most 200000"),
+        ):
+            reply = ask(server, "POST", path, {**body, "think": {**options, **changes}})
+            assert (reply.status, reply.json["error"]["param"]) == (422 if "system" in path else 400, param)
+            assert message in reply.json["error"]["message"]
+        reply = ask(server, "POST", path, {**body, "permutations": 2})
+        assert "`permutations` cannot be combined with `think`" in reply.json["error"]["message"]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from itertools import permutations
 
 import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
-from selectrie import ModelPool
+from selectrie import ModelPool, Predicate, cascade
 from selectrie.engine import pool as pools
 from selectrie.engine.pool import memory_needed
-from selectrie.errors import ModelFileError, OptionError
+from selectrie.errors import MemoryBudgetError, ModelFileError, OptionError
 from selectrie.server import ServerOptions, app
 from selectrie.server import models as server_models
 from selectrie.server.models import Models, name_of
@@ -239,3 +240,63 @@ def test_an_alias_is_a_further_name(pool):
     ):
         with pytest.raises(OptionError, match=message):
             app(pool, ServerOptions(aliases=aliases))
+
+
+@pytest.fixture
+def three(tiny_model):
+    """Three models of which two fit at a time."""
+    path = str(tiny_model("f32"))
+    options = {"n_ctx": 256, "n_threads": 1}
+    budget = memory_needed(path, None, options) * 5 // 2
+    with ModelPool(dict.fromkeys("abc", path), budget_bytes=budget, **options) as made:
+        yield made
+
+
+def test_a_cascade_is_a_further_name(three):
+    """It decides as in Python, and the answers say who decided; it does nothing else."""
+    application = app(three, ServerOptions(cascades={"ab": ("a", "b")}, aliases={"x": "ab"}, cascade_confidence=1.0))
+    with three.use("a") as small:
+        expected = cascade([small, small], min_confidence=1.0).decide("x", Predicate("It rains."))
+    for name in ("ab", "x"):
+        reply = ask(application, "POST", "/v1/decisions", {**BODY, "model": name}).json
+        [answer] = reply["answers"]
+        assert (reply["model"], answer["probability"]) == (name, expected.probability)
+        assert answer["diagnostics"]["decided_by"]["index"] == 1
+        assert answer["diagnostics"]["rows_alone"] == expected.usage.rows_alone
+        assert len(answer["diagnostics"]["rows_by_model"]) == 2
+    assert "ab" in [one["id"] for one in ask(application, "GET", "/v1/models").json["data"]]
+    reply = ask(application, "POST", "/v1/completions", {"model": "ab", "prompt": "x", "max_tokens": 1})
+    assert (reply.status, reply.error["param"]) == (400, "model")
+    assert "expected one of a, b; a cascade answers decisions" in reply.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("cascades", "message"),
+    [
+        ({"x": ("a", "d")}, r"cascade\[x\]='a,d': expected two or more different models: 'a', 'b', 'c'"),
+        ({"x": ("a",)}, "two or more different models"),
+        ({"x": ("a", "a")}, "two or more different models"),
+        ({"a": ("b", "c")}, "cascade='a': expected a further name"),
+        ({"x": ("a", "b", "c")}, "the model 'x' needs"),
+    ],
+)
+def test_a_cascade_that_could_never_answer_is_refused(three, cascades, message):
+    """When the server begins: members that are no models, and more of them than fit into the memory."""
+    with pytest.raises((OptionError, MemoryBudgetError), match=message):
+        app(three, ServerOptions(cascades=cascades))
+
+
+def test_cascades_that_want_what_others_hold_all_end(three):
+    """Each two of three models, in every order, where two fit: no request waits for one that waits for it."""
+    cascades = {one + other: (one, other) for one, other in permutations("abc", 2)}
+
+    async def all_of_them():
+        application = app(three, ServerOptions(cascades=cascades))
+        names = [*cascades, "a", "b", "c", *cascades]
+        return await asyncio.gather(
+            *(asked(application, "POST", "/v1/decisions", {**BODY, "model": name}) for name in names)
+        )
+
+    replies = asyncio.run(asyncio.wait_for(all_of_them(), 60))
+    assert {one.status for one in replies} == {200}
+    assert not any(one.n_uses for one in three.loaded())

@@ -415,25 +415,25 @@ def _questions(question: str | None, group: QuestionsGroup, path: Path | None, d
     from selectrie.decide.questions import Choice, Predicate, Score
 
     options, scores = _options(group, has_question=question is not None), [*(group.score or ())]
-    made: dict[str, Question] = {}
+    questions: dict[str, Question] = {}
     if question is not None:
         levels = [one for one in scores if "=" not in one]
         scores = [one for one in scores if "=" in one]
-        made[_QUESTION] = _argued(question, options.pop("", None), levels)
-    made |= {} if path is None else _of_file(path, data, options)
-    made |= {} if group.type is None else _of_type(group.type, made)
+        questions[_QUESTION] = _argued(question, options.pop("", None), levels)
+    questions |= {} if path is None else _of_file(path, data, options)
+    questions |= {} if group.type is None else _of_type(group.type, questions)
     for flag, values in (("choice", group.choice), ("predicate", group.predicate), ("score", scores)):
         for name, text in (_pair(flag, one) for one in values or ()):
-            if name in made:
+            if name in questions:
                 raise OptionError(flag, name, "a name that no other question has")
             if flag == "predicate":
-                made[name] = Predicate(text)
+                questions[name] = Predicate(text)
             else:
                 own = options.pop(name, None)
                 if own is None:
                     raise OptionError("options", name, f"some for this question: --choices {name}=A,B")
-                made[name] = Choice(text, own) if flag == "choice" else Score(text, own)
-    if not made:
+                questions[name] = Choice(text, own) if flag == "choice" else Score(text, own)
+    if not questions:
         allowed = (
             "at least one question: TEXT and QUESTION as arguments, a file, --type, --choice, --predicate or --score"
         )
@@ -442,7 +442,7 @@ def _questions(question: str | None, group: QuestionsGroup, path: Path | None, d
         raise OptionError(
             "options", name, "the name of a --choice or --score, or of one in the file that has no options there"
         )
-    return made
+    return questions
 
 
 def _argued(text: str, choices: list[str] | None, levels: list[str]) -> Question:
@@ -505,10 +505,10 @@ def _of_type(text: str, others: Mapping[str, Question]) -> dict[str, Question]:
     if isinstance(kind, dict):
         raise OptionError("type", text, "a class, whose fields are questions; `selectrie extract` takes a JSON Schema")
     with of_slot(text):
-        made = parse_questions(kind)
-    for name in made.keys() & others.keys():
+        questions = parse_questions(kind)
+    for name in questions.keys() & others.keys():
         raise OptionError("type", text, f"a class without the field {name}, which is a question of the file")
-    return made
+    return questions
 
 
 def _options(group: QuestionsGroup, *, has_question: bool) -> dict[str, list[str]]:
@@ -520,12 +520,12 @@ def _options(group: QuestionsGroup, *, has_question: bool) -> dict[str, list[str
     def pair(flag: str, value: str) -> tuple[str, str]:
         return ("", value) if has_question and "=" not in value else _pair(flag, value)
 
-    made: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     for name, text in (pair("option", one) for one in group.option or ()):
-        made.setdefault(name, []).append(text)
+        texts.setdefault(name, []).append(text)
     for name, path in (pair("options", one) for one in group.options or ()):
-        made.setdefault(name, []).extend(inputs.read_listed("options", path))
-    return made
+        texts.setdefault(name, []).extend(inputs.read_listed("options", path))
+    return texts
 
 
 def _pair(flag: str, value: str) -> tuple[str, str]:

@@ -388,11 +388,11 @@ def _progress_bar() -> Iterator[OnProgress]:
     """Yield a callback that shows how many items are done, and the rows saved."""
     with count_progress("items") as tell:
 
-        def told(progress: Progress) -> None:
+        def report_progress(progress: Progress) -> None:
             saved = 1 - progress.rows_evaluated / progress.rows_naive if progress.rows_naive else 0
             tell(progress.items, progress.n_items, resumed=progress.items_logged, about=f"{saved:.0%} of rows saved")
 
-        yield told
+        yield report_progress
 
 
 def _show(evaluation: Evaluation, output: EvalOutput) -> None:

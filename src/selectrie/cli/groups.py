@@ -76,9 +76,9 @@ def with_options(record: Any, *names: str) -> Callable[[GroupT], GroupT]:
     def extend(group: GroupT) -> GroupT:
         options = options_of(record)
         added = [_make_field(options[name]) for name in names or numbers_of(record)]
-        made = make_dataclass(group.__name__, added, bases=(group,), frozen=True, slots=True)
-        made.__doc__ = group.__doc__
-        return made  # type: ignore[return-value]  # a subclass
+        kind = make_dataclass(group.__name__, added, bases=(group,), frozen=True, slots=True)
+        kind.__doc__ = group.__doc__
+        return kind  # type: ignore[return-value]  # a subclass
 
     return extend
 

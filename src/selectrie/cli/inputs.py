@@ -333,11 +333,11 @@ def read_type(text: str) -> Any:
         if source.endswith(".py"):
             own = f"selectrie_type_{Path(source).stem}"
             spec = importlib.util.spec_from_file_location(own, source)
-            made = sys.modules[own] = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]  # has a name
-            spec.loader.exec_module(made)  # type: ignore[union-attr]  # a file of Python has a loader
+            module = sys.modules[own] = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]  # has a name
+            spec.loader.exec_module(module)  # type: ignore[union-attr]  # a file of Python has a loader
         else:
-            made = importlib.import_module(source)
-        return attrgetter(name)(made)
+            module = importlib.import_module(source)
+        return attrgetter(name)(module)
     except Exception as error:  # the caller's module may raise anything
         raise InputFileError(source, f"cannot import {name}: {type(error).__name__}: {error}") from error
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -84,12 +84,15 @@ def open_engine(group: ModelGroup) -> Engine:
         return load.load(group.model, **load_options(group))
 
 
-def open_pool(groups: Mapping[str, ModelGroup], budget_bytes: int | None) -> ModelPool:
+def open_pool(
+    groups: Mapping[str, ModelGroup], budget_bytes: int | None, cascades: Mapping[str, Collection[str]]
+) -> ModelPool:
     """Return a pool of models, whose files were looked for. The caller closes it.
 
     Args:
         groups: The options of each model by its name.
         budget_bytes: Memory of all loaded models together; None for no limit.
+        cascades: Names of models that are used together.
     """
     from selectrie.engine.pool import ModelPool  # as in `open_engine`
     from selectrie.results.advice import AdviceWarning
@@ -106,7 +109,7 @@ def open_pool(groups: Mapping[str, ModelGroup], budget_bytes: int | None) -> Mod
             for name, given in options.items()
         },
     )
-    pool.check_sources()
+    pool.check_sources(cascades)
     return pool
 
 

@@ -17,7 +17,7 @@ from typer import Argument, Option
 
 from selectrie.cli import requests
 from selectrie.cli.config import TablesOf
-from selectrie.cli.groups import STDIN_JSON, ConfigGroup, ModelGroup
+from selectrie.cli.groups import STDIN_JSON, CascadeConfidence, ConfigGroup, ModelGroup
 from selectrie.core.output import write
 from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionError, words
 from selectrie.options.checks import number
@@ -58,6 +58,15 @@ class ModelsGroup:
     alias: Annotated[
         list[str] | None, Option("--alias", metavar="ALIAS=NAME", help="A further name of a model. Repeatable.")
     ] = None
+    cascade: Annotated[
+        list[str] | None,
+        Option(
+            "--cascade",
+            metavar="NAME=A,B,…",
+            help="A name for models of which each decides what those before it are not sure of. Repeatable.",
+        ),
+    ] = None
+    cascade_confidence: CascadeConfidence = "0.8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +183,9 @@ def serve(
     same = {one.name for one in fields(ServerOptions)} & {one.name for one in fields(serving)} - {"calibration"}
     options = ServerOptions(
         model_names=tuple(serving.model_name or ()),
-        aliases=_read_aliases(several.alias or ()),
+        aliases=_read_names("alias", several.alias or ()),
+        cascades=_read_cascades(several),
+        cascade_confidence=requests.least_confidence(several.cascade_confidence),
         key_digests=serving_room.key_digests(address.api_key_file) if address.api_key_file else (),
         hosts=serving_room.allowed_hosts(address.host, address.allowed_host or ()),
         origins=tuple(address.cors_origin or ()),
@@ -203,23 +214,26 @@ def _loader(model: ModelGroup, several: ModelsGroup, serving: ServingGroup) -> C
         IncompatibleOptionsError: For options of one model beside several, or of
             several beside one.
     """
-    from selectrie.server.models import check_aliases, name_of
+    from selectrie.server.models import check_names, name_of
 
     if not several.models:
         if several.memory is not None:
             raise IncompatibleOptionsError("memory", "one model", "give models as arguments: NAME=MODEL")
         if several.alias:
             raise IncompatibleOptionsError("alias", "one model", words("give its names with `model_name`"))
+        if several.cascade:
+            raise IncompatibleOptionsError("cascade", "one model", "give models as arguments: NAME=MODEL")
         return partial(requests.open_engine, model)
     if model.model is not None and model.model != requests.default_model(ModelGroup).model:
         raise IncompatibleOptionsError("model", "several models", "give all models as arguments: NAME=MODEL")
     if serving.model_name:
         raise IncompatibleOptionsError("model_name", "several models", "give each its name: NAME=MODEL")
     tables = several.models if isinstance(several.models, Mapping) else _named_models(several.models, name_of)
-    check_aliases(_read_aliases(several.alias or ()), tables)
+    cascades = _read_cascades(several)
+    check_names(_read_names("alias", several.alias or ()), cascades, tables)
     groups = {name: replace(model, **{"model": None, **table}) for name, table in tables.items()}
     budget = None if several.memory is None else _parse_size("memory", several.memory)
-    return partial(requests.open_pool, groups, budget)
+    return partial(requests.open_pool, groups, budget, cascades)
 
 
 def _named_models(models: Sequence[str], name_of: Callable[[str], str]) -> dict[str, dict[str, str]]:
@@ -238,15 +252,22 @@ def _named_models(models: Sequence[str], name_of: Callable[[str], str]) -> dict[
     return tables
 
 
-def _read_aliases(texts: Sequence[str]) -> dict[str, str]:
-    """Return the models of aliases that are written `ALIAS=NAME`."""
-    aliases: dict[str, str] = {}
+def _read_names(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return what names stand for that are written `NAME=VALUE`."""
+    named: dict[str, str] = {}
     for text in texts:
-        alias, equals, name = text.partition("=")
-        if not alias or not equals or alias in aliases:
-            raise OptionError("alias", text, "ALIAS=NAME, with the name of a model, and each alias once")
-        aliases[alias] = name
-    return aliases
+        name, equals, value = text.partition("=")
+        if not name or not equals or name in named:
+            allowed = {"alias": "ALIAS=NAME, with the name of a model", "cascade": "NAME=A,B,…, with names of models"}
+            raise OptionError(option, text, f"{allowed[option]}, and each {option} once")
+        named[name] = value
+    return named
+
+
+def _read_cascades(several: ModelsGroup) -> dict[str, list[str]]:
+    """Return the names of the models of each cascade, by its name."""
+    named = _read_names("cascade", several.cascade or ())
+    return {name: [one.strip() for one in members.split(",")] for name, members in named.items()}
 
 
 def _parse_size(option: str, text: str) -> int:

@@ -155,15 +155,15 @@ def count_progress(noun: str, clock: Callable[[], float] = time.monotonic) -> It
         noun: Name of the items.
         clock: Returns the time in seconds.
     """
-    began = told = clock()
+    began = last_shown = clock()
 
     def text(done: int, resumed: int, about: str) -> str:
         return f"{(done - resumed) / max(1e-9, clock() - began):.3g} a second, {about}"
 
     def line(done: int, total: int, *, resumed: int, about: str) -> None:
-        nonlocal told
-        if clock() - told >= LINE_S:
-            told = clock()
+        nonlocal last_shown
+        if clock() - last_shown >= LINE_S:
+            last_shown = clock()
             write(f"{done} of {total} {noun}, {text(done, resumed, about)}", sys.stderr)
 
     if not is_terminal(sys.stderr):

@@ -184,10 +184,10 @@ def _progress_bar() -> Iterator[OnProgress]:
     """Yield a callback that shows how many rows are done, and their errors."""
     with count_progress("rows") as tell:
 
-        def told(progress: TableProgress) -> None:
+        def report_progress(progress: TableProgress) -> None:
             tell(progress.rows, progress.n_rows, resumed=progress.rows_logged, about=f"{progress.errors} with an error")
 
-        yield told
+        yield report_progress
 
 
 def _show_table(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:

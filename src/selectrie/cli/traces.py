@@ -45,9 +45,9 @@ def record_if_requested(engine: Engine, group: TraceGroup) -> Iterator[Engine]:
         raise OptionError("trace", group.trace, "a file; a trace is no text, so it is not written to stdout")
     from selectrie.engine.tracing.record import record
 
-    told = f"trace: {group.trace} holds the prompt and all texts of this command; look at it before you share it"
+    notice = f"trace: {group.trace} holds the prompt and all texts of this command; look at it before you share it"
     with record(engine, group.trace, full_rows=group.full_rows) as recording:
-        write(visible(told), sys.stderr)
+        write(visible(notice), sys.stderr)
         try:
             yield engine
         finally:  # a command that failed is run again too

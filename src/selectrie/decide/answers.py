@@ -89,6 +89,7 @@ class DecisionUsage(JsonRecord):
             answers of one model.
         rows_alone: Rows that the last model of a cascade would have evaluated without
             the others, with nothing cached; None for answers of one model.
+        output_tokens: Number of tokens of the rationales that were drawn.
     """
 
     prompts: int
@@ -96,6 +97,7 @@ class DecisionUsage(JsonRecord):
     cost: Cost
     rows_by_model: tuple[int, ...] = ()
     rows_alone: int | None = None
+    output_tokens: int = 0
 
     def __add__(self, other: DecisionUsage) -> DecisionUsage:
         by_model = zip_longest(self.rows_by_model, other.rows_by_model, fillvalue=0)
@@ -106,11 +108,13 @@ class DecisionUsage(JsonRecord):
             self.cost + other.cost,
             tuple(map(sum, by_model)),
             sum(alone) if alone else None,
+            self.output_tokens + other.output_tokens,
         )
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary that JSON can represent."""
-        return fields_of(self, "prompts input_tokens cost rows_by_model? rows_alone?")
+        names = "prompts input_tokens cost rows_by_model? rows_alone?"
+        return fields_of(self, f"{names} output_tokens" if self.output_tokens else names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,20 +265,20 @@ async def open_in_thread(
         start: Starts the stream and returns it.
         run: Runs a function in a thread and awaits it; None for `in_thread`.
     """
-    made: list[AnyStream] = []
+    streams: list[AnyStream] = []
     is_left = False
 
     def begin() -> None:
-        made.append(start())
+        streams.append(start())
         if is_left:
-            made[0].close()
+            streams[0].close()
 
     try:
         await (in_thread if run is None else run)(begin)
-        yield made[0]
+        yield streams[0]
     finally:
         is_left = True
-        for stream in made:
+        for stream in streams:
             stream.close()
 
 

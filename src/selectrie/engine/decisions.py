@@ -220,7 +220,7 @@ class DecisionBatch:
         if prompts[0].is_cut:
             conditions, is_listed = {**conditions, "listed": False}, False
         n_tokens = sum(count_prompt_tokens(vocabulary, prompt) for prompt in prompts[: len(selections)])
-        cost = sum((result.cost for result in selections), Cost() if drawn is None else drawn.cost)
+        usage = DecisionUsage(len(selections), n_tokens, sum((result.cost for result in selections), Cost()))
         signature = DecisionSignature(
             template=template.name if isinstance(template, Template) else f"{template}.tmpl",
             template_digest=maker.digest,
@@ -237,7 +237,7 @@ class DecisionBatch:
             selections,
             first_token_fits=all(first_token_fits(vocabulary, result) for result in selections),
             signature=signature,
-            usage=DecisionUsage(len(selections), n_tokens, cost),
+            usage=usage if drawn is None else drawn.usage() + usage,
             conditions=conditions,
         )
         return answer if drawn is None else replace(answer, rationales=drawn.record(ask, answer, selections))

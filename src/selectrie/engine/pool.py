@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from selectrie.backends.table import backend_named
@@ -191,17 +192,26 @@ class ModelPool:
             loaded = [entry for entry in self._entries.values() if entry.engine is not None]
             return tuple(self._describe(entry) for entry in sorted(loaded, key=lambda entry: -entry.turn))
 
-    def check_sources(self) -> None:
+    def check_sources(self, together: Mapping[str, Collection[str]] = MappingProxyType({})) -> None:
         """Look for every model's file, and compare its memory with the budget.
 
         Files of the hub are downloaded. Servers are not asked.
 
+        Args:
+            together: Names of models that will be used at the same time, by a name for
+                errors. Their memory is added.
+
         Raises:
-            MemoryBudgetError: If a model is larger than the budget.
+            MemoryBudgetError: If a model, or those of `together`, is larger than the
+                budget.
             SelectrieError: If a file is missing or cannot be read.
         """
-        for entry in self._entries.values():
-            self._memory_of(entry)
+        needed = {name: self._memory_of(entry) for name, entry in self._entries.items()}
+        for name, members in together.items():
+            required = sum(needed[one] for one in members)
+            if self._is_too_large(required):
+                budget = self._budget or 0
+                raise MemoryBudgetError(name, required=required, available=budget, budget=budget, held={})
 
     @contextmanager
     def use(self, name: str, *, wait_s: float = 0.0, on_room: Callable[[], None] | None = None) -> Iterator[Engine]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from selectrie.core.model import ModelDescription
 from selectrie.core.types import Cost
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decide.answers import Answer
+from selectrie.decide.answers import Answer, DecisionUsage
 from selectrie.decide.asks import Ask
 from selectrie.decide.templates import Page
 from selectrie.decide.thinking import Rationales, Thinking, spread_of_winner
@@ -38,7 +38,7 @@ OPEN_THOUGHT = re.compile(r"<(\w*think\w*)>\s*\Z")
 """Matches a thinking block that a chat template opens at the end of the prompt."""
 _EMPTY_THOUGHT = re.compile(r"<(\w*think\w*)>\s*</\1>(\s*)\Z")
 """Matches the empty block with which a chat template switches thinking off."""
-_NEEDS_MARKERS = "`start` and `stop`, such as stop='\\nAnswer: ': {} has no block of thinking"
+_NEEDS_MARKERS = "the text that ends a rationale, such as '\\nAnswer: ': {} has no block of thinking"
 SOME_TIME = "2000-01-01T00:00:00"
 """A fixed time for chat templates, so that two rendered chats can be compared."""
 
@@ -76,10 +76,11 @@ class DrawnRationales:
     completions: tuple[Completion, ...]
     is_paid: bool = False
 
-    @property
-    def cost(self) -> Cost:
+    def usage(self) -> DecisionUsage:
         """Return the work of drawing them, as the answer to the question counts it."""
-        return Cost() if self.is_paid else sum((one.cost for one in self.completions), Cost())
+        drawn = () if self.is_paid else self.completions
+        n_tokens = sum(len(one.tokens) for one in drawn)
+        return DecisionUsage(0, 0, sum((one.cost for one in drawn), Cost()), output_tokens=n_tokens)
 
     def record(self, ask: Ask, answer: Answer, selections: Sequence[Selection]) -> Rationales:
         """Return the record of the rationales of an answer."""
@@ -137,7 +138,7 @@ class Thinker:
             markers = model.vocabulary.derived(_find_markers) if in_chat else None
         if markers is None:
             subject = "the model's chat template" if in_chat else "a plain page"
-            raise OptionError("think", params, _NEEDS_MARKERS.format(subject))
+            raise OptionError("think.stop", None, _NEEDS_MARKERS.format(subject))
         thinker = cls(params, markers, params.stop is None, draw)
         try:
             draw(model, "?", thinker._request(PromptParams()))

@@ -49,6 +49,7 @@ from selectrie.server.wire import (
     Items,
     JsonTexts,
     NotOffered,
+    Seed,
     TemplateArgs,
     TokenId,
     UpTo,
@@ -71,8 +72,6 @@ MAX_SEGMENTS = 50_000
 """Maximum number of segments of a page, which take seconds without a model."""
 MAX_WIDTH = 256
 """Maximum width of a beam or a search, whose steps cannot be cancelled."""
-_MAX_SEED = (1 << 63) - 1
-_Seed = Annotated[int, Field(ge=0, le=_MAX_SEED)]
 _LIMITS = {"budget_nodes": "max_rows", "n": "max_n"}
 """Options of the server that bound options of a call."""
 _GRAMMARS = {"grammar": "grammar", "regex": "regex", "json_schema": "json"}
@@ -107,7 +106,7 @@ class BeamFields(ClosedModel):
 class RenderingFields(ClosedModel):
     """Options for rendering a template (`RenderParams`)."""
 
-    seed: _Seed | None = None
+    seed: Seed | None = None
     """Seed of the page; drawn if it is left out."""
     template_args: TemplateArgs | None = None
     """Arguments of the chat template."""
@@ -253,7 +252,7 @@ class SampleBody(GrammarBody):
 
     n: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
     """Number of texts."""
-    seed: _Seed | None = None
+    seed: Seed | None = None
     """Seed of the first text; drawn if it is left out."""
     exact: bool | None = None
     """Whether texts are drawn by their probability among all texts."""

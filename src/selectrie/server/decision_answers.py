@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from selectrie.decide.answers import Answer, Decision, ScoreAnswer, expected
+from selectrie.results.plain import fields_of
 from selectrie.results.records import json_logprob
 from selectrie.server.decision_bodies import DecisionRequest
 
@@ -89,14 +90,21 @@ def make_diagnostics(answer: Answer) -> dict[str, Any]:
             ],
             "rows": cost.rows,
             "rows_one_by_one": cost.rows_naive,
+            **fields_of(answer, "decided_by? rationales?"),
+            **fields_of(answer.usage, "rows_by_model? rows_alone?"),
         }
     }
 
 
 def make_usage(decision: Decision) -> dict[str, int]:
-    """Return the numbers of input tokens and of cached tokens."""
+    """Return the numbers of input tokens, of output tokens and of cached tokens."""
     usage = decision.usage
-    return {"input_tokens": usage.input_tokens, "cached_tokens": max(0, usage.input_tokens - usage.cost.rows)}
+    n_cached = min(usage.input_tokens, usage.input_tokens + usage.output_tokens - usage.cost.rows)
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": max(0, n_cached),
+    }
 
 
 def make_warnings(request: DecisionRequest, decision: Decision) -> dict[str, Any]:

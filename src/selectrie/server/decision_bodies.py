@@ -18,6 +18,7 @@ from selectrie.decide.params import IF_THEY_FIT, MAX_ORDERS, TEMPLATES, Decision
 from selectrie.decide.question_data import TYPES, question_of_data
 from selectrie.decide.questions import MAX_NUMBERS, Question
 from selectrie.decide.states import of_json
+from selectrie.decide.thinking import MAX_RATIONALES, Thinking
 from selectrie.errors import MAX_QUOTED, OptionError, of_slot
 from selectrie.options.selection import BASELINE_RULES
 from selectrie.results.advice import collected_warnings
@@ -31,6 +32,7 @@ from selectrie.server.wire import (
     Items,
     NotOffered,
     Priority,
+    Seed,
     TemplateArgs,
     TextOrJson,
     UnsupportedError,
@@ -66,9 +68,29 @@ class _DecisionOptions(WireModel):
     """Whether the prompt lists the options; by default if they fit."""
 
 
+@with_options(Thinking, "max_tokens")
+class ThinkOptions(ClosedModel):
+    """Options of rationales that the model writes before its options are scored."""
+
+    model_config = ConfigDict(title="an object with options of rationales")
+
+    n: Annotated[int, Field(ge=1, le=MAX_RATIONALES)] | None = None
+    """Number of rationales; the answer is the mean of the answers behind them."""
+    start: str | None = None
+    """Text before each rationale."""
+    stop: str | None = None
+    """Text that ends a rationale; by default the block of the chat template."""
+    seed: Seed | None = None
+    """Rationale i has the seed plus i."""
+    shared: bool | None = None
+    """Whether rationales are written once for all questions."""
+
+
 class DecisionBody(_DecisionOptions, Body):
     """The fields that the bodies of both endpoints share."""
 
+    think: ThinkOptions | None = None
+    """Rationales that are written first."""
     confidence: Annotated[str, one_of(CONFIDENCES)] | None = None
     """How confidence is computed."""
     request_id: str | None = None
@@ -418,11 +440,17 @@ def make_request(
         warned += [f"{one.path}: {notice}" for notice in notices]
     given = {name: getattr(body, name) for name in _DecisionOptions.model_fields if getattr(body, name) is not None}
     given.setdefault("min_label_mass", options.min_label_mass)
-    given.setdefault("list_options", IF_THEY_FIT)
+    if body.think is not None:
+        try:
+            given["think"] = Thinking(**body.think.model_dump(exclude_none=True))
+        except OptionError as error:
+            raise OptionError(f"think.{error.name}", error.value, error.allowed) from error
+    else:
+        given.setdefault("list_options", IF_THEY_FIT)
     given["template_args"] = body.chat_template_kwargs or {}
     if isinstance(body.calibration, dict):
         given["calibration"] = Calibration.from_dict(body.calibration)
-    if options.calibration is not None and given.get("rule") not in BASELINE_RULES:
+    if options.calibration is not None and body.think is None and given.get("rule") not in BASELINE_RULES:
         given.setdefault("calibration", replace(options.calibration, is_default=True))
     params, confidence = DecisionParams(**given), body.confidence or options.confidence
     return DecisionRequest(state, questions, asked, params, confidence, warned, body.priority or 0, labels)

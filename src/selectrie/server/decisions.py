@@ -107,9 +107,10 @@ def decisions_response(request: DecisionRequest, decision: Decision, model: str)
     usage = make_usage(decision)
     details = {
         "input_tokens_details": {"cached_tokens": usage["cached_tokens"], "cache_write_tokens": 0},
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": usage["output_tokens"]},
     }
-    tokens = {"input_tokens": usage["input_tokens"], "output_tokens": 0, "total_tokens": usage["input_tokens"]}
+    tokens = {name: usage[name] for name in ("input_tokens", "output_tokens")}
+    tokens["total_tokens"] = sum(tokens.values())
     return {"model": model, "answers": answers, "usage": {**tokens, **details}, **make_warnings(request, decision)}
 
 
@@ -197,15 +198,16 @@ async def answer_by(form: Form, request: Request) -> Response:
     exchange.fields = form.fields
     decision_request = await read_request(exchange, form.read, state.options)
     set_priority(-decision_request.priority)
-    async with state.lease_model(exchange) as lease:
+    async with state.lease_model(exchange, decides=True) as lease:
         questions, max_rows = decision_request.questions, state.options.max_rows
         decision = await exchange.hold(
-            lambda: lease.engine.adecide(
+            lambda: lease.decider.adecide(
                 decision_request.state, questions, params=decision_request.params, max_rows=max_rows
             )
         )
     decision_request = replace(decision_request, warnings=[*decision_request.warnings, *exchange.notices])
     usage = decision.usage
-    exchange.n_prompt, exchange.rows_naive = usage.input_tokens, usage.cost.rows_naive
+    exchange.n_prompt, exchange.n_drawn = usage.input_tokens, usage.output_tokens
+    exchange.rows_naive = usage.cost.rows_naive
 
     return await exchange.run(lambda: json_response(form.write(decision_request, decision, lease.name)))

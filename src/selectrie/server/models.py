@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +12,7 @@ from pathlib import Path
 from time import time
 
 from selectrie.engine.aio import in_thread
+from selectrie.engine.cascade import Cascade
 from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import MemoryBudgetError, OptionError, of_value
@@ -28,14 +29,21 @@ class ModelLease:
     """A model that stays loaded for the time of one request.
 
     Attributes:
-        engine: The engine.
+        engine: The engine; of a cascade the first one.
         name: Name of the model in the answer.
         warning: Warning about an unknown name that the client gave; "" for none.
+        cascade: The cascade, if the request names one.
     """
 
     engine: Engine
     name: str
     warning: str = ""
+    cascade: Cascade | None = None
+
+    @property
+    def decider(self) -> Engine | Cascade:
+        """Return what answers questions: the cascade, or the engine."""
+        return self.cascade or self.engine
 
 
 class Models:
@@ -53,6 +61,8 @@ class Models:
         self._pool: ModelPool | None = None
         self._engine: Engine | None = None
         self._aliases, self._strict = dict(options.aliases), options.strict_model
+        self._cascades = {name: tuple(members) for name, members in options.cascades.items()}
+        self._confidence = options.cascade_confidence
         self._names = tuple(options.model_names)
         self.set_source(source)
         self.created = int(time())
@@ -69,9 +79,9 @@ class Models:
     def names(self) -> tuple[str, ...]:
         """Return the names of all models, the one that answers by default first.
 
-        Aliases come last.
+        Cascades and aliases come last.
         """
-        return (*self._own_names(), *self._aliases)
+        return (*self._own_names(), *self._cascades, *self._aliases)
 
     @property
     def engine(self) -> Engine | None:
@@ -90,7 +100,9 @@ class Models:
         self._pool = source if isinstance(source, ModelPool) else None
         self._engine = source if isinstance(source, Engine) else None
         if source is not None:
-            check_aliases(self._aliases, self._own_names())
+            check_names(self._aliases, self._cascades, self._own_names())
+        if self._pool is not None and self._cascades:
+            self._pool.check_sources(self._cascades)
 
     def _own_names(self) -> tuple[str, ...]:
         """Return the names of all models without their aliases."""
@@ -111,7 +123,7 @@ class Models:
             raise HttpError(404, "model_not_found", f"model={of_value(name)}: expected one of {listed}", "model")
 
     @asynccontextmanager
-    async def lease(self, name: str | None) -> AsyncIterator[ModelLease]:
+    async def lease(self, name: str | None, *, decides: bool = False) -> AsyncIterator[ModelLease]:
         """Yield the model for a request.
 
         Requests for a pool's models are served in order: one that waits for memory
@@ -119,9 +131,11 @@ class Models:
 
         Args:
             name: The field `model` of the request.
+            decides: Whether a cascade can answer the request.
 
         Raises:
-            HttpError: 404 for an unknown name, 503 while the model is being loaded.
+            HttpError: 404 for an unknown name, 503 while the model is being loaded, 400
+                for a cascade that cannot answer.
         """
         if not self.is_ready:
             raise retry_error("the model is being loaded", status=503, code="loading")
@@ -129,28 +143,39 @@ class Models:
         if not known and (self._pool is not None or self._strict):
             self.check_name(name)
         if self._pool is not None:
-            async with self._lease_of_pool(self._pool, self.resolve(str(name))) as engine:
-                yield ModelLease(engine, str(name))
+            root = self.resolve(str(name))
+            members = self._cascades.get(root, (root,))
+            if root in self._cascades and not decides:
+                message = f"model={of_value(name)}: expected one of {', '.join(members)}; a cascade answers decisions"
+                raise HttpError(400, "option", message, "model")
+            async with self._lease_of_pool(self._pool, members) as engines:
+                cascade = Cascade(engines, self._confidence) if root in self._cascades else None
+                yield ModelLease(engines[0], str(name), cascade=cascade)
         elif self._engine is not None:
             answers = str(name) if known and name is not None else self.names[0]
             yield ModelLease(self._engine, answers, "" if known else f"unknown model; {answers} answers")
 
     @asynccontextmanager
-    async def _lease_of_pool(self, pool: ModelPool, name: str) -> AsyncIterator[Engine]:
-        """Yield a model of the pool, after waiting for its turn and for memory."""
+    async def _lease_of_pool(self, pool: ModelPool, names: Sequence[str]) -> AsyncIterator[list[Engine]]:
+        """Yield models of the pool, after waiting for the turn and for memory.
+
+        Only the first request in the queue may have some of its models and wait for
+        others; the requests that it waits for have all of theirs, so they end.
+        """
         place = await self._wait_for_turn()
         loop = asyncio.get_running_loop()
+        engines: list[Engine] = []
         with ExitStack() as stack:
+            stack.callback(self._changed.set)
             try:
-                engine = await self._load(
-                    lambda: pool.use(name, on_room=lambda: _call_on_loop(loop, partial(self._leave_queue, place))),
-                    stack,
-                )
+                for name in names:
+                    leave = partial(_call_on_loop, loop, partial(self._leave_queue, place))
+                    use = partial(pool.use, name, on_room=leave if name == names[-1] else None)
+                    engines.append(await self._load(use, stack))
+                    self._loaded[name] = engines[-1]
             finally:
                 self._leave_queue(place)
-            self._loaded[name] = engine
-            stack.callback(self._changed.set)
-            yield engine
+            yield engines
 
     async def _load(self, use: Callable[[], AbstractContextManager[Engine]], stack: ExitStack) -> Engine:
         """Return the engine that `use` enters, as soon as there is memory for it.
@@ -217,8 +242,15 @@ def _call_on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> 
         loop.call_soon_threadsafe(call)
 
 
-def check_aliases(aliases: Mapping[str, str], names: Collection[str]) -> None:
-    """Raise `OptionError` for an alias of no model, or that is a model's own name."""
+def check_names(aliases: Mapping[str, str], cascades: Mapping[str, Sequence[str]], models: Collection[str]) -> None:
+    """Raise `OptionError` for what names no model, and for names that are taken."""
+    for name, members in cascades.items():
+        if len({*members} & {*models}) < max(2, len(members)):
+            allowed = "two or more different models: " + ", ".join(map(repr, models))
+            raise OptionError(f"cascade[{name}]", ",".join(members), allowed)
+        if name in models:
+            raise OptionError("cascade", name, "a further name, which no model has")
+    names = (*models, *cascades)
     for alias, name in aliases.items():
         if name not in names:
             raise OptionError(f"alias[{alias}]", name, "one of the models: " + ", ".join(map(repr, names)))

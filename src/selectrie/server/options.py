@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from selectrie.decide.calibration import Calibration
-from selectrie.decide.params import SHARE
+from selectrie.decide.params import LEAST_CONFIDENCE, SHARE
+from selectrie.decide.threshold import Threshold
 from selectrie.errors import OptionError
 from selectrie.options.checks import at_least, flag, number, one_of
 
@@ -22,6 +23,9 @@ class ServerOptions:
         model_names: Names of the model; answers have the first. () for the name of its
             file. The models of a pool have the pool's names.
         aliases: Further names of models, each with the name of its model.
+        cascades: Names of cascades of a pool's models, each with theirs in the order in
+            which they are asked. A cascade answers decisions alone.
+        cascade_confidence: Confidence below which an answer goes to the next model.
         strict_model: Whether an unknown `model` is an error although there is only one.
         key_digests: SHA-256 digests of the API keys; () for a server without keys.
         hosts: Values of the header `Host` that are answered, without ports; () for any.
@@ -62,6 +66,8 @@ class ServerOptions:
 
     model_names: Sequence[str] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
+    cascades: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    cascade_confidence: float | Threshold = 0.8
     strict_model: bool = False
     key_digests: Sequence[bytes] = ()
     hosts: Sequence[str] = ()
@@ -102,5 +108,6 @@ class ServerOptions:
         one_of("generation_config", self.generation_config, GENERATION_CONFIGS)
         one_of("confidence", self.confidence, CONFIDENCES)
         SHARE.check("min_label_mass", self.min_label_mass)
+        LEAST_CONFIDENCE.check("cascade_confidence", self.cascade_confidence)
         if any(len(digest) != 32 for digest in self.key_digests):
             raise OptionError("key_digests", "…", "SHA-256 digests of 32 bytes")

@@ -191,15 +191,18 @@ class ServerState:
         return self.turns.setdefault(client, Turn())
 
     @asynccontextmanager
-    async def lease_model(self, exchange: Exchange, name: str | None = None) -> AsyncGenerator[ModelLease, None]:
+    async def lease_model(
+        self, exchange: Exchange, name: str | None = None, *, decides: bool = False
+    ) -> AsyncGenerator[ModelLease, None]:
         """Yield the model that a request names, and note its name in the exchange.
 
         Args:
             exchange: The request; the field `model` of its body names the model.
             name: The model's name if the request has no body.
+            decides: Whether a cascade can answer the request.
         """
         exchange.waits_for = "model"
-        async with self.models.lease(exchange.body.get("model", name)) as lease:
+        async with self.models.lease(exchange.body.get("model", name), decides=decides) as lease:
             exchange.waits_for, exchange.model = "engine", lease.name
             charge_to(exchange)
             if lease.warning:

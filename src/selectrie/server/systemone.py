@@ -85,7 +85,7 @@ def systemone_response(request: DecisionRequest, decision: Decision, model: str)
             continue
         answer = decision[one.path]
         answers[str(one.name)] = _make_systemone_answer(one.data, answer, request.confidence) | make_diagnostics(answer)
-    usage = {"input_tokens": make_usage(decision)["input_tokens"], "output_tokens": 0}
+    usage = {name: n for name, n in make_usage(decision).items() if name != "cached_tokens"}
     return {"model": model, "answers": answers, "usage": usage, **make_warnings(request, decision)}
 
 

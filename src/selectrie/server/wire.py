@@ -284,6 +284,8 @@ TemplateArgs = Annotated[
     ),
 ]
 """Type of the arguments of the model's chat template."""
+Seed = Annotated[int, Field(ge=0, le=(1 << 63) - 1)]
+"""Type of the seed of draws."""
 TokenId = Annotated[int, Field(ge=0, title="a token id (a whole number of at least 0)")]
 
 

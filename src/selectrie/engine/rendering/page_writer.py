@@ -91,13 +91,13 @@ class PageWriter:
 
     def events(self) -> tuple[Event, ...]:
         """Return all reported events so far, with adjacent text events joined."""
-        made: list[Event] = []
+        parts: list[Event] = []
         for is_text, run in groupby(self._pieces, key=lambda piece: isinstance(piece, TextEvent)):
             if is_text:
-                made.append(TextEvent("".join(piece.text for piece in run)))
+                parts.append(TextEvent("".join(piece.text for piece in run)))
             else:
-                made += run
-        return tuple(made)
+                parts += run
+        return tuple(parts)
 
     def write(self, step: Write) -> None:
         """Append text of the template.

@@ -401,7 +401,7 @@ def make_many(make: RenderPage, requests: Sequence[PageRequest]) -> list[Page]:
     waiting: SimpleQueue[int] = SimpleQueue()
     for index in range(len(requests)):
         waiting.put(index)
-    made: dict[int, Page] = {}
+    pages: dict[int, Page] = {}
     failed: dict[int, BaseException] = {}
 
     def work() -> None:
@@ -410,7 +410,7 @@ def make_many(make: RenderPage, requests: Sequence[PageRequest]) -> list[Page]:
             while not failed and not scope.is_cancelled:
                 index = waiting.get_nowait()
                 try:
-                    made[index] = make(requests[index], None)
+                    pages[index] = make(requests[index], None)
                 except BaseException as error:  # noqa: BLE001 - belongs to the thread that waits for the pages
                     failed[index] = error
                     scope.cancel()
@@ -429,7 +429,7 @@ def make_many(make: RenderPage, requests: Sequence[PageRequest]) -> list[Page]:
     for index in sorted(causes or failed):
         with of_request(index if len(requests) > 1 else None):
             raise failed[index]
-    return [made[index] for index in range(len(requests))]
+    return [pages[index] for index in range(len(requests))]
 
 
 def _wait_for_threads(threads: Iterable[ScopedThread[None]]) -> None:

@@ -124,13 +124,13 @@ class PreparedGrammarSelect:
         outcome = handle.result()
         if not outcome.paths:
             raise nothing_found_error(constrained, outcome, self.search.max_tokens)
-        made = self._make_selection(
+        selection = self._make_selection(
             outcome,
             self._make_certificate(outcome, spec.search, session),
             constrained.cost(handle.cost, outcome.paths),
             constrained.signature(session, self.rule),
         )
-        return remove_following(made, self.grammar, self.following)
+        return remove_following(selection, self.grammar, self.following)
 
     def _make_certificate(self, outcome: AutomatonOutcome, search: SearchParams, session: Session) -> Certificate:
         """Return the certificate of a search with these options, budget included.

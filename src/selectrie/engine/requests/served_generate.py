@@ -134,9 +134,11 @@ class PreparedServedGenerate:
             rows = len(tasks[number].prompt) + max(0, drawn.n_tokens - 1)
             completions.append(self._completion(prompt_index, index, drawn, seed, handle.cost.with_rows_naive(rows)))
             n_drawn += drawn.n_tokens
-        made = generate.generation(session, self.prepared, completions)
+        generation = generate.generation(session, self.prepared, completions)
         names = ", ".join([*self.sent, *([] if seeds[0] is None else ["seed"])])
-        return replace(made, n_drawn=n_drawn, sampled_by=f"{self.model.sampler_name}, by its own options but {names}")
+        return replace(
+            generation, n_drawn=n_drawn, sampled_by=f"{self.model.sampler_name}, by its own options but {names}"
+        )
 
     def _completion(self, prompt_index: int, index: int, drawn: ServedText, seed: int | None, cost: Cost) -> Completion:
         """Return the record of one text, without the unreported fields."""

@@ -184,12 +184,12 @@ def replayed_vocabulary(trace: Trace, tokenizer: Vocabulary | None) -> Vocabular
     try:
         if trace.specials is None:
             raise PayloadError("it ends before its vocabulary")  # noqa: TRY301 - as the checks
-        made = vocabulary_of(trace.tokens, trace.specials, header.n_tokens, _replayed_functions(trace))
-        if made.digest != header.vocabulary_digest:
+        vocabulary = vocabulary_of(trace.tokens, trace.specials, header.n_tokens, _replayed_functions(trace))
+        if vocabulary.digest != header.vocabulary_digest:
             raise PayloadError("its vocabulary has another digest")  # noqa: TRY301 - as above
     except (PayloadError, UnicodeError) as error:
         raise TraceFileError(str(trace.path), str(error)) from error
-    return made.at_time(_chat_time(trace))
+    return vocabulary.at_time(_chat_time(trace))
 
 
 def _chat_time(trace: Trace) -> str:
