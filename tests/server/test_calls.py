@@ -14,7 +14,7 @@ import selectrie
 from selectrie import BeamSearchParams, Grammar, Option, PromptParams, RenderParams, ScoringRule, SearchParams, Template
 from selectrie.engine.engine import Engine
 from selectrie.options.checks import options_of
-from selectrie.server import ServerOptions, app
+from selectrie.server import ServerOptions, app, call_bodies
 from selectrie.server.call_bodies import (
     CALLS,
     MAX_SEGMENTS,
@@ -284,10 +284,15 @@ MISTAKES = [
     ("select", {"regex": "b|c"}, "choices"),
     ("select", {"prior": [1]}, "prior"),
     ("select", {"prior": [1, "x"]}, "prior[1]"),
+    ("select", {"prior": {"b": 1, "cd": -1}}, "prior.cd"),
+    ("select", {"prompt": [3, 300]}, "prompt"),
     ("select", {"user": "b"}, "prompt"),
     ("select", {"prompt": None}, "prompt"),
     ("select", {"prompt": [{"role": "user", "content": "a"}, 5]}, "prompt"),
     ("select", {"prompt": None, "messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
+    ("select", {"choices": ["b" * 600_000, "c" * 600_000]}, "choices"),
+    ("select", {"choices": ["b", "c"], "delimiter": " " * 600_000}, "choices"),
+    ("loglikelihood", {"text": "b" * 1_100_000}, "text"),
     ("select", {"rule": "batch"}, "rule"),
     ("select", {"rule": {"name": "calibrated"}}, "rule.content_free"),
     ("select", {"rule": {"name": "joint", "premise": "x"}}, "rule.premise"),
@@ -392,9 +397,18 @@ def test_a_page_ends_beyond_the_rows_of_a_request(stream):
 def test_a_page_passes_few_segments(llm):
     """So that text alone keeps no thread for long."""
     loop = "<<#each items>><<#each items>>a<</each>><</each>>"
-    reply = ask(app(llm), "POST", "/v1/render", {"template": loop, "values": {"items": [0] * 230}})
+    reply = ask(app(llm), "POST", "/v1/render", {"template": loop, "values": {"items": [0] * 150}})
     assert (reply.status, reply.error["param"]) == (400, "template")
     assert f"more than {MAX_SEGMENTS} segments" in reply.error["message"]
+
+
+def test_slots_of_a_page_look_ahead_within_bounds(llm, monkeypatch):
+    """Each looks for the text behind it, which may be far away and never come."""
+    monkeypatch.setattr(call_bodies, "MAX_SEGMENTS", 100)
+    slots = "<<#geneach 'x' num=60>><<gen 'this' max_tokens=1 hidden=true>><</geneach>>"
+    reply = ask(app(llm), "POST", "/v1/render", {"template": slots, "values": {}})
+    assert (reply.status, reply.error["param"]) == (400, "template")
+    assert "more than 1000 segments" in reply.error["message"]
 
 
 def test_bodies_have_the_names_of_python():

@@ -22,6 +22,7 @@ from selectrie.errors import (
     remedies,
     words,
 )
+from selectrie.server.call_bodies import CALLS, fields_of_call
 from selectrie.server.chat import ChatBody
 from selectrie.server.completions import FIELDS
 from selectrie.server.decision_bodies import ChoiceQuestion, PredicateQuestion, QuestionOption
@@ -109,24 +110,11 @@ CALLED = (
 )
 """Where what endpoints call lies."""
 NOT_OVER_HTTP = {
-    "engine/requests/beam_search.py", "engine/requests/spellings.py", "engine/requests/speculative.py",
-    "engine/tracing/record.py", "engine/tracing/replay.py", "decide/classification.py",
+    "engine/requests/speculative.py", "engine/tracing/record.py", "engine/tracing/replay.py", "decide/classification.py",
 }  # fmt: skip
 """Options and calls that no endpoint has."""
-NOT_SET = {
-    "terminator",
-    "tokenizations",
-    "top",
-    "template_args",
-    "system",
-    "groups",
-    "diversity",
-    "width",
-    "exact",
-    "on_error",
-    "search",
-}
-"""Options that no endpoint sets, those of beams among them, so no error is about them."""
+NOT_SET = {"top", "on_error"}
+"""Options that no endpoint sets, so no error is about them."""
 
 
 def options_named() -> Iterator[tuple[str, str]]:
@@ -151,6 +139,7 @@ def test_messages_name_what_requests_have():
         for names in (options_of(ChatBody, {}), FIELDS, DECISIONS_FIELDS, SYSTEMONE_FIELDS, EXTRACT_FIELDS)
         for name in names
     }
+    fields |= {name for call in CALLS.values() for name in fields_of_call(call, {})}
     fields |= {name for kind in (ChoiceQuestion, QuestionOption, PredicateQuestion) for name in kind.model_fields}
     found = list(options_named())
     assert len(found) > 30

@@ -26,11 +26,13 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
-from selectrie.server import ServerOptions, app, chat, completions, decision_bodies, tokenizer
+from selectrie.server import ServerOptions, app, completions, decision_bodies, tokenizer
 from selectrie.server.application import BODIES
 from selectrie.server.body import MAX_CONTAINERS, MAX_VALUES, parse_object
+from selectrie.server.call_bodies import MAX_SCORED_BYTES
 from selectrie.server.completions import MAX_SCORES
 from selectrie.server.http_errors import HttpError
+from selectrie.server.messages import MAX_MESSAGES
 from selectrie.server.middleware import WORK
 from selectrie.server.request_context import id_of
 from selectrie.server.wire import MAX_ARGUMENTS, MAX_TOKENIZED_BYTES
@@ -129,17 +131,18 @@ GENERATION: Mapping[str, Callable[[], dict[str, Any]]] = {
 PROMPTS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "prompt": lambda: {"prompt": "ab " * (ROOM // 3)},
     "ids": lambda: {"prompt": _numbers(MAX_VALUES - 100)},
-    "messages": lambda: {"prompt": None, "messages": [{"role": "user", "content": "x" * 1_900}] * chat.MAX_MESSAGES},
+    "messages": lambda: {"prompt": None, "messages": [{"role": "user", "content": "x" * 1_900}] * MAX_MESSAGES},
     "cut": lambda: {"prompt": "ab " * (MAX_TOKENIZED_BYTES // 3), "prompting": {"truncate": "left"}},
     "arguments": lambda: {"user": "x", "prompt": None, "prompting": {"template_args": {f"k{i}": "x" * 30_000 for i in range(MAX_ARGUMENTS)}}},
 }  # fmt: skip
 """Fields of a prompt of our own calls."""
 CHOICES: Mapping[str, Callable[[], dict[str, Any]]] = {
     **PROMPTS,
-    "choices": lambda: {"choices": [f"{i:05} " + "ab" * 4_000 for i in range(OPTIONS.max_options)]},
+    "choices": lambda: {"choices": [f"{i:05} " + "ab" * 250 for i in range(OPTIONS.max_options)]},
+    "long choices": lambda: {"choices": ["ab " * (MAX_SCORED_BYTES // 4), "ab"]},
     "short choices": lambda: {"choices": [{"value": i, "text": f"v{i}"} for i in range(OPTIONS.max_options)]},
-    "delimiter": lambda: {"choices": [f"v{i}" for i in range(OPTIONS.max_options)], "delimiter": "ab " * 2_700},
-    "following": lambda: {"choices": [f"v{i}" for i in range(OPTIONS.max_options)], "following": "ab " * 2_700},
+    "delimiter": lambda: {"choices": [f"v{i}" for i in range(OPTIONS.max_options)], "delimiter": "ab " * 170},
+    "following": lambda: {"choices": [f"v{i}" for i in range(OPTIONS.max_options)], "following": "ab " * 170},
     "content_free": lambda: {"rule": {"name": "calibrated", "content_free": ["ab " * 2_500] * OPTIONS.max_prompts}},
     "prior": lambda: {"choices": [f"v{i}" for i in range(1_000)], "prior": {f"v{i}": 1 for i in range(1_000)}},
 }
@@ -164,7 +167,7 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
         "text": lambda: {"text": "ab " * (ROOM // 3)},
         "following": lambda: {"following": "ab " * (ROOM // 3)},
     },
-    "/v1/beam": {**PROMPTS, **SOURCES, "width": lambda: {"width": 256, "max_tokens": 700, "regex": "[a-z ]{600}"}},
+    "/v1/beam": {**PROMPTS, **SOURCES, "width": lambda: {"width": 256, "max_tokens": 30, "regex": "[a-z ]{20}"}},
     "/v1/sample": {**PROMPTS, **SOURCES, "n": lambda: {"n": OPTIONS.max_n, "exact": False, "regex": "[a-z ]{60}"}},
     "/v1/render": {
         "template": lambda: {"template": "<<x>>" * 20_000},
@@ -216,9 +219,9 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
     },
     "/v1/chat/completions": {
         **GENERATION,
-        "messages": lambda: {"messages": [{"role": "user", "content": "x" * 1_900}] * chat.MAX_MESSAGES},
+        "messages": lambda: {"messages": [{"role": "user", "content": "x" * 1_900}] * MAX_MESSAGES},
         "parts": lambda: {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 95_000}]},
-        "names": lambda: {"messages": [{"role": "user", "content": "x", "name": "n" * 1_900}] * chat.MAX_MESSAGES},
+        "names": lambda: {"messages": [{"role": "user", "content": "x", "name": "n" * 1_900}] * MAX_MESSAGES},
         "arguments": lambda: {"chat_template_kwargs": {f"k{i}": "x" * 30_000 for i in range(MAX_ARGUMENTS)}},
     },
     "/tokenize": {

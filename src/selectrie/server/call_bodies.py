@@ -64,11 +64,13 @@ from selectrie.template.syntax import ast
 from selectrie.template.syntax.ast import error_at, walk_through
 from selectrie.template.syntax.tags import DIALECTS
 
+MAX_SCORED_BYTES = 1 << 19
+"""Maximum size in bytes of the texts that are scored, each of whose tokens is shown."""
 MAX_TEMPLATE = 100_000
 """Maximum number of characters of a template, which takes a second to read."""
 MAX_PATTERNS = 16
 """Maximum number of regular expressions and grammars that a template names."""
-MAX_SEGMENTS = 50_000
+MAX_SEGMENTS = 20_000
 """Maximum number of segments of a page, which take seconds without a model."""
 MAX_WIDTH = 256
 """Maximum width of a beam or a search, whose steps cannot be cancelled."""
@@ -178,7 +180,8 @@ _Choice = Annotated[
     EncodableText | int | bool | ChoiceFields, BY_TYPE, Field(title=f"{_VALUE}, or an object with a value and a text")
 ]
 _Choices = Annotated[Items[_Choice], Field(min_length=1), _COUNT]
-_Weights = Annotated[Annotated[Items[float], _COUNT] | Annotated[dict[str, float], _COUNT], BY_TYPE]
+_Weight = Annotated[float, Field(ge=0)]
+_Weights = Annotated[Annotated[Items[_Weight], _COUNT] | Annotated[dict[str, _Weight], _COUNT], BY_TYPE]
 
 
 class ChoicesBody(PromptBody):
@@ -384,7 +387,8 @@ def read_call(call: Call, data: Mapping[str, Any], options: ServerOptions) -> Ca
             warnings += constraint.warnings()
         texts = _list_texts(body, constraint, options)
         _check_prior(arguments.get("prior"), texts)
-        _check_copies(arguments, len(texts), options)
+        field = "text" if isinstance(body, LoglikelihoodBody) else "choices"
+        _check_size(field if constraint is None else constraint.path, texts, arguments)
         _limit_search(call.method, arguments, options.max_rows, is_listed=bool(texts))
     return CallRequest(call, arguments, constraint, texts, bool(body.stream), warnings)
 
@@ -487,14 +491,20 @@ def _check_prior(prior: list[float] | dict[str, float] | None, texts: Sequence[s
         raise OptionError("prior", len(prior), f"{len(texts)} weights, one for each choice")
 
 
-def _check_copies(arguments: Mapping[str, Any], n_texts: int, options: ServerOptions) -> None:
-    """Raise `OptionError` if the texts around each choice are too long in all."""
-    around = {"delimiter": arguments.get("prompting", DEFAULT_PROMPTING).delimiter}
-    around["following"] = arguments.get("following", "")
-    for name, text in around.items():
-        if len(text) * n_texts > options.max_body_bytes:
-            allowed = f"at most {options.max_body_bytes} characters in all, since each choice has them"
-            raise OptionError(name, len(text) * n_texts, allowed)
+def _check_size(name: str, texts: Sequence[str], arguments: Mapping[str, Any]) -> None:
+    """Raise `OptionError` if the texts are too long in all, with what is around each.
+
+    Args:
+        name: The field with the texts.
+        texts: The texts that are scored.
+        arguments: The arguments of the call.
+    """
+    around = arguments.get("prompting", DEFAULT_PROMPTING).delimiter + arguments.get("following", "")
+    n_bytes = sum(len(text.encode()) for text in texts) + len(texts) * len(around.encode())
+    if n_bytes > MAX_SCORED_BYTES:
+        raise OptionError(
+            name, f"{n_bytes} bytes", f"at most {MAX_SCORED_BYTES} bytes of text, with what is around each"
+        )
 
 
 def _limit_search(method: str, arguments: dict[str, Any], max_rows: int, *, is_listed: bool) -> None:

@@ -34,7 +34,7 @@ from selectrie.results import Page, SlotEvent
 from selectrie.results.plain import fields_of, jsonable
 from selectrie.server.call_bodies import CALLS, Call, CallRequest, fields_of_call, read_call, template_errors
 from selectrie.server.call_syntax import write_chat
-from selectrie.server.http_errors import HttpError
+from selectrie.server.http_errors import HttpError, errors_at
 from selectrie.server.request_context import (
     Event,
     Events,
@@ -122,6 +122,9 @@ def _call_engine(engine: Engine, request: CallRequest, max_rows: int, tell: Tell
     prompt = arguments["prompt"]
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], Mapping):
         arguments["prompt"], _ = write_chat(engine.vocabulary, prompt, DEFAULT_PROMPTING)
+    elif isinstance(prompt, list):
+        with errors_at("prompt"):
+            engine.vocabulary.check_tokens(prompt)
     _check_rows(engine, request.texts, arguments, max_rows)
     if tell is not None:
         _add_callbacks(request.call, arguments, tell)
@@ -181,20 +184,17 @@ def _check_rows(engine: Engine, texts: Sequence[str], arguments: Mapping[str, An
     if isinstance(rule, str):
         rule = ScoringRule(rule) if rule != "calibrated" else ScoringRule()
     baselines = rule.content_free or (rule.premise or "",) * (rule.name in BASELINE_RULES)
-    around = {name: arguments.get(name, "") for name in ("following",)}
-    n_times = 1 + len(baselines)
+    n_times, n_more = 1 + len(baselines), sum(len(one.encode()) for one in baselines)
     if arguments.get("tokenizations") == "all":
         budget = arguments.get("budget_nodes") or arguments.get("search", DEFAULT_SEARCH).budget_nodes
-        n_times += SPELLING_ROWS * (budget is None)
-        max_rows -= budget or 0
-    n_bytes = sum(len(text.encode()) for text in texts) + len(texts) * (
-        len(prompting.delimiter.encode()) + len(around["following"].encode())
-    )
-    n_before = sum(len(one.encode()) for one in baselines)
-    if engine.limits.nodes + n_before + n_times * n_bytes <= max_rows:
+        n_times, n_more = n_times + SPELLING_ROWS * (budget is None), n_more + (budget or 0)
+    following = arguments.get("following", "")
+    n_around = len((prompting.delimiter + following).encode())
+    n_bytes = sum(len(text.encode()) + n_around for text in texts)
+    if engine.limits.nodes + n_more + n_times * n_bytes <= max_rows:
         return
-    plan = engine.tokens(arguments["prompt"], texts, prompting=prompting, **around)
-    planned = plan.rows_prompt + n_before + n_times * plan.rows_inner
+    plan = engine.tokens(arguments["prompt"], texts, following=following, prompting=prompting)
+    planned = plan.rows_prompt + n_more + n_times * plan.rows_inner
     if planned > max_rows:
         raise TooManyRowsError(planned, max_rows)
 

@@ -44,6 +44,8 @@ A choice ends at the first token boundary after it, which is a few characters la
 """
 _MAX_STEPS_AHEAD = 2_000
 """Maximum number of segments that a lookahead passes."""
+_AHEAD_PER_SEGMENT = 10
+"""Maximum number of segments of all lookaheads for each segment of a page."""
 Cut = Callable[[str], "tuple[str, bool] | None"]
 """Splits literal text at its first control token.
 
@@ -274,6 +276,7 @@ class Interpreter:
         self._pending_loop: Loop | None = None
         self._is_ahead = False
         self._max_segments = self._n_left = max_segments
+        self._ahead_left = [_AHEAD_PER_SEGMENT * max_segments]  # shared with all that look ahead
 
     @property
     def page(self) -> Environment:
@@ -309,6 +312,7 @@ class Interpreter:
             other._levels.append(Environment(level.scope.copy(outer)))
         other._queue = deque(self._queue)
         other._pending_loop, other._is_ahead, other._n_left = self._pending_loop, True, n_steps
+        other._ahead_left = self._ahead_left
         return other
 
     def name(self, name: str, value: object, record: object = None) -> None:
@@ -383,10 +387,18 @@ class Interpreter:
     def _count_segment(self, segment: ast.Segment, document: ast.Document) -> None:
         """Count a segment; raise an error beyond the maximum number."""
         self._n_left -= 1
-        if self._n_left < 0:
-            if self._is_ahead:
+        if self._is_ahead:
+            self._ahead_left[0] -= 1
+            if min(self._n_left, *self._ahead_left) < 0:
                 raise Undecided
+        elif self._n_left < 0:
             raise dry_run.too_long_error(document, segment, self._max_segments)
+
+    def check_lookahead(self) -> None:
+        """Raise `TemplateError` if all slots together looked too far ahead."""
+        if self._ahead_left[0] < 0:
+            n_most = _AHEAD_PER_SEGMENT * self._max_segments
+            raise TemplateError(f"its slots look ahead past more than {n_most} segments; write text behind them")
 
     def _execute(self, segment: ast.Segment, document: ast.Document) -> Step | None:
         """Execute one segment.
@@ -614,7 +626,9 @@ def find_following(program: Interpreter, *names: str, cut: Cut = no_cut) -> Foll
     """
     ahead = program.ahead(_MAX_STEPS_AHEAD)
     ahead.suppose(*names)
-    return _find_certain_text(ahead, cut, may_branch=True)
+    following = _find_certain_text(ahead, cut, may_branch=True)
+    program.check_lookahead()
+    return following
 
 
 def find_branch(program: Interpreter, *, more: bool, cut: Cut = no_cut) -> Following:
@@ -624,7 +638,9 @@ def find_branch(program: Interpreter, *, more: bool, cut: Cut = no_cut) -> Follo
     """
     ahead = program.ahead(_MAX_STEPS_AHEAD)
     ahead.go_on(more=more)
-    return _find_certain_text(ahead, cut, may_branch=False)
+    following = _find_certain_text(ahead, cut, may_branch=False)
+    program.check_lookahead()
+    return following
 
 
 def _find_certain_text(ahead: Interpreter, cut: Cut, *, may_branch: bool) -> Following:
