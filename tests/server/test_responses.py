@@ -292,6 +292,7 @@ WRONG = [
     ({"tools": [TOOLS[0], TOOLS[0]]}, "tools[1].name", "each name once"),
     ({"tools": [{**TOOLS[0], "parameters": {"contains": {}}}]}, "tools[0].parameters.contains", "a grammar cannot"),
     ({"tools": TOOLS, "tool_choice": {"type": "function", "name": "x"}}, "tool_choice.name", "one of the declared tools"),
+    ({"tools": [{**TOOLS[0], "name": f"f{i}", "parameters": {"description": "a" * 60_000}} for i in range(20)]}, "tools", "at most 1000000 characters of parameters"),
     ({"tools": TOOLS, "min_tokens": 2}, "min_tokens", "cannot be combined with `tools`"),
     ({"tool_choice": "required"}, "tool_choice", "'none' or 'auto'"),
     ({"previous_response_id": "resp_1"}, "previous_response_id", "send the whole conversation in `input`"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -11,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Discriminator, Field
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.server.body import parse_object
 from selectrie.server.http_errors import HttpError
-from selectrie.server.structured import Constraint, StructuredText
+from selectrie.server.structured import MAX_CHARACTERS, Constraint, StructuredText
 from selectrie.server.wire import (
     BY_TYPE,
     EncodableText,
@@ -245,6 +246,9 @@ class ToolSet:
             raise OptionError("tool_choice", mode, "'none' or 'auto' without `tools`")
         if mode == "none" or not functions:
             return None
+        n_characters = sum(len(json.dumps(one.parameters)) for one in functions)
+        if n_characters > MAX_CHARACTERS:  # each takes time to compile
+            raise OptionError("tools", n_characters, f"at most {MAX_CHARACTERS} characters of parameters together")
         grammars = {name: by_name[name].arguments() for _, name in named}
         return cls(functions, grammars, mode == "required", max_calls)
 
