@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -47,25 +46,3 @@ def test_values_that_cannot_be_are_left_out(tiny_model, tmp_path, caplog):
         "the stored temp is not used",
         "the stored top_k is not used",
     ]
-
-
-def test_options_of_a_checkpoint_are_in_its_generation_config(tmp_path):
-    """`generation_config.json`, where a null and fields of other kinds say nothing."""
-    pytest.importorskip("torch", reason="needs the extra 'transformers'")
-    from tests.support import checkpoints
-
-    folder = checkpoints.write(tmp_path / "checkpoint")
-    config = {
-        "do_sample": True,
-        "temperature": 0.25,
-        "top_k": None,
-        "typical_p": 0.5,
-        "repetition_penalty": 1.5,
-        "max_length": 9,
-    }
-    (folder / "generation_config.json").write_text(json.dumps(config))
-    with loaded(folder) as llm:
-        assert llm.stored_sampling == {"temperature": 0.25, "typical_p": 0.5, "repeat_penalty": 1.5}
-    (folder / "generation_config.json").unlink()
-    with loaded(folder) as llm:
-        assert llm.stored_sampling == {}

@@ -57,3 +57,11 @@ def test_what_a_request_leaves_out_is_the_models(served, asked, source, given, e
     reply = ask(app(llm, ServerOptions(generation_config=source)), "POST", path, asked | given)
     assert reply.status == 200, reply.data
     assert used == [SamplingParams(**(NEUTRAL | expected))]
+
+
+def test_a_response_says_with_what_it_was_drawn(served):
+    """`/v1/responses` has the options of sampling in its answer: those of the request, else the model's."""
+    llm, used = served
+    reply = ask(app(llm), "POST", "/v1/responses", {"input": "Hello", "top_p": 0.75, "max_output_tokens": 16})
+    assert reply.status == 200, reply.data
+    assert (reply.json["temperature"], reply.json["top_p"]) == (0.25, 0.75) == (used[0].temperature, used[0].top_p)

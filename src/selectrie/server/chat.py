@@ -14,8 +14,8 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import Arrivals
+from selectrie.engine.engine import Engine
 from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError
 from selectrie.options import PromptParams
 from selectrie.results import Chunk, Generation
@@ -109,16 +109,20 @@ class ChatRequest:
     tools: ToolSet | None = None
     wishes: Mapping[str, str] = field(default_factory=dict)
 
-    def for_model(self, vocabulary: Vocabulary) -> ChatRequest:
+    def for_model(self, engine: Engine) -> ChatRequest:
         """Return the request as the chat template of a model reads it.
+
+        Its sampling has what is stored with the model.
 
         Raises `OptionError` for a role whose messages the template leaves out.
         """
+        vocabulary, sampling = engine.vocabulary, self.generation.sampling_on(engine)
         args, warnings = grant_wishes(vocabulary, self.wishes, self.prompting.template_args)
         prompting = replace(self.prompting, template_args=args)
         definitions = () if self.tools is None else self.tools.definitions()
         messages, prompting = write_chat(vocabulary, self.messages, prompting, definitions)
-        generation = replace(self.generation, warnings=[*self.generation.warnings, *warnings])
+        warnings = [*self.generation.warnings, *warnings]
+        generation = replace(self.generation, sampling=sampling, warnings=warnings)
         return replace(self, messages=messages, prompting=prompting, generation=generation)
 
 
@@ -294,7 +298,7 @@ async def answer(state: ServerState, exchange: Exchange, request: ChatRequest, m
     if request.generation.is_stream:
         return EventStream(_stream_events(state, exchange, request, make_writer), state.options.ping_interval_s)
     async with state.lease_model(exchange) as lease:
-        request = await exchange.in_thread(partial(request.for_model, lease.engine.vocabulary))
+        request = await exchange.in_thread(partial(request.for_model, lease.engine))
         writer = make_writer(request, exchange)
         if request.tools is not None:
             answers, usage = await gather_answers(
@@ -310,7 +314,7 @@ async def _stream_events(
 ) -> Events:
     """Yield the objects of a streamed answer while its text is drawn."""
     async with state.lease_model(exchange) as lease:
-        request = await exchange.in_thread(partial(request.for_model, lease.engine.vocabulary))
+        request = await exchange.in_thread(partial(request.for_model, lease.engine))
         exchange.warnings += request.generation.warnings
         writer = make_writer(request, exchange)
         if request.tools is not None:

@@ -225,16 +225,20 @@ class GenerationRequest:
     includes_usage: bool
     warnings: Sequence[str]
 
-    def arguments(self, engine: Engine) -> dict[str, Any]:
-        """Return the keyword arguments of `Engine.generate` and `Engine.stream`."""
+    def sampling_on(self, engine: Engine) -> SamplingParams:
+        """Return `sampling` with the options that are stored with a model."""
         stored: dict[str, Any] = {
             name: value for name, value in engine.stored_sampling.items() if name in self.defaulted
         }
+        return replace(self.sampling, **stored)
+
+    def arguments(self, engine: Engine) -> dict[str, Any]:
+        """Return the keyword arguments of `Engine.generate` and `Engine.stream`."""
         is_remote = engine.identity.precision == REMOTE
         return {
             "n": self.n,
             "seed": self.seed,
-            "sampling": self.own_sampling if is_remote else replace(self.sampling, **stored),
+            "sampling": self.own_sampling if is_remote else self.sampling_on(engine),
             "stopping": self.stopping,
             "options": self.options,
         }
