@@ -544,7 +544,7 @@ def test_any_text_is_plain_text(chat, state):
         ([Predicate("x")], {}, OptionError, "expected a mapping from names to questions"),
         ({"": Predicate("x")}, {}, OptionError, "names that are texts"),
         ({3: Predicate("x")}, {}, OptionError, "questions=3"),
-        ({"q": "angry?"}, {}, OptionError, "questions['q']='angry?': expected a Choice, a Predicate or a Score"),
+        ({"q": "angry?"}, {}, OptionError, "questions['q']='angry?': expected Predicate('angry?') for yes or no"),
         ({"q": Score("x", ["a", "b"])}, {"top": 1}, IncompatibleOptionsError, "question 'q': `top` cannot be combined with a Score"),
         ({"q": Predicate("x")}, {"top": 1}, IncompatibleOptionsError, "with a Predicate"),
         ({"q": Choice("x", list(range(27)))}, {"scoring": "letters"}, OptionError, "'text' for more than 26 options; there are 27"),

@@ -205,6 +205,18 @@ def test_a_prompt_that_is_too_long_is_told_how_the_model_gets_a_larger_context()
             assert caught.value.larger_context == "open a larger fake"
 
 
+def test_a_selection_has_places():
+    """Those of its iteration: the first is the best; of `rank(k=…)` there are no more than k."""
+    with Engine(HashModel(1), check=NOTHING_IS_CLOSE) as engine:
+        found = engine.rank("a bat", ["at", " cat", "s"], search=SearchParams(k=2))
+        assert [found[0], found[-1]] == [*found] == [*found[:5]]
+        with pytest.raises(IndexError):
+            _ = found[2]
+        for given in ("at", 5, [1.5], ["a"]):
+            with pytest.raises(OptionError, match="expected a list of token ids, as `encode` returns them"):
+                engine.decode(given)
+
+
 def test_choices_of_other_values_are_options():
     """As in the list of options of a question; a mapping from texts may mean two things, so it is refused."""
     with Engine(HashModel(1), check=NOTHING_IS_CLOSE) as engine:

@@ -150,6 +150,24 @@ def test_what_an_endpoint_of_fastapi_returns(results, name):
         pydantic.TypeAdapter(kind).validate_python(wanted)
 
 
+@pytest.mark.parametrize(
+    ("name", "attribute", "meant"),
+    [
+        ("answer a", "label", "value"),
+        ("answer a", "probabilites", "probabilities"),
+        ("answer a", "model_dump", r"to_dict\(\)"),
+        ("selection", "label", "value"),
+        ("generation", "dict", r"to_dict\(\)"),
+    ],
+)
+def test_a_missing_part_names_the_one_that_is_meant(results, name, attribute, meant):
+    """As methods of an engine do; names with an underscore in front are left to Python."""
+    with pytest.raises(AttributeError, match=f"has no attribute '{attribute}'; did you mean {meant}\\?$"):
+        getattr(results[name], attribute)
+    with pytest.raises(AttributeError, match=r"has no attribute '_x'$"):
+        _ = results[name]._x
+
+
 def test_parameters_of_generic_results_are_for_type_checkers():
     """So pydantic reads `Extraction[Ticket]` as it reads `Extraction`."""
     pydantic = pytest.importorskip("pydantic")

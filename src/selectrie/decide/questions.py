@@ -40,7 +40,7 @@ from selectrie.errors import (
     words,
 )
 from selectrie.grammar import Grammar
-from selectrie.options.arguments import named_arguments
+from selectrie.options.arguments import named_arguments, named_record
 from selectrie.options.checks import at_least, listed, text_of
 from selectrie.options.checks import text as require_text
 from selectrie.results.advice import warn
@@ -71,6 +71,7 @@ def _find_most_probable(probabilities: Mapping[Any, float], _threshold: float) -
 # Generic records have no slots: `Option[int](…)` sets an attribute, for which a frozen
 # record with slots raises TypeError instead of the AttributeError that typing expects.
 @final
+@named_record
 @dataclass(frozen=True)
 class Option(Generic[T]):
     """A possible answer to a question: a value, and the text that the model scores.
@@ -705,6 +706,10 @@ def _read_levels(given: object) -> tuple[Option[float], ...]:
     numbers = "; the whole numbers from 1 to 5 are low=1, high=5" if isinstance(given, int) else ""
     values = listed(given, lambda allowed: OptionError("levels", given, f"{allowed}, or a mapping{numbers}"))
     if all(isinstance(one, int) and is_finite_number(one) for one in values):
+        if len(values) == 2 and values[1] - values[0] > 1:
+            first, last = values
+            allowed = f"low={first}, high={last} for the numbers between them too, or {{{first}: text, {last}: text}}"
+            raise OptionError("levels", given, allowed)
         return tuple(Option(number, str(number)) for number in values)
     for index, level in enumerate(values):
         if not isinstance(level, str | Option):

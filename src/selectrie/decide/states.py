@@ -16,10 +16,12 @@ import numpy as np
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.errors import OptionError, PromptError, RequestError, clip, of_value
+from selectrie.options.arguments import named_record
 from selectrie.options.checks import text as require_text
 
 
 @final
+@named_record
 @dataclass(frozen=True, slots=True)
 class Json:
     """A JSON value as one state, such as an array of texts.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
+from operator import index
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -597,10 +598,15 @@ class Engine(DecisionMethods):
         U+FFFD.
 
         Raises:
+            OptionError: For anything but token ids.
             TokenRangeError: For a token that does not exist.
         """
         from selectrie.tokenization.encoding import spell_tokens  # imported on first use
 
+        try:
+            tokens = [index(one) for one in tokens]
+        except TypeError:
+            raise OptionError("tokens", tokens, "a list of token ids, as `encode` returns them") from None
         return self._prepare_only(lambda model: spell_tokens(model.vocabulary, model.vocabulary.check_tokens(tokens)))
 
     def loglikelihood_scorer(self, nodes: int) -> SequenceScorer:

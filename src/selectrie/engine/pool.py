@@ -29,6 +29,7 @@ from selectrie.errors import (
     SelectrieError,
 )
 from selectrie.options import at_least, flag, number
+from selectrie.options.arguments import named_arguments
 from selectrie.results.models import RegisteredModel
 
 ModelSource: TypeAlias = str | os.PathLike[str] | None
@@ -98,6 +99,7 @@ class ModelPool:
     signal handler.
     """
 
+    @named_arguments
     def __init__(
         self,
         sources: Mapping[str, ModelSource] | Sequence[ModelSource],

@@ -269,6 +269,8 @@ def evaluate(  # noqa: PLR0913 - the columns of a table
         RequestError: If items or metrics are invalid, before any model call.
         ModelError: If the model fails.
     """
+    if not isinstance(llm, Engine):
+        raise OptionError("llm", llm, "an engine of `load` or `connect`")
     if not isinstance(items, Sequence) or isinstance(items, str) or not any(isinstance(one, Item) for one in items):
         data = data_of(items)
         columns = columns_with_defaults(

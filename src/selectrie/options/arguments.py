@@ -59,6 +59,7 @@ _ADVICE = {
     "regex": ("grammar", "Grammar.from_regex(…)"),
     "pattern": ("grammar", "Grammar.from_regex(…)"),
     "json_schema": ("grammar", "Grammar.from_json_schema(…)"),
+    "schema": ("grammar", "Grammar.from_json_schema(…)"),
     "response_format": ("grammar", "Grammar.from_json_schema(…)"),
     "response_model": ("grammar", "Grammar.from_type(…)"),
     "messages": ("prompt", "the messages of a chat"),
@@ -68,14 +69,19 @@ _ADVICE = {
 }
 """Maps unknown arguments to the argument to give instead, and its value."""
 _ALSO = {
-    "device": "n_gpu_layers",
-    "top_k": "k",
-    "choices": "options",
-    "labels": "options",
-    "values": "options",
-    "text": "context",
-    "threshold": "min_confidence",
-    "prompt": "instructions",
+    "device": ("n_gpu_layers",),
+    "top": ("k",),
+    "top_k": ("k",),
+    "choices": ("options", "levels"),
+    "options": ("levels",),
+    "labels": ("options", "levels"),
+    "values": ("options",),
+    "text": ("context",),
+    "threshold": ("min_confidence",),
+    "prompt": ("instructions", "statement"),
+    "question": ("instructions", "statement"),
+    "min": ("low",),
+    "max": ("high",),
 }
 """Maps unknown arguments to what some calls have in their place."""
 _METHODS = {
@@ -85,8 +91,13 @@ _METHODS = {
     **dict.fromkeys(("logprobs", "loglikelihood", "get_logprobs"), "score(…) or prompt_logprobs(…)"),
     "tokenize": "encode(…)",
     "detokenize": "decode(…)",
+    **dict.fromkeys(("json", "dict", "model_dump", "to_json", "as_dict"), "to_dict()"),
+    "label": "value",
+    "best": "text",
+    **dict.fromkeys(("prob", "p", "score"), "probability"),
+    **dict.fromkeys(("probs", "scores"), "probabilities"),
 }
-"""Maps methods of other libraries to the calls to write here."""
+"""Maps names of other libraries, of calls and of parts of results, to ours."""
 _OWNERS = ("self", "cls")
 _OF_CALLS = ("n", "prompt", "seed", "prompting", "rendering", "sampling", "search", "stopping")
 """Arguments that belong to no record of options."""
@@ -135,15 +146,19 @@ def named_arguments(call: Callable[P, R]) -> Callable[P, R]:
 def missing_attribute(owner: object, name: str) -> AttributeError:
     """Return the error for an attribute that an object lacks, with what to write."""
     kind = type(owner)
-    near = get_close_matches(name, [one for one in dir(kind) if not one.startswith("_")], n=1)
-    meant = _METHODS.get(name) or next(iter(near), "")
     text = f"{kind.__name__!r} object has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(text)
+    names = [one for one in dir(kind) if not one.startswith("_")]
+    meant = _METHODS.get(name, "")
+    if meant.partition("(")[0] not in names:
+        meant = next(iter(get_close_matches(name, names, n=1)), "")
     return AttributeError(f"{text}; did you mean {meant}?" if meant else text)
 
 
 def meant_name(name: str, names: Sequence[str]) -> str | None:
     """Return the one of `names` that is meant by another name; None if none is near."""
-    for one in (SAME.get(name, name), _ALSO.get(name)):
+    for one in (SAME.get(name, name), *_ALSO.get(name, ())):
         if one in names:
             return one
     return next(iter(get_close_matches(name, names, n=1)), None)
@@ -155,10 +170,18 @@ _records: list[type[Any]] = []
 def named_fields(record: RecordT) -> RecordT:
     """Decorate a record of options so that unknown fields raise helpful errors.
 
+    See `named_arguments`. The fields may be keywords of calls.
+    """
+    _records.append(record)
+    return named_record(record)
+
+
+def named_record(record: RecordT) -> RecordT:
+    """Decorate a record so that unknown fields raise helpful errors.
+
     See `named_arguments`.
     """
     record.__init__ = named_arguments(record.__init__)
-    _records.append(record)
     return record
 
 
@@ -320,7 +343,7 @@ def _advice(call: Callable[..., object], signature: inspect.Signature, name: str
     """Return the advice for an unknown argument `name` of a call."""
     parameters = list(signature.parameters)
     own = SAME.get(name, name)
-    for one in (own, _ALSO.get(name), "levels" if own in ("choices", "options") else None):
+    for one in (own, *_ALSO.get(name, ())):
         if one in parameters:
             return f"give it as {one}"
     argument, value = _ADVICE.get(own, (own, "…"))

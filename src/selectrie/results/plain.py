@@ -14,6 +14,7 @@ import numpy as np
 
 from selectrie.core.types import FloatArray
 from selectrie.errors import MissingExtraError, clip
+from selectrie.options.arguments import missing_attribute
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +33,9 @@ class JsonRecord:
     __slots__ = ()
 
     if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute(self, name)
 
         def __class_getitem__(cls, _item: object) -> type:
             """Return the class itself: pydantic would read the fields of an alias."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -150,6 +150,14 @@ class Selection(JsonRecord):
     def __iter__(self) -> Iterator[ChoiceScore]:
         """Iterate over the choices, best first, or over the first `n_ranked`."""
         return iter(self.top(len(self)))
+
+    @overload
+    def __getitem__(self, at: int) -> ChoiceScore: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[ChoiceScore, ...]: ...
+    def __getitem__(self, at: int | slice) -> ChoiceScore | tuple[ChoiceScore, ...]:
+        """Return a choice by its place among those that iteration yields."""
+        return self.top(len(self))[at]
 
     def __contains__(self, choice: object) -> bool:
         """Return whether iteration yields this choice, or one with this text."""
