@@ -208,6 +208,7 @@ def test_models_are_looked_for_before_the_server_is_ready(tmp_path, any_model):
             "cascade[x]='a,b': expected two or more different models: 'a'",
         ),
         ({}, {"models": ("a.gguf",), "cascade": ("x",)}, {}, "cascade='x': expected NAME=A,B,…"),
+        ({}, {"models": ("a.gguf",), "cascade_confidence": "0.5"}, {}, "the models of --cascade-confidence"),
         ({}, {"memory": "8G"}, {}, "`memory` cannot be combined with one model"),
         ({}, {"models": ("a.gguf",), "memory": "8"}, {}, "a size with its unit"),
     ],

@@ -264,6 +264,8 @@ def test_a_cascade_is_a_further_name(three):
         assert answer["diagnostics"]["decided_by"]["index"] == 1
         assert answer["diagnostics"]["rows_alone"] == expected.usage.rows_alone
         assert len(answer["diagnostics"]["rows_by_model"]) == 2
+    reply = ask(application, "POST", "/v1/classify", {"model": "ab", "text": "x", "labels": ["b", "c"]})
+    assert reply.json["diagnostics"]["decided_by"]["index"] == 1
     assert "ab" in [one["id"] for one in ask(application, "GET", "/v1/models").json["data"]]
     reply = ask(application, "POST", "/v1/completions", {"model": "ab", "prompt": "x", "max_tokens": 1})
     assert (reply.status, reply.error["param"]) == (400, "model")

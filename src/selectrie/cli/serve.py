@@ -266,6 +266,8 @@ def _read_names(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 def _read_cascades(several: ModelsGroup) -> dict[str, list[str]]:
     """Return the names of the models of each cascade, by its name."""
+    if not several.cascade and several.cascade_confidence != ModelsGroup().cascade_confidence:
+        raise OptionError("cascade", None, "NAME=A,B,…, the models of --cascade-confidence")
     named = _read_names("cascade", several.cascade or ())
     return {name: [one.strip() for one in members.split(",")] for name, members in named.items()}
 
