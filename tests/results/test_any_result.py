@@ -129,6 +129,7 @@ def test_every_record_of_a_result_is_a_plain_value(results):
     for one in found.values():
         check_plain(one)
         assert isinstance(one, JsonRecord)
+        assert isinstance(hash(one), int)
 
 
 @pytest.mark.parametrize("name", NAMES)

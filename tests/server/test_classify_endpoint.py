@@ -83,7 +83,7 @@ def test_several_labels_are_predicates():
         ({"text": None}, "text", "a text, an object or an array"),
         ({"text": " "}, "text", "not blank"),
         ({"labels": None}, "labels", ""),
-        ({"labels": []}, "labels", "no options given"),
+        ({"labels": []}, "labels", "expected at least one label"),
         ({"labels": ["a", "a"]}, "labels", "its text equals"),
         ({"labels": ["a"] * 6}, "labels", "at most 5 options"),
         ({"labels": [1.5]}, "labels[0]", "a text, a truth value or a whole number"),

@@ -23,6 +23,7 @@ BODIES = {
     "/v1/classify": {"text": "x", "labels": ["a", "b"]},
     "/classify": {"text": "x", "labels": ["a", "b"]},
     "/v1/extract": {"input": "x", "schema": {"type": "boolean"}},
+    **{path: {"query": "x", "documents": ["a"]} for path in ("/v1/rerank", "/rerank", "/v2/rerank")},
     **LEAST,
     "/v1/completions": {"prompt": "a", "max_tokens": 1, "seed": 1},
     "/v1/responses": {"input": "a", "max_output_tokens": 2},

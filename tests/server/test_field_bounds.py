@@ -154,6 +154,14 @@ SOURCES: Mapping[str, Callable[[], dict[str, Any]]] = {
     "json_schema": lambda: {"regex": None, "json_schema": _schema()},
 }
 """Sources of grammars of our own calls."""
+CLASSIFY: Mapping[str, Callable[[], dict[str, Any]]] = {
+    "labels": lambda: {"labels": [f"v{i}" for i in range(1_000)]},
+    "descriptions": lambda: {"labels": {f"v{i}": "d" * 7_000 for i in range(1_000)}},
+    "several": lambda: {"labels": [f"v{i}" for i in range(OPTIONS.max_questions)], "multi_label": True},
+    "text": lambda: {"text": {f"k{i}": ["x"] for i in range(95_000)}},
+    "examples": lambda: {"examples": [{"state": "x" * 50, "answer": "a"}, {"state": "y", "answer": "b"}] * 500},
+}
+"""Fields of labels of a text."""
 LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
     "/v1/select": {
         **CHOICES,
@@ -199,6 +207,8 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
             "questions": {"a": {"type": "choice", "criteria": {f"v{i}": "d" * 7_000 for i in range(1_000)}}}
         },
     },
+    "/v1/classify": CLASSIFY,
+    "/classify": {"labels": CLASSIFY["labels"]},
     "/v1/extract": {
         "schema": lambda: {"schema": _schema()},
         "values": lambda: {"schema": {"type": "integer", "minimum": 1, "maximum": 20_000}, "marginals": False},

@@ -34,6 +34,7 @@ LEAST: dict[str, dict[str, Any]] = {
     "DetokenizeBody": {"tokens": [3]},
     "EncodeBody": {"texts": ["YQ=="]},
     **{CALLS[path].body.__name__: body for path, body in calling.LEAST.items()},
+    "ClassifyBody": {"text": "x", "labels": ["a", "b"]},
     "ExtractBody": {"input": "x", "schema": {"type": "boolean"}},
     "RerankBody": {"query": "x", "documents": ["a"]},
 }

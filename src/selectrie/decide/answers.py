@@ -158,7 +158,7 @@ class AnswerBounds(JsonRecord):
         score: Bounds on the score of a `ScoreAnswer`, else None.
     """
 
-    probabilities: Mapping[Any, Bounds]
+    probabilities: Mapping[Any, Bounds] = field(hash=False)
     label_mass: Bounds
     score: Bounds | None = None
 

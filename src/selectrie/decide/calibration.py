@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
@@ -75,7 +75,7 @@ class QuestionCalibration(JsonRecord):
             in the caller's order; -inf if the mean is 0.
     """
 
-    bound: Mapping[str, object]
+    bound: Mapping[str, object] = field(hash=False)
     n: int
     log_means: tuple[float, ...]
 
@@ -113,7 +113,7 @@ class LabelCalibration(JsonRecord):
         scales, offsets: Of each option, in the caller's order.
     """
 
-    bound: Mapping[str, object]
+    bound: Mapping[str, object] = field(hash=False)
     n: int
     method: str
     ridge: float

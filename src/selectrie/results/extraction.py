@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from selectrie.core.types import Cost
@@ -35,9 +35,9 @@ class Marginal(JsonRecord, Mapping[Hashable, "float | None"]):
         high: Upper bounds by value.
     """
 
-    probabilities: Mapping[Hashable, float | None]
-    low: Mapping[Hashable, float]
-    high: Mapping[Hashable, float]
+    probabilities: Mapping[Hashable, float | None] = field(hash=False)
+    low: Mapping[Hashable, float] = field(hash=False)
+    high: Mapping[Hashable, float] = field(hash=False)
 
     def __getitem__(self, value: Hashable) -> float | None:
         return self.probabilities[value]
@@ -132,7 +132,7 @@ class ExtractedValue(JsonRecord, Generic[T]):
         probability_low, probability_high: Bounds on that probability.
     """
 
-    value: T
+    value: T = field(hash=False)
     text: str
     logp: float | None
     probability: float | None
@@ -167,10 +167,10 @@ class Extraction(JsonRecord, Generic[T]):
             None. Reading the value then raises it.
     """
 
-    marginals: Mapping[str, Marginal]
+    marginals: Mapping[str, Marginal] = field(hash=False)
     selection: Selection | None
     beam: BeamResult | None
-    values: tuple[T, ...] = ()
+    values: tuple[T, ...] = field(default=(), hash=False)
     ranked: tuple[ExtractedValue[T], ...] = ()
     error: SelectrieError | None = None
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from selectrie.decide.answers import Decision
 from selectrie.decide.classification import check_places
 from selectrie.decide.states import of_json, text_of_state
-from selectrie.errors import THE_STATE, IncompatibleOptionsError, OptionRef
+from selectrie.errors import THE_STATE, IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.server.decision_answers import confidence_of, make_diagnostics, make_usage, make_warnings
 from selectrie.server.decision_bodies import (
     AskedQuestion,
@@ -29,12 +29,19 @@ from selectrie.server.options import ServerOptions
 from selectrie.server.wire import Items, TextOrJson, fields_of, read, refuse_media, unknown_fields
 
 
+def _require_labels(labels: Any) -> Any:
+    """Return the labels; raise `OptionError` if there are none."""
+    if not labels:
+        raise OptionError("", labels, "at least one label")
+    return labels
+
+
 class ClassifyBody(DecisionBody):
     """A text, and the labels that it may have."""
 
     text: TextOrJson = Field(title="a text, an object or an array")
     """The text, data or messages."""
-    labels: OptionsBody
+    labels: Annotated[OptionsBody, AfterValidator(_require_labels)]
     """The labels, or an object from labels to descriptions."""
     multi_label: bool | None = None
     """Whether any number of labels may be true."""
