@@ -119,6 +119,22 @@ def test_every_row_of_a_table_has_a_value_or_an_error(llm, tmp_path):
     run("--type", TYPE, "--table", table, "--state", "none", "--out", tmp_path / "c.csv", code=2)
 
 
+def test_a_run_over_a_table_goes_on_from_its_folder(llm, tmp_path):
+    """The folder alone has type, table, state and options; nothing is asked again, and the file is the same."""
+    table, out = tmp_path / "mails.csv", tmp_path / "made.csv"
+    table.write_text("id,team\n1,It is late.\n2,Thanks!\n")
+    flags = ("--type", TYPE, "--table", table, "--state", "team", "-o", out)
+    assert "prefix" in run(*flags, code=2).stderr
+    run(*flags, "--prefix", "new_", "--value-only")
+    before = out.read_text()
+    assert before.startswith("id,team,new_value,new_probability,new_probability_low,new_is_tie,new_team,")
+    out.unlink()
+    assert json.loads(run("--resume", f"{out}.run", "--json").stdout)["rows"] == 2
+    assert out.read_text() == before
+    assert "--resume" in run("--resume", f"{out}.run", "--exact", code=2).stderr
+    assert "was" in run(*flags, "--prefix", "new_", code=2).stderr, "other options are another run"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

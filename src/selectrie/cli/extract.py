@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from selectrie.cli.groups import Json, ModelGroup
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.core.output import count, visible, write
-from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
+from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,21 @@ class ExtractOutput:
     ] = None
     out: Annotated[
         str | None,
-        Option("--out", "--output", "-o", metavar="FILE", help=f"The rows with new columns ({SHOWN_SUFFIXES})."),
+        Option(
+            "--out",
+            "--output",
+            "-o",
+            metavar="FILE",
+            help=f"The rows with new columns ({SHOWN_SUFFIXES}); the run is in FILE.run, and goes on there.",
+        ),
     ] = None
+    resume: Annotated[str | None, Option(metavar="FOLDER", help="Go on with a run from its folder FILE.run alone.")] = (
+        None
+    )
+    other_machine: Annotated[
+        bool, Option("--other-machine", help="Go on with one that began on another processor or build.")
+    ] = False
+    prefix: Annotated[str, Option(metavar="TEXT", help="Before the name of every new column.")] = ""
     top: Annotated[int, Option(metavar="K", help="Show the K most probable values.")] = 1
     json: Json = False
 
@@ -87,12 +100,15 @@ def extract(model: ModelGroup, kind: TypeGroup, state: ExtractStateGroup, output
     selectrie extract "My parcel is late!" --type tickets.py:Ticket
     selectrie extract - --schema ticket.json --json < mail.txt
     selectrie extract --type ticket.json --table mails.csv --state body --out made.jsonl
+    selectrie extract --resume made.jsonl.run
     """
+    if output.resume is not None:
+        model, kind, state, output = _began(model, kind, state, output)
     if state.about is not None and (output.table is not None or (state.state, state.state_file) != (None, None)):
         raise OptionError("about", state.about, words("no TEXT beside `state`, `state_file` or `table`: give it once"))
     asked, options = _type(kind.type), _options(kind)
     if output.table is not None:
-        return _table(model, asked, options, state, output)
+        return _table(model, kind, asked, options, state, output)
     if output.out is not None:
         raise OptionError("table", None, "a table, or no --out: one text has no file of results")
     about = read_state(state, state.about)
@@ -133,22 +149,53 @@ def _type(given: str | None) -> Any:
     return inputs.read_type(given)
 
 
-def _table(model: ModelGroup, kind: Any, options: dict[str, Any], state: StateGroup, output: ExtractOutput) -> int:
+def _began(
+    model: ModelGroup, kind: TypeGroup, state: ExtractStateGroup, output: ExtractOutput
+) -> tuple[ModelGroup, TypeGroup, ExtractStateGroup, ExtractOutput]:
+    """Return the options with which the run of `--resume` began.
+
+    The model may be another one.
+    """
+    from selectrie.runs.folder import read_resumable
+    from selectrie.tables.extracted_table import FOLDER
+
+    folder = str(output.resume)
+    plain = replace(output, resume=None, other_machine=False, json=False)
+    if (kind, state, plain) != (TypeGroup(), ExtractStateGroup(), ExtractOutput()):
+        raise OptionError("resume", folder, words("no TEXT or other option but `model`: the run's folder has them"))
+    then = read_resumable(Path(folder), FOLDER)["model"]
+    try:
+        kind, state = TypeGroup(**then["type"]), ExtractStateGroup(state=then["state"])
+        out = folder.rstrip("/").removesuffix(".run")
+        output = replace(output, table=then["table"], out=out, prefix=then["prefix"])
+    except (KeyError, TypeError) as error:
+        raise InputFileError(folder, "the run began in Python; go on with the call that began it") from error
+    return requests.resumed_model(model, then["options"], folder), kind, state, output
+
+
+def _table(
+    model: ModelGroup, group: TypeGroup, kind: Any, options: dict[str, Any], state: StateGroup, output: ExtractOutput
+) -> int:
     """Extract from every row of a table; return the exit code."""
     from selectrie.tables.extracted_table import extracted_table
+    from selectrie.tables.table_questions import absolute
+    from selectrie.tables.table_run import TableProgress, TableRunOptions
 
     if output.out is None:
         raise OptionError("out", None, "a file for the results, with --table; its suffix is the format")
     if state.state is None or state.state_file is not None:
         raise OptionError("state", None, "the name of a column, or a pattern of columns in braces, for --table")
     table, out = Path(str(output.table)), Path(output.out)
-    with requests.open_engine(model) as engine, count_progress("rows") as tell:
+    then = {"type": asdict(group), "state": state.state, "table": absolute(table), "prefix": output.prefix}
+    resume = requests.resumable(f"selectrie extract --resume {out}.run")
+    with resume, requests.open_engine(model) as engine, count_progress("rows") as tell:
 
-        def report_rows(done: int, n_rows: int, n_errors: int) -> None:
-            tell(done, n_rows, resumed=0, about=f"{n_errors} with an error")
+        def show_progress(done: TableProgress) -> None:
+            tell(done.rows, done.n_rows, resumed=done.rows_logged, about=f"{done.errors} with an error")
 
-        n_rows, n_errors = extracted_table(engine, table, state.state, kind, out=out, on_rows=report_rows, **options)
+        run = TableRunOptions({**then, "options": asdict(model)}, output.other_machine, show_progress)
+        done = extracted_table(engine, table, state.state, kind, out=out, run=run, prefix=output.prefix, **options)
     if output.json:
-        return show_json({"kind": "extracted_table", "out": str(out), "rows": n_rows, "errors": n_errors})
-    write(visible(f"{out}: {count(n_rows, 'row')}, {n_errors} with an error"), sys.stdout)
+        return show_json({"kind": "extracted_table", "out": str(out), "rows": done.rows, "errors": done.errors})
+    write(visible(f"{out}: {count(done.rows, 'row')}, {done.errors} with an error"), sys.stdout)
     return 0

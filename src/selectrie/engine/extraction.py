@@ -39,6 +39,7 @@ from selectrie.errors import (
     RequestError,
     SelectrieError,
     of_request,
+    remedies,
 )
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams
@@ -49,6 +50,12 @@ from selectrie.tokenization.prompts import read_prompt
 if TYPE_CHECKING:
     from selectrie.options.keywords import GrammarTerminator
 
+TOGETHER = 12
+"""Maximum number of states whose listed values are searched at once.
+
+A search holds its open branches. With more searches than that each has room for few of
+them, gives others up, and evaluates them again.
+"""
 _NODES_PER_TOKEN = 2
 """Nodes that a search of width 1 evaluates for a token; one is for greedy decoding."""
 
@@ -230,7 +237,9 @@ class PreparedExtractions:
     def _run(self, session: Session, indices: Sequence[int]) -> list[Extraction[Any]]:
         """Return the extractions from some states."""
         if self.extractor.type.texts:
-            return self._select(session, indices)
+            n = math.ceil(len(indices) / max(1, math.ceil(len(indices) / TOGETHER)))
+            windows = [indices[at : at + n] for at in range(0, len(indices), max(1, n))]
+            return [one for window in windows for one in self._select(session, window)]
         made = []
         for index in indices:
             with self._errors_of(index):
@@ -262,9 +271,9 @@ def _nothing_error(name: str, found: BeamResult, *, has_texts: bool) -> NothingF
     """
     reasons = ["the type refuses the values found" if has_texts else "no text was finished"]
     if found.stopped != "budget":
-        return NothingFoundError(name, reasons[0], "widen the beam, or allow more tokens (`max_tokens`)")
+        return NothingFoundError(name, reasons[0], remedies("raise `width` of the beam", "raise `max_tokens`"))
     reasons.append(reason_budget_ended(found.certificate.nodes_evaluated))
-    return NothingFoundError(name, ", ".join(reasons), "raise `budget_nodes`")
+    return NothingFoundError(name, ", ".join(reasons), remedies("raise `budget_nodes`"))
 
 
 def _failed(error: Any) -> Extraction[Any]:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from selectrie.decide.extraction import ExtractedType, ExtractionOptions, extracted_type
 from selectrie.decide.params import LAYOUTS, DecisionParams
 from selectrie.decide.states import of_json, text_of_state
-from selectrie.errors import THE_STATE, GrammarError, OptionError
+from selectrie.errors import THE_STATE, GrammarError, NothingFoundError, OptionError, remedies
 from selectrie.results import Extraction
 from selectrie.server.options import ServerOptions
 from selectrie.server.request_context import exchange_of, json_response, read_request
@@ -100,6 +100,13 @@ def extract_response(request: ExtractRequest, found: Extraction[Any], model: str
     return {"model": model, **shown, "rows": found.cost.rows, **({"warnings": warnings} if warnings else {})}
 
 
+def _with_own_remedy(error: NothingFoundError) -> NothingFoundError:
+    """Return an error whose remedy is the operator's, if it is about the budget."""
+    if "budget_nodes" not in error.remedy:
+        return error
+    return NothingFoundError(error.grammar, error.reason, remedies(operator="raise `max_rows`"))
+
+
 router = APIRouter()
 
 
@@ -110,8 +117,11 @@ async def extract(request: Request) -> Response:
     exchange.fields = EXTRACT_FIELDS
     asked = await read_request(exchange, read_extract, state.options, has_grammar=True)
     async with state.lease_model(exchange) as lease:
-        found: Extraction[Any] = await exchange.hold(
-            lambda: lease.engine.aextract(asked.state, asked.kind, **asked.options)
-        )
+        try:
+            found: Extraction[Any] = await exchange.hold(
+                lambda: lease.engine.aextract(asked.state, asked.kind, **asked.options)
+            )
+        except NothingFoundError as error:
+            raise _with_own_remedy(error) from error
     exchange.rows_naive = found.cost.rows_naive
     return await exchange.run(lambda: json_response(extract_response(asked, found, lease.name)))

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -217,30 +218,52 @@ DEFAULT_TABLE_RUN = TableRunOptions()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TablePlan:
-    """A table with checked questions, before anything is written.
+class TableRun:
+    """A table, and the file to which its rows go with new columns.
 
     Attributes:
         table: The table.
         scan: The columns and the size of the table.
-        table_questions: The questions about each row, with their options.
         states: Converts the values of a row to its state.
         out: The file of the results.
-        run_params: The options with the time and the calibration of the run; None
-            before `run_table` has set them.
+        columns: The new columns.
+        unit_rows: Number of rows of a unit.
     """
 
     table: Table
     scan: Scan
-    table_questions: TableQuestions
     states: RowStates
     out: Path
-    run_params: DecisionParams | None = None
+    columns: AnswerColumns
+    unit_rows: int
 
     @property
     def folder(self) -> Path:
         """Return the folder of the run."""
-        return self.out.with_name(self.out.name + FOLDER_SUFFIX)
+        return folder_of(self.out)
+
+    def units(self) -> Iterator[TableUnit]:
+        """Yield the units; raise `InputFileError` if the table cannot be read."""
+        with reading(self.table.path):
+            yield from units_of(self.table, self.unit_rows)
+
+    def states_of(self, unit: TableUnit) -> list[State | RequestError]:
+        """Return the state of each row of a unit, or the error of a row without one."""
+        return self.states.of_each(unit.rows.values(self.states.columns))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TablePlan(TableRun):
+    """A table with checked questions, before anything is written.
+
+    Attributes:
+        table_questions: The questions about each row, with their options.
+        run_params: The options with the time and the calibration of the run; None
+            before `run_table` has set them.
+    """
+
+    table_questions: TableQuestions
+    run_params: DecisionParams | None = None
 
     @property
     def params(self) -> DecisionParams:
@@ -252,21 +275,44 @@ class TablePlan:
         table = {"table": absolute(self.table.path), "format": self.out.suffix.lower()}
         return {**table, **self.table_questions.to_dict()}
 
-    def units(self) -> Iterator[TableUnit]:
-        """Yield the units; raise `InputFileError` if the table cannot be read."""
-        with reading(self.table.path):
-            yield from units_of(self.table, self.table_questions.unit_rows)
-
-    def states_of(self, unit: TableUnit) -> list[State | RequestError]:
-        """Return the state of each row of a unit, or the error of a row without one."""
-        return self.states.of_each(unit.rows.values(self.states.columns))
-
 
 Work = Callable[[TablePlan, Iterator[TableUnit]], Iterator[tuple[TableUnit, RowResults]]]
 """A function that evaluates the units of a plan, and yields each with its results.
 
 It may yield them in any order within `WINDOW`.
 """
+
+
+def folder_of(out: Path) -> Path:
+    """Return the folder of the run that writes a file of results."""
+    return out.with_name(out.name + FOLDER_SUFFIX)
+
+
+def open_run_table(table: Path, out: Path, form: FolderFormat, unit_rows: int) -> tuple[Table, Scan]:
+    """Return a table, and what a first pass over it finds.
+
+    Raises `InputFileError` and `OptionError` as `plan_table` does for both files.
+    """
+    source = open_table(table)
+    check_output(out, table)
+    folder = folder_of(out)
+    if resumable_or_none(folder, form) is None and out.exists():
+        raise OptionError("out", str(out), f"a new file: it exists, and there is no run in {folder.name}")
+    with reading(table):
+        scanned = scan(source, unit_rows)
+    check_output(out, table, scanned)
+    return source, scanned
+
+
+def run_time(llms: Sequence[Engine], out: Path, form: FolderFormat, given: str | None) -> str | None:
+    """Return the time of the prompts of a run: the given one, the run's, or now.
+
+    It is None if no chat template of the engines shows the time.
+    """
+    run_json = resumable_or_none(folder_of(out), form)
+    given = given or (None if run_json is None else run_json["signature"].get("time"))
+    times = [time_args(one.vocabulary, given).get(TIME_ARGUMENT) for one in llms]
+    return next(filter(None, times), None)
 
 
 def plan_table(table: Path, table_questions: TableQuestions, out: Path) -> TablePlan:
@@ -283,16 +329,11 @@ def plan_table(table: Path, table_questions: TableQuestions, out: Path) -> Table
             `out` cannot be written, or exists without the folder of a run.
         MissingExtraError: For Parquet if pyarrow is not installed.
     """
-    source = open_table(table)
-    check_output(out, table)
-    folder = out.with_name(out.name + FOLDER_SUFFIX)
-    if resumable_or_none(folder, FOLDER) is None and out.exists():
-        raise OptionError("out", str(out), f"a new file: it exists, and there is no run in {folder.name}")
-    with reading(table):
-        scanned = scan(source, table_questions.unit_rows)
-    check_output(out, table, scanned)
-    table_questions.columns().check(scanned.names)
-    return TablePlan(source, scanned, table_questions, row_states(table_questions.state, scanned.names), out)
+    source, scanned = open_run_table(table, out, FOLDER, table_questions.unit_rows)
+    columns = table_questions.columns()
+    columns.check(scanned.names)
+    states = row_states(table_questions.state, scanned.names)
+    return TablePlan(source, scanned, states, out, columns, table_questions.unit_rows, table_questions)
 
 
 def with_run_params(llm: Engine | Cascade, plan: TablePlan) -> TablePlan:
@@ -305,9 +346,7 @@ def with_run_params(llm: Engine | Cascade, plan: TablePlan) -> TablePlan:
     """
     table_questions, run_json = plan.table_questions, resumable_or_none(plan.folder, FOLDER)
     before = {} if run_json is None else run_json["signature"]
-    given = table_questions.params.time or before.get("time")
-    times = [time_args(one.vocabulary, given).get(TIME_ARGUMENT) for one in engines_of(llm)]
-    time = next(filter(None, times), None)
+    time = run_time(engines_of(llm), plan.out, FOLDER, table_questions.params.time)
     params = replace(table_questions.params, time=time)
     if params.calibration == "batch" and run_json is not None:
         saved = before.get("calibration")
@@ -340,19 +379,51 @@ def run_table(
         ModelError: If the model fails.
     """
     plan = with_run_params(llm, plan)
-    folder, columns, engines = plan.folder, plan.table_questions.columns(), engines_of(llm)
-    description = FOLDER.describe(_make_parts(llm, plan, options), engines[0].identity.backend)
-    check_same(folder, FOLDER, description, other_machine=options.other_machine)
+    engines, signature = engines_of(llm), _signature(llm, plan)
+    has_chat = any(one.vocabulary.chat_template is not None for one in engines)
+    is_chat = has_chat and plan.params.template in ("auto", "chat")
+    evaluate, backend = work or decide_on_engine(llm), engines[0].identity.backend
+    return run_logged(
+        plan, FOLDER, plan.configuration(), signature, partial(evaluate, plan), options, backend, is_chat=is_chat
+    )
+
+
+def run_logged(  # noqa: PLR0917 - the parts of a run
+    plan: TableRun,
+    form: FolderFormat,
+    configuration: Mapping[str, object],
+    signature: Mapping[str, object],
+    work: Callable[[Iterator[TableUnit]], Iterator[tuple[TableUnit, RowResults]]],
+    options: TableRunOptions,
+    backend: str,
+    *,
+    is_chat: bool = False,
+) -> TableProgress:
+    """Evaluate the units that are not yet in the log, and write the results.
+
+    Args:
+        plan: The table and its new columns.
+        form: The format of the folder.
+        configuration, signature: Parts of `run.json`; a resumed run must have the same.
+        work: Evaluates units.
+        options: Options of the run.
+        backend: Name of the back end in use.
+        is_chat: Whether rows with a low label mass are counted.
+
+    Raises `OptionError`, `InputFileError` and `ModelError` as `run_table` does.
+    """
+    folder, columns, scanned = plan.folder, plan.columns, plan.scan
+    units = {"n_units": scanned.n_units, "n_rows": scanned.n_rows, "digest": scanned.digest}
+    parts = {"configuration": configuration, "model": options.model, "plan": units, "signature": signature}
+    description = form.describe(parts, backend)
+    check_same(folder, form, description, other_machine=options.other_machine)
     with writing(plan.out.parent):
         check_plain(plan.out)
     with open_log(folder, RowLines(columns.columns), window=WINDOW) as log:
-        run_json = begin(folder, FOLDER, log, description, other_machine=options.other_machine)
+        run_json = begin(folder, form, log, description, other_machine=options.other_machine)
         progress = TableProgress(0, plan.scan.n_rows)
         report = options.on_progress or (lambda _: None)
         report(progress)
-
-        has_chat = any(one.vocabulary.chat_template is not None for one in engines)
-        is_chat = has_chat and plan.params.template in ("auto", "chat")
 
         def add_progress(unit: TableUnit, values: RowResults, *, logged: int = 0) -> None:
             nonlocal progress
@@ -369,7 +440,7 @@ def run_table(
         missing = log.recover(
             plan_digest(run_json), plan.units(), lambda unit, values: add_progress(unit, values, logged=1)
         )
-        for unit, values in (work or decide_on_engine(llm))(plan, missing):
+        for unit, values in work(missing):
             log.add(unit, values)
             add_progress(unit, values)
         log.finish()
@@ -379,10 +450,8 @@ def run_table(
     return progress
 
 
-def _make_parts(llm: Engine | Cascade, plan: TablePlan, options: TableRunOptions) -> dict[str, object]:
-    """Return the parts of `run.json`, by name."""
-    scanned = plan.scan
-    units = {"n_units": scanned.n_units, "n_rows": scanned.n_rows, "digest": scanned.digest}
+def _signature(llm: Engine | Cascade, plan: TablePlan) -> dict[str, object]:
+    """Return the facts that the numbers of a run depend on, ready for JSON."""
     table_questions = plan.table_questions
     questions = table_questions.questions
     layouts = [layout_of(one, table_questions.params, len(questions)) for one in questions.values()]
@@ -399,7 +468,7 @@ def _make_parts(llm: Engine | Cascade, plan: TablePlan, options: TableRunOptions
         signature["time"] = plan.params.time
     if table_questions.params.calibration == "batch" and isinstance(plan.params.calibration, Calibration):
         signature["calibration"] = plan.params.calibration.to_dict()
-    return {"configuration": plan.configuration(), "model": options.model, "plan": units, "signature": signature}
+    return signature
 
 
 def decide_on_engine(llm: Engine | Cascade) -> Work:
@@ -415,13 +484,12 @@ def decide_on_engine(llm: Engine | Cascade) -> Work:
     return work
 
 
-def _write_results(plan: TablePlan, units: Iterable[tuple[TableUnit, RowResults]]) -> None:
+def _write_results(plan: TableRun, units: Iterable[tuple[TableUnit, RowResults]]) -> None:
     """Replace the file of the results by the units' rows with their new cells."""
-    columns = plan.table_questions.columns()
     with replaced(plan.out) as file:
-        writer = writer_of(file, plan.out, plan.table, plan.scan, columns)
+        writer = writer_of(file, plan.out, plan.table, plan.scan, plan.columns)
         for unit, values in units:
-            writer.write(unit.rows, values.cells(len(columns.columns)))
+            writer.write(unit.rows, values.cells(len(plan.columns.columns)))
         writer.close()
 
 

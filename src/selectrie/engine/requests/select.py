@@ -39,12 +39,6 @@ from selectrie.options import BASELINE_RULES
 from selectrie.results import Certificate, Selection, Signature, TextScore, TokenPlan, TokenScore, view_of
 from selectrie.tokenization.prompts import Prompt
 
-TOGETHER = 12
-"""Maximum number of searches under way at once; the next one begins when one ends.
-
-A search holds its open branches. With more searches than that each has room for few of
-them, gives others up, and evaluates them again.
-"""
 _MAX_KEPT = 64
 """Maximum number of cached baselines; a question has one to three."""
 
@@ -369,17 +363,14 @@ class SelectBatch:
             if baselines[i]:
                 with self._errors_of(i):
                     means[i] = _mean_baseline(one, baselines[i])
-        searches: dict[int, Handle[SearchOutcome]] = {}
-        to_begin = [i for i in range(len(requests)) if i not in exhaustive]
-
-        def begin(n_searches: int) -> None:
-            with group.together():
-                for i in to_begin[:n_searches]:
-                    task = _best_first_task(session, requests[i], means[i], is_alone=len(requests) == 1)
-                    searches[i] = group.begin_counted(task, on_progress, requests[i].plan.n_rows)
-            del to_begin[:n_searches]
-
-        begin(TOGETHER)
+        with group.together():
+            searches: dict[int, Handle[SearchOutcome]] = {
+                i: group.begin_counted(
+                    _best_first_task(session, one, means[i], is_alone=len(requests) == 1), on_progress, one.plan.n_rows
+                )
+                for i, one in enumerate(requests)
+                if i not in exhaustive
+            }
         evaluated = []
         for i, one in enumerate(requests):
             try:
@@ -393,7 +384,6 @@ class SelectBatch:
                 report = replace(report, cost=sum((handle.cost for handle in own[i]), report.cost))
             if not i:
                 report = replace(report, cost=report.cost + placed)
-            begin(int(i in searches))
             evaluated.append(EvaluatedSelect(one, evaluation, means[i], report))
             if self.on_evaluated is not None:
                 self.on_evaluated(len(evaluated), len(requests))
