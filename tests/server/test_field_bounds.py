@@ -35,6 +35,7 @@ from selectrie.server.http_errors import HttpError
 from selectrie.server.messages import MAX_MESSAGES
 from selectrie.server.middleware import WORK
 from selectrie.server.request_context import id_of
+from selectrie.server.tools import MAX_TOOLS
 from selectrie.server.wire import MAX_ARGUMENTS, MAX_TOKENIZED_BYTES
 from tests.support import calling
 from tests.support.deciding import fake
@@ -63,6 +64,7 @@ BASES: Mapping[str, dict[str, Any]] = {
     **calling.LEAST,
     "/v1/completions": {"prompt": "x", "max_tokens": 1},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1},
+    "/v1/responses": {"input": "x", "max_output_tokens": 1},
     "/tokenize": {"prompt": "x"},
     "/detokenize": {"tokens": [5]},
     "/v1/vocabulary/encode": {"texts": ["eA=="]},
@@ -108,6 +110,11 @@ def _question(**fields: Any) -> dict[str, Any]:
 
 def _choices(n: int) -> dict[str, Any]:
     return {"type": "choice", "instructions": "Which?", "choices": [{"value": f"v{i}"} for i in range(n)]}
+
+
+def _function(name: str) -> dict[str, Any]:
+    properties = {f"k{i}": {"enum": [f"v{i}", i]} for i in range(200)}
+    return {"type": "function", "name": name, "parameters": {"type": "object", "properties": properties}}
 
 
 def _structured(**kind: Any) -> dict[str, Any]:
@@ -233,6 +240,14 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
         "parts": lambda: {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 95_000}]},
         "names": lambda: {"messages": [{"role": "user", "content": "x", "name": "n" * 1_900}] * MAX_MESSAGES},
         "arguments": lambda: {"chat_template_kwargs": {f"k{i}": "x" * 30_000 for i in range(MAX_ARGUMENTS)}},
+    },
+    "/v1/responses": {
+        "messages": lambda: {"input": [{"role": "user", "content": "x" * 1_900}] * MAX_MESSAGES},
+        "parts": lambda: {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}] * 95_000}]},
+        "calls": lambda: {"input": [{"type": "function_call", "call_id": "a", "name": "f", "arguments": json.dumps({"x": "y" * 1_800})}] * MAX_MESSAGES},
+        "schema": lambda: {"text": {"format": {"type": "json_schema", "schema": _schema()}}},
+        "tools": lambda: {"tools": [_function(f"f{i}") for i in range(MAX_TOOLS)], "tool_choice": "required"},
+        "metadata": lambda: {"metadata": {str(i): "x" for i in range(MAX_VALUES - 100)}, "stream": True},
     },
     "/tokenize": {
         "prompt": lambda: {"prompt": "ab " * (MAX_TOKENIZED_BYTES // 3), "return_token_strs": True},

@@ -14,7 +14,12 @@ import openai
 import pydantic
 
 import selectrie
-from selectrie.server import app
+from selectrie.results.records import TokenScore
+from selectrie.server import ServerOptions, app
+from selectrie.server.request_context import Exchange
+from selectrie.server.response_writer import ResponseWriter
+from selectrie.server.responses import read_responses
+from selectrie.server.tool_turn import Piece
 from tests.support.deciding import fake
 from tests.support.serving import ask, running
 
@@ -258,6 +263,44 @@ def test_calls_and_results_go_back_as_items(served):
     wanted = chat(served, messages=messages, tools=CHAT_TOOLS, max_tokens=4)
     assert found.usage.input_tokens == wanted.usage.prompt_tokens
     assert found.output_text == (wanted.choices[0].message.content or "")
+
+
+def test_text_and_calls_are_items_one_after_the_other():
+    """Each is done before the next is added, under its own index; the response has them in this order."""
+    request = read_responses({"input": "a", "include": ["message.output_text.logprobs"]}, ServerOptions()).chat
+    writer = ResponseWriter({}, request.generation, Exchange("1", PATH), has_logprobs=True)
+    token = TokenScore(5, b"Wait", -1.0, "Wait")
+    pieces = [
+        Piece(0, "Wait", tokens=(token,), alternatives=((),)),
+        Piece(0, call=0, id="c0", name="f"),
+        Piece(0, call=0, arguments='{"a": 1', tokens=(token,), alternatives=((),)),
+        Piece(0, call=0, arguments="}"),
+        Piece(0, call=1, id="c1", name="g"),
+        Piece(0, call=1, arguments="{", finish="length"),
+    ]
+    events = [event for piece in pieces for event in writer.pieces(piece)]
+    events += writer.last({"prompt_tokens": 3, "completion_tokens": 9, "total_tokens": 12})
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    shown = [(event["type"].removeprefix("response."), event.get("output_index")) for event in events]
+    assert shown == [
+        ("created", None), ("in_progress", None),
+        ("output_item.added", 0), ("content_part.added", 0), ("output_text.delta", 0),
+        ("output_text.done", 0), ("content_part.done", 0), ("output_item.done", 0),
+        ("output_item.added", 1), ("function_call_arguments.delta", 1), ("function_call_arguments.delta", 1),
+        ("function_call_arguments.done", 1), ("output_item.done", 1),
+        ("output_item.added", 2), ("function_call_arguments.delta", 2),
+        ("function_call_arguments.done", 2), ("output_item.done", 2),
+        ("incomplete", None),
+    ]  # fmt: skip
+    message, first, second = events[-1]["response"]["output"]
+    assert (message["content"][0]["text"], len(message["content"][0]["logprobs"])) == ("Wait", 1)
+    assert (first["call_id"], first["name"], first["arguments"], first["status"]) == (
+        "c0",
+        "f",
+        '{"a": 1}',
+        "completed",
+    )
+    assert (second["arguments"], second["status"]) == ("{", "incomplete")
 
 
 def test_a_call_that_the_limit_cuts(llm):
