@@ -1,4 +1,4 @@
-"""Does a model call a tool where one is needed, and only there? `python tools/tool_choice.py MODEL [--precision fast]`.
+"""Does a model call a tool where one is needed, and only there? `python tools/tool_choice.py MODEL`.
 
 MODEL is a GGUF file, or `embedded`. It is told of five tools, and 40 messages are sent: 20 need one of the tools, 20 none.
 Each line has the tool that is needed, the one that `tool_choice="auto"` decides for, the probability of no call, and how the
@@ -13,6 +13,7 @@ from contextlib import closing
 import selectrie
 from selectrie import PromptParams
 from selectrie.core.tracked_text import TrackedText
+from selectrie.results.advice import collected_warnings
 from selectrie.server.call_syntax import call_syntax, write_chat
 from selectrie.server.request_context import Exchange
 from selectrie.server.tool_turn import SPELLINGS, ToolChooser, ToolDecision
@@ -86,7 +87,8 @@ def decide(llm: selectrie.Engine, tools: ToolSet, message: str) -> tuple[ToolDec
     chat = [{"role": "user", "content": message}]
     messages, prompting = write_chat(llm.vocabulary, chat, PromptParams(), tools.definitions())
     chooser = ToolChooser(Exchange(message, ""), llm, messages, prompting, tools)
-    decision = asyncio.run(chooser.decide(TrackedText(""), chooser.syntax.opening, SPELLINGS))
+    with collected_warnings():  # that calls are not what the model expects
+        decision = asyncio.run(chooser.decide(TrackedText(""), chooser.syntax.opening, SPELLINGS))
     own = llm.generate(messages, prompting=prompting, temperature=0, max_tokens=12).text
     return decision, own
 
@@ -102,10 +104,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("model")
     parser.add_argument("--precision", default="fast", choices=("fast", "exact"))
+    parser.add_argument("--threads", type=int)
     given = parser.parse_args()
     source = None if given.model == "embedded" else given.model
     tools, right, named, own_calls = declared(), {True: 0, False: 0}, 0, 0
-    with closing(selectrie.load(source, precision=given.precision)) as llm:
+    with closing(selectrie.load(source, precision=given.precision, n_threads=given.threads)) as llm:
         for message, needed in [*NEEDED.items(), *((one, None) for one in NOT_NEEDED)]:
             decision, own = decide(llm, tools, message)
             right[needed is not None] += (decision.name is None) == (needed is None)

@@ -99,6 +99,7 @@ def test_the_helper_for_streams(served):
     assert "".join(deltas) == done == call.function.arguments
     assert len(deltas) > 2
     assert found.choices[0].finish_reason == "tool_calls"
+    assert found.to_dict()["choices"][0]["tool_choice"] == whole.choices[0].tool_choice
 
 
 def test_a_loop_of_calls_and_results(served):

@@ -41,6 +41,11 @@ LISTED = """{% for tool in tools or [] %}T:{{ tool | tojson }}<eos>{% endfor %}
 ONE = MARKED.replace(
     "{%- for c in", "{%- if m.tool_calls | length > 1 %}{{ raise_exception('one') }}{% endif %}{% for c in"
 )
+ALTERNATING = """{%- for m in messages if m.role != 'tool' and not m.tool_calls %}
+{%- if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('turns alternate') }}{% endif %}{% endfor %}""" + MARKED.replace(
+    "{{ '}</c>' }}", """{{ ', "id": "' + c.id + '"}</c>' }}"""
+)
+"""Turns that alternate, and the ids of calls behind their arguments."""
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "Go."}]
 ASKED = {"messages": MESSAGES, "seed": 3, "max_tokens": 60}
 INTEGER = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -104,11 +109,12 @@ def called(reply: Mapping[str, Any]) -> list[tuple[str, str]]:
         (CONTROL, ('<bos>{"name": "', '", "arguments": ', '}<bos><bos>{"name": "', False, "<bos>")),
         (LISTED, ('<bos>[{"name": "', '", "arguments": ', '}, {"name": "', True, "<bos>")),
         (ONE, ('<c>{"name": "', '", "arguments": ', None, False, "<c>")),
+        (ALTERNATING, ('<c>{"name": "', '", "arguments": ', None, False, "<c>")),
     ],
-    ids=["marked", "control", "listed", "one"],
+    ids=["marked", "control", "listed", "one", "alternating"],
 )
 def test_the_syntax_is_cut_out_of_a_probe(template, wanted):
-    """The texts around name and arguments; where a template refuses two calls, there is no text between them."""
+    """The texts around name and arguments; there is none between two calls if they are refused, or if ids are in it."""
     with engine(template) as llm:
         found = call_syntax(llm.vocabulary)
         assert found.is_native
@@ -310,10 +316,9 @@ def streamed(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             assert made["finish_reason"] is None, "a chunk after the last one"
             delta = choice["delta"]
             if not message:
-                assert delta == {"role": "assistant", "content": None, "refusal": None}, "the role comes first"
-                message = dict(delta)
-                continue
-            if "content" in delta:
+                message = {"role": delta["role"], "content": None, "refusal": delta["refusal"]}
+                assert choice["tool_choice"], "the decision comes first"
+            if delta.get("content"):
                 assert not calls, "text comes before calls"
                 message["content"] = (message["content"] or "") + delta["content"]
             for one in delta.get("tool_calls", ()):

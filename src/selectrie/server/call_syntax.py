@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,6 +26,8 @@ _SENTINEL = "selectrie0b7e"
 _DECLARED, _RESULT = f"{_SENTINEL}d", f"{_SENTINEL}r"
 _TIME = "2000-01-01T00:00:00"
 _USER: Mapping[str, Any] = {"role": "user", "content": "x"}
+_LATER: Messages = ({"role": "assistant", "content": "x"}, _USER)
+"""Turns after a call, since some templates write the last turn of a chat otherwise."""
 _TOOL = {
     "type": "function",
     "function": {
@@ -158,20 +161,23 @@ def _find_syntax(vocabulary: Vocabulary) -> CallSyntax:
     if chat is None:
         return PLAIN
     fixed = time_args(vocabulary, _TIME if vocabulary.chat_time is None else None)
-    for has_text_arguments in (False, True):
-        try:
-            found = _probe(partial(chat, tools=[_TOOL], **fixed), has_text_arguments=has_text_arguments)
-        except PromptError:
-            continue
-        if found is not None:
-            return found
+    with_tools = partial(chat, tools=[_TOOL], **fixed)
+    for later in (_LATER, ()):
+        for has_text_arguments in (False, True):
+            with suppress(PromptError):
+                found = _probe(with_tools, later, has_text_arguments=has_text_arguments)
+                if found is not None:
+                    return found
     return PLAIN
 
 
-def _probe(chat: Callable[..., str], *, has_text_arguments: bool) -> CallSyntax | None:
+def _probe(chat: Callable[..., str], later: Messages, *, has_text_arguments: bool) -> CallSyntax | None:
     """Return the texts around a call, or None if the template does not write them.
 
-    The call is not the last turn, because some templates write that one differently.
+    Args:
+        chat: The template, which is given a tool.
+        later: The messages after the result of the call.
+        has_text_arguments: Whether arguments are given as text.
     """
     names, arguments = zip(*((f"{_SENTINEL}n{i}", {f"{_SENTINEL}k": i}) for i in (1, 2)), strict=True)
     texts = [json.dumps(one) for one in arguments]
@@ -185,7 +191,7 @@ def _probe(chat: Callable[..., str], *, has_text_arguments: bool) -> CallSyntax 
         ]
         results = [{"role": "tool", "tool_call_id": one, "name": names[0], "content": _RESULT} for one in ids]
         turn = {"role": "assistant", "content": "", "tool_calls": calls}
-        return chat([_USER, turn, *results, _USER], add_generation_prompt=False)
+        return chat([_USER, turn, *results, *later], add_generation_prompt=False)
 
     begun, one = chat([_USER]), render(1)
     if _DECLARED not in begun or _RESULT not in one or not one.startswith(begun):

@@ -237,23 +237,24 @@ class ChatWriter:
 
     def pieces(self, piece: Piece) -> list[dict[str, Any]]:
         """Return the chunk objects for a piece of an answer that may call tools."""
-        chunks = []
+        delta: dict[str, object] = {}
+        warned = {} if self._begun else self._warned
         if piece.index not in self._begun:
-            warned = {} if self._begun else self._warned
             self._begun.add(piece.index)
-            chunks.append(self._chunk(piece.index, {"role": "assistant", "content": None, "refusal": None}) | warned)
-        delta: dict[str, object] = {"content": piece.text} if piece.text else {}
+            delta = {"role": "assistant", "content": None, "refusal": None}
+        if piece.text:
+            delta["content"] = piece.text
         if piece.call is not None:
             call = _call(piece.id, piece.name, "") if piece.id else {"function": {"arguments": piece.arguments}}
             delta["tool_calls"] = [{"index": piece.call, **call}]
         has_logprobs = self._request.has_logprobs and bool(piece.tokens)
         logprobs = chat_logprobs(piece.tokens, piece.alternatives) if has_logprobs else None
-        if delta or logprobs or piece.decision or piece.finish:
-            chunk = self._chunk(piece.index, delta, logprobs, piece.finish)
-            if piece.decision is not None:
-                chunk["choices"][0]["tool_choice"] = piece.decision.to_dict()
-            chunks.append(chunk)
-        return chunks
+        if not (delta or logprobs or piece.decision or piece.finish):
+            return []
+        chunk = self._chunk(piece.index, delta, logprobs, piece.finish)
+        if piece.decision is not None:
+            chunk["choices"][0]["tool_choice"] = piece.decision.to_dict()
+        return [chunk | warned]
 
     def _chunk(
         self, index: int, delta: Mapping[str, object], logprobs: object = None, finish: str | None = None
