@@ -678,6 +678,24 @@ def test_what_is_wrong_is_named(path, changes, code, param):
         assert llm._model.calls == 0
 
 
+def test_errors_of_systemone_that_are_not_of_the_body_have_an_object():
+    """As TypeSafe's: the kind of error and the message. Its clients send images as several parts."""
+    with fake() as llm:
+        parts = ask(app(llm), "POST", "/v1/systemone", data=b"x", headers={"content-type": "multipart/form-data"})
+        other = ask(app(llm), "GET", "/v1/systemone")
+        full = app(llm, ServerOptions(max_requests=1))
+        full.state.n_open = 1
+        busy = ask(full, "POST", "/v1/systemone", {"state": STATE, "questions": SYSTEMONE})
+    for reply, status, kind in (
+        (parts, 415, "invalid_request_error"),
+        (other, 405, "invalid_request_error"),
+        (busy, 429, "rate_limit_error"),
+    ):
+        assert reply.status == status
+        assert reply.json["detail"] == {"error_type": kind, "message": reply.error["message"]}
+    assert "images and files are not read" in parts.error["message"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
