@@ -212,7 +212,10 @@ def extracted_table(
         for unit in units:
             yield unit, RowResults(unit.rows.digest, _rows(llm, made, plan.states_of(unit), arguments))
 
-    return run_logged(plan, FOLDER, configuration, signature, work, run, llm.identity.backend)
+    backend = llm.identity.backend
+    return run_logged(
+        plan, FOLDER, configuration=configuration, signature=signature, work=work, options=run, backend=backend
+    )
 
 
 def _rows(

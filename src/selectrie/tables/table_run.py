@@ -384,19 +384,26 @@ def run_table(
     is_chat = has_chat and plan.params.template in ("auto", "chat")
     evaluate, backend = work or decide_on_engine(llm), engines[0].identity.backend
     return run_logged(
-        plan, FOLDER, plan.configuration(), signature, partial(evaluate, plan), options, backend, is_chat=is_chat
+        plan,
+        FOLDER,
+        configuration=plan.configuration(),
+        signature=signature,
+        work=partial(evaluate, plan),
+        options=options,
+        backend=backend,
+        is_chat=is_chat,
     )
 
 
-def run_logged(  # noqa: PLR0917 - the parts of a run
+def run_logged(
     plan: TableRun,
     form: FolderFormat,
+    *,
     configuration: Mapping[str, object],
     signature: Mapping[str, object],
     work: Callable[[Iterator[TableUnit]], Iterator[tuple[TableUnit, RowResults]]],
     options: TableRunOptions,
     backend: str,
-    *,
     is_chat: bool = False,
 ) -> TableProgress:
     """Evaluate the units that are not yet in the log, and write the results.
