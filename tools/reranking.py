@@ -15,6 +15,7 @@ import argparse
 import math
 import random
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -23,7 +24,7 @@ import numpy as np
 import selectrie
 from accuracy import banking, lines
 from out_of_scope import auroc
-from selectrie import Choice, DecisionParams, Predicate
+from selectrie import AdviceWarning, Choice, DecisionParams, Predicate
 from selectrie.server.rerank import INSTRUCTIONS, PARAMS, relevance_of
 
 N_DOCUMENTS = 4
@@ -92,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
     parser.add_argument("--threads", type=int, default=None)
     options = parser.parse_args(arguments)
+    warnings.simplefilter("ignore", AdviceWarning)  # a query is not what the model would say by itself
     source = None if options.model == "embedded" else options.model
     print(f"{'set':8} {'way':10} auroc  first  rows")
     with selectrie.load(source, precision="fast", n_threads=options.threads) as llm:
