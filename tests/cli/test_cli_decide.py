@@ -57,23 +57,23 @@ def test_questions_reach_the_engine(llm, labels):
 @pytest.mark.parametrize(
     ("options", "question"),
     [
-        ([], Predicate("How is it?")),
-        (["--choices", "good, bad"], Choice("How is it?", ["good", "bad"])),
-        (["--option", "good", "--option", "bad"], Choice("How is it?", ["good", "bad"])),
-        (["--score", "bad,good"], Score("How is it?", ["bad", "good"])),
+        ([], Predicate("Is it good?")),
+        (["--choices", "good, bad"], Choice("Is it good?", ["good", "bad"])),
+        (["--option", "good", "--option", "bad"], Choice("Is it good?", ["good", "bad"])),
+        (["--score", "bad,good"], Score("Is it good?", ["bad", "good"])),
     ],
 )
 def test_text_and_question_may_be_arguments(llm, tmp_path, options, question):
     """The options of the question decide its kind; `value` is the answer's. Lines of a text are one state."""
     state = f"{STATE}\nAt once."
-    made = json.loads(run(state, "How is it?", *options, "--json").stdout)
+    made = json.loads(run(state, "Is it good?", *options, "--json").stdout)
     answer = llm.decide(state, {"answer": question})["answer"]
     assert made["value"] == answer.value
     assert {**made["answers"]["answer"], "usage": None} == json.loads(json.dumps({**answer.to_dict(), "usage": None}))
     (tmp_path / "mail.eml").write_text(state)
-    shown = run(state, "How is it?", *options).stdout.split("\n\n")[0]
-    assert run("-", "How is it?", *options, text=f"{state}\n").stdout.split("\n\n")[0] == shown
-    given = run("How is it?", "--state-file", tmp_path / "mail.eml", *options).stdout
+    shown = run(state, "Is it good?", *options).stdout.split("\n\n")[0]
+    assert run("-", "Is it good?", *options, text=f"{state}\n").stdout.split("\n\n")[0] == shown
+    given = run("Is it good?", "--state-file", tmp_path / "mail.eml", *options).stdout
     assert given.split("\n\n")[0] == shown
 
 
@@ -97,6 +97,8 @@ def test_a_question_argument_has_named_ones_beside_it(llm):
             "'mail.txt': expected a text, or - for standard input; a file is given as --state-file",
         ),
         (["x", "Late?", "--state", "y"], "expected no TEXT beside --state"),
+        (["x", "What is wanted?"], "a question that yes or no answers; else give its options as --choices"),
+        (["x", "how bad is it?"], "a question that yes or no answers"),
         (["x", "Late?", "--choices", "a=b,c"], "--choices 'a': expected the name of a --choice"),
         (["x", "Late?", "--choices", "a,b", "--score", "a,b"], "--score cannot be combined with --choices; leave"),
         (["It is late."], "TEXT and QUESTION as arguments"),

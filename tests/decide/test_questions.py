@@ -221,6 +221,15 @@ def test_a_predicate_needs_something_to_be_true():
         Predicate("x", yes_when=1)
 
 
+def test_a_predicate_that_asks_for_more_than_yes_or_no_is_warned_about():
+    """As a question that begins so; statements and other questions are not."""
+    for text in ("What does the customer want?", " who wrote this? ", 'How bad is it?"'):
+        with pytest.warns(UserWarning, match="neither yes nor no answers .* a Choice asks it"):
+            Predicate(text)
+    for text in ("Is it late?", "What they say is true.", "Whatever?", "Do they ask how?"):
+        Predicate(text)
+
+
 def test_levels_are_worth_their_places_or_their_numbers():
     """Texts in order are worth 0, 1, 2; a mapping names numbers, which may be negative or fractions."""
     assert [(one.value, one.scored) for one in Score("q", ["low", Option("mid", "middle", "so-so")]).levels] == [

@@ -447,7 +447,7 @@ def _questions(question: str | None, group: QuestionsGroup, path: Path | None, d
 
 def _argued(text: str, choices: list[str] | None, levels: list[str]) -> Question:
     """Return the question of an argument; its kind goes by the options given for it."""
-    from selectrie.decide.questions import Choice, Predicate, Score
+    from selectrie.decide.questions import Choice, Predicate, Score, asks_for_more
 
     if choices and levels:
         raise IncompatibleOptionsError("score", OptionRef("options"), "leave one of them out")
@@ -456,6 +456,9 @@ def _argued(text: str, choices: list[str] | None, levels: list[str]) -> Question
     if choices is None and "," in text and not text.rstrip(_CLOSING).endswith(_SENTENCE_ENDS):
         expected = "a question that ends in ?, or a statement that ends in a full stop; options follow it as {}"
         remedy = words(expected, OptionRef("options", text))
+        raise OptionError("question", text, remedy)
+    if choices is None and asks_for_more(text):
+        remedy = words("a question that yes or no answers; else give its options as {}", OptionRef("options", "A,B"))
         raise OptionError("question", text, remedy)
     return Predicate(text) if choices is None else Choice(text, choices)
 

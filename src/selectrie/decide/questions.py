@@ -303,6 +303,8 @@ class Predicate:
             object.__setattr__(self, name, value)
         if not any(given and given.strip() for given in (statement, yes_when, no_when)):
             raise OptionError("statement", statement, words("a statement, or what `yes_when` or `no_when` says"))
+        if asks_for_more(statement):
+            warn(f"neither yes nor no answers {of_value(statement)}; a Choice asks it, with its options")
         object.__setattr__(self, "examples", _read_examples(examples, check_distinct(self.options)))
 
     @property
@@ -345,6 +347,14 @@ class Predicate:
     def columns() -> KindColumns:
         """Return the column of the value, and a function to fill it (`KindColumns`)."""
         return (Column("value", "bool"),), lambda answer: [answer.value, answer.probability]
+
+
+_ASKS_FOR_MORE = re.compile(r"\s*(what|which|who|whom|whose|when|where|why|how)\b.*\?\W*", re.IGNORECASE | re.DOTALL)
+
+
+def asks_for_more(text: str) -> bool:
+    """Return whether a text is an English question that neither yes nor no answers."""
+    return _ASKS_FOR_MORE.fullmatch(text) is not None
 
 
 _Levels: TypeAlias = (
