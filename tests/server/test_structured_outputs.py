@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie import GenerationParams, Grammar, SamplingParams, StopParams
-from selectrie.server import ServerOptions, app
+from selectrie.server import ServerOptions, app, structured
 from selectrie.server.structured import MAX_CHARACTERS
 from tests.support.chatting import BODY, MESSAGES, PATH, put_together
 from tests.support.deciding import fake
@@ -205,6 +205,23 @@ def test_any_object(llm):
         if finish == "stop":
             assert isinstance(json.loads(text), dict)
     assert {finish for _, finish in texts_of(answer["choices"])} >= {"length"}
+
+
+def test_compiled_grammars_are_kept_within_a_budget(llm, monkeypatch):
+    """Of number and bytes, in which what a grammar took since it was compiled counts; the last one always stays."""
+    cache = structured._GrammarCache()
+    kept = [cache.get("regex", f"a{i}", has_spaces=True) for i in range(structured._MAX_KEPT)]
+    assert cache.get("regex", "a0", has_spaces=True) is kept[0]
+    cache.get("regex", "more", has_spaces=True)
+    assert cache.get("regex", "a0", has_spaces=True) is kept[0]
+    assert cache.get("regex", "a1", has_spaces=True) is not kept[1]
+    before = kept[0].n_bytes
+    llm.generate("a", seed=1, stopping=StopParams(max_tokens=2), options=GenerationParams(grammar=kept[0]))
+    assert kept[0].n_bytes > before
+    monkeypatch.setattr(structured, "_MAX_KEPT_BYTES", 1)
+    last = cache.get("regex", "last", has_spaces=True)
+    assert cache.get("regex", "last", has_spaces=True) is last
+    assert cache.get("regex", "a0", has_spaces=True) is not kept[0]
 
 
 def schema_at(schema):

@@ -99,6 +99,11 @@ class Automata:
             self._of.popitem(last=False)
         return automaton
 
+    @property
+    def n_bytes(self) -> int:
+        """Return the approximate memory of all automata, in bytes."""
+        return sum(one.n_bytes for one in list(self._of.values()))
+
     def clear(self) -> None:
         """Forget all automata."""
         self._of.clear()
@@ -399,6 +404,14 @@ class Grammar:
         program, machine = self._compiled, self._running
         states = 0 if program is None else len(program.edges)
         return states * STATE_BYTES + (0 if machine is None else machine.n_bytes)
+
+    @property
+    def n_bytes(self) -> int:
+        """Return the approximate memory of the grammar in use, in bytes.
+
+        It includes the tables for each vocabulary, which grow with use.
+        """
+        return self.held_bytes + self._automata.n_bytes
 
     def automaton(self, vocabulary: Vocabulary, *, prefix: bytes = b"", shares_space: bool = False) -> ByteAutomaton:
         """Return the automaton over a vocabulary's tokens, made on first use.

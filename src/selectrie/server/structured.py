@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from threading import Lock
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -35,8 +36,10 @@ KINDS = ("choice", "regex", "json", "grammar", "json_object")
 MAX_CHARACTERS = 1_000_000
 """Maximum number of characters of a grammar's source; `GrammarLimits` suits it."""
 _LISTED = ", ".join(f"`{kind}`" for kind in KINDS)
-_MAX_KEPT = 8
-"""Number of compiled grammars that are cached for later requests."""
+_MAX_KEPT, _MAX_KEPT_BYTES = 64, 128 << 20
+"""Maximum number of compiled grammars cached for later requests, and of their bytes."""
+_BYTES_A_CHARACTER = 20
+"""Upper estimate of the memory of a grammar that is not used yet, by its source."""
 _MAX_NOTES, _MAX_NOTE = 4, 200
 """Maximum number of a grammar's notes in the warnings, and of characters of each."""
 _LARK = re.compile(r"^[ \t]*[?!]*start(\.-?\d+)?[ \t]*:(?!:=)", re.MULTILINE)
@@ -109,12 +112,12 @@ class Constraint:
         Raises:
             RequestError, HttpError: If the source is wrong.
         """
-        n_characters = len(self.source) if isinstance(self.source, str) else sum(map(len, self.source))
+        n_characters = _n_characters(self.source)
         if n_characters > MAX_CHARACTERS:
             raise OptionError(self.path, n_characters, f"at most {MAX_CHARACTERS} characters")
         has_spaces = self.kind != "json" or _has_spaces(self.whitespace)
         with grammar_errors_at(self.path, self.schema):
-            return StructuredText(self.path, _compile(self.kind, self.source, has_spaces=has_spaces))
+            return StructuredText(self.path, _grammars.get(self.kind, self.source, has_spaces=has_spaces))
 
 
 def _has_spaces(whitespace: tuple[str, str] | None) -> bool:
@@ -133,9 +136,44 @@ def _has_spaces(whitespace: tuple[str, str] | None) -> bool:
         return bool(blank.accepts(" "))
 
 
-@lru_cache(maxsize=_MAX_KEPT)
+class _GrammarCache:
+    """The compiled grammars of recent requests. Any thread may use it.
+
+    Grammars grow with use, so their bytes are counted at each request for one. The last
+    one is always kept.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: OrderedDict[tuple[str, Any, bool], Grammar] = OrderedDict()
+
+    def get(self, kind: str, source: Any, *, has_spaces: bool) -> Grammar:
+        """Return the grammar of a constraint, compiled now or before."""
+        key = (kind, source, has_spaces)
+        with self._lock:
+            grammar = self._kept.get(key)
+        if grammar is None:
+            grammar = _compile(kind, source, has_spaces=has_spaces)
+        with self._lock:
+            self._kept[key] = grammar
+            self._kept.move_to_end(key)
+            while len(self._kept) > 1 and (len(self._kept) > _MAX_KEPT or self._n_bytes() > _MAX_KEPT_BYTES):
+                self._kept.popitem(last=False)
+        return grammar
+
+    def _n_bytes(self) -> int:
+        return sum(_BYTES_A_CHARACTER * _n_characters(key[1]) + one.n_bytes for key, one in self._kept.items())
+
+
+_grammars = _GrammarCache()
+
+
+def _n_characters(source: str | tuple[str, ...]) -> int:
+    return len(source) if isinstance(source, str) else sum(map(len, source))
+
+
 def _compile(kind: str, source: Any, *, has_spaces: bool) -> Grammar:
-    """Return the compiled grammar of a constraint; recent ones are cached."""
+    """Return the compiled grammar of a constraint."""
     if kind == "choice":
         return Grammar.from_choices(source)
     if kind == "regex":
