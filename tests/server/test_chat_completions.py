@@ -154,16 +154,23 @@ class Held:
         self._go.set()
 
 
-@pytest.mark.parametrize("n_free", [0, 3], ids=["before the first token", "between tokens"])
+CALLED = {"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}], "tool_choice": "required"}
+
+
+@pytest.mark.parametrize(
+    ("n_free", "changes"),
+    [(0, {}), (3, {}), (0, CALLED), (9, CALLED)],
+    ids=["before the first token", "between tokens", "in the choice of a tool", "in its arguments"],
+)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-def test_a_client_that_leaves_frees_the_model(n_free, stream):
+def test_a_client_that_leaves_frees_the_model(n_free, changes, stream):
     """In the middle of a call: after it, nothing of the request is left."""
 
     async def left(llm: Engine) -> None:
         held, leave = Held(llm, n_free), asyncio.Event()
         application = app(llm)
         waiting = asyncio.ensure_future(
-            asked(application, "POST", PATH, {**ENDLESS, "stream": stream, "n": 3}, leave=leave)
+            asked(application, "POST", PATH, {**ENDLESS, **changes, "stream": stream, "n": 3}, leave=leave)
         )
         await held.reached.wait()
         leave.set()

@@ -333,7 +333,7 @@ WRONG = [
     ({"tools": [{"type": "web_search"}]}, "tools[0].type", "the type 'function' is offered"),
     ({"tools": [{"type": "function", "name": "a b"}]}, "tools[0].name", "letters, digits"),
     ({"tools": [TOOLS[0], TOOLS[0]]}, "tools[1].name", "each name once"),
-    ({"tools": [{**TOOLS[0], "parameters": {"contains": {}}}]}, "tools[0].parameters.contains", "a grammar cannot"),
+    ({"tools": [{**TOOLS[0], "strict": True, "parameters": {"contains": {}}}]}, "tools[0].parameters.contains", "a grammar cannot"),
     ({"tools": TOOLS, "tool_choice": {"type": "function", "name": "x"}}, "tool_choice.name", "one of the declared tools"),
     ({"tools": [{**TOOLS[0], "name": f"f{i}", "parameters": {"description": "a" * 60_000}} for i in range(20)]}, "tools", "at most 1000000 characters of parameters"),
     ({"tools": TOOLS, "min_tokens": 2}, "min_tokens", "cannot be combined with `tools`"),

@@ -128,7 +128,7 @@ def test_the_syntax_is_cut_out_of_a_probe(template, wanted):
         MARKED.replace("{{ tool | tojson }}", ""),  # tools are not written
         MARKED.replace('"arguments": \'', "\"arguments\": ' + c.id"),  # ids are part of a call
         MARKED.replace("| tojson }}{{ '}</c>'", "| string | upper }}{{ '}</c>'"),  # arguments are no JSON
-        MARKED.replace("<eos>{% endfor %}{% if add", "<eos>{% endfor %}{% if add_generation_prompt %}<think>{% endif %}{% if add"),
+        MARKED.replace("}a:{%", "}b:{%"),  # an answer does not begin as a call's message does
     ],
     ids=str,
 )  # fmt: skip
@@ -372,6 +372,19 @@ def test_json_within_a_text_is_no_call():
         assert (called(found), found["choices"][0]["message"]["content"]) == ([], text)
 
 
+def test_a_thought_that_the_template_opens():
+    """Is closed before a call that is demanded; with `auto`, a call follows the thought that is drawn."""
+    template = MARKED.replace("}a:{%", "}a:<think>\n{%")
+    with engine(template) as llm:
+        syntax = call_syntax(llm.vocabulary)
+        assert (syntax.opening, syntax.thought) == ('<c>{"name": "', "\n</think>\n\n")
+    with scripted(template, f"\n</think>\n\n{CALL}", f"Hm.\n</think>\n\n{CALL}", planted={"": row(H=1)}) as llm:
+        for choice, content in (("required", None), ("auto", "Hm.\n</think>\n\n")):
+            body = {**ASKED, "tools": TOOLS, "tool_choice": choice}
+            found = ask(app(llm), "POST", PATH, body).json
+            assert (called(found), found["choices"][0]["message"]["content"]) == ([("set", '{"a": 1}')], content)
+
+
 def test_one_call_where_only_one_is_wanted():
     """`parallel_tool_calls` false, a named tool, and a template that writes no second call."""
     one = [("set", '{"a": 1}')]
@@ -472,7 +485,32 @@ def test_arguments_keep_to_their_schema():
                 assert arguments in allowed
 
 
+def test_a_keyword_that_no_grammar_can_express_is_left_out():
+    """With a warning, and the rest of the schema holds; a strict function with it is refused."""
+    with engine(MARKED) as llm:
+        body = {**ASKED, "tools": [function("f", UNIQUE)], "tool_choice": "required", "parallel_tool_calls": False}
+        found = ask(app(llm), "POST", PATH, body).json
+        (warning,) = found["warnings"]
+        assert warning.startswith("tools[0].function.parameters.properties.a.uniqueItems: ")
+        assert warning.endswith("; the keyword was left out")
+        ((_, arguments),) = called(found)
+        assert set(json.loads(arguments)["a"]) <= {1, 2}
+
+
 # What is refused
+
+UNIQUE = {
+    "type": "object",
+    "properties": {
+        "a": {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 1, "maximum": 2},
+            "maxItems": 3,
+            "uniqueItems": True,
+        }
+    },
+    "required": ["a"],
+}
 
 
 def wrong(**changes: Any) -> dict[str, Any]:
@@ -495,9 +533,9 @@ SEQUENCE = [MESSAGES[0], {"role": "assistant", "content": None, "tool_calls": [
         (wrong(tools=[function(f"f{i}") for i in range(129)]), "option", "tools"),
         (wrong(tools=[function("f", {"type": "array"})]), "option", "tools[0].function.parameters.type"),
         (
-            wrong(tools=[function("f", {"properties": {"a": {"type": "string", "pattern": "("}}})]),
+            wrong(tools=[{"type": "function", "function": {"name": "f", "parameters": UNIQUE, "strict": True}}]),
             "grammar",
-            "tools[0].function.parameters.properties.a.pattern",
+            "tools[0].function.parameters.properties.a.uniqueItems",
         ),
         (wrong(tool_choice="maybe"), "option", "tool_choice"),
         (wrong(tool_choice=NAMED), "option", "tool_choice.function.name"),

@@ -16,6 +16,7 @@ from typing import Any
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.requests.session import time_args
+from selectrie.engine.thinking import OPEN_THOUGHT
 from selectrie.errors import PromptError
 from selectrie.options import PromptParams
 from selectrie.tokenization.roles import adapt_roles
@@ -54,6 +55,8 @@ class CallSyntax:
             answer can have only one call.
         is_native: Whether the chat template writes tools, calls and results.
         has_text_arguments: Whether the template expects arguments as text of JSON.
+        thought: The text that ends a thought which the template opens before an answer,
+            so that a call may follow at once; "" if it opens none.
     """
 
     opening: str
@@ -61,6 +64,7 @@ class CallSyntax:
     again: str | None
     is_native: bool = True
     has_text_arguments: bool = False
+    thought: str = ""
 
     def marker(self) -> str:
         """Return the beginning of a call that a text has for no other reason.
@@ -194,6 +198,9 @@ def _probe(chat: Callable[..., str], later: Messages, *, has_text_arguments: boo
         return chat([_USER, turn, *results, *later], add_generation_prompt=False)
 
     begun, one = chat([_USER]), render(1)
+    opened = OPEN_THOUGHT.search(begun)
+    if opened is not None:  # in messages there is none, as thoughts are left out
+        begun = begun[: opened.start()]
     if _DECLARED not in begun or _RESULT not in one or not one.startswith(begun):
         return None
     opening, _, rest = one[len(begun) :].partition(names[0])
@@ -206,7 +213,8 @@ def _probe(chat: Callable[..., str], later: Messages, *, has_text_arguments: boo
         again = None
     if not again or _SENTINEL in again or "00000000" in again:
         again = None
-    return CallSyntax(opening, middle, again, has_text_arguments=has_text_arguments)
+    thought = "" if opened is None else f"\n</{opened[1]}>\n\n"
+    return CallSyntax(opening, middle, again, has_text_arguments=has_text_arguments, thought=thought)
 
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")

@@ -267,9 +267,7 @@ class ResponsesBody(GenerationBody):
         Raises:
             RequestError, HttpError: For a wrong declaration or choice, with its path.
         """
-        functions = [
-            Function(f"tools[{i}]", one.name, one.description, one.parameters) for i, one in enumerate(self.tools or ())
-        ]
+        functions = [Function.of(f"tools[{i}]", one) for i, one in enumerate(self.tools or ())]
         choice, max_calls = self.tool_choice, 1 if self.parallel_tool_calls is False else MAX_CALLS
         if isinstance(choice, ToolName):
             return ToolSet.of(functions, mode="required", allowed=[("tool_choice.name", choice.name)], max_calls=1)

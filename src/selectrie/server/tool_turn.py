@@ -290,9 +290,11 @@ async def draw_answers(
     prompt = await exchange.in_thread(lambda: engine.encode(chooser.messages, prompting=prompting))
     usage.n_prompt = exchange.n_prompt = len(prompt)
     opening = chooser.syntax.opening
-    decision = await (
-        chooser.demand(begun, opening) if chooser.tools.is_required else chooser.decide(begun, opening, SPELLINGS)
-    )
+    if chooser.tools.is_required:
+        begun += TrackedText("" if prompting.assistant_prefix else chooser.syntax.thought, TEMPLATE)
+        decision = await chooser.demand(begun, opening)
+    else:
+        decision = await chooser.decide(begun, opening, SPELLINGS)
     for index in range(generation.n):
         turn = _Turn(chooser, generation, usage, index, begun)
         async with aclosing(turn.pieces(decision)) as pieces:
@@ -347,7 +349,7 @@ class _Turn:
             yield Piece(self._index, call=number, id=uuid.uuid4().hex[:9], name=decision.name, decision=decision)
             around = (TrackedText(opening, TEMPLATE), TrackedText(decision.name), TrackedText(syntax.middle, TEMPLATE))
             self._prefix = join_texts([self._prefix, *around])
-            async with aclosing(self._draw_arguments(number, tools.arguments[decision.name])) as pieces:
+            async with aclosing(self._draw_arguments(number, tools.arguments[decision.name].text)) as pieces:
                 async for piece in pieces:
                     yield piece
             self._prefix += TrackedText(self._text)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field
 
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import GrammarError, IncompatibleOptionsError, OptionError, clip
 from selectrie.server.body import parse_object
 from selectrie.server.http_errors import HttpError
 from selectrie.server.structured import MAX_CHARACTERS, Constraint, StructuredText
@@ -33,6 +33,10 @@ NAME = r"[A-Za-z0-9_.-]{1,64}"
 MODES = ("none", "auto", "required")
 _REFERENCES = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "unevaluatedProperties")
 """Keywords beside which an object of a schema may have properties of other schemas."""
+_MAX_LEFT_OUT = 16
+"""Maximum number of keywords of a schema that are left out."""
+_MAX_WARNINGS, _MAX_WARNING = 8, 200
+"""Maximum number of warnings about schemas, and of characters of each."""
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 ToolName = Annotated[str, Field(pattern=f"^{NAME}$", title="1 to 64 letters, digits, dots, dashes and underscores")]
@@ -58,7 +62,7 @@ class FunctionDefinition(WireModel):
     parameters: Annotated[dict[str, Any], JsonTexts] | None = Field(None, title="a JSON Schema of an object")
     """The JSON Schema of its arguments; a function without it has none."""
     strict: bool | None = None
-    """Whether arguments keep to the schema; they always do."""
+    """Whether a keyword of the schema that a grammar cannot express is an error."""
 
 
 class Tool(WireModel):
@@ -167,12 +171,19 @@ class Function:
         name: Its name.
         description: What it does, or None.
         parameters: The JSON Schema of its arguments, or None if it has none.
+        is_strict: Whether every keyword of the schema must hold.
     """
 
     path: str
     name: str
     description: str | None
     parameters: Mapping[str, Any] | None
+    is_strict: bool = False
+
+    @classmethod
+    def of(cls, path: str, declared: FunctionDefinition) -> Function:
+        """Return a function as it is declared at a path in the request."""
+        return cls(path, declared.name, declared.description, declared.parameters, bool(declared.strict))
 
     def definition(self) -> dict[str, Any]:
         """Return the tool as chat templates expect it: in the form of OpenAI's API."""
@@ -180,11 +191,12 @@ class Function:
         parameters = {"type": "object", "properties": {}} if self.parameters is None else dict(self.parameters)
         return {"type": "function", "function": {"name": self.name, **described, "parameters": parameters}}
 
-    def arguments(self) -> StructuredText:
+    def arguments(self) -> Arguments:
         """Compile the grammar of the arguments, which are an object of JSON.
 
         The object has the properties of the schema alone, unless it says what others
-        it may have.
+        it may have. If the function is not strict, keywords that a grammar cannot
+        express are left out.
 
         Raises:
             HttpError: If a grammar cannot express the schema, with the keyword.
@@ -193,9 +205,64 @@ class Function:
         schema = dict(_NO_PARAMETERS if self.parameters is None else self.parameters)
         if schema.setdefault("type", "object") != "object":
             raise OptionError(f"{path}.type", schema["type"], "'object', since arguments have names")
-        if "properties" in schema and not any(keyword in schema for keyword in _REFERENCES):
+        declared, required = schema.get("properties"), schema.get("required", ())
+        is_closed = isinstance(declared, Mapping) and isinstance(required, list | tuple) and {*required} <= {*declared}
+        if is_closed and not any(keyword in schema for keyword in _REFERENCES):
             schema.setdefault("additionalProperties", False)
-        return Constraint.of(path, "json", schema).compile()
+        return self._compile(path, schema, [])
+
+    def _compile(self, path: str, schema: Mapping[str, Any], left_out: Sequence[str]) -> Arguments:
+        """Compile a schema, and leave out keywords that are errors if that is allowed.
+
+        Args:
+            path: Path to the schema in the request.
+            schema: The schema.
+            left_out: Warnings about the keywords that were left out.
+        """
+        try:
+            text = Constraint.of(path, "json", dict(schema)).compile()
+        except HttpError as error:
+            keys = _keys_of(error)
+            if self.is_strict or not keys or len(left_out) == _MAX_LEFT_OUT:
+                raise
+            warning = f"{clip(error.message, _MAX_WARNING)}; the keyword was left out"
+        else:
+            return Arguments(text, [*text.warnings(), *left_out])
+        return self._compile(path, _without(schema, keys), [*left_out, warning])
+
+
+def _keys_of(error: BaseException) -> tuple[str, ...]:
+    """Return the keys to the keyword that an error is about; () if it is about none."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, GrammarError) and cause.pointer:
+            keys = tuple(key.replace("~1", "/").replace("~0", "~") for key in cause.pointer.split("/")[1:])
+            return keys if keys and cause.reason.startswith(f"{keys[-1]} at ") else ()
+        cause = cause.__cause__
+    return ()
+
+
+def _without(schema: Any, keys: Sequence[str]) -> Any:
+    """Return a schema without the keyword to which keys lead."""
+    first, *rest = keys
+    if isinstance(schema, list):
+        return [_without(one, rest) if str(i) == first else one for i, one in enumerate(schema)]
+    if not rest:
+        return {key: value for key, value in schema.items() if key != first}
+    return {key: _without(value, rest) if key == first else value for key, value in schema.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arguments:
+    """The arguments that a function can be called with.
+
+    Attributes:
+        text: The grammar of their text.
+        warnings: Warnings about parts of the schema that have no effect.
+    """
+
+    text: StructuredText
+    warnings: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,13 +271,13 @@ class ToolSet:
 
     Attributes:
         functions: All functions, as the model sees them.
-        arguments: The grammar of the arguments of each function that may be called.
+        arguments: The arguments of each function that may be called, by its name.
         is_required: Whether one must be called.
         max_calls: Maximum number of calls in an answer.
     """
 
     functions: Sequence[Function]
-    arguments: Mapping[str, StructuredText]
+    arguments: Mapping[str, Arguments]
     is_required: bool
     max_calls: int
 
@@ -263,7 +330,9 @@ class ToolSet:
 
     def warnings(self) -> list[str]:
         """Return warnings about parts of schemas that have no effect."""
-        return [warning for one in self.arguments.values() for warning in one.warnings()]
+        found = [warning for one in self.arguments.values() for warning in one.warnings]
+        more = len(found) - _MAX_WARNINGS
+        return [*found[:_MAX_WARNINGS], f"{more} more parts of schemas have no effect"] if more > 0 else found
 
 
 MAX_CALLS = 16
@@ -292,10 +361,7 @@ class ToolFields(WireModel):
         Raises:
             RequestError, HttpError: For a wrong declaration or choice, with its path.
         """
-        functions = [
-            Function(f"tools[{i}].function", one.function.name, one.function.description, one.function.parameters)
-            for i, one in enumerate(self.tools or ())
-        ]
+        functions = [Function.of(f"tools[{i}].function", one.function) for i, one in enumerate(self.tools or ())]
         choice, max_calls = self.tool_choice, 1 if self.parallel_tool_calls is False else MAX_CALLS
         if isinstance(choice, NamedTool):
             named = [("tool_choice.function.name", choice.function.name)]
