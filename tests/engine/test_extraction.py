@@ -393,6 +393,21 @@ def test_numbers_that_are_equal_are_one_value():
     assert other.identity('{"x": 1}') != other.identity('{"x": 2}')
 
 
+def test_searches_of_an_open_type_share_calls():
+    """Texts together get what each gets alone, in fewer calls; an error that is kept stops no other."""
+    beam = BeamSearchParams(width=1, max_tokens=64)
+    with fake(3, sharpness=3.0) as llm:
+        many = llm.extract_many(["One.", "Two.", "", "Three."], Note, beam=beam, on_error="keep")
+        n_calls = len(llm._model.call_sizes)
+        alone = [llm.extract(text, Note, beam=beam) for text in ("One.", "Two.", "Three.")]
+        assert n_calls < len(llm._model.call_sizes) - n_calls
+        short = llm.extract_many(["One.", "Two."], Note, beam=replace(beam, max_tokens=4), on_error="keep")
+    found = [one for one in many if one.error is None]
+    assert [one.ranked for one in found] == [one.ranked for one in alone]
+    assert many[2].error.code == "option"
+    assert [one.error.code for one in short] == ["nothing_found"] * 2
+
+
 class Wire(pydantic.BaseModel):
     kind: Literal["wire"]
     code: Name

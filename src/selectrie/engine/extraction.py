@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from selectrie.options.keywords import GrammarTerminator
 
 TOGETHER = 12
-"""Maximum number of states whose listed values are searched at once.
+"""Maximum number of states about which searches are under way at once.
 
 A search holds its open branches. With more searches than that each has room for few of
 them, gives others up, and evaluates them again.
@@ -134,6 +134,10 @@ class PreparedBeam:
     search: PreparedBeamSearch
     ending: Ending
     others: Callable[[], Iterable[PreparedBeam]] = tuple
+
+    def begin(self, session: Session) -> PreparedBeam:
+        """Begin the search; return it for `run`, which waits for it."""
+        return replace(self, search=self.search.begin(session))
 
     def run(self, session: Session) -> BeamResult:
         """Search and return the result."""
@@ -224,7 +228,9 @@ class PreparedExtractions:
             session = replace(session, rescores=False, kept=None)
         indices = [index for index, one in enumerate(self.asked) if not isinstance(one, RequestError)]
         try:
-            made: list[Extraction[Any] | RequestError] = list(self._run(session, indices))
+            made = self._run(session, indices)
+            if closed := next((one for one in made if isinstance(one, ClosedError | ForkedError)), None):
+                raise closed
         except RequestError as error:
             if not self.keeps or isinstance(error, ClosedError | ForkedError):
                 raise
@@ -234,19 +240,31 @@ class PreparedExtractions:
         outcomes = [found.get(index, one) for index, one in enumerate(self.asked)]
         return [one if isinstance(one, Extraction) else _failed(one) for one in outcomes]
 
-    def _run(self, session: Session, indices: Sequence[int]) -> list[Extraction[Any]]:
-        """Return the extractions from some states."""
+    def _run(self, session: Session, indices: Sequence[int]) -> list[Extraction[Any] | RequestError]:
+        """Return the extractions from some states, or errors that are kept."""
+        n = max(1, math.ceil(len(indices) / max(1, math.ceil(len(indices) / TOGETHER))))
+        windows = [indices[at : at + n] for at in range(0, len(indices), n)]
         if self.extractor.type.texts:
-            n = math.ceil(len(indices) / max(1, math.ceil(len(indices) / TOGETHER)))
-            windows = [indices[at : at + n] for at in range(0, len(indices), max(1, n))]
             return [one for window in windows for one in self._select(session, window)]
-        made = []
-        for index in indices:
+        return [one for window in windows for one in self._search(session, window)]
+
+    def _search(self, session: Session, indices: Sequence[int]) -> list[Extraction[Any] | RequestError]:
+        """Return the extractions of an open type, or errors that are kept.
+
+        The first searches about all states share calls.
+        """
+        with session.group.together():
+            begun = [cast("PreparedBeam", self.asked[index]).begin(session) for index in indices]
+
+        def extraction(index: int, beam: PreparedBeam) -> Extraction[Any]:
             with self._errors_of(index):
-                beam: Any = self.asked[index]
                 found = beam.run(session)
-                made.append(self.extractor.extraction(found, beam.run_others(session, found)))
-        return made
+                return self.extractor.extraction(found, beam.run_others(session, found))
+
+        return [
+            call_or_error(partial(extraction, *pair), keep_errors=self.keeps)
+            for pair in zip(indices, begun, strict=True)
+        ]
 
     def _select(self, session: Session, indices: Sequence[int]) -> list[Extraction[Any]]:
         """Return the extractions of a listed type; its states are searched at once."""

@@ -36,7 +36,8 @@ from selectrie.engine.requests.reasons import (
     reason_too_close,
 )
 from selectrie.engine.requests.session import Session
-from selectrie.errors import NothingFoundError, WholeRowsError, remedies, words
+from selectrie.engine.scheduler.model_thread import Handle
+from selectrie.errors import InternalError, NothingFoundError, WholeRowsError, remedies, words
 from selectrie.grammar import read_grammar
 from selectrie.grammar.grammar import GrammarLike
 from selectrie.options import BeamSearchParams, PromptParams, SearchParams, record
@@ -51,10 +52,12 @@ class PreparedBeamSearch:
     Attributes:
         constrained: Prompt and grammar as tokens and an automaton.
         beam: Options of the search.
+        handle: The beam search, if it is under way (`begin`).
     """
 
     constrained: ConstrainedPrompt
     beam: BeamSearchParams
+    handle: Handle[BeamOutcome] | None = None
 
     def run(self, session: Session) -> BeamResult:
         """Search and return the result.
@@ -63,6 +66,16 @@ class PreparedBeamSearch:
             NothingFoundError: If not even a prefix of a text was found.
         """
         return self._search_exactly(session) if self.beam.exact else self._search_with_beam(session)
+
+    def begin(self, session: Session) -> PreparedBeamSearch:
+        """Begin the search; return it for `run`, which waits for it.
+
+        Searches that begin together share calls.
+        """
+        if self.beam.exact:
+            return self
+        automaton = self.constrained.search_automaton(canonical_only=self.beam.canonical_only)
+        return replace(self, handle=self._begin_beam(session, self.beam, automaton))
 
     def _search_with_beam(self, session: Session) -> BeamResult:
         """Search with a beam and return the result."""
@@ -108,8 +121,10 @@ class PreparedBeamSearch:
         width.
         """
         constrained, beam = self.constrained, self.beam
-        automaton = constrained.search_automaton(canonical_only=beam.canonical_only)
-        outcome, cost = self._run_beam(session, beam, automaton)
+        handle = self.handle or self.begin(session).handle
+        if handle is None:
+            raise InternalError("a beam search did not begin")
+        outcome, cost = handle.result(), handle.cost
         if outcome.finished or not beam.canonical_only or beam.budget_nodes is not None or beam.expand is not None:
             return outcome, cost
         any_tokens = replace(beam, canonical_only=False, on_found=None)  # whose paths are not those of the result
@@ -146,6 +161,11 @@ class PreparedBeamSearch:
 
     def _run_beam(self, session: Session, beam: BeamSearchParams, automaton: Automaton) -> tuple[BeamOutcome, Cost]:
         """Run one beam search over an automaton; return its outcome and cost."""
+        handle = self._begin_beam(session, beam, automaton)
+        return handle.result(), handle.cost
+
+    def _begin_beam(self, session: Session, beam: BeamSearchParams, automaton: Automaton) -> Handle[BeamOutcome]:
+        """Begin one beam search over an automaton; return its handle."""
         constrained, canonicity = self.constrained, self.constrained.canonicity
         # Another automaton accepts canonical paths alone, so the search need not check.
         is_checked = beam.canonical_only and automaton is constrained.automaton
@@ -163,8 +183,7 @@ class PreparedBeamSearch:
         tell, n_before = beam.on_found, len(constrained.delimiter)
         on_found = None if tell is None else lambda data, logp: self._report(tell, data[n_before:], logp)
         task = BeamTask(constrained.prompt, automaton, spec, on_found=on_found)
-        handle = session.group.begin_counted(task, beam.on_progress)
-        return handle.result(), handle.cost
+        return session.group.begin_counted(task, beam.on_progress)
 
     def _report(self, tell: Callable[[str, float], None], data: bytes, logp: float) -> None:
         """Call `BeamSearchParams.on_found` with the text of a path that was finished.
