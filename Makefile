@@ -76,9 +76,10 @@ build/guidance: pyproject.toml
 
 # Clients of OpenAI's API, which long tests run unchanged on our server. They agree with each other on few versions, so they have a place of their own.
 build/clients: pyproject.toml
+	rm -rf $@
 	$(PYTHON) -m venv $@
-	$@/bin/python -m pip install --disable-pip-version-check --quiet 'pip>=25.1'  # the first that knows dependency groups
-	$@/bin/python -m pip install --disable-pip-version-check --quiet --group clients
+	{ $@/bin/python -m pip install --disable-pip-version-check --quiet 'pip>=25.1' && \
+	    $@/bin/python -m pip install --disable-pip-version-check --quiet --group clients; } || { rm -rf $@; exit 1; }
 	@touch $@
 
 # Trains the model of src/selectrie/assets anew, in about an hour and a half on two cores; started again, it goes on where it was.

@@ -12,6 +12,7 @@ pytest.importorskip("uvicorn", reason="needs the extra 'server'")
 
 from selectrie.engine.load import load
 from selectrie.server import app
+from tests.support.real_data import real_model
 from tests.support.serving import running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,16 +20,23 @@ PYTHON = ROOT / "build" / "clients" / "bin" / "python"
 CLIENTS = sorted(path.stem.removeprefix("with_") for path in Path(__file__).with_name("clients").glob("with_*.py"))
 
 
+CALLS_TOOLS = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
+"""A model that calls a tool where it may as well answer."""
+
+
 @pytest.fixture(scope="module")
-def url():
-    """A server of the embedded model."""
-    with load(n_threads=1) as llm, running(app(llm)) as url:
+def url(request):
+    """A server of the embedded model, or of a real one."""
+    path = None if request.param == "embedded" else real_model(request.param)
+    with load(path, n_threads=1, precision="fast") as llm, running(app(llm)) as url:
         yield url
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not PYTHON.exists(), reason="needs `make build/clients`")
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    ("client", "url"), [*((client, "embedded") for client in CLIENTS), ("llm", CALLS_TOOLS)], indirect=["url"]
+)
 def test_a_client_works_unchanged(client, url):
     """Each case of its script is ok: what it asks for is answered in the form that it reads."""
     script = Path(__file__).with_name("clients") / f"with_{client}.py"
