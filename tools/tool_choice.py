@@ -1,6 +1,6 @@
 """Does a model call a tool where one is needed, and only there? `python tools/tool_choice.py MODEL`.
 
-MODEL is a GGUF file, or `embedded`. It is told of five tools, and 40 messages are sent: 20 need one of the tools, 20 none.
+MODEL is a GGUF file, or `embedded`. It may call five tools, and 40 messages are sent: 20 need one of the tools, 20 none.
 Each line has the tool that is needed, the one that `tool_choice="auto"` decides for, the probability of no call, and how the
 model's own most probable text begins. The last line counts the right decisions, and the messages without need of a tool
 where that text begins as a call.

@@ -145,6 +145,7 @@ def test_a_run_over_a_table_goes_on_from_its_folder(llm, tmp_path):
         (["--type", f"{__name__}:Missing"], "Missing"),
         (["--type", "missing.json"], "missing.json"),
         (["--type", '{"type": '], "JSON Schema"),
+        (["--type", '{"name": "string"}'], '--type \'{"name": "string"}\': expected a JSON Schema'),
         (["--type", TYPE, "--exact", "--value-only"], "--value-only"),
         (["--type", TYPE, "--out", "x.csv"], "--table"),
         (["--type", TYPE, "--table", "x.csv"], "--out"),

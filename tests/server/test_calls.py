@@ -14,10 +14,9 @@ import selectrie
 from selectrie import BeamSearchParams, Grammar, Option, PromptParams, RenderParams, ScoringRule, SearchParams, Template
 from selectrie.engine.engine import Engine
 from selectrie.options.checks import options_of
-from selectrie.server import ServerOptions, app, call_bodies
+from selectrie.server import ServerOptions, app, page_templates
 from selectrie.server.call_bodies import (
     CALLS,
-    MAX_SEGMENTS,
     BeamFields,
     CallBody,
     PromptingFields,
@@ -26,6 +25,7 @@ from selectrie.server.call_bodies import (
     SearchFields,
 )
 from selectrie.server.calls import _News
+from selectrie.server.page_templates import MAX_SEGMENTS
 from tests.support.calling import FULL, LEAST
 from tests.support.deciding import fake, nothing_is_held
 from tests.support.serving import ask, asked, run_skipping, within_patience
@@ -223,10 +223,10 @@ def test_a_slow_reader_gets_the_last_of_what_happened():
     async def read() -> list[Any]:
         news, work = _News(), asyncio.get_running_loop().create_future()
         for index in range(1000):
-            news.tell("progress", {"done": index})
-            news.tell("found", {"logp": -index})
+            news.report("progress", {"done": index})
+            news.report("found", {"logp": -index})
         for index in range(3):
-            news.tell("text", {"text": index})
+            news.report("text", {"text": index})
         asyncio.get_running_loop().call_soon(work.set_result, None)
         return [events async for events in news.until_done(work)]
 
@@ -326,11 +326,15 @@ MISTAKES = [
     ("render", {"template": "<<gen 'y' regex=x>>"}, "template"),
     ("render", {"template": "<<gen 'y' n=x>>"}, "template"),
     ("render", {"template": "<<gen 'y' n=129>>"}, "template"),
+    ("render", {"template": "<<beam 'y' regex='a' width=257>>"}, "template"),
+    ("render", {"template": "<<beam 'y' regex='a' k=x>>"}, "template"),
+    ("render", {"template": "<<#joint k=129>><<select 'y' options=x>><</joint>>"}, "template"),
     ("render", {"template": "".join(f"<<gen 'y{i}' regex='a'>>" for i in range(17))}, "template"),
     ("render", {"template": "a" * 100_001}, "template"),
     ("render", {"template": "<<z>>"}, "template"),
     ("render", {"dialect": "jinja"}, "dialect"),
     ("render", {"values": {"x": "a\ud800"}}, "values.x"),
+    ("render", {"values": {"x": "a", "y": [{"z": [0] * 5_001}]}}, "values.y[0][0]"),
     ("render", {"rendering": {"max_segments": 5}}, "rendering.max_segments"),
 ]
 
@@ -404,7 +408,7 @@ def test_a_page_passes_few_segments(llm):
 
 def test_slots_of_a_page_look_ahead_within_bounds(llm, monkeypatch):
     """Each looks for the text behind it, which may be far away and never come."""
-    monkeypatch.setattr(call_bodies, "MAX_SEGMENTS", 100)
+    monkeypatch.setattr(page_templates, "MAX_SEGMENTS", 100)
     slots = "<<#geneach 'x' num=60>><<gen 'this' max_tokens=1 hidden=true>><</geneach>>"
     reply = ask(app(llm), "POST", "/v1/render", {"template": slots, "values": {}})
     assert (reply.status, reply.error["param"]) == (400, "template")

@@ -228,7 +228,7 @@ def test_a_client_that_leaves_while_it_waits_for_a_model(monkeypatch):
     ended = []
 
     @asynccontextmanager
-    async def lease(_self, _name):
+    async def lease(_self, _name, **_options):
         waits.set()
         try:
             await asyncio.Event().wait()

@@ -111,6 +111,7 @@ CALLED = (
 """Where what endpoints call lies."""
 NOT_OVER_HTTP = {
     "engine/requests/speculative.py", "engine/tracing/record.py", "engine/tracing/replay.py", "decide/classification.py",
+    "decide/threshold.py",
 }  # fmt: skip
 """Options and calls that no endpoint has."""
 NOT_SET = {"top", "on_error"}

@@ -70,6 +70,7 @@ def test_data_and_messages_may_be_asked_about(llm):
         ({"schema": {"type": "integer", "minimum": 0, "maximum": 99}}, "schema"),
         ({"schema": None}, "schema"),
         ({"schema": "Ticket"}, "schema"),
+        ({"schema": {"team": "string"}}, "schema"),
         ({"input": " "}, "input"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"layout": "upside down"}, "layout"),

@@ -169,6 +169,12 @@ CLASSIFY: Mapping[str, Callable[[], dict[str, Any]]] = {
     "examples": lambda: {"examples": [{"state": "x" * 50, "answer": "a"}, {"state": "y", "answer": "b"}] * 500},
 }
 """Fields of labels of a text."""
+RERANK = {
+    "query": lambda: {"query": "ab " * (ROOM // 3)},
+    "documents": lambda: {"documents": ["a"] * OPTIONS.max_prompts},
+    "texts": lambda: {"documents": [{"text": "ab " * 100}] * OPTIONS.max_prompts},
+}
+"""Fields of a query and its documents."""
 LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
     "/v1/select": {
         **CHOICES,
@@ -188,8 +194,8 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
         "template": lambda: {"template": "<<x>>" * 20_000},
         "slots": lambda: {"template": "".join(f"<<gen 'y{i}' max_tokens=1>>" for i in range(3_000))},
         "values": lambda: {"values": {"x": "ab " * (ROOM // 3)}},
-        "options": lambda: {"template": "<<select 'y' options=o>>", "values": {"o": [str(i) for i in range(MAX_VALUES - 100)]}},
-        "items": lambda: {"template": "<<#each o>>a<</each>>", "values": {"o": [0] * 90_000}},
+        "options": lambda: {"template": "<<select 'y' options=o>>", "values": {"o": [str(i) for i in range(OPTIONS.max_options_in_all)]}},
+        "items": lambda: {"template": "<<#each o>>a<</each>>", "values": {"o": [0] * OPTIONS.max_options_in_all}},
         "texts": lambda: {"template": "<<gen 'y' n=128 temperature=1 max_tokens=500>>"},
     },
     "/v1/decisions": {
@@ -224,6 +230,7 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
         "instructions": lambda: {"instructions": "ab " * (ROOM // 3)},
         "max_tokens": lambda: {"schema": {"type": "string"}, "max_tokens": 1_024},
     },
+    **dict.fromkeys(("/v1/rerank", "/v2/rerank", "/rerank"), RERANK),
     "/v1/completions": {
         **GENERATION,
         "prompts": lambda: {"prompt": ["a"] * OPTIONS.max_prompts},
@@ -378,11 +385,11 @@ REFUSED = [
 
 @pytest.mark.parametrize(("path", "change", "said"), REFUSED)
 def test_what_is_bounded_in_sum_is_refused_before_work(path, change, said):
-    """One 400 with the field and its limit, and no model call."""
+    """One error with the field and its limit, and no model call."""
     with fake() as llm:
         application = app(llm)
         reply = ask(application, "POST", path, BASES[path] | change)
-        assert reply.status == 400, reply.data
+        assert reply.status == (422 if path == "/v1/systemone" else 400), reply.data
         assert said in reply.error["message"]
         assert "at most" in reply.error["message"]
         assert b"selectrie_model_calls_total 0.0" in ask(application, "GET", "/metrics").data

@@ -34,7 +34,7 @@ from selectrie.errors import (
     OptionError,
     QueueFullError,
 )
-from selectrie.server import ServerOptions, app
+from selectrie.server import ServerOptions, app, decisions
 from selectrie.server.body import BodyBudget, Disconnected, Uploads
 from selectrie.server.http_errors import draining_error, error_of
 from selectrie.server.state import CAUSES, REASONS
@@ -728,7 +728,10 @@ def test_a_client_that_leaves_while_its_request_is_read_keeps_its_place(llm, mon
         assert go.wait(60)
         raise OptionError("a", 1, "what nobody reads")
 
-    monkeypatch.setattr(f"selectrie.server.{route}.{reader}", read)
+    if route == "decisions":
+        monkeypatch.setattr(decisions, "_OPENAI", replace(decisions._OPENAI, read=read))
+    else:
+        monkeypatch.setattr(f"selectrie.server.{route}.{reader}", read)
 
     async def left():
         application, leave = app(llm), asyncio.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -20,6 +21,14 @@ PYTHON = ROOT / "build" / "clients" / "bin" / "python"
 CLIENTS = sorted(path.stem.removeprefix("with_") for path in Path(__file__).with_name("clients").glob("with_*.py"))
 
 
+ENVIRONMENT = os.environ | {
+    **dict.fromkeys(("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "DO_NOT_TRACK"), "1"),
+    "OPENAI_API_KEY": "none",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    # Nothing but the server is asked: whatever else a client looks for gets no connection.
+    "HTTPS_PROXY": "http://127.0.0.1:9",
+    "NO_PROXY": "127.0.0.1",
+}
 CALLS_TOOLS = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 """A model that calls a tool where it may as well answer."""
 
@@ -40,7 +49,9 @@ def url(request):
 def test_a_client_works_unchanged(client, url):
     """Each case of its script is ok: what it asks for is answered in the form that it reads."""
     script = Path(__file__).with_name("clients") / f"with_{client}.py"
-    done = subprocess.run([PYTHON, script, url], capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(
+        [PYTHON, script, url], capture_output=True, text=True, check=False, timeout=600, env=ENVIRONMENT
+    )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout.splitlines()[-1])
     assert {name: result for name, result in results.items() if result != "ok"} == {}

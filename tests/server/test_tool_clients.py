@@ -102,6 +102,18 @@ def test_the_helper_for_streams(served):
     assert found.to_dict()["choices"][0]["tool_choice"] == whole.choices[0].tool_choice
 
 
+def test_the_helper_for_streams_of_text(served):
+    """Where no tool is called, its text is that of the whole answer, and the decision is kept."""
+    _, client = served
+    asked = {**REQUIRED, "tool_choice": "auto", "stop": " "}
+    whole = client.chat.completions.create(**asked)
+    with client.chat.completions.stream(**asked) as stream:
+        found = stream.get_final_completion()
+    assert found.choices[0].message.content == whole.choices[0].message.content
+    assert found.choices[0].message.tool_calls is None
+    assert found.to_dict()["choices"][0]["tool_choice"] == whole.choices[0].tool_choice
+
+
 def test_a_loop_of_calls_and_results(served):
     """The client's record of a call goes back with its result, and the next answer is a text."""
     _, client = served

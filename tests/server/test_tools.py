@@ -14,7 +14,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie import PromptParams
+from selectrie import PromptParams, SamplingParams
 from selectrie.backends.chat.template import chat_template
 from selectrie.engine.engine import Engine
 from selectrie.server import ServerOptions, app
@@ -415,6 +415,20 @@ def test_no_tools_where_none_is_chosen():
         wanted = ask(app(llm), "POST", PATH, ASKED).json["choices"]
         for changes in ({"tool_choice": "none", "tools": TOOLS}, {"tools": []}, {"tools": None, "tool_choice": "auto"}):
             assert ask(app(llm), "POST", PATH, {**ASKED, **changes}).json["choices"] == wanted
+
+
+@pytest.mark.parametrize("template", [MARKED, CONTROL, None], ids=["marked", "control", "plain"])
+def test_a_text_is_the_one_that_the_engine_draws(template):
+    """Where no tool is called, with the seed of the request, as if its tools could not be called."""
+    with engine(template) if template else fake() as llm:
+        messages, prompting = write_chat(llm.vocabulary, MESSAGES, PromptParams(), TOOLS)
+        for seed in range(3):
+            wanted = llm.generate(
+                messages, seed=seed, max_tokens=20, sampling=SamplingParams.UNCHANGED, prompting=prompting
+            )
+            found = ask(app(llm), "POST", PATH, {**ASKED, "seed": seed, "max_tokens": 20, "tools": TOOLS}).json
+            assert found["choices"][0]["message"]["content"] == wanted.text
+            assert found["usage"] == wanted.to_openai(chat=True)["usage"]
 
 
 @pytest.mark.parametrize("stream", [False, True])

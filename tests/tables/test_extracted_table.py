@@ -85,6 +85,14 @@ def test_each_field_has_a_column_of_its_type_and_one_of_its_probability(tmp_path
     assert {value for name, value in blank.items() if name not in {"body", "error"}} == {None}
 
 
+def test_no_two_columns_have_one_name():
+    """A field that is called as another column gets "value." before its name, as often as that takes."""
+    kind = TypedDict("Names", {"team": bool, "team_probability": bool, "error": bool, "value.error": bool})
+    names = ExtractedColumns.of(extracted_type(kind), "x_").columns.names
+    assert len(set(names)) == len(names)
+    assert {"x_team", "x_value.team_probability", "x_value.error", "x_value.value.error"} < set(names)
+
+
 def test_an_open_type_has_lower_bounds(tmp_path):
     """Columns of probabilities are called so, and hold those of the marginals."""
     beam = BeamSearchParams(width=2, n=2, max_tokens=64)

@@ -146,7 +146,12 @@ def _type(given: str | None) -> Any:
     if given is None:
         expected = "a class as MODULE:CLASS or FILE.py:CLASS, or the file of a JSON Schema"
         raise OptionError("type", None, expected)
-    return inputs.read_type(given)
+    from selectrie.decide.extraction import extracted_type
+
+    try:
+        return extracted_type(inputs.read_type(given))
+    except OptionError as error:  # of a mapping that is no JSON Schema
+        raise OptionError("type", given, error.allowed) if error.name == "kind" else error from error
 
 
 def _began(

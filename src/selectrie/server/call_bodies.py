@@ -8,8 +8,7 @@ fields of the body too. A body becomes a `CallRequest`, whose arguments are Pyth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
@@ -17,7 +16,12 @@ from pydantic import BaseModel, Field
 
 from selectrie.decide.questions import Option
 from selectrie.engine.requests.select_grammar import list_texts
-from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError, TemplateError, TooManyRowsError
+from selectrie.errors import (
+    THE_PROMPT,
+    IncompatibleOptionsError,
+    OptionError,
+    TooManyRowsError,
+)
 from selectrie.options import (
     BEAM_TERMINATORS,
     DEFAULT_BEAM,
@@ -36,9 +40,10 @@ from selectrie.options import (
 )
 from selectrie.options.checks import options_of, text_of
 from selectrie.options.selection import RULES_OF_ONE_PROMPT
-from selectrie.server.http_errors import errors_at
+from selectrie.server import page_templates
 from selectrie.server.messages import MAX_MESSAGES, Message
 from selectrie.server.options import ServerOptions
+from selectrie.server.page_templates import MAX_TEMPLATE, MAX_WIDTH, check_values, read_template
 from selectrie.server.structured import Constraint, Schema, Source, StructuredText
 from selectrie.server.tools import check_calls
 from selectrie.server.wire import (
@@ -59,21 +64,10 @@ from selectrie.server.wire import (
     unknown_fields,
     with_options,
 )
-from selectrie.template.analysis.template import Template
-from selectrie.template.syntax import ast
-from selectrie.template.syntax.ast import error_at, walk_through
 from selectrie.template.syntax.tags import DIALECTS
 
 MAX_SCORED_BYTES = 1 << 19
 """Maximum size in bytes of the texts that are scored, each of whose tokens is shown."""
-MAX_TEMPLATE = 100_000
-"""Maximum number of characters of a template, which takes a second to read."""
-MAX_PATTERNS = 16
-"""Maximum number of regular expressions and grammars that a template names."""
-MAX_SEGMENTS = 20_000
-"""Maximum number of segments of a page, which take seconds without a model."""
-MAX_WIDTH = 256
-"""Maximum width of a beam or a search, whose steps cannot be cancelled."""
 _LIMITS = {"budget_nodes": "max_rows", "n": "max_n"}
 """Options of the server that bound options of a call."""
 _GRAMMARS = {"grammar": "grammar", "regex": "regex", "json_schema": "json"}
@@ -374,9 +368,11 @@ def read_call(call: Call, data: Mapping[str, Any], options: ServerOptions) -> Ca
     constraint: StructuredText | None = None
     texts: tuple[str, ...] = ()
     if isinstance(body, RenderBody):
-        arguments |= {"template": _read_template(body, options), "values": body.values or {}}
-        rendering = arguments.get("rendering", DEFAULT_RENDERING)
-        arguments["rendering"] = replace(rendering, max_segments=MAX_SEGMENTS)
+        values, rendering = body.values or {}, arguments.get("rendering", DEFAULT_RENDERING)
+        check_values(values, options)
+        template = read_template(body.template, body.dialect or "selectrie", options)
+        rendering = replace(rendering, max_segments=page_templates.MAX_SEGMENTS)
+        arguments |= {"template": template, "values": values, "rendering": rendering}
     elif isinstance(body, PromptBody):
         if isinstance(arguments.get("rule"), dict):
             arguments["rule"] = ScoringRule(**arguments["rule"])
@@ -532,43 +528,3 @@ def _limit_search(method: str, arguments: dict[str, Any], max_rows: int, *, is_l
     has_budget = params.exact if method == "beam_search" else not is_listed
     if has_budget and params.budget_nodes is None and GRAMMAR_NODES + planned > max_rows:
         arguments[name] = replace(params, budget_nodes=max_rows)
-
-
-@contextmanager
-def template_errors() -> Iterator[None]:
-    """Turn a template's errors in the `with` block into an `HttpError` about it.
-
-    The message shows line and column without the source's line.
-    """
-    try:
-        yield
-    except TemplateError as error:
-        with errors_at("template"):
-            raise TemplateError(error.reason, line=error.line, column=error.column) from error
-
-
-def _read_template(body: RenderBody, options: ServerOptions) -> Template:
-    """Return the template of a body.
-
-    Raises `HttpError` for a wrong one, and for one whose work could not be bounded
-    before it is rendered: its patterns and numbers of texts must be in its text.
-    """
-    with template_errors():
-        template = Template(body.template, dialect=body.dialect or "selectrie")
-        n_patterns = 0
-        for segment in walk_through(template.document.body, template.documents):
-            if not isinstance(segment, ast.Slot):
-                continue
-            given = dict(segment.arguments)
-            n_patterns += len({"regex", "grammar"} & given.keys())
-            pattern, n = given.get("regex"), given.get("n", ast.Constant(1))
-            reason = ""
-            if n_patterns > MAX_PATTERNS:
-                reason = f"more than {MAX_PATTERNS} slots have a grammar or a regular expression"
-            elif pattern is not None and not isinstance(pattern, ast.Constant):
-                reason = "over HTTP, a regular expression is written in the template itself"
-            elif not isinstance(n, ast.Constant) or (isinstance(n.value, int) and n.value > options.max_n):
-                reason = f"over HTTP, `n` is a number from 1 to {options.max_n} in the template itself"
-            if reason:
-                raise error_at(template.document, segment.span, reason)
-    return template

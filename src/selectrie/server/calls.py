@@ -32,14 +32,15 @@ from selectrie.options import (
 from selectrie.results import Event as PageEvent
 from selectrie.results import Page, SlotEvent
 from selectrie.results.plain import fields_of, jsonable
-from selectrie.server.call_bodies import CALLS, Call, CallRequest, fields_of_call, read_call, template_errors
+from selectrie.server.call_bodies import CALLS, Call, CallRequest, fields_of_call, read_call
 from selectrie.server.call_syntax import write_chat
 from selectrie.server.http_errors import HttpError, errors_at
+from selectrie.server.page_templates import template_errors
 from selectrie.server.request_context import (
     Event,
-    Events,
     EventStream,
     Exchange,
+    encode_event,
     exchange_of,
     json_response,
     read_request,
@@ -47,7 +48,7 @@ from selectrie.server.request_context import (
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.structured import grammar_errors_at
 
-Tell = Callable[[str, Mapping[str, Any]], None]
+Report = Callable[[str, Mapping[str, Any]], None]
 """Reports the type and the fields of an event. Any thread may call it."""
 _METERED = frozenset({"beam_search", "render"})
 """Methods whose rows are counted while they work, because no number is planned."""
@@ -65,7 +66,7 @@ class _News:
         self._last: dict[str, Event] = {}
         self._parts: list[Event] = []
 
-    def tell(self, name: str, fields: Mapping[str, Any]) -> None:
+    def report(self, name: str, fields: Mapping[str, Any]) -> None:
         """Report an event. Any thread may call it."""
         with suppress(RuntimeError):  # the loop was closed
             self._loop.call_soon_threadsafe(self._note, name, fields)
@@ -106,19 +107,19 @@ def _stop_beyond(max_rows: int, exchange: Exchange, stop: Callable[[], object]) 
     exchange.meter = count
 
 
-def _call_engine(engine: Engine, request: CallRequest, max_rows: int, tell: Tell | None) -> Any:
+def _call_engine(engine: Engine, request: CallRequest, max_rows: int, report: Report | None) -> Any:
     """Return the result of a call.
 
     Args:
         engine: The engine.
         request: The request.
         max_rows: Maximum number of rows that scoring listed texts may plan.
-        tell: Reports events, if the answer is a stream.
+        report: Reports events, if the answer is a stream.
     """
     arguments = dict(request.arguments)
     if request.call.method == "render":
         with template_errors():
-            return _render(engine, arguments, tell)
+            return _render(engine, arguments, report)
     prompt = arguments["prompt"]
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], Mapping):
         arguments["prompt"], _ = write_chat(engine.vocabulary, prompt, DEFAULT_PROMPTING)
@@ -126,20 +127,20 @@ def _call_engine(engine: Engine, request: CallRequest, max_rows: int, tell: Tell
         with errors_at("prompt"):
             engine.vocabulary.check_tokens(prompt)
     _check_rows(engine, request.texts, arguments, max_rows)
-    if tell is not None:
-        _add_callbacks(request.call, arguments, tell)
+    if report is not None:
+        _add_callbacks(request.call, arguments, report)
     path = None if request.constraint is None else request.constraint.path
     with nullcontext() if path is None else grammar_errors_at(path):
         return getattr(engine, request.call.method)(**arguments)
 
 
-def _add_callbacks(call: Call, arguments: dict[str, Any], tell: Tell) -> None:
+def _add_callbacks(call: Call, arguments: dict[str, Any], report: Report) -> None:
     """Let a call report its progress and the texts that it finds.
 
     Args:
         call: The call.
         arguments: The arguments of its method, which are changed.
-        tell: Reports events.
+        report: Reports events.
     """
     name = next((one for one in ("search", "beam") if one in call.records), None)
     if name is None:
@@ -148,19 +149,19 @@ def _add_callbacks(call: Call, arguments: dict[str, Any], tell: Tell) -> None:
     default = SearchParams(stop="all") if call.method == "rank" else call.records[name]()
     arguments[name] = replace(
         arguments.get(name, default),
-        on_progress=lambda done, total: tell("progress", {"done": done, "total": total or None}),
-        on_found=lambda text, logp: tell("found", {"text": text, "logp": logp, "proved": False}),
+        on_progress=lambda done, total: report("progress", {"done": done, "total": total or None}),
+        on_found=lambda text, logp: report("found", {"text": text, "logp": logp, "proved": False}),
     )
 
 
-def _render(engine: Engine, arguments: Mapping[str, Any], tell: Tell | None) -> Page:
+def _render(engine: Engine, arguments: Mapping[str, Any], report: Report | None) -> Page:
     """Return a rendered page; report its parts if the answer is a stream."""
     template, values, rendering = arguments["template"], arguments["values"], arguments["rendering"]
-    if tell is None:
+    if report is None:
         return engine.render(template, values, rendering=rendering)
     with engine.stream_render(template, values, rendering=rendering) as stream:
         for event in stream:
-            tell("text", _part_of_page(event))
+            report("text", _part_of_page(event))
         return stream.page
 
 
@@ -199,14 +200,16 @@ def _check_rows(engine: Engine, texts: Sequence[str], arguments: Mapping[str, An
         raise TooManyRowsError(planned, max_rows)
 
 
-async def _events_of(state: ServerState, exchange: Exchange, request: CallRequest) -> Events:
+async def _events_of(
+    state: ServerState, exchange: Exchange, request: CallRequest
+) -> AsyncGenerator[Sequence[Any], None]:
     """Yield the events of a call, the last of which is its result.
 
-    An answer that is no stream has this event alone.
+    An answer that is no stream is yielded alone, without a type.
     """
     async with state.lease_model(exchange) as lease:
         news, max_rows = _News(), state.options.max_rows
-        call = partial(_call_engine, lease.engine, request, max_rows, news.tell if request.is_stream else None)
+        call = partial(_call_engine, lease.engine, request, max_rows, news.report if request.is_stream else None)
         work = asyncio.ensure_future(exchange.in_thread(call))
         if request.call.method in _METERED:
             _stop_beyond(max_rows, exchange, work.cancel)
@@ -222,7 +225,11 @@ async def _events_of(state: ServerState, exchange: Exchange, request: CallReques
             work.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await work
-        yield [{"type": "result", **await exchange.in_thread(lambda: _response_of(request, result, exchange))}]
+        answer = await exchange.in_thread(lambda: _response_of(request, result, exchange))
+        if request.is_stream:
+            yield [await exchange.in_thread(lambda: encode_event({"type": "result", **answer}))]
+        else:
+            yield [answer]
 
 
 def _response_of(request: CallRequest, result: Any, exchange: Exchange) -> dict[str, Any]:
@@ -269,8 +276,7 @@ def _make_endpoint(call: Call) -> Callable[[Request], Coroutine[Any, Any, Respon
             exchange.warnings += call_request.warnings
             return EventStream(events, state.options.ping_interval_s)
         async with aclosing(events):
-            async for last in events:
-                result = {name: value for name, value in last[-1].items() if name != "type"}
+            [[result]] = [item async for item in events]
         return await exchange.in_thread(lambda: json_response(result))
 
     return answer

@@ -44,7 +44,7 @@ class ExtractBody(Body):
     """Name of the request in headers and log."""
 
 
-EXTRACT_FIELDS = fields_of(ExtractBody, state="input", grammar="schema") | {THE_STATE.name: "input"}
+EXTRACT_FIELDS = fields_of(ExtractBody, state="input", grammar="schema") | {THE_STATE.name: "input", "kind": "schema"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -333,7 +333,8 @@ def json_response(content: Mapping[str, Any], warnings: Sequence[str] = ()) -> R
 
 logger = logging.getLogger("selectrie.server")
 
-Event: TypeAlias = Mapping[str, Any]
+Event: TypeAlias = Mapping[str, Any] | bytes
+"""An object, or a large one as `encode_event` has written it in a thread."""
 Events: TypeAlias = AsyncGenerator[Sequence[Event], None]
 """Events in the order in which they are sent; an item's events are sent together."""
 
@@ -407,6 +408,8 @@ class EventStream(Response):
 
 def encode_event(event: Event) -> bytes:
     """Return an event as the bytes `data: {…}`, with its type before, if it has one."""
+    if isinstance(event, bytes):
+        return event
     name = b"event: " + event["type"].encode() + b"\n" if "type" in event else b""
     return name + b"data: " + encode_json(event) + b"\n\n"
 

@@ -202,7 +202,7 @@ _ChosenTool = Annotated[
 class ResponsesBody(GenerationBody):
     """A conversation to answer, in the form of OpenAI's Responses API."""
 
-    background: Annotated[Any, NotOffered((False,), _STATELESS)] = None
+    background: Annotated[Any, NotOffered((False,), "an answer is sent when it is drawn; leave the field out")] = None
     background_options: Annotated[Any, NotOffered()] = None
     previous_response_id: Annotated[Any, NotOffered((), _STATELESS)] = None
     conversation: Annotated[Any, NotOffered((), _STATELESS)] = None

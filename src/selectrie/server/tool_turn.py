@@ -366,7 +366,7 @@ class _Turn:
         request = replace(self._request, stopping=StopParams(), options=options, structured=structured)
         async with aclosing(self._draw(request)) as chunks:
             async for chunk in chunks:
-                yield Piece(self._index, "", number, "", "", chunk.text, chunk.tokens, chunk.alternatives)
+                yield replace(self._piece_of(chunk), text="", call=number, arguments=chunk.text)
 
     async def _draw_text(self) -> AsyncGenerator[Piece, None]:
         """Yield the pieces of the text of an answer that does not begin with a call.
@@ -378,7 +378,7 @@ class _Turn:
         held: list[Piece] = []
         async with aclosing(self._draw(request if request.structured else self._until_call(request))) as chunks:
             async for chunk in chunks:
-                held.append(Piece(self._index, chunk.text, tokens=chunk.tokens, alternatives=chunk.alternatives))
+                held.append(self._piece_of(chunk))
                 if self._text.strip():
                     for piece in held:
                         yield piece
@@ -387,12 +387,17 @@ class _Turn:
             for piece in held:
                 yield piece
             return
+        # The discarded text counts, and so does the next one from its beginning.
         ids, n_before = await self._chooser.tokens_after(self._prefix, self._chooser.syntax.opening)
         self._n_counted = 0
         sampling = replace(request.sampling, logit_bias={**request.sampling.logit_bias, ids[n_before]: -math.inf})
         async with aclosing(self._draw(replace(request, sampling=sampling))) as chunks:
             async for chunk in chunks:
-                yield Piece(self._index, chunk.text, tokens=chunk.tokens, alternatives=chunk.alternatives)
+                yield self._piece_of(chunk)
+
+    def _piece_of(self, chunk: Chunk) -> Piece:
+        """Return a chunk of text as a piece of the answer."""
+        return Piece(self._index, text=chunk.text, tokens=chunk.tokens, alternatives=chunk.alternatives)
 
     def _until_call(self, request: GenerationRequest) -> GenerationRequest:
         """Return the request with the beginning of a call as one more end of a text."""

@@ -71,9 +71,12 @@ class ExtractedColumns:
         taken = {column.name for column in own} | {prefix + ERROR}
         fields, suffix = {}, "probability" if kind.texts else "probability_low"
         for name, of_field in _field_kinds(kind).items():
-            clashes = not taken.isdisjoint({prefix + name, f"{prefix}{name}_{suffix}"})
-            fields[name] = Column(f"{prefix}value.{name}" if clashes else prefix + name, of_field)
-            own += [fields[name], Column(f"{fields[name].name}_{suffix}", "float")]
+            label = prefix + name
+            while not taken.isdisjoint({label, f"{label}_{suffix}"}):
+                label = f"{prefix}value.{label.removeprefix(prefix)}"
+            fields[name] = Column(label, of_field)
+            own += [fields[name], Column(f"{label}_{suffix}", "float")]
+            taken |= {label, f"{label}_{suffix}"}
         return cls(kind, fields, AnswerColumns((*own, Column(prefix + ERROR, "text")), ()))
 
     def row(self, found: Extraction[Any]) -> LoggedCells:
@@ -122,7 +125,8 @@ def _typed_leaves(
 ) -> Iterator[tuple[str, type]]:
     """Iterate over the fields of a schema and the types of their JSON values.
 
-    A field of a class that contains itself, and any array, is a `list`.
+    A field of a class that contains itself, and any array, is a `list`. Fields of a
+    `NamedTuple` have no names here.
     """
     schema = schema if isinstance(schema, Mapping) else {}
     name = str(schema.get("$ref", "")).removeprefix(REFERENCE)
@@ -152,7 +156,7 @@ def _cell(kind: str, text: str) -> Cell:
         return None
     if kind == "text":
         return value if isinstance(value, str) else text
-    return float(value) if kind == "float" else value
+    return float(text) if kind == "float" else value  # infinite beyond the range of floats
 
 
 def extracted_table(

@@ -17,7 +17,7 @@ from typing import Any, SupportsIndex, TypeGuard
 import numpy as np
 
 from selectrie.core.tracked_text import TEMPLATE, VALUE, TrackedText, match_trimmed, spans_of, texts_in, track
-from selectrie.core.types import IntArray
+from selectrie.core.types import IntArray, Limits
 from selectrie.core.vocabulary import TIME_ARGUMENT, ChatTemplate, Vocabulary, to_bytes
 from selectrie.errors import (
     MAX_QUOTED,
@@ -35,7 +35,7 @@ from selectrie.errors import (
     words,
 )
 from selectrie.options import PromptParams
-from selectrie.tokenization.encoding import PromptText, encode_after, encode_prompt
+from selectrie.tokenization.encoding import PromptText, encode_after, encode_prompt, least_tokens
 from selectrie.tokenization.roles import ROLE, adapt_roles
 
 SHORTEN_PROMPT = remedies(words("shorten {}", THE_PROMPT), "set `truncate='left'`")
@@ -59,6 +59,16 @@ def length_advice(n_prompt: int, max_tokens: int, n_nodes: int, *, can_shorten: 
         return SHORTEN_PROMPT if can_shorten else words("shorten {} and {}", THE_PROMPT, lower)
     shorten = SHORTEN_PROMPT if can_shorten else ""
     return remedies(lower, shorten) if max_tokens > n_prompt else remedies(shorten, lower)
+
+
+def check_length(vocabulary: Vocabulary, limits: Limits, text: bytes, remedy: str = SHORTEN_PROMPT) -> None:
+    """Raise `PromptTooLongError` if a context with this text cannot fit.
+
+    The text is not encoded: it has at least as many tokens as the longest ones need.
+    """
+    n_least = least_tokens(vocabulary, text, limit=limits.nodes)
+    if n_least > limits.nodes:
+        raise limits.too_long(n_least, remedy, is_least=True)
 
 
 _RENDERED = remedies("render the chat yourself and give it as text with `parse_special`, or as token ids")

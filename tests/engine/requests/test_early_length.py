@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie import GenerationParams, PromptParams, StopParams
+from selectrie import GenerationParams, Grammar, PromptParams, StopParams
 from selectrie.engine.engine import Engine
 from selectrie.errors import PromptTooLongError, SelectrieError
 from selectrie.testing import HashModel, make_vocabulary
@@ -21,7 +21,8 @@ NODES = 24
 LONG = make_vocabulary([b"abcdef", b"ab", *(bytes([value]) for value in range(256))])
 """A few long tokens, and every byte."""
 
-PLACES = ("selectrie.engine.requests.generate.least_tokens", "selectrie.engine.requests.selection.least_tokens")
+GRAMMAR = Grammar.from_regex("ab*")
+PLACES = ("selectrie.engine.requests.generate.least_tokens", "selectrie.tokenization.prompts.least_tokens")
 prompts = st.lists(st.sampled_from(["abcdef", "ab", "a", "c", " ", "<eos>", "é"]), min_size=1, max_size=40).map("".join)
 
 
@@ -71,6 +72,7 @@ def test_what_is_refused_early_would_be_refused_late(llm, text, choices, n, kind
             prompt, seed=1, stopping=StopParams(max_tokens=n), prompting=prompting, options=GenerationParams(heal=True)
         ),
         lambda: llm.generate(prompt, seed=1, prompting=prompting, options=GenerationParams(choices=choices)),
+        lambda: llm.beam_search(prompt, GRAMMAR, max_tokens=n, prompting=prompting),
     ]
     for call in calls:
         early = outcome(call)
@@ -106,6 +108,8 @@ def test_nothing_is_encoded_of_what_cannot_fit():
             lambda: llm.generate([{"role": "user", "content": long}]),
             lambda: llm.select("a", ["b", long]),
             lambda: llm.select(long, ["b"]),
+            lambda: llm.beam_search(long, GRAMMAR, max_tokens=2),
+            lambda: llm.sample([{"role": "user", "content": long}], GRAMMAR, max_tokens=2),
         ):
             with pytest.raises(PromptTooLongError, match=r"needs at least 5\d\d\d tokens, the context holds 24; "):
                 call()

@@ -6,21 +6,10 @@ These scripts run in the environment of `make build/clients`, which has neither 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
-
-for name in (
-    "HF_HUB_OFFLINE",
-    "HF_DATASETS_OFFLINE",
-    "DO_NOT_TRACK",
-    "LITELLM_LOCAL_MODEL_COST_MAP",
-    "OPENAI_AGENTS_DISABLE_TRACING",
-):
-    os.environ[name] = "1"
-os.environ["OPENAI_API_KEY"] = "none"
 
 MODEL = "embedded"
 

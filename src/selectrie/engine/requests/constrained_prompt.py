@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from selectrie.tokenization.canonical import (
 from selectrie.tokenization.encoding import PromptText
 from selectrie.tokenization.prompts import (
     Prompt,
+    check_length,
     is_chat,
     length_advice,
     prompt_notes,
@@ -354,7 +356,8 @@ def constrain(
     record("prompting", prompting, PromptParams)
     vocabulary = model.vocabulary
     prompting = fix_time(vocabulary, prompting, prompt)
-    read = read_prompt(vocabulary, prompt, prompting)
+    check = None if prompting.truncate == "left" else partial(check_length, vocabulary, model.limits)
+    read = read_prompt(vocabulary, prompt, prompting, check_length=check)
     is_served = model.identity.precision == REMOTE
     if terminator == "auto":
         ends_turn = is_served or is_chat(prompt, prompting) or _has_control(vocabulary, read)

@@ -32,11 +32,12 @@ from selectrie.options import (
 )
 from selectrie.options.checks import is_table, listed, text_of
 from selectrie.results import ChoiceScore
-from selectrie.tokenization.encoding import EncodedChoices, PromptText, encode_choices, encode_prompt, least_tokens
+from selectrie.tokenization.encoding import EncodedChoices, PromptText, encode_choices, encode_prompt
 from selectrie.tokenization.healing import HealPlan, heal_plan
 from selectrie.tokenization.prompts import (
     SHORTEN_PROMPT,
     Prompt,
+    check_length,
     is_chat,
     prompt_notes,
     read_prompt,
@@ -298,7 +299,7 @@ class SelectPlan:
         """
         prompting = self._request.prompting
         if read is None:
-            check = None if prompting.truncate == "left" else self._check_length
+            check = None if prompting.truncate == "left" else partial(check_length, self._vocabulary, self._limits)
             read = read_prompt(self._vocabulary, prompt, prompting, check_length=check)
         key = None if prompting.truncate == "left" else _end_key(read)
         if key is None:
@@ -310,20 +311,11 @@ class SelectPlan:
             self._prepared[key] = prepared, len(read.prefix)
         return prepared
 
-    def _check_length(self, text: bytes, remedy: str = SHORTEN_PROMPT) -> None:
-        """Raise `PromptTooLongError` if a context with this text cannot fit.
-
-        The context holds at least the tokens of the prompt and those of a choice.
-        """
-        n_least = least_tokens(self._vocabulary, text, limit=self._limits.nodes)
-        if n_least > self._limits.nodes:
-            raise self._limits.too_long(n_least, remedy, is_least=True)
-
     def _prepare_new(self, read: PromptText) -> PreparedSelect:
         """Encode the choices after a prompt, build their trie and choose the method."""
         vocabulary, request, rule = self._vocabulary, self._request, self._rule
         longest = max(self._written, key=len, default=b"")
-        self._check_length(longest, "shorten the longest choice")
+        check_length(self._vocabulary, self._limits, longest, "shorten the longest choice")
         encoded = encode(vocabulary, self._limits, read, self._written, request)
         trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
         healing = heal_plan(vocabulary, trie, encoded.healed)
