@@ -11,7 +11,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie import GenerationParams, Grammar, SamplingParams, StopParams
 from selectrie.server import ServerOptions, app, structured
-from selectrie.server.structured import MAX_CHARACTERS
+from selectrie.server.structured import MAX_CHARACTERS, Constraint
 from tests.support.chatting import BODY, MESSAGES, PATH, put_together
 from tests.support.deciding import fake
 from tests.support.serving import ask
@@ -24,6 +24,17 @@ KINDS = [
     ({"json": json.dumps(SCHEMA), "regex": None, "json_object": False}, Grammar.from_json_schema(SCHEMA)),
     ({"grammar": 'root ::= word "."\nword ::= [a-z]'}, Grammar.from_regex(r"[a-z]\.")),
     ({"json_object": True, "disable_any_whitespace": True}, Grammar.from_json_schema({"type": "object"})),
+]
+OBJECT = {"type": "object", "properties": {"a": {"type": "boolean"}}}
+CLOSED = [
+    (OBJECT, ['{"a": true}', "{}"], ['{"a": true, "b": 1}', '{"b": 1}']),
+    ({"type": "array", "items": OBJECT}, ['[{"a": true}]'], ['[{"b": 1}]']),
+    ({"$defs": {"D": OBJECT}, "$ref": "#/$defs/D"}, ['{"a": true}'], ['{"b": 1}']),
+    ({"anyOf": [OBJECT, {"type": "null"}]}, ["null", "{}"], ['{"b": 1}']),
+    (OBJECT | {"additionalProperties": True}, ['{"a": true, "b": 1}'], []),
+    (OBJECT | {"required": ["b"]}, ['{"b": 1}'], ["{}"]),
+    ({"allOf": [OBJECT, {"type": "object", "properties": {"b": {"type": "null"}}}]}, ['{"a": true, "b": null}'], []),
+    ({"properties": {"allOf": {"type": "null"}}, "type": "object"}, ['{"allOf": null}'], ['{"b": 1}']),
 ]
 ENDPOINTS = {"/v1/completions": {"prompt": "Go "}, PATH: {"messages": MESSAGES}}
 DRAWN = {"seed": 3, "max_tokens": 12, "n": 2}
@@ -277,3 +288,12 @@ def test_an_option_that_a_grammar_decides_has_the_names_of_the_client(llm):
     error = ask(app(llm), "POST", PATH, {**BODY, "min_tokens": 2, **schema_at(PERSON)}).error
     assert error["param"] == "min_tokens"
     assert "structured_outputs" not in error["message"]
+
+
+@pytest.mark.parametrize(("schema", "allowed", "refused"), CLOSED, ids=lambda one: json.dumps(one)[:40])
+def test_objects_have_their_declared_properties_alone(schema, allowed, refused):
+    """Unless the schema is open by its own words, or has parts that would exclude each other."""
+    grammar = Constraint.of("schema", "json", schema).compile().grammar
+    whole = Grammar.from_json_schema(schema)
+    assert all(grammar.accepts(text) and whole.accepts(text) for text in allowed)
+    assert not any(grammar.accepts(text) for text in refused)

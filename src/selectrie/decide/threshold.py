@@ -17,7 +17,7 @@ import numpy as np
 from selectrie.decide.answers import Answer, Decision
 from selectrie.decide.calibration import check_fitted, distinct_fits, load_fitted, match_conditions, save_fitted
 from selectrie.decide.labels import LabelledAnswers, labelled_answers
-from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
+from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import number
 from selectrie.results.plain import JsonRecord
@@ -143,7 +143,7 @@ class Threshold(JsonRecord):
         """
         given = [(name, value) for name, value in (("error", error), ("precision", precision)) if value is not None]
         if len(given) == 2:
-            raise IncompatibleOptionsError("precision", OptionRef("error"), "it is 1 - error")
+            raise IncompatibleOptionsError("precision", "`error`", "it is 1 - error")
         for name, value in (*given, ("confidence", confidence)):
             number(name, value, min_value=math.ulp(0.0), max_value=1 - 2**-53, remedy="a number between 0 and 1")
         error = 0.05 if not given else given[0][1] if precision is None else 1 - precision

@@ -97,7 +97,7 @@ class Constraint:
         if kind == "json_object":
             kind, value = "json", _ANY_OBJECT
         if isinstance(value, dict):
-            return cls(path, kind, json.dumps(value), value, whitespace)
+            return cls(path, kind, json.dumps(close_objects(value)), value, whitespace)
         return cls(path, kind, tuple(value) if isinstance(value, list) else value, None, whitespace)
 
     def says_same(self, other: Constraint) -> bool:
@@ -134,6 +134,50 @@ def _has_spaces(whitespace: tuple[str, str] | None) -> bool:
         if not blank.accepts(""):
             raise unsupported(path, "white space that must not be empty is not offered; use one such as '[ ]?'")
         return bool(blank.accepts(" "))
+
+
+_OF_SCHEMAS = ("properties", "$defs", "definitions")
+_IN_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_COMPOSING = {"anyOf", "oneOf", "allOf", "$ref"}
+_OPEN = {"additionalProperties", "patternProperties"}
+_KEPT_WHOLE = {"if", "not", "dependentSchemas", "dependencies", "unevaluatedProperties", "$dynamicRef"}
+
+
+def close_objects(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a JSON Schema whose objects have no properties but the declared ones.
+
+    Clients rely on that, as llama-server and vLLM do it: a model that may invent
+    further properties seldom ends. Whatever the result allows, the schema allows too.
+    Objects that state `additionalProperties` keep it. A schema that joins several
+    objects by `allOf`, `$ref` and the like is returned as it is, since closed parts of
+    one object would exclude each other.
+    """
+    copy = json.loads(json.dumps(schema))
+    left, objects = [copy], []
+    while left:
+        one = left.pop()
+        if not isinstance(one, dict):
+            continue
+        is_joined = "properties" in one and not _COMPOSING.isdisjoint(one)
+        has_choice = "oneOf" in one and "discriminator" not in one
+        if is_joined or has_choice or len(one.get("allOf") or ()) > 1 or not _KEPT_WHOLE.isdisjoint(one):
+            return schema
+        if isinstance(one.get("properties"), dict) and _OPEN.isdisjoint(one):
+            objects.append(one)
+        left += [inner for name in _OF_SCHEMAS if isinstance(one.get(name), dict) for inner in one[name].values()]
+        left += [inner for name in _IN_LISTS if isinstance(one.get(name), list) for inner in one[name]]
+        left.append(one.get("items"))
+    for one in objects:
+        required = one.get("required") or ()
+        n_least = one.get("minProperties") or 0
+        if (
+            isinstance(required, list | tuple)
+            and {*map(str, required)} <= one["properties"].keys()
+            and (isinstance(n_least, int) and n_least <= len(one["properties"]))
+        ):
+            one["additionalProperties"] = False
+    closed: Mapping[str, Any] = copy
+    return closed
 
 
 class _GrammarCache:

@@ -31,8 +31,6 @@ MAX_DEPTH = 64
 NAME = r"[A-Za-z0-9_.-]{1,64}"
 """Pattern of a tool's name, which JSON and chat templates write as it is."""
 MODES = ("none", "auto", "required")
-_REFERENCES = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties", "unevaluatedProperties")
-"""Keywords beside which an object of a schema may have properties of other schemas."""
 _MAX_LEFT_OUT = 16
 """Maximum number of keywords of a schema that are left out."""
 _MAX_WARNINGS, _MAX_WARNING = 8, 200
@@ -205,10 +203,6 @@ class Function:
         schema = dict(_NO_PARAMETERS if self.parameters is None else self.parameters)
         if schema.setdefault("type", "object") != "object":
             raise OptionError(f"{path}.type", schema["type"], "'object', since arguments have names")
-        declared, required = schema.get("properties"), schema.get("required", ())
-        is_closed = isinstance(declared, Mapping) and isinstance(required, list | tuple) and {*required} <= {*declared}
-        if is_closed and not any(keyword in schema for keyword in _REFERENCES):
-            schema.setdefault("additionalProperties", False)
         return self._compile(path, schema, [])
 
     def _compile(self, path: str, schema: Mapping[str, Any], left_out: Sequence[str]) -> Arguments:
