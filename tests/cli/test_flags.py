@@ -14,6 +14,7 @@ from selectrie.backends.table import BACKENDS
 from selectrie.cli.arguments import flags_of, message_of
 from selectrie.cli.groups import ModelGroup
 from selectrie.cli.requests import _LOAD_NAMES
+from selectrie.cli.serve import ServingGroup
 from selectrie.errors import (
     THE_PROMPT,
     DeadEndError,
@@ -145,7 +146,7 @@ def test_every_option_of_a_back_end_has_a_flag():
 
 def test_remedies_of_operators_have_flags_of_serve():
     """A server's client reads of them, by the flag that `selectrie serve` has."""
-    flags, found = flags_of({"model": ModelGroup}), set()
+    flags, found = flags_of({"model": ModelGroup, "serving": ServingGroup}), set()
     for path in Path(errors.__file__).parent.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(call, ast.keyword) and call.arg == "operator" and isinstance(call.value, ast.Constant):
