@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from selectrie import Calibration, Choice, DecisionParams, Option, Threshold, cascade
 from selectrie.decide.calibration import CHOSEN, METHODS
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError
 from tests.support.deciding import QUESTIONS, STATE, fake
 
 INTENT = {"intent": QUESTIONS["intent"]}
@@ -212,6 +212,20 @@ def test_answers_below_a_threshold_abstain():
                 calibration=calibration, min_confidence=Threshold.fit(calibrated, gold, error=0.3, confidence=0.5)
             )
             assert llm.decide(STATE, INTENT, params=both)["intent"].signature.calibration == calibration.digest
+
+
+def test_a_threshold_of_listed_options_holds_for_no_prompt_without_the_list():
+    """What does not fit with its list is an error, since "if they fit" would ask something else."""
+    question = {"q": Choice("q", [f"option {i}" for i in range(20)])}
+    with warnings.catch_warnings(), fake(nodes=600) as llm:
+        warnings.simplefilter("ignore")
+        fitting, long_state = DecisionParams(list_options="if they fit"), "x" * 400
+        plain = llm.decide_many(STATES, question, params=fitting)
+        assert all(one["q"].signature.listed for one in plain)
+        assert not llm.decide(long_state, question, params=fitting)["q"].signature.listed
+        threshold = Threshold.fit(plain, [one["q"].value for one in plain], error=0.3, confidence=0.5)
+        with pytest.raises(PromptTooLongError):
+            llm.decide(long_state, question, params=replace(fitting, min_confidence=threshold))
 
 
 def test_classifications_are_answers_too():

@@ -86,6 +86,8 @@ def test_several_labels_are_predicates():
         ({"labels": []}, "labels", "expected at least one label"),
         ({"labels": ["a", "a"]}, "labels", "its text equals"),
         ({"labels": ["a"] * 6}, "labels", "at most 5 options"),
+        ({"labels": [*"abcde"], "multi_label": True}, "labels", "at most 4, where each option"),
+        ({"examples": [{"state": "x", "answer": "refund"}] * 1_001}, "examples", "at most 1000 examples"),
         ({"labels": [1.5]}, "labels[0]", "a text, a truth value or a whole number"),
         ({"instructions": "Is it {label}?"}, "instructions", "words without {label}"),
         ({"none": "x", "multi_label": True}, "none", "cannot be combined"),
@@ -95,6 +97,6 @@ def test_several_labels_are_predicates():
 def test_what_is_wrong_is_named(fields, param, message):
     """Before the model is asked."""
     with fake() as llm:
-        reply = ask(app(llm, ServerOptions(max_options=5)), "POST", "/v1/classify", BODY | fields)
+        reply = ask(app(llm, ServerOptions(max_options=5, max_questions=4)), "POST", "/v1/classify", BODY | fields)
     assert (reply.status, reply.error["param"]) == (400, param)
     assert message in reply.error["message"]

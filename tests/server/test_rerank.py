@@ -33,8 +33,11 @@ def scores(reply) -> dict[int, float]:
 
 @pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
 def test_scores_are_probabilities_of_decide(path):
-    """Of the query as a text that the document answers, and without a document; the best comes first."""
-    question, params = Choice("Write a query that this text answers.", [QUERY]), DecisionParams(list_options=False)
+    """Of the query as an answer about the document, and without a document; the best comes first."""
+    question, params = (
+        Choice("Write a search query for which this text is relevant.", [QUERY]),
+        DecisionParams(list_options=False),
+    )
     params = replace(params, layout="state first")
     with fake() as llm:
         wanted = llm.decide_many(DOCUMENTS, question, params=params)

@@ -255,6 +255,7 @@ NOT_POSSIBLE = [
     (schema_at({"properties": {"a/b": {"type": "date"}}}), f"{AT}.properties.a/b.type", "type at #/properties/a~1b: 'date'"),
     (schema_at({"properties": {"Q" * 90: {"type": "date"}}}), f"{AT}.properties[0].type", "'date'"),
     (schema_at({"$defs": {"d": {"contains": {}}}, "$ref": "#/$defs/d"}), f"{AT}.$defs.d.contains", "cannot express"),
+    (schema_at({"properties": {"a": {"allOf": 5}}}), f"{AT}.properties.a.allOf", "expected a list"),
     (schema_at({"properties": {"a": 5}}), f"{AT}.properties.a", "a schema must be an object or a bool"),
     (schema_at({"$ref": "http://example.com"}), f"{AT}.$ref", "only references into the same schema"),
     ({"json_schema": {"required": 5}}, "json_schema.required", "a list of names"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 from selectrie import PromptParams, SamplingParams
 from selectrie.backends.chat.template import chat_template
 from selectrie.engine.engine import Engine
-from selectrie.server import ServerOptions, app
+from selectrie.engine.scheduler.scheduler import Scheduler
+from selectrie.server import ServerOptions, app, tools
 from selectrie.server.call_syntax import PLAIN, call_syntax, write_chat
 from selectrie.server.tool_turn import SPELLINGS
 from tests.support.chat_templates import TEMPLATES
@@ -363,6 +365,24 @@ def test_an_answer_and_its_stream(template, text, content, calls):
         assert events[-1]["usage"] == reply.json["usage"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_all_work_for_a_call_is_counted_at_its_priority(stream, monkeypatch):
+    """The choice of each tool too, also in a stream, each of whose events is awaited in another task."""
+    jobs = []
+    submit = Scheduler.submit
+    monkeypatch.setattr(Scheduler, "submit", lambda self, job: (jobs.append(job), submit(self, job))[1])
+    with scripted(MARKED, TWO) as llm:
+        application = app(llm, ServerOptions(allow_priority=True))
+        jobs.clear()
+        reply = ask(application, "POST", PATH, {**ASKED, "tools": TOOLS, "stream": stream, "priority": -2})
+        counted = ask(application, "GET", "/metrics").data.decode()
+    assert reply.status == 200
+    n_new = re.search(r'selectrie_rows_total\{kind="new"\} (\S+)', counted)
+    assert n_new
+    assert float(n_new[1]) == sum(job.cost.rows - job.cost.rows_repeated for job in jobs)
+    assert {job.priority for job in jobs} == {2}
+
+
 def test_json_within_a_text_is_no_call():
     """A syntax that is JSON alone has no mark of a call, so only the beginning of an answer is one."""
     template, text = MARKED.replace("<c>", "").replace("</c>", ""), 'See {"name": "set", "age": 1}.'
@@ -509,6 +529,26 @@ def test_a_keyword_that_no_grammar_can_express_is_left_out():
         assert warning.endswith("; the keyword was left out")
         ((_, arguments),) = called(found)
         assert set(json.loads(arguments)["a"]) <= {1, 2}
+
+
+def test_long_schemas_lose_fewer_keywords(monkeypatch):
+    """Each keyword that is left out is one more compilation, and all of them together are bounded."""
+    lists = {name: {"type": "array", "uniqueItems": True} for name in "abc"}
+    tool = function("f", {"type": "object", "properties": lists, "required": [*lists]})
+    with engine(MARKED) as llm:
+        for factor, status in ((2, 200), (1, 400)):
+            monkeypatch.setattr(tools, "MAX_CHARACTERS", factor * len(json.dumps(tool["function"]["parameters"])))
+            reply = ask(app(llm), "POST", PATH, {**ASKED, "tools": [tool]})
+            assert reply.status == status, reply.data
+    assert reply.error["param"] == "tools[0].function.parameters.properties.c.uniqueItems"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_the_rows_of_choices_are_limited(stream):
+    """They are counted while tools are chosen, since the number of calls is not known before."""
+    with engine(MARKED) as llm:
+        reply = ask(app(llm, ServerOptions(max_rows=60)), "POST", PATH, {**ASKED, "tools": TOOLS, "stream": stream})
+    assert (reply.status, reply.error["code"], reply.error["param"]) == (400, "too_many_rows", "tools")
 
 
 # What is refused

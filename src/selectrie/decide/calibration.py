@@ -192,8 +192,12 @@ def _log_sums_of_others(logs: FloatArray) -> FloatArray:
 def _choose_ridge(logp: FloatArray, gold: IntArray, method: str) -> float:
     """Return the ridge with the least log loss of answers that it was not fitted to.
 
-    Part i of the cross-validation has the answers i, i + 5, …
+    Part i of the cross-validation has the answers i, i + 5, … of those sorted by their
+    right value and log-probabilities. So it has about equally many of each right value,
+    and the order in which the answers are given does not matter.
     """
+    order = np.lexsort((*logp.T, gold))
+    logp, gold = logp[order], gold[order]
     part = np.arange(len(gold)) % _FOLDS
     losses = []
     for ridge in RIDGES:
@@ -297,10 +301,6 @@ class Calibration(JsonRecord):
     def labels_question(self, question: object) -> bool:
         """Return whether a question, as in `bound`, was fitted to labels."""
         return any(isinstance(one, LabelCalibration) and one.bound["question"] == question for one in self.questions)
-
-    def holds_for(self, bound: Mapping[str, object]) -> bool:
-        """Return whether a question with the conditions `bound` has a calibration."""
-        return any(one.bound == bound for one in self.questions)
 
     def of(self, bound: Mapping[str, object]) -> QuestionCalibration | LabelCalibration:
         """Return the calibration of the question with the conditions `bound`.

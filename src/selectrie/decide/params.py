@@ -85,7 +85,8 @@ class DecisionParams:
         list_options: Whether the prompt lists the options. Unlisted options are scored
             too. None lists them, except on the plain page of a question with examples
             or a cue whose options have no descriptions. "if they fit" is None where the
-            prompt fits the context, else False, with a warning.
+            prompt fits the context, else False, with a warning. It stays an error where
+            a calibration or a threshold holds for the list.
         template_args: Further arguments of the model's chat template, such as
             `{"enable_thinking": True}`; a thought that it opens is closed.
         think: Rationales that the model writes first; the answer is the mean of the

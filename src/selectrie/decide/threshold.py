@@ -87,7 +87,7 @@ class QuestionThreshold:
             least = least_answered(self.error, self.confidence)
             return (
                 f"All answers abstain: {self.n} labelled answers do not show {goal}. That needs at least {least} "
-                "answers above a threshold without an error, or more with few."
+                "answers above one of the thresholds that are tested without an error, or more with few."
             )
         return (
             f"Answers with a confidence below {self.min_confidence:.4g} abstain. Of {self.n} labelled answers, "
@@ -146,7 +146,7 @@ class Threshold(JsonRecord):
             raise IncompatibleOptionsError("precision", "`error`", "it is 1 - error")
         for name, value in (*given, ("confidence", confidence)):
             number(name, value, min_value=math.ulp(0.0), max_value=1 - 2**-53, remedy="a number between 0 and 1")
-        error = 0.05 if not given else given[0][1] if precision is None else 1 - precision
+        error = 0.05 if not given else given[0][1] if precision is None else round(1 - precision, 12)
         by_name = labelled_answers(answers, gold)
         fitted = {name: QuestionThreshold.fit(one, error, confidence) for name, one in by_name.items()}
         return cls(distinct_fits(fitted))

@@ -178,8 +178,7 @@ class Cascade(Decider):
         else:
             remedy = "the cascade has one; give the last model's abstentions `min_label_mass`, or both as numbers"
             raise IncompatibleOptionsError("min_confidence", words("a cascade with `min_confidence`"), remedy)
-        *others, last = self._engines
-        return [replace(params, min_confidence=highest) for _ in others] + [params for _ in [last]]
+        return [replace(params, min_confidence=highest)] * (len(self._engines) - 1) + [params]
 
     def _prepare(
         self,

@@ -30,6 +30,7 @@ from selectrie.decide.templates import (
     page_of,
     values_of,
 )
+from selectrie.decide.threshold import Threshold
 from selectrie.decide.typed import Questions
 from selectrie.engine.rendering.slot_ends import ending_of
 from selectrie.engine.requests import select_grammar
@@ -190,7 +191,8 @@ class DecisionMaker:
                 prompts = tuple([one.tokenize(state) for one in self.prompt_makers(name)])
             except PromptTooLongError as error:
                 prompt = _unlisted_prompt(self, ask, state)
-                if prompt is not None and self.params.list_options == IF_THEY_FIT and not ask.calibration:
+                is_fitted = ask.calibration or isinstance(self.params.min_confidence, Threshold)  # to the list
+                if prompt is not None and self.params.list_options == IF_THEY_FIT and not is_fitted:
                     warn(f"question {of_value(name)}: the list of its options does not fit the context, so it has none")
                     return (prompt,) * len(ask.orders)
                 unlisted = "" if prompt is None else "score the options without listing them (`list_options=False`)"

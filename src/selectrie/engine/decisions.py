@@ -197,7 +197,7 @@ class DecisionBatch:
         }
         drawn = thinker.run(session, pages, maker.prompting_of, self._name_in_errors)
         first_of = {asker: key for key, asker in reversed(askers.items())}
-        return {key: replace(drawn[asker], is_paid=first_of[asker] != key) for key, asker in askers.items()}
+        return {key: replace(drawn[asker], is_counted=first_of[asker] == key) for key, asker in askers.items()}
 
     def _prompts_behind(
         self, key: QuestionKey, thinker: Thinker, rationales: DrawnRationales

@@ -135,14 +135,16 @@ class ModelPool:
         flag("untrusted", untrusted)
         named = _name_sources(sources)
         backends = _name_backends(backend, named)
-        own = _check_models("model_options", model_options or {}, named)
+        by_model = _check_models("model_options", model_options or {}, named)
         for one in set(backends.values()):
             check_names(one, options)
-        for name, given in own.items():
+        for name, given in by_model.items():
             check_names(backends[name], given)
         self._untrusted = untrusted
         self._entries = {
-            name: _Entry(name, source, backends[name], {**({} if is_server(source) else options), **own.get(name, {})})
+            name: _Entry(
+                name, source, backends[name], {**({} if is_server(source) else options), **by_model.get(name, {})}
+            )
             for name, source in named.items()
         }
         self._budget = budget_bytes

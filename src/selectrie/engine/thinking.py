@@ -70,15 +70,16 @@ class DrawnRationales:
 
     Attributes:
         completions: The rationales.
-        is_paid: Whether another question has their cost.
+        is_counted: Whether the question's usage has their cost; with
+            `Thinking.shared`, that of one question has it.
     """
 
     completions: tuple[Completion, ...]
-    is_paid: bool = False
+    is_counted: bool = True
 
     def usage(self) -> DecisionUsage:
         """Return the work of drawing them, as the answer to the question counts it."""
-        drawn = () if self.is_paid else self.completions
+        drawn = self.completions if self.is_counted else ()
         n_tokens = sum(len(one.tokens) for one in drawn)
         return DecisionUsage(0, 0, sum((one.cost for one in drawn), Cost()), output_tokens=n_tokens)
 

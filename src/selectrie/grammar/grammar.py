@@ -723,7 +723,7 @@ def read_grammar(source: object) -> Grammar:
     raise OptionError("grammar", source, readers)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=32, typed=True)  # a `Regex` equals the text that it is
 def _read_once(source: Any) -> Grammar:
     """Return a grammar that is read anew, but keeps its tables between calls."""
     if isinstance(source, str):

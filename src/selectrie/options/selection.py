@@ -14,7 +14,6 @@ from selectrie.options.checks import (
     Bounds,
     Names,
     ReadOnlyDict,
-    at_least,
     callback,
     check_options,
     named,
@@ -253,13 +252,12 @@ class RenderParams:
     parse_special: bool = False
     priority: int = 0
     deadline_s: float | None = None
-    max_segments: int = option(MAX_SEGMENTS, Bounds(1))
+    max_segments: int = option(MAX_SEGMENTS, Bounds(1, MAX_SEGMENTS))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", seed("seed", self.seed))
         check_options(self)
         object.__setattr__(self, "template_args", named("template_args", self.template_args))
-        at_least("max_segments", self.max_segments, 1, max_value=MAX_SEGMENTS, optional=False)
         if type(self.priority) is not int:
             raise OptionError("priority", self.priority, "a whole number")
         if self.deadline_s is not None:

@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from selectrie.engine.aio import Arrivals
 from selectrie.engine.engine import Engine
+from selectrie.engine.scheduler.task_group import set_priority
 from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError
 from selectrie.options import PromptParams
 from selectrie.results import Chunk, Generation
@@ -296,15 +297,15 @@ async def answer(state: ServerState, exchange: Exchange, request: ChatRequest, m
         request: The conversation, and how it is answered.
         make_writer: Makes the writer of the objects of the answer.
     """
+    set_priority(request.generation.options.priority)  # also for the choice of a tool
     if request.generation.is_stream:
         return EventStream(_stream_events(state, exchange, request, make_writer), state.options.ping_interval_s)
     async with state.lease_model(exchange) as lease:
         request = await exchange.in_thread(partial(request.for_model, lease.engine))
         writer = make_writer(request, exchange)
         if request.tools is not None:
-            answers, usage = await gather_answers(
-                _make_chooser(exchange, lease, request, request.tools), request.generation
-            )
+            chooser = _make_chooser(state, exchange, lease, request, request.tools)
+            answers, usage = await gather_answers(chooser, request.generation)
             return json_response(writer.whole_answers(answers, usage.to_dict()))
         generation = await generate(exchange, lease.engine, request.messages, request.generation, request.prompting)
     return json_response(writer.whole(generation, note_generation(generation, exchange)))
@@ -320,7 +321,7 @@ async def _stream_events(
         writer = make_writer(request, exchange)
         if request.tools is not None:
             used = ToolUsage()
-            chooser = _make_chooser(exchange, lease, request, request.tools)
+            chooser = _make_chooser(state, exchange, lease, request, request.tools)
             async with aclosing(draw_answers(chooser, request.generation, used)) as pieces:
                 async for piece in pieces:
                     yield writer.pieces(piece)
@@ -338,8 +339,11 @@ async def _stream_events(
     yield writer.last(usage)
 
 
-def _make_chooser(exchange: Exchange, lease: ModelLease, request: ChatRequest, tools: ToolSet) -> ToolChooser:
-    return ToolChooser(exchange, lease.engine, request.messages, request.prompting, tools)
+def _make_chooser(
+    state: ServerState, exchange: Exchange, lease: ModelLease, request: ChatRequest, tools: ToolSet
+) -> ToolChooser:
+    max_rows = state.options.max_rows
+    return ToolChooser(exchange, lease.engine, request.messages, request.prompting, tools, max_rows=max_rows)
 
 
 def _make_writer(request: ChatRequest, exchange: Exchange) -> ChatWriter:

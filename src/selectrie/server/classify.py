@@ -55,7 +55,9 @@ class ClassifyBody(DecisionBody):
     """Examples, shown before the text."""
 
 
-FIELDS = fields_of(ClassifyBody, state="text", template_args="chat_template_kwargs") | {THE_STATE.name: "text"}
+FIELDS = fields_of(ClassifyBody, state="text", questions="labels", template_args="chat_template_kwargs") | {
+    THE_STATE.name: "text"
+}
 _PATH = "labels"
 """The path of the question."""
 

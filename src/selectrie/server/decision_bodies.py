@@ -1,7 +1,7 @@
 """Bodies of requests for decisions: questions, options, and the request that they make.
 
-The forms of OpenAI's `POST /v1/decisions` and of TypeSafe's `POST /v1/systemone` share
-them. This server adds the fields of `_DecisionOptions` and `confidence` to both.
+The forms of OpenAI's `POST /v1/decisions`, of TypeSafe's `POST /v1/systemone` and of
+`/v1/classify` share them. The fields of `_DecisionOptions` and `confidence` are ours.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ThinkOptions(ClosedModel):
 
 
 class DecisionBody(_DecisionOptions, Body):
-    """The fields that the bodies of both endpoints share."""
+    """The fields that the bodies of all forms share."""
 
     think: ThinkOptions | None = None
     """Rationales that are written first."""
@@ -379,7 +379,7 @@ def _with_numbered_levels(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecisionRequest:
-    """A checked request of either endpoint.
+    """A checked request in any form.
 
     Attributes:
         state: The text of the state.
@@ -428,7 +428,8 @@ def make_request(
         raise OptionError("instructions", n_lead, allowed)
     n_examples = sum(len(one.data.get("examples") or ()) * one.n_asked for one in asked)
     if n_examples > MAX_EXAMPLES:
-        raise OptionError("questions", n_examples, f"at most {MAX_EXAMPLES} examples in a request")
+        name = "examples" if "examples" in type(body).model_fields else "questions"
+        raise OptionError(name, n_examples, f"at most {MAX_EXAMPLES} examples in a request")
     for one in asked:
         refuse_media(one.data.get("instructions"), f"{one.path}.instructions")
     warned, questions, labels = [*warnings], dict[str, Question](), dict[str, dict[str, Any]]()

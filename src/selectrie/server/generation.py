@@ -73,7 +73,8 @@ _OPTIONS = {**_LIMITS, **_SAMPLING, **_STOPPING}
 _MAX_STOP_CHARACTERS = 1 << 16
 """Maximum number of characters of all stop texts of a request together."""
 _TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,9}")
-_SEEDS = 1 << 64
+N_SEEDS = 1 << 64
+"""Number of seeds."""
 
 
 def _parse_bias_keys(biases: dict[Any, Any]) -> dict[int, Any]:
@@ -182,7 +183,7 @@ class GenerationBody(StructuredFields, Body):
     """Number of choices; 1 by default."""
     best_of: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
     """Number of texts drawn, of which the `n` most probable are returned."""
-    seed: int | None = Field(None, title="a whole number of at most 64 bits", gt=-_SEEDS, lt=_SEEDS)
+    seed: int | None = Field(None, title="a whole number of at most 64 bits", gt=-N_SEEDS, lt=N_SEEDS)
     """Seed of the first choice; a negative one counts modulo 2⁶⁴."""
     priority: Priority | None = None
     """A lower number goes first, where the server takes it."""
@@ -301,7 +302,7 @@ def read_generation(
     warnings = unknown_fields(data, type(body).model_fields)
     return GenerationRequest(
         n=n,
-        seed=None if body.seed is None else body.seed % _SEEDS,
+        seed=None if body.seed is None else body.seed % N_SEEDS,
         sampling=replace(SamplingParams.UNCHANGED, **{"penalty_last_n": -1, **sampled}),
         own_sampling=SamplingParams(**sampled),
         defaulted=() if options.generation_config == "none" else numbers_of(SamplingParams).keys() - sampled.keys(),

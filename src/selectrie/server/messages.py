@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator,
 
 from selectrie.errors import OptionError
 from selectrie.options import PromptParams
-from selectrie.server.tools import MAX_TOOLS, Call, check_calls
+from selectrie.server.tools import MAX_TOOLS, ToolCall, check_calls, reject_other_types
 from selectrie.server.wire import (
     BY_TYPE,
     MEDIA,
@@ -103,7 +103,9 @@ class Message(WireModel):
     refusal: Annotated[Any, JsonTexts] = None
     """The message's text if `content` is null; ignored if it is no text."""
     annotations: Ignored = None
-    tool_calls: Items[Call] | None = Field(None, max_length=MAX_TOOLS, title=f"a list of at most {MAX_TOOLS} calls")
+    tool_calls: Items[Annotated[ToolCall, BeforeValidator(reject_other_types)]] | None = Field(
+        None, max_length=MAX_TOOLS, title=f"a list of at most {MAX_TOOLS} calls"
+    )
     """The calls of an earlier answer of the assistant."""
     tool_call_id: EncodableText | None = None
     """The id of the call of which a message of a tool has the result."""

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from starlette.types import Receive
 
+from selectrie.engine.scheduler.job import charge_to
 from selectrie.engine.scheduler.task_group import set_client
 from selectrie.results.advice import collected_warnings
 from selectrie.server import request_context
@@ -178,7 +179,9 @@ class Gate:
         state, exchange = self._state, scope[request_context.KEY]
         state.n_open += 1
         exchange.is_accepted = True
+        # Also for streams, each of whose events is awaited in a copy of this context.
         set_client(exchange.turn)
+        charge_to(exchange)
         state.metrics.count_accepted(exchange)
         try:
             with state.uploads.count_request(exchange.turn), state.bodies.share() as share:

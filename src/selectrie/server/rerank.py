@@ -1,8 +1,8 @@
 """`POST /v1/rerank`: documents in the order in which they fit a query.
 
 The shapes are those of Jina's, Cohere's and vLLM's endpoints of this name. The model is
-not asked whether a document fits, which small models say badly. It is asked for a query
-that the document answers, and the query is scored as its answer.
+not asked whether a document fits: the answers of small models tell less. It is asked
+for a query that the document fits, and the query is scored as its answer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from selectrie.server.wire import (
     unknown_fields,
 )
 
-INSTRUCTIONS = "Write a query that this text answers."
+INSTRUCTIONS = "Write a search query for which this text is relevant."
 """What is asked about each document."""
 PARAMS = DecisionParams(rule="pmi", layout="state first", list_options=False)
 """How it is asked: the score is the gain over the same prompt without a document."""

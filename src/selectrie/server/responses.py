@@ -173,7 +173,7 @@ class FunctionTool(FunctionDefinition):
     """What the tool is."""
 
 
-class ToolName(FunctionName):
+class NamedFunction(FunctionName):
     """A function by its name."""
 
     type: Literal["function"]
@@ -187,7 +187,7 @@ class AllowedFunctions(WireModel):
     """What the choice is."""
     mode: Literal["auto", "required"]
     """Whether one of them must be called."""
-    tools: Items[Annotated[ToolName, BeforeValidator(reject_other_types)]] = Field(
+    tools: Items[Annotated[NamedFunction, BeforeValidator(reject_other_types)]] = Field(
         min_length=1, title="a list of tools, each {'type': 'function', 'name': …}"
     )
     """The functions."""
@@ -195,7 +195,7 @@ class AllowedFunctions(WireModel):
 
 _Tools = Annotated[Items[Annotated[FunctionTool, BeforeValidator(reject_other_types)]], Field(max_length=MAX_TOOLS)]
 _ChosenTool = Annotated[
-    ToolName | AllowedFunctions, Discriminator("type"), BeforeValidator(reject_other_types), Field(title="a tool")
+    NamedFunction | AllowedFunctions, Discriminator("type"), BeforeValidator(reject_other_types), Field(title="a tool")
 ]
 
 
@@ -269,7 +269,7 @@ class ResponsesBody(GenerationBody):
         """
         functions = [Function.of(f"tools[{i}]", one) for i, one in enumerate(self.tools or ())]
         choice, max_calls = self.tool_choice, 1 if self.parallel_tool_calls is False else MAX_CALLS
-        if isinstance(choice, ToolName):
+        if isinstance(choice, NamedFunction):
             return ToolSet.of(functions, mode="required", allowed=[("tool_choice.name", choice.name)], max_calls=1)
         if isinstance(choice, AllowedFunctions):
             named = [(f"tool_choice.tools[{i}].name", one.name) for i, one in enumerate(choice.tools)]

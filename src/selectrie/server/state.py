@@ -13,7 +13,6 @@ from starlette.requests import Request
 
 from selectrie.core.types import Cost
 from selectrie.engine.engine import Engine
-from selectrie.engine.scheduler.job import charge_to
 from selectrie.engine.scheduler.turns import Turn
 from selectrie.server.body import BodyBudget, Uploads
 from selectrie.server.models import ModelLease, Models
@@ -204,7 +203,6 @@ class ServerState:
         exchange.waits_for = "model"
         async with self.models.lease(exchange.body.get("model", name), decides=decides) as lease:
             exchange.waits_for, exchange.model = "engine", lease.name
-            charge_to(exchange)
             if lease.warning:
                 exchange.warnings.append(lease.warning)
             yield lease

@@ -160,7 +160,8 @@ def close_objects(schema: Mapping[str, Any]) -> Mapping[str, Any]:
             continue
         is_joined = "properties" in one and not _COMPOSING.isdisjoint(one)
         has_choice = "oneOf" in one and "discriminator" not in one
-        if is_joined or has_choice or len(one.get("allOf") or ()) > 1 or not _KEPT_WHOLE.isdisjoint(one):
+        has_parts = isinstance(one.get("allOf"), list) and len(one["allOf"]) > 1
+        if is_joined or has_choice or has_parts or not _KEPT_WHOLE.isdisjoint(one):
             return schema
         if isinstance(one.get("properties"), dict) and _OPEN.isdisjoint(one):
             objects.append(one)

@@ -19,14 +19,15 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import Arrivals
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.session import fix_time
+from selectrie.errors import TooManyRowsError
 from selectrie.options import PromptParams, SearchParams, StopParams
 from selectrie.options.keywords import Terminator
 from selectrie.results import Chunk, Completion, Selection
 from selectrie.results.generation import finish_reason
 from selectrie.results.records import TokenScore
 from selectrie.server.call_syntax import Messages, call_syntax
-from selectrie.server.generation import GenerationRequest, join_chunks, open_stream
-from selectrie.server.http_errors import unsupported
+from selectrie.server.generation import N_SEEDS, GenerationRequest, join_chunks, open_stream
+from selectrie.server.http_errors import HttpError, unsupported
 from selectrie.server.request_context import Exchange
 from selectrie.server.structured import StructuredText
 from selectrie.server.tools import ToolSet
@@ -36,7 +37,6 @@ SPELLINGS = {f"{fence}{opening}": middle for fence in ("", "```json\n") for open
 """Other openings with which models begin calls, and the text after the tool's name."""
 _STAGE = 1 << 32
 """Difference of the seeds of two sequences that are drawn one after the other."""
-_SEEDS = 1 << 64
 _ALL = SearchParams(stop="all")
 
 
@@ -141,15 +141,24 @@ class ToolChooser:
         messages: The messages, as `call_syntax.write_chat` returns them.
         prompting: The options of the chat template, from there too.
         tools: The tools.
+        max_rows: Maximum number of rows that all choices of an answer may evaluate.
     """
 
     def __init__(
-        self, exchange: Exchange, engine: Engine, messages: Messages, prompting: PromptParams, tools: ToolSet
+        self,
+        exchange: Exchange,
+        engine: Engine,
+        messages: Messages,
+        prompting: PromptParams,
+        tools: ToolSet,
+        *,
+        max_rows: int,
     ) -> None:
         self.exchange, self.engine, self.messages, self.tools = exchange, engine, messages, tools
         self.prompting = fix_time(engine.vocabulary, prompting, messages)
         self.syntax = call_syntax(engine.vocabulary)
         self.marker = self._find_marker(engine.vocabulary)
+        self._n_rows, self._max_rows = 0, max_rows
 
     def _find_marker(self, vocabulary: Vocabulary) -> tuple[Sequence[str], Sequence[int]]:
         """Return the stop texts and stop tokens that mark a call within a text."""
@@ -177,13 +186,20 @@ class ToolChooser:
     async def _select(
         self, texts: Sequence[str], prompting: PromptParams, terminator: Terminator, following: str = ""
     ) -> Selection:
-        """Return the selection among texts after the messages."""
+        """Return the selection among texts after the messages.
+
+        Raises `HttpError` if all selections have evaluated too many rows.
+        """
         selected: Selection = await self.exchange.hold(
             lambda: self.engine.aselect(
                 self.messages, texts, terminator=terminator, following=following, search=_ALL, prompting=prompting
             )
         )
         self.exchange.rows_naive += selected.cost.rows_naive
+        self._n_rows += selected.cost.rows
+        if self._n_rows > self._max_rows:
+            message = f"the choice of tools has evaluated {self._n_rows} rows of the model, of at most {self._max_rows}"
+            raise HttpError(400, TooManyRowsError.code, message, "tools")
         return selected
 
     async def demand(self, prefix: TrackedText, opening: str) -> ToolDecision:
@@ -423,7 +439,7 @@ class _Turn:
             return
         chooser, seed = self._chooser, self._request.seed
         if seed is not None:
-            seed = (seed + self._index + self._n_sequences * _STAGE) % _SEEDS
+            seed = (seed + self._index + self._n_sequences * _STAGE) % N_SEEDS
         self._n_sequences += 1
         stopping = replace(request.stopping, max_tokens=self._n_left)
         one = replace(request, n=1, seed=seed, stopping=stopping)

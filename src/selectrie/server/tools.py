@@ -30,9 +30,11 @@ MAX_DEPTH = 64
 """Maximum depth of the JSON of a call's arguments in a message."""
 NAME = r"[A-Za-z0-9_.-]{1,64}"
 """Pattern of a tool's name, which JSON and chat templates write as it is."""
+MAX_CALLS = 16
+"""Maximum number of calls in an answer."""
 MODES = ("none", "auto", "required")
 _MAX_LEFT_OUT = 16
-"""Maximum number of keywords of a schema that are left out."""
+"""Maximum number of keywords of a schema that are left out, each by compiling again."""
 _MAX_WARNINGS, _MAX_WARNING = 8, 200
 """Maximum number of warnings about schemas, and of characters of each."""
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -157,9 +159,6 @@ class ToolCall(WireModel):
         return {"id": self.id, "type": self.type, "function": {"name": self.function.name, "arguments": arguments}}
 
 
-Call = Annotated[ToolCall, BeforeValidator(reject_other_types)]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
     """A function that a request declares, whatever the API.
@@ -189,12 +188,15 @@ class Function:
         parameters = {"type": "object", "properties": {}} if self.parameters is None else dict(self.parameters)
         return {"type": "function", "function": {"name": self.name, **described, "parameters": parameters}}
 
-    def arguments(self) -> Arguments:
+    def arguments(self, max_left_out: int = _MAX_LEFT_OUT) -> Arguments:
         """Compile the grammar of the arguments, which are an object of JSON.
 
         The object has the properties of the schema alone, unless it says what others
         it may have. If the function is not strict, keywords that a grammar cannot
         express are left out.
+
+        Args:
+            max_left_out: Maximum number of keywords that are left out.
 
         Raises:
             HttpError: If a grammar cannot express the schema, with the keyword.
@@ -203,26 +205,27 @@ class Function:
         schema = dict(_NO_PARAMETERS if self.parameters is None else self.parameters)
         if schema.setdefault("type", "object") != "object":
             raise OptionError(f"{path}.type", schema["type"], "'object', since arguments have names")
-        return self._compile(path, schema, [])
+        return self._compile(path, schema, 0 if self.is_strict else max_left_out, [])
 
-    def _compile(self, path: str, schema: Mapping[str, Any], left_out: Sequence[str]) -> Arguments:
+    def _compile(self, path: str, schema: Mapping[str, Any], max_more: int, left_out: Sequence[str]) -> Arguments:
         """Compile a schema, and leave out keywords that are errors if that is allowed.
 
         Args:
             path: Path to the schema in the request.
             schema: The schema.
+            max_more: Maximum number of keywords that are still left out.
             left_out: Warnings about the keywords that were left out.
         """
         try:
             text = Constraint.of(path, "json", dict(schema)).compile()
         except HttpError as error:
             keys = _keys_of(error)
-            if self.is_strict or not keys or len(left_out) == _MAX_LEFT_OUT:
+            if not keys or not max_more:
                 raise
             warning = f"{clip(error.message, _MAX_WARNING)}; the keyword was left out"
         else:
             return Arguments(text, [*text.warnings(), *left_out])
-        return self._compile(path, _without(schema, keys), [*left_out, warning])
+        return self._compile(path, _without(schema, keys), max_more - 1, [*left_out, warning])
 
 
 def _keys_of(error: BaseException) -> tuple[str, ...]:
@@ -310,7 +313,8 @@ class ToolSet:
         n_characters = sum(len(json.dumps(one.parameters)) for one in functions)
         if n_characters > MAX_CHARACTERS:  # each takes time to compile
             raise OptionError("tools", n_characters, f"at most {MAX_CHARACTERS} characters of parameters together")
-        grammars = {name: by_name[name].arguments() for _, name in named}
+        max_left_out = min(_MAX_LEFT_OUT, 2 * MAX_CHARACTERS // max(1, n_characters))
+        grammars = {name: by_name[name].arguments(max_left_out) for _, name in named}
         return cls(functions, grammars, mode == "required", max_calls)
 
     @property
@@ -327,10 +331,6 @@ class ToolSet:
         found = [warning for one in self.arguments.values() for warning in one.warnings]
         more = len(found) - _MAX_WARNINGS
         return [*found[:_MAX_WARNINGS], f"{more} more parts of schemas have no effect"] if more > 0 else found
-
-
-MAX_CALLS = 16
-"""Maximum number of calls in an answer."""
 
 
 class ToolFields(WireModel):

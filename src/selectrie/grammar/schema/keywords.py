@@ -525,7 +525,7 @@ def _check_text(text: str, keyword: str, pointer: str) -> None:
         raise keyword_error(pointer, keyword, f"{clip_repr(text)} contains a lone surrogate, which is not text")
     if not is_spelled(text):
         raise keyword_error(
-            pointer, keyword, f"{clip_repr(text)} contains a control character that JSON writes only as a number"
+            pointer, keyword, f"{clip_repr(text)} contains U+007F or a character that JSON writes as a number"
         )
 
 
