@@ -251,6 +251,9 @@ def test_options_of_single_models_replace_those_of_all(any_model):
         ModelPool({"a": any_model}, model_options={"c": {}})
     with pytest.raises(OptionError, match="n_ctxt"):
         ModelPool({"a": any_model}, model_options={"a": {"n_ctxt": 1}})
+    for wrong, where in ((5, "model_options=5"), ({"a": 5}, r"model_options\['a'\]=5")):
+        with pytest.raises(OptionError, match=where):
+            ModelPool({"a": any_model}, model_options=wrong)
 
 
 def test_the_example_of_a_file_is_read(run):

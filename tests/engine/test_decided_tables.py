@@ -203,6 +203,7 @@ def test_two_columns_of_one_name_are_refused():
         {"questions": {"n": Predicate("x")}},
         {"questions": {}},
         {"questions": QUESTIONS["angry"]},
+        {"params": DecisionParams(calibration="batch", prior=[0.5] * 7)},
         {"params": DecisionParams(scoring="letters"), "questions": {"q": Choice("x", [str(n) for n in range(27)])}},
     ],
     ids=[
@@ -216,6 +217,7 @@ def test_two_columns_of_one_name_are_refused():
         "existing column",
         "no question",
         "one question",
+        "prior beside a calibration",
         "27 letters",
     ],
 )

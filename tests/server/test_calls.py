@@ -23,6 +23,7 @@ from selectrie.server.call_bodies import (
     RenderingFields,
     RuleFields,
     SearchFields,
+    read_call,
 )
 from selectrie.server.calls import _News
 from selectrie.server.page_templates import MAX_SEGMENTS
@@ -32,6 +33,11 @@ from tests.support.serving import ask, asked, run_skipping, within_patience
 
 GBNF = 'root ::= "b" root | "c"'
 SCHEMA = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False}
+NUMBERS = {
+    "type": "object",
+    "properties": {"a": {"type": "array", "items": {"type": "integer"}, "minItems": 30}},
+    "required": ["a"],
+}
 USER = [{"role": "user", "content": "a"}]
 PAGE = "Dear <<name>>, <<gen 'x' max_tokens=3>>: <<select 'y' options=options>>."
 VALUES = {"name": "<<x>>", "options": ["b", "cd", 3]}
@@ -234,10 +240,26 @@ def test_a_slow_reader_gets_the_last_of_what_happened():
     assert asyncio.run(read()) == [[*last, *({"type": "text", "text": index} for index in range(3))]]
 
 
+def test_a_schema_of_a_call_is_taken_as_it_stands():
+    """Its objects may have further properties, as in Python; those of a chat have none."""
+    body = {"prompt": "a", "json_schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+    request = read_call(CALLS["/v1/sample"], body, ServerOptions())
+    assert request.arguments["grammar"].accepts('{"a": 1, "b": 2}')
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize(
     ("path", "body"),
     [
+        (
+            "/v1/chat/completions",
+            {
+                "messages": [{"role": "user", "content": "a"}],
+                "tools": [{"type": "function", "function": {"name": "f", "parameters": NUMBERS}}],
+                "tool_choice": "required",
+                "max_tokens": 90,
+            },
+        ),
         ("/v1/select", {"prompt": "a", "regex": "[bc]{60}", "max_tokens": 70, "search": {"budget_nodes": 100_000}}),
         ("/v1/beam", {"prompt": "a", "regex": "[bc]{60}", "max_tokens": 70}),
         ("/v1/sample", {"prompt": "a", "regex": "[bc]{60}", "max_tokens": 70, "exact": False, "n": 4}),
@@ -404,6 +426,14 @@ def test_a_page_passes_few_segments(llm):
     reply = ask(app(llm), "POST", "/v1/render", {"template": loop, "values": {"items": [0] * 150}})
     assert (reply.status, reply.error["param"]) == (400, "template")
     assert f"more than {MAX_SEGMENTS} segments" in reply.error["message"]
+
+
+def test_rounds_that_no_page_may_have_are_refused_before_the_first(llm):
+    """Their number stands in the template."""
+    rounds = "<<#geneach 'x' num=10001>><<gen 'this' max_tokens=1>><</geneach>>"
+    reply = ask(app(llm), "POST", "/v1/render", {"template": rounds, "values": {}})
+    assert (reply.status, reply.error["param"]) == (400, "template")
+    assert "10001 rounds" in reply.error["message"]
 
 
 def test_slots_of_a_page_look_ahead_within_bounds(llm, monkeypatch):

@@ -92,3 +92,12 @@ def test_nothing_names_another_host():
     for reply in replies:
         assert not _HOST.search(reply.data.decode())
         assert not any(_HOST.search(value) or name == "location" for name, value in reply.headers.items())
+
+
+def test_streams_are_described():
+    """Of each endpoint that has them."""
+    paths = ask(app(None), "GET", "/openapi.json").json["paths"]
+    kinds = {path: one["post"]["responses"]["200"]["content"] for path, one in paths.items() if "post" in one}
+    streamed = {path for path, content in kinds.items() if "text/event-stream" in content}
+    assert {"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/render"} <= streamed
+    assert not {"/v1/decisions", "/tokenize"} & streamed

@@ -298,3 +298,9 @@ def test_objects_have_their_declared_properties_alone(schema, allowed, refused):
     whole = Grammar.from_json_schema(schema)
     assert all(grammar.accepts(text) and whole.accepts(text) for text in allowed)
     assert not any(grammar.accepts(text) for text in refused)
+
+
+def test_a_long_pattern_of_white_space_is_refused_even_without_json(llm):
+    """As the description of the endpoint says."""
+    body = {"prompt": "a", "max_tokens": 1, "guided_whitespace_pattern": " " * (MAX_CHARACTERS + 1)}
+    assert ask(app(llm), "POST", "/v1/completions", body).error["param"] == "guided_whitespace_pattern"

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.decide import StateGroup, read_state
-from selectrie.cli.groups import Json, ModelGroup
+from selectrie.cli.groups import ColumnPrefix, Json, ModelGroup, OtherMachine, ResumedTable
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.core.output import count, visible, write
@@ -79,13 +79,9 @@ class ExtractOutput:
             help=f"The rows with new columns ({SHOWN_SUFFIXES}); the run is in FILE.run, and goes on there.",
         ),
     ] = None
-    resume: Annotated[str | None, Option(metavar="FOLDER", help="Go on with a run from its folder FILE.run alone.")] = (
-        None
-    )
-    other_machine: Annotated[
-        bool, Option("--other-machine", help="Go on with one that began on another processor or build.")
-    ] = False
-    prefix: Annotated[str, Option(metavar="TEXT", help="Before the name of every new column.")] = ""
+    resume: ResumedTable = None
+    other_machine: OtherMachine = False
+    prefix: ColumnPrefix = ""
     top: Annotated[int, Option(metavar="K", help="Show the K most probable values.")] = 1
     json: Json = False
 

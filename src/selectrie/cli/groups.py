@@ -283,6 +283,13 @@ class TraceGroup:
     ] = False
 
 
+ResumedTable = Annotated[str | None, Option(metavar="FOLDER", help="Go on with a run from its folder FILE.run alone.")]
+OtherMachine = Annotated[
+    bool, Option("--other-machine", help="Go on with one that began on another processor or build.")
+]
+ColumnPrefix = Annotated[str, Option(metavar="TEXT", help="Before the name of every new column.")]
+
+
 @dataclass(frozen=True, slots=True)
 class RunGroup:
     """Run.
@@ -297,9 +304,7 @@ class RunGroup:
     resume: Annotated[
         str | None, Option(metavar="FOLDER", help="Go on with a run; nothing scored is scored again.")
     ] = None
-    other_machine: Annotated[
-        bool, Option("--other-machine", help="Go on with one that began on another processor or build.")
-    ] = False
+    other_machine: OtherMachine = False
     ray: Annotated[str | None, Option(metavar="ADDRESS", help="Over a Ray cluster; `local`: one on this machine.")] = (
         None
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import CascadeGroup, RunGroup
+from selectrie.cli.groups import CascadeGroup, ColumnPrefix, ResumedTable, RunGroup
 from selectrie.cli.show import count_progress, show_json
 from selectrie.core.files import SHOWN_SUFFIXES, TEXT_SUFFIXES
 from selectrie.core.output import put, visible, write
@@ -38,7 +38,7 @@ class ColumnsGroup:
     probabilities: Annotated[
         str, Option(metavar="none|json|wide", help="Probabilities of all options: in one column, or one for each.")
     ] = "none"
-    prefix: Annotated[str, Option(metavar="TEXT", help="Before the name of every new column.")] = ""
+    prefix: ColumnPrefix = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,7 @@ class TableRunGroup(RunGroup):
             help=f"Results ({SHOWN_SUFFIXES}; - for stdout); the run is in FILE.run, and goes on there.",
         ),
     ] = None
-    resume: Annotated[str | None, Option(metavar="FOLDER", help="Go on with a run from its folder FILE.run alone.")] = (
-        None
-    )
+    resume: ResumedTable = None
 
 
 def _began(running: TableRunGroup, model: CascadeGroup) -> tuple[Path, TableQuestions, Path, CascadeGroup]:

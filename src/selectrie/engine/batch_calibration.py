@@ -28,6 +28,11 @@ def params_to_fit(params: DecisionParams) -> DecisionParams:
     return replace(params, calibration=None, prior=None, top=None)
 
 
+def without_batch(params: DecisionParams) -> DecisionParams:
+    """Return the options as they are checked before `calibration="batch"` is fitted."""
+    return replace(params, calibration=None) if params.calibration == "batch" else params
+
+
 def fit_to_states(
     maker: DecisionMaker, decide: Callable[[Sequence[State]], list[Decision]], states: Iterable[State]
 ) -> Calibration:
@@ -73,7 +78,7 @@ def with_fitted_calibration(
     """
     if params.calibration != "batch":
         return params
-    params = replace(params, calibration=None)
+    params = without_batch(params)
     if not any(is_calibrated(one, params) for one in questions.values()):
         return params
     calibration = Calibration(())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
 
@@ -224,10 +223,10 @@ class Decider(ABC):
         several, (named, options) = list(iterate_states(states)), _read_questions_of_many(questions, params, on_error)
         first = 0 if len(several) > 1 else None
         if options.calibration == "batch":
-            from selectrie.engine.batch_calibration import with_fitted_calibration
+            from selectrie.engine.batch_calibration import with_fitted_calibration, without_batch
 
             # Nothing runs if a state is invalid.
-            self._prepare(several, named, replace(options, calibration=None), on_error, first)
+            self._prepare(several, named, without_batch(options), on_error, first)
             options = with_fitted_calibration(self.fit_calibration, several, named, options)
         decisions = self._decide(several, named, options, on_error, first=first, max_rows=max_rows)
         return _unwrap_answers(named, decisions)
@@ -434,7 +433,7 @@ class Decider(ABC):
         """
         from selectrie.decide.columns import Frame, columns_of
         from selectrie.decide.states import row_states
-        from selectrie.engine.batch_calibration import with_fitted_calibration
+        from selectrie.engine.batch_calibration import with_fitted_calibration, without_batch
 
         named, options = _read_questions(questions, params)
         at_least("unit_rows", unit_rows, 1, optional=False)
@@ -444,8 +443,9 @@ class Decider(ABC):
         columns = columns_of(named, probabilities=probabilities, prefix=prefix, by_model=self._is_cascade)
         columns.check(frame.columns)
         all_states = (one for unit in frame.units(states.columns, unit_rows) for one in states.of_each(unit))
+        # Raises if no row can be asked, before a calibration is fitted.
+        self.decision_prompts("0", named, params=without_batch(options))
         options = with_fitted_calibration(self.fit_calibration, all_states, named, options)
-        self.decision_prompts("0", named, params=options)  # raises if no row can be asked
         rows = []
         with self.decision_scorer(named, params=options) as scorer:
             for unit in frame.units(states.columns, unit_rows):

@@ -30,6 +30,7 @@ from selectrie.errors import (
 )
 from selectrie.options import at_least, flag, number
 from selectrie.options.arguments import named_arguments
+from selectrie.options.checks import named as options_by_name
 from selectrie.results.models import RegisteredModel
 
 ModelSource: TypeAlias = str | os.PathLike[str] | None
@@ -135,11 +136,11 @@ class ModelPool:
         flag("untrusted", untrusted)
         named = _name_sources(sources)
         backends = _name_backends(backend, named)
-        by_model = _check_models("model_options", model_options or {}, named)
+        by_model = _check_models("model_options", options_by_name("model_options", model_options or {}), named)
         for one in set(backends.values()):
             check_names(one, options)
         for name, given in by_model.items():
-            check_names(backends[name], given)
+            check_names(backends[name], options_by_name(f"model_options[{name!r}]", given))
         self._untrusted = untrusted
         self._entries = {
             name: _Entry(

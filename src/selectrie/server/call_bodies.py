@@ -452,7 +452,7 @@ def _read_constraint(body: GrammarBody) -> StructuredText | None:
     if len(given) > 1:
         raise IncompatibleOptionsError(given[0], f"`{given[1]}`", "give one of the two")
     if given:
-        return Constraint.of(given[0], _GRAMMARS[given[0]], getattr(body, given[0])).compile()
+        return Constraint.of(given[0], _GRAMMARS[given[0]], getattr(body, given[0]), closes=False).compile()
     if not isinstance(body, SelectBody):
         raise OptionError("grammar", None, "a grammar, or a `regex` or `json_schema` in its place")
     return None

@@ -109,13 +109,8 @@ router = APIRouter()
 _FORM = Form(FIELDS, read_classify, classify_response)
 
 
+@router.post("/classify")
 @router.post("/v1/classify")
 async def classify(request: Request) -> Response:
     """Say which of some labels a text has, and how probable each is."""
-    return await answer_by(_FORM, request)
-
-
-@router.post("/classify")
-async def classify_without_version(request: Request) -> Response:
-    """Say which of some labels a text has; the same as `/v1/classify`."""
     return await answer_by(_FORM, request)

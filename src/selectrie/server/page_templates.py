@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from selectrie.engine.rendering.renderer import MAX_SLOTS
 from selectrie.errors import MAX_QUOTED, OptionError, TemplateError, clip
 from selectrie.server.http_errors import errors_at
 from selectrie.server.options import ServerOptions
@@ -61,6 +62,11 @@ def read_template(text: str, dialect: str, options: ServerOptions) -> Template:
         template = Template(text, dialect=dialect)
         n_patterns = 0
         for segment in walk_through(template.document.body, template.documents):
+            if isinstance(segment, ast.GenEach):
+                for name, number in segment.arguments:
+                    value = number.value if isinstance(number, ast.Constant) else None
+                    if name in ("num", "min") and isinstance(value, int) and value > MAX_SLOTS:
+                        raise error_at(template.document, segment.span, f"{value} rounds: expected at most {MAX_SLOTS}")
             if not isinstance(segment, ast.Slot | ast.Joint):
                 continue
             given = dict(segment.arguments)

@@ -92,12 +92,23 @@ class Constraint:
     whitespace: tuple[str, str] | None = None
 
     @classmethod
-    def of(cls, path: str, kind: str, value: Any, whitespace: tuple[str, str] | None = None) -> Constraint:
-        """Return the constraint that a field states; `kind` is one of `KINDS`."""
+    def of(
+        cls, path: str, kind: str, value: Any, whitespace: tuple[str, str] | None = None, *, closes: bool = True
+    ) -> Constraint:
+        """Return the constraint that a field states.
+
+        Args:
+            path: Path to the field.
+            kind: One of `KINDS`.
+            value: Its value.
+            whitespace: As the attribute.
+            closes: Whether the objects of a JSON Schema get no further properties
+                (`close_objects`).
+        """
         if kind == "json_object":
             kind, value = "json", _ANY_OBJECT
         if isinstance(value, dict):
-            return cls(path, kind, json.dumps(close_objects(value)), value, whitespace)
+            return cls(path, kind, json.dumps(close_objects(value) if closes else value), value, whitespace)
         return cls(path, kind, tuple(value) if isinstance(value, list) else value, None, whitespace)
 
     def says_same(self, other: Constraint) -> bool:
@@ -327,7 +338,7 @@ class NamedSchema(WireModel):
     schema_: Schema | None = Field(None, alias="schema")
     """The JSON Schema."""
     strict: bool | None = None
-    """Whether the schema is enforced; it always is, as it stands."""
+    """Whether the schema is enforced; it always is."""
 
 
 class ResponseFormat(NamedSchema):
@@ -423,6 +434,8 @@ class StructuredFields(WireModel):
             RequestError, HttpError: If a source is wrong, or if two fields differ.
         """
         pattern = self.guided_whitespace_pattern
+        if pattern is not None and len(pattern) > MAX_CHARACTERS:
+            raise OptionError("guided_whitespace_pattern", len(pattern), f"at most {MAX_CHARACTERS} characters")
         whitespace = None if pattern is None else ("guided_whitespace_pattern", pattern)
         found = [replace(one, whitespace=one.whitespace or whitespace) for one in self.constraints()]
         for other in found[1:]:

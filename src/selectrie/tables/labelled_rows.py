@@ -10,7 +10,7 @@ from typing import Any
 from selectrie.decide.answers import Decision
 from selectrie.decide.questions import Question
 from selectrie.decide.states import row_states
-from selectrie.engine.batch_calibration import with_fitted_calibration
+from selectrie.engine.batch_calibration import with_fitted_calibration, without_batch
 from selectrie.engine.cascade import Cascade
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError, RequestError
@@ -55,8 +55,6 @@ def decide_labelled(
             raise OptionError("gold", column, f"a column of the table: {', '.join(scanned.names)}")
     values_of = {name: _values_of(asked.questions[name]) for name in gold}
     units = [(unit, states.of_each(unit.rows.values(states.columns))) for unit in units_of(table, asked.unit_rows)]
-    every = (state for _, unit_states in units for state in unit_states)
-    params = with_fitted_calibration(llm.fit_calibration, every, asked.questions, asked.params)
     right: dict[str, list[Any]] = {name: [] for name in gold}
     n_rows = 0
     for unit, _ in units:
@@ -64,6 +62,9 @@ def decide_labelled(
             n_rows += 1
             for name, cell in zip(gold, cells, strict=True):
                 right[name].append(_right_value(path, n_rows, cell, values_of[name]))
+    llm.decision_prompts("0", asked.questions, params=without_batch(asked.params))
+    every = (state for _, unit_states in units for state in unit_states)
+    params = with_fitted_calibration(llm.fit_calibration, every, asked.questions, asked.params)
     decisions: list[Decision] = []
     with llm.decision_scorer(asked.questions, params=params) as scorer:
         for _, unit_states in units:

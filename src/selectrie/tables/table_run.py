@@ -25,7 +25,7 @@ from selectrie.decide.params import DecisionParams
 from selectrie.decide.questions import Question
 from selectrie.decide.states import RowStates, State, row_states
 from selectrie.decide.threshold import Threshold
-from selectrie.engine.batch_calibration import with_fitted_calibration
+from selectrie.engine.batch_calibration import with_fitted_calibration, without_batch
 from selectrie.engine.cascade import Cascade, engines_of
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
@@ -352,6 +352,7 @@ def with_run_params(llm: Engine | Cascade, plan: TablePlan) -> TablePlan:
         saved = before.get("calibration")
         params = replace(params, calibration=None if saved is None else Calibration.from_dict(saved))
     elif params.calibration == "batch":
+        llm.decision_prompts("0", table_questions.questions, params=without_batch(params))
         states = (one for unit in plan.units() for one in plan.states_of(unit))
         params = with_fitted_calibration(llm.fit_calibration, states, table_questions.questions, params)
     llm.decision_prompts("0", table_questions.questions, params=params)
