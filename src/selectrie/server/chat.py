@@ -99,8 +99,8 @@ class ChatRequest:
         prompting: The options of the chat template.
         has_logprobs: Whether the answer has log-probabilities.
         tools: The tools that the answer may call, or None.
-        wishes: What the chat template is told if it reads that: "reasoning_effort" and
-            "verbosity".
+        wishes: Arguments for the chat template, if it reads them: "reasoning_effort"
+            and "verbosity".
     """
 
     messages: Sequence[Mapping[str, Any]]

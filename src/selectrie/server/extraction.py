@@ -52,7 +52,7 @@ class ExtractRequest:
     """A request of the endpoint.
 
     Attributes:
-        state: The text of what is asked about.
+        state: The text of the input.
         kind: What is extracted.
         options: Further arguments of `Engine.extract`.
         warnings: What was ignored.
@@ -115,13 +115,13 @@ async def extract(request: Request) -> Response:
     """Extract the most probable value of a JSON Schema from an input."""
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = EXTRACT_FIELDS
-    asked = await read_request(exchange, read_extract, state.options, has_grammar=True)
+    extract_request = await read_request(exchange, read_extract, state.options, has_grammar=True)
     async with state.lease_model(exchange) as lease:
         try:
             found: Extraction[Any] = await exchange.hold(
-                lambda: lease.engine.aextract(asked.state, asked.kind, **asked.options)
+                lambda: lease.engine.aextract(extract_request.state, extract_request.kind, **extract_request.options)
             )
         except NothingFoundError as error:
             raise _with_own_remedy(error) from error
     exchange.rows_naive = found.cost.rows_naive
-    return await exchange.run(lambda: json_response(extract_response(asked, found, lease.name)))
+    return await exchange.run(lambda: json_response(extract_response(extract_request, found, lease.name)))

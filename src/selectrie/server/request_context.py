@@ -2,10 +2,9 @@
 
 A streamed response has server-sent events, as clients of OpenAI's API read them. An
 event is a line `data: {…}` and an empty line, after a line `event: …` if it has a
-`type`; the last one is `data: [DONE]`. Memory
-does not grow with a slow reader: an event is made when the connection has taken the one
-before it, and text drawn meanwhile is joined into the next one. The engine draws no
-more than the request's `max_tokens`.
+`type`; the last one is `data: [DONE]`. Memory does not grow with a slow reader: an
+event is made when the connection has taken the one before it, and text drawn meanwhile
+is joined into the next one. The engine draws no more than the request's `max_tokens`.
 """
 
 from __future__ import annotations

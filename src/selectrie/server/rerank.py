@@ -41,9 +41,9 @@ from selectrie.server.wire import (
 )
 
 INSTRUCTIONS = "Write a search query for which this text is relevant."
-"""What is asked about each document."""
+"""The instructions of the question about each document."""
 PARAMS = DecisionParams(rule="pmi", layout="state first", list_options=False)
-"""How it is asked: the score is the gain over the same prompt without a document."""
+"""Its options: the score is the gain over the same prompt without a document."""
 _MAX_GAIN = 700.0
 """Gain in nats below whose negative `math.exp` would overflow."""
 
@@ -191,16 +191,16 @@ async def rerank(request: Request) -> Response:
     """Order documents by how much more probable they make a query."""
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = FIELDS
-    asked = await read_request(exchange, read_rerank, state.options)
-    set_priority(-asked.priority)
+    rerank_request = await read_request(exchange, read_rerank, state.options)
+    set_priority(-rerank_request.priority)
     async with state.lease_model(exchange) as lease:
-        question, max_rows = Choice(INSTRUCTIONS, [asked.query]), state.options.max_rows
+        question, max_rows = Choice(INSTRUCTIONS, [rerank_request.query]), state.options.max_rows
         try:
             answers = await exchange.hold(
-                lambda: lease.engine.adecide_many(asked.documents, question, params=PARAMS, max_rows=max_rows)
+                lambda: lease.engine.adecide_many(rerank_request.documents, question, params=PARAMS, max_rows=max_rows)
             )
         except PromptTooLongError as error:
-            raise _name_long_text(error, asked) from error
+            raise _name_long_text(error, rerank_request) from error
     exchange.n_prompt = sum(one.usage.input_tokens for one in answers)
     exchange.rows_naive = sum(one.usage.cost.rows_naive for one in answers)
-    return await exchange.run(lambda: json_response(rerank_response(asked, answers, lease.name, exchange.id)))
+    return await exchange.run(lambda: json_response(rerank_response(rerank_request, answers, lease.name, exchange.id)))

@@ -255,7 +255,7 @@ class ResponsesBody(GenerationBody):
         yield from super().constraints()
 
     def wishes(self) -> dict[str, str]:
-        """Return what the chat template is told if it reads that."""
+        """Return the arguments for the chat template, if it reads them."""
         effort = None if self.reasoning is None else self.reasoning.effort
         verbosity = None if self.text is None else self.text.verbosity
         wishes = {"reasoning_effort": effort, "verbosity": verbosity}
@@ -382,9 +382,9 @@ async def responses(request: Request) -> Response:
     field = constraining_field(body) or ("text.format" if body.get("text") else None)
     exchange.fields = FIELDS | options_of(ResponsesBody, body) | ({"grammar": field} if field else {})
     has_grammar = field is not None or bool(body.get("tools"))
-    found = await read_request(exchange, read_responses, state.options, has_grammar=has_grammar)
+    responses_request = await read_request(exchange, read_responses, state.options, has_grammar=has_grammar)
 
     def make_writer(chat: ChatRequest, exchange: Exchange) -> ResponseWriter:
-        return ResponseWriter(found.echoed, chat.generation, exchange, has_logprobs=chat.has_logprobs)
+        return ResponseWriter(responses_request.echoed, chat.generation, exchange, has_logprobs=chat.has_logprobs)
 
-    return await answer(state, exchange, found.chat, make_writer)
+    return await answer(state, exchange, responses_request.chat, make_writer)
