@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from dataclasses import replace
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import Calibration, Choice, DecisionParams, Option, Threshold, cascade
+from selectrie.decide.asks import ask_of
 from selectrie.decide.calibration import CHOSEN, METHODS
 from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError
 from tests.support.deciding import QUESTIONS, STATE, fake
@@ -180,6 +182,14 @@ def test_equal_questions_of_two_names_need_one_fit(kind):
         options = {"error": 0.3, "confidence": 0.5} if kind is Threshold else {}
         with pytest.raises(OptionError, match=r"'first' and 'second'.*different questions"):
             kind.fit(plain, {"first": gold, "second": wrong}, **options)
+
+
+def test_conditions_are_the_same_when_they_were_saved():
+    """Arguments of the chat template, too, are compared as JSON has them."""
+    ask = ask_of(QUESTIONS["intent"], DecisionParams(template_args={"names": ("a", "b"), "deep": {1: None}}))
+    with fake() as llm:
+        bound = ask.bound("digest", llm.identity)
+    assert json.loads(json.dumps(bound)) == bound
 
 
 def test_answers_below_a_threshold_abstain():

@@ -37,6 +37,7 @@ from selectrie.decide.threshold import Threshold
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, RequestError, words
 from selectrie.options.selection import MEAN_RULES
 from selectrie.results import Selection
+from selectrie.results.plain import jsonable
 
 MAX_ALL = 5
 """Maximum number of options with `permutations="all"`."""
@@ -178,7 +179,7 @@ class Ask:
             "examples": sha256(shown.encode()).hexdigest()[:16],
             "orders": self.n_orders,
             **({} if self.params.think is None else {"thinking": self.params.think.describe()}),
-            **({"template_args": self.params.template_args} if self.params.template_args else {}),
+            **({"template_args": jsonable(self.params.template_args)} if self.params.template_args else {}),
         }
 
     def conditions(self, bound: Mapping[str, object]) -> dict[str, object]:
