@@ -68,8 +68,8 @@ def test_values_have_texts(options, texts, values):
     [
         ([], ChoiceError, "no options given; give at least one"),
         ({}, ChoiceError, "no options given"),
-        (["a", "b", "a"], ChoiceError, "choice 2 ('a'): its text equals that of choice 0"),
-        ([True, "true"], ChoiceError, "choice 1 ('true'): its text equals that of choice 0"),
+        (["a", "b", "a"], ChoiceError, "equals that of choice 0; give each label once, such as column.unique()"),
+        ([True, "true"], ChoiceError, "('true'): its text equals that of choice 0; give each a text of its own"),
         ([1, "1"], ChoiceError, "its text equals"),
         ([Option(1, "one"), Option(1, "uno")], ChoiceError, "its value equals that of choice 0"),
         ([Option(True, "yes"), Option(1, "one")], ChoiceError, "True equals 1"),

@@ -120,6 +120,7 @@ def test_what_is_not_all_messages_is_json():
         ([{"role": "user", "content": ""}, {"role": "assistant", "content": []}], OptionError, "not blank"),
         ([], OptionError, "not blank"),
         ({}, OptionError, "not blank"),
+        (float("nan"), OptionError, "messages; among several, on_error='keep' keeps the others"),
         ({1: "a", "1": "b"}, OptionError, "that JSON can hold (two keys of an object are '1')"),
         ({"x": [{None: 1, "null": 2}]}, OptionError, "two keys of an object are 'null'"),
         ([{"role": "tool", "tool_call_id": "c", "content": "x"}], PromptError, "which no item before it makes"),
@@ -153,6 +154,12 @@ def test_what_is_no_state_is_refused(state, error, message):
     with pytest.raises(error) as caught:
         text_of_state(state)
     assert message in str(caught.value)
+
+
+def test_a_class_is_no_value_of_json():
+    """It is refused where it is written, before a template shows its name."""
+    with pytest.raises(OptionError, match="a class says what an answer is"):
+        Json(dict)
 
 
 def test_json_without_end_is_refused():

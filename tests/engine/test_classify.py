@@ -83,11 +83,15 @@ def test_many_are_like_an_array(llm):
     assert list(many[1:3]) == each[1:3]
     assert np.asarray(many).tolist() == [one.value for one in each]
     assert np.asarray(many).dtype.kind == "U"
-    assert many.labels == tuple(LABELS)
+    assert many.classes == tuple(LABELS)
     assert many.probabilities.tolist() == [list(one.probabilities.values()) for one in each]
     assert many.usage.prompts == 4
     assert repr(many).startswith("Classification(4 texts: 'r") or "'track" in repr(many)
-    assert many.to_dict()["labels"] == LABELS
+    assert many.to_dict()["classes"] == LABELS
+    with pytest.raises(
+        AttributeError, match="did you mean classes, the labels to choose from, or values, the label of"
+    ):
+        _ = many.labels
     empty = llm.classify_many([], LABELS)
     assert (len(empty), np.asarray(empty).shape, empty.probabilities.shape) == (0, (0,), (0, 3))
 

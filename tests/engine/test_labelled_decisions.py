@@ -99,6 +99,14 @@ def test_it_holds_for_what_it_was_fitted_to():
         other = replace(QUESTIONS["angry"], statement="The customer is glad.")
         with pytest.raises(OptionError, match="of this question"):
             llm.decide(STATE, other, params=params)
+        alone = replace(calibration, questions=calibration.questions[:1])
+        texts = ["track order", "refund", "re"]
+        for question, difference in (
+            (Choice("What?", texts), "; the instructions: it has '.*', now it is 'What\\?'"),
+            (Choice("What does the customer want?", texts[::-1]), r"; the options: it has \['.*'\], now it is \['"),
+        ):
+            with pytest.raises(OptionError, match=difference):
+                llm.decide(STATE, question, params=replace(params, calibration=alone))
         default = DecisionParams(calibration=replace(calibration, is_default=True))
         assert llm.decide(STATE, other, params=default) == llm.decide(STATE, other)
         weighed = DecisionParams(prior=[1, 2, 3])
@@ -158,6 +166,8 @@ def test_right_values_that_cannot_be_used():
             Calibration.fit(plain, gold, method="isotonic")
         with pytest.raises(OptionError, match="ridge=0"):
             Calibration.fit(plain, gold, ridge=0)
+        with pytest.raises(OptionError, match="a number, because 9 answers are too few"):
+            Calibration.fit(plain[1:10], gold[1:10], ridge="auto")
 
 
 def test_missing_values_of_pandas_are_left_out():

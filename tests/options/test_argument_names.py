@@ -58,7 +58,10 @@ def llm():
     [
         ("generate", ("a",), "max_new_tokens", "give it as max_tokens"),
         ("generate", ("a",), "repetition_penalty", "give sampling=SamplingParams(repeat_penalty=…)"),
-        ("generate", ("a",), "response_format", "give grammar=Grammar.from_json_schema(…)"),
+        ("generate", ("a",), "response_format", "give grammar=…, a JSON Schema or a class such as a pydantic model"),
+        ("generate", ("a",), "stream", "call stream(…)"),
+        ("classify", ("a", ["b", "c"]), "column", 'call classify_many(df["text"], …)'),
+        ("extract", ("a", dict), "schema", "give it as kind"),
         ("generate", ("a",), "do_sample", "give sampling=SamplingParams.GREEDY"),
         ("generate", ("a",), "ignore_eos", "give stopping=StopParams(ignore_eog=…)"),
         ("decide", ("a",), "options", "give questions=Choice(…)"),
@@ -73,7 +76,7 @@ def llm():
         ("select", ("a", ["b"]), "boundary", "give prompting=PromptParams(boundary=…)"),
         ("select", ("a", ["b"]), "system_prompt", "give it as system"),
         ("select", ("a",), "labels", "give it as choices"),
-        ("select", ("a",), "json_schema", "give grammar=Grammar.from_json_schema(…)"),
+        ("select", ("a",), "json_schema", "give grammar=…, a JSON Schema or a class such as a pydantic model"),
         ("rank", ("a", ["b"]), "top_k", "give it as k"),
         ("rank", ("a", ["b"]), "choises", "did you mean choices?"),
         ("decide", ("a", Predicate("b")), "permutation", "did you mean permutations?"),
@@ -92,6 +95,12 @@ def test_the_error_names_what_to_write(llm, method, arguments, name, advice):
     assert llm._model.calls == calls
     if record := re.search(r"=(\w+)\((\w+)=…\)", str(caught.value)):
         assert record[2] in RECORDS[record[1]].__dataclass_fields__
+
+
+def test_texts_as_options_of_generate_are_its_choices(llm):
+    """`options` is a record there."""
+    with pytest.raises(OptionError, match="a GenerationParams record; give the texts as `choices`"):
+        llm.generate("a", options=["b", "c"])
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,30 @@ def test_a_missing_space_is_said_with_its_remedy():
 
 
 @pytest.mark.parametrize(
+    ("healed", "paths", "cause"),
+    [
+        (b":", (":|Positive", ":N|egative"), "last character"),
+        (b" back", (" back|refund", " back|track"), "last character"),
+        (b" back", (" back| refund", " back| track"), "Usual causes"),
+        (b"(", ("(|A", "(|B"), "Usual causes"),
+    ],
+)
+def test_a_missing_space_is_said_where_the_end_of_the_prompt_was_healed(healed, paths, cause):
+    """Tokens are named, and judged, only if most of them begin with the healed bytes and go on."""
+    first, second = paths
+    one = answer((first, 0.003, 0.4), (second, 0.003, 0.2), healed=healed, top_tokens=SPACE)
+    (found,) = one.warnings
+    assert cause in found.text
+    assert found.remedy == (Remedy("delimiter", " ") if cause == "last character" else None)
+    assert "It expects" not in found.text
+    (inside,) = answer(("  a", 0.003), healed=b" ", log_heal=math.log(0.9), top_tokens=SPACE).warnings
+    assert "It expects ' the' 0.9" in inside.text
+    lines = (TokenScore(6, b".\n", math.log(0.9)),)
+    (inside,) = answer((".|Yes", 0.9, 0.003), healed=b".", top_tokens=lines).warnings
+    assert (inside.remedy, "It expects '.\\n' 0.9" in inside.text) == (None, True)
+
+
+@pytest.mark.parametrize(
     ("changes", "codes"),
     [
         ({}, []),
@@ -75,6 +99,8 @@ SENTENCES = (("It| is| red", 0.4, 0.1, 0.01), ("He| is| blue", 0.2, 0.05, 0.01))
         (answer(("it| is", 0.9, 0.004), ("it| was", 0.9, 0.003)), False),
         (answer(("it| is", 0.9, 0.004), ("it| was", 0.9, 0.003), healed=b"it"), True),
         (answer(("it| is", 0.9, 0.004), ("it| was", 0.9, 0.003), healed=b"i"), False),
+        (answer((":|Positive", 0.9, 0.004), (":N|egative", 0.003, 0.4), healed=b":"), True),
+        (answer((":|Positive", 0.9, 0.004), (":N|egative", 0.3, 0.001), healed=b":"), False),
         (answer(("it| is", 0.002, 0.9), ("it| was", 0.002, 0.1)), True),
         (answer(("it| is", 0.002, 0.9), ("it| was", 0.002, 0.1), log_heal=math.log(0.01)), False),
         (unlikely(coverage_high=0.5), False),

@@ -166,8 +166,8 @@ def _show(name: str, report: LabelReport) -> None:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="dim")
-    after = f"{report.method}, {report.folds} parts" if report.after is not None else ""
-    for column in ("", "as it is", after, "difference (95 % interval)" if after else ""):
+    after = f"{report.method},\n{report.folds} parts" if report.after is not None else ""
+    for column in ("", "as it is", after, "difference\n(95 % interval)" if after else ""):
         table.add_column(column, justify="right" if column else "left", no_wrap=True)
     for row in _rows_of(report):
         table.add_row(*map(Text, row))

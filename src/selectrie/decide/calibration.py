@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from selectrie.core.types import FloatArray, IntArray
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.answers import Answer, Decision
 from selectrie.decide.labels import LabelledAnswers, fit_ridge, labelled_answers, softmax
-from selectrie.errors import InputFileError, OptionError
+from selectrie.errors import InputFileError, OptionError, of_value
 from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import number, one_of
 from selectrie.options.selection import BASELINE_RULES
@@ -143,6 +143,8 @@ class LabelCalibration(JsonRecord):
         n_parameters = {"temperature": 1, "bias": logp.shape[1], "vector": 2 * logp.shape[1]}[method]
         if logp.size * n_parameters > _MAX_CELLS:
             raise OptionError("method", method, f"'temperature' for {logp.shape[1]} options and {len(logp)} answers")
+        if ridge == "auto" and len(logp) < 2 * _FOLDS:
+            raise OptionError("ridge", ridge, f"a number, because {len(logp)} answers are too few to choose it by")
         weight = _choose_ridge(logp, answers.gold, method) if isinstance(ridge, str) else float(ridge)
         scales, offsets = _fit(logp, answers.gold, method, weight)
         return cls(conditions, len(answers), method, weight, scales, offsets)
@@ -371,11 +373,24 @@ def match_conditions(name: str, fitted: Sequence[B], conditions: Mapping[str, ob
     if found is not None:
         return found
     if not same:
-        raise OptionError(name, "fitted", "one of this question, with the same options in their order")
+        allowed = "one of this question, with the same options in their order"
+        if len(fitted) == 1:
+            allowed += _difference(*(cast("Sequence[Any]", one["question"]) for one in (fitted[0].bound, conditions)))
+        raise OptionError(name, "fitted", allowed)
     bound = same[0].bound
     other = next(key for key in [*conditions, *bound] if bound.get(key) != conditions.get(key))
     was, now = bound.get(other), conditions.get(other)
     raise OptionError(name, "fitted", f"one of the same {other}: it has {was!r}, now it is {now!r}")
+
+
+def _difference(was: Sequence[Any], now: Sequence[Any]) -> str:
+    """Return the first difference between two questions of `bound` in words."""
+    before, after = (
+        {"kind": kind, "instructions": instructions, "options": [one[0] for one in options], "descriptions": options}
+        for kind, instructions, *options in (was, now)
+    )
+    name = next(one for one in before if before[one] != after[one])
+    return f"; the {name}: it has {of_value(before[name])}, now it is {of_value(after[name])}"
 
 
 def save_fitted(path: str | Path, data: Mapping[str, object]) -> None:

@@ -252,7 +252,7 @@ class Classification(JsonRecord, Sequence[LabelAnswer]):
         return f"Classification({len(self)} texts: {shown}{more})" if names else f"Classification({len(self)} texts)"
 
     @property
-    def labels(self) -> tuple[Any, ...]:
+    def classes(self) -> tuple[Any, ...]:
         """Return the values of the labels, in the order of `probabilities`' columns."""
         return self.asked.labels
 
@@ -272,7 +272,7 @@ class Classification(JsonRecord, Sequence[LabelAnswer]):
         Rows sum to 1, but with `multi_label` each label has its own probability. NaN
         stands for a text without an answer, and for what `top` left open.
         """
-        return np.array([self._row(one) for one in self.decisions], np.float64).reshape(len(self), len(self.labels))
+        return np.array([self._row(one) for one in self.decisions], np.float64).reshape(len(self), len(self.classes))
 
     @property
     def errors(self) -> tuple[SelectrieError | None, ...]:
@@ -289,7 +289,7 @@ class Classification(JsonRecord, Sequence[LabelAnswer]):
         """Return a dictionary that JSON can represent, with kind "classification"."""
         return {
             "kind": "classification",
-            "labels": [jsonable(one) for one in self.labels],
+            "classes": [jsonable(one) for one in self.classes],
             "decisions": [one.to_dict() for one in self.decisions],
         }
 
@@ -320,13 +320,13 @@ class Classification(JsonRecord, Sequence[LabelAnswer]):
         """Return the labels, of a plain type where all values have one."""
         has_errors = any(one.error is not None for one in self.decisions)
         if self.asked.is_multi:
-            truths = np.full((len(self), len(self.labels)), None, object if has_errors else bool)
+            truths = np.full((len(self), len(self.classes)), None, object if has_errors else bool)
             for at, one in enumerate(self.decisions):
                 if one.error is None:
                     truths[at] = [answer.value for answer in one.predicates.values()]
             return truths
-        values, types = self.values, {type(one) for one in self.labels}
-        is_plain = types in ({str}, {bool}) or (types == {int} and all(one in INT64 for one in self.labels))
+        values, types = self.values, {type(one) for one in self.classes}
+        is_plain = types in ({str}, {bool}) or (types == {int} and all(one in INT64 for one in self.classes))
         if is_plain and not has_errors:
             return np.array(values, types.pop())
         found = np.empty(len(self), object)
@@ -338,7 +338,7 @@ class Classification(JsonRecord, Sequence[LabelAnswer]):
         if not self.asked.is_multi:
             return decision.choices[LABEL].value
         answers = decision.predicates.values()
-        return [label for label, answer in zip(self.labels, answers, strict=True) if answer.value]
+        return [label for label, answer in zip(self.classes, answers, strict=True) if answer.value]
 
     def _names(self, decision: Decision) -> list[str]:
         """Return the texts of a text's labels."""
@@ -351,8 +351,8 @@ class Classification(JsonRecord, Sequence[LabelAnswer]):
     def _row(self, decision: Decision) -> list[float]:
         """Return the probability of each label of a text."""
         if decision.error is not None:
-            return [np.nan] * len(self.labels)
+            return [np.nan] * len(self.classes)
         if self.asked.is_multi:
             return [answer.probability for answer in decision.predicates.values()]
         probabilities = decision.choices[LABEL].probabilities
-        return [probabilities.get(label, np.nan) for label in self.labels]
+        return [probabilities.get(label, np.nan) for label in self.classes]

@@ -626,7 +626,9 @@ def check_distinct(options: tuple[Option[Any], ...], name: str = "options") -> t
         if not all(text.strip() for text in one.spellings):
             raise ChoiceError("it has no text to score; give it one", index=index, choice=one.scored)
     options = _drop_shared_texts(options)
+    once = MessageText("give each label once", PythonOnly(", such as column.unique()"))
     for seen, what, remedy in (
+        ([(one.scored, one.value) for one in options], "text", once),
         (
             [one.scored for one in options],
             "text",
@@ -638,7 +640,7 @@ def check_distinct(options: tuple[Option[Any], ...], name: str = "options") -> t
         if double:
             first, second = [index for index, key in enumerate(seen) if key == double[0]][:2]
             reason = MessageText(f"its {what} equals that of choice {first}; ", remedy)
-            raise ChoiceError(reason, index=second, choice=str(double[0]))
+            raise ChoiceError(reason, index=second, choice=options[second].scored)
     return options
 
 

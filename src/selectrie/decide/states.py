@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from selectrie.core.vocabulary import to_bytes
-from selectrie.errors import OptionError, PromptError, RequestError, clip, of_value
+from selectrie.errors import MessageText, OptionError, PromptError, PythonOnly, RequestError, clip, of_value
 from selectrie.options.arguments import named_record
 from selectrie.options.checks import text as require_text
 
@@ -32,6 +32,12 @@ class Json:
     """
 
     value: Any
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, type):
+            raise OptionError(
+                "value", self.value, "a value of JSON; a class says what an answer is, as `kind` of extract"
+            )
 
 
 State: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | Json
@@ -85,7 +91,8 @@ def text_of_state(state: State, name: str = "state") -> str:
         text = _write_json(state, name) if state else ""
     else:
         several = f"; {_SEVERAL}" if hasattr(state, "__iter__") else ""
-        raise OptionError(name, state, f"a text, an object or array of JSON, or messages{several}")
+        keep = PythonOnly("; among several, on_error='keep' keeps the others" if is_missing(state) else "")
+        raise OptionError(name, state, MessageText(f"a text, an object or array of JSON, or messages{several}", keep))
     if not text.strip():
         article = "an" if name[0] in "aeiou" else "a"
         raise OptionError(name, state, f"{article} {name} that is not blank")

@@ -9,6 +9,7 @@ from dataclasses import MISSING, fields, replace
 from difflib import get_close_matches
 from functools import cache, wraps
 from importlib import import_module
+from itertools import product
 from typing import Any, ParamSpec, TypeVar
 
 from selectrie.errors import ArgumentCountError, IncompatibleOptionsError, OptionError, OptionRef, UnknownArgumentError
@@ -55,13 +56,11 @@ SAME = {
     "batch_size": "n_batch",
 }
 """Maps option names of other libraries to the names used here."""
+_TYPE = "…, a JSON Schema or a class such as a pydantic model"
 _ADVICE = {
     "regex": ("grammar", "Grammar.from_regex(…)"),
     "pattern": ("grammar", "Grammar.from_regex(…)"),
-    "json_schema": ("grammar", "Grammar.from_json_schema(…)"),
-    "schema": ("grammar", "Grammar.from_json_schema(…)"),
-    "response_format": ("grammar", "Grammar.from_json_schema(…)"),
-    "response_model": ("grammar", "Grammar.from_type(…)"),
+    **dict.fromkeys(("json_schema", "schema", "response_format", "response_model"), ("grammar", _TYPE)),
     "messages": ("prompt", "the messages of a chat"),
     "do_sample": ("sampling", "SamplingParams.GREEDY"),
     "choices": ("questions", "Choice(…)"),
@@ -82,8 +81,17 @@ _ALSO = {
     "question": ("instructions", "statement"),
     "min": ("low",),
     "max": ("high",),
+    **dict.fromkeys(("json_schema", "schema", "response_format", "response_model"), ("kind",)),
 }
 """Maps unknown arguments to what some calls have in their place."""
+_CALLS = {
+    ("generate", "stream"): "stream(…)",
+    **{
+        (f"{mode}{call}{many}", "column"): f'{mode}{call}_many(df["text"], …)'
+        for mode, call, many in product(("", "a"), ("classify", "decide", "extract"), ("", "_many", "_iter"))
+    },
+}
+"""Maps a call and an unknown argument of it to the call to write instead."""
 _METHODS = {
     **dict.fromkeys(("chat", "create_chat_completion"), "generate(messages=…) or generate(user=…)"),
     **dict.fromkeys(("create_completion", "complete", "completion", "invoke", "predict"), "generate(…)"),
@@ -91,8 +99,10 @@ _METHODS = {
     **dict.fromkeys(("logprobs", "loglikelihood", "get_logprobs"), "score(…) or prompt_logprobs(…)"),
     "tokenize": "encode(…)",
     "detokenize": "decode(…)",
+    "fill": "render(…)",
     **dict.fromkeys(("json", "dict", "model_dump", "to_json", "as_dict"), "to_dict()"),
     "label": "value",
+    "labels": "classes, the labels to choose from, or values, the label of each text",
     "best": "text",
     **dict.fromkeys(("prob", "p", "score"), "probability"),
     **dict.fromkeys(("probs", "scores"), "probabilities"),
@@ -151,7 +161,7 @@ def missing_attribute(owner: object, name: str) -> AttributeError:
         return AttributeError(text)
     names = [one for one in dir(kind) if not one.startswith("_")]
     meant = _METHODS.get(name, "")
-    if meant.partition("(")[0] not in names:
+    if re.split(r"\W", meant)[0] not in names:
         meant = next(iter(get_close_matches(name, names, n=1)), "")
     return AttributeError(f"{text}; did you mean {meant}?" if meant else text)
 
@@ -343,9 +353,10 @@ def _advice(call: Callable[..., object], signature: inspect.Signature, name: str
     """Return the advice for an unknown argument `name` of a call."""
     parameters = list(signature.parameters)
     own = SAME.get(name, name)
-    for one in (own, *_ALSO.get(name, ())):
-        if one in parameters:
-            return f"give it as {one}"
+    known = [f"call {_CALLS[key]}"] if (key := (call.__name__, name)) in _CALLS else []
+    known += [f"give it as {one}" for one in (own, *_ALSO.get(name, ())) if one in parameters]
+    if known:
+        return known[0]
     argument, value = _ADVICE.get(own, (own, "…"))
     if argument in parameters:
         return f"give {argument}={value}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, overload
@@ -51,6 +52,9 @@ _KNOWN = 1e-4
 _LARGE_SHARE = 0.5
 """Probability of tokens with a leading space above which a space seems missing."""
 _SPACE_CAUSE = "The choices begin without the space that the model puts there."
+_GLUED_CAUSE = "The choices follow the prompt's last character without a space."
+_WORD_END = re.compile(rb"[\w.,:;!?]\Z")
+"""The end of a prompt after which a new word begins with a space."""
 _TEMPLATE_CAUSE = "The prompt is a plain text, and this model was trained on chats."
 _OTHER_CAUSES = (
     "Usual causes: choices without the leading space that the prompt calls for; a model that thinks before it answers."
@@ -204,11 +208,11 @@ class Selection(JsonRecord):
         found += notes_advice(self.notes)
         if self._has_unexpected_choices():
             behind = " with the text after them" if on_page and self.terminator == "text" else ""
-            text = f"the model expects something else than these choices{behind}.{expected_tokens(self.top_tokens)}"
+            text = f"the model expects something else than these choices{behind}.{expected_tokens(self._next_tokens())}"
             if on_page:
                 found.append(Advice("coverage", f"{text} {_PAGE_CAUSE}"))
-            elif self._has_missing_space():
-                found.append(Advice("coverage", f"{text} {_SPACE_CAUSE}", Remedy("delimiter", " ")))
+            elif cause := self._missing_space():
+                found.append(Advice("coverage", f"{text} {cause}", Remedy("delimiter", " ")))
             elif self.skips_template:
                 found.append(Advice("coverage", f"{text} {_TEMPLATE_CAUSE}", Remedy("user")))
             else:
@@ -225,24 +229,51 @@ class Selection(JsonRecord):
         highest = self.coverage if self.coverage_high is None else self.coverage_high
         if highest >= LOW_COVERAGE or self.certificate.open_mass >= LOW_COVERAGE:
             return False
-        trie, edge_logp, pieces = self.choices.trie, self.choices.edge_logp, self.choices.pieces
-        node, logp, n_healed = ROOT, -self.log_heal, len(self.healed)
-        children = trie.children(ROOT)
-        while len(children) == 1 and (n_healed := n_healed - len(pieces[trie.token[children[0]]])) >= 0:
-            node = children[0]
-            logp += edge_logp[node]
-            children = trie.children(node)
-        begins = math.exp(logp) * float(np.nansum(np.exp(edge_logp[children])))
+        trie, edge_logp = self.choices.trie, self.choices.edge_logp
+        begins = float(np.nansum(np.exp([logp for _, logp in self._beginnings()])))
         end = trie.path_node[trie.path_of[self.index]]
         ends = self.choices.logp_terminator[self.index] + (edge_logp[end] if self.terminator == "text" else 0.0)
         return min(begins, math.exp(ends)) < LOW_COVERAGE
 
-    def _has_missing_space(self) -> bool:
-        """Return whether the model expects a space, but no choice begins with one."""
-        trie, pieces = self.choices.trie, self.choices.pieces
-        first = trie.token[trie.children(ROOT)].tolist()
-        spaced = sum(math.exp(token.logp) for token in self.top_tokens if token.piece.startswith(b" "))
-        return spaced > _LARGE_SHARE and not any(pieces[token].startswith(b" ") for token in first)
+    def _beginnings(self) -> list[tuple[bytes, float]]:
+        """Return the first bytes of the paths after the healed bytes, and their logp.
+
+        These are the remaining bytes of the token that ends after the healed ones. The
+        log-probability is conditional on the healed bytes.
+        """
+        trie, edge_logp, pieces = self.choices.trie, self.choices.edge_logp, self.choices.pieces
+        found, pending = [], [(ROOT, -self.log_heal, len(self.healed))]
+        while pending:
+            node, logp, n_healed = pending.pop()
+            for child in trie.children(node):
+                piece, logp_child = pieces[trie.token[child]], logp + float(edge_logp[child])
+                if len(piece) > n_healed or not n_healed:
+                    found.append((piece[n_healed:], logp_child))
+                else:
+                    pending.append((child, logp_child, n_healed - len(piece)))
+        return found
+
+    def _next_tokens(self) -> tuple[TokenScore, ...]:
+        """Return the top tokens that say what the model expects after the prompt.
+
+        Where bytes were healed, these are the ones that begin with the healed bytes and
+        go on. There are none if they hold less than half of what follows.
+        """
+        if not self.healed:
+            return self.top_tokens
+        n = len(self.healed)
+        found = tuple(one for one in self.top_tokens if one.piece.startswith(self.healed) and len(one.piece) > n)
+        return found if sum(math.exp(one.logp - self.log_heal) for one in found) > _LARGE_SHARE else ()
+
+    def _missing_space(self) -> str:
+        """Return the sentence on the space that the choices seem to lack, or ""."""
+        if any(piece[:1].isspace() for piece, _ in self._beginnings()):
+            return ""
+        tokens, n = self._next_tokens(), len(self.healed)
+        if not tokens:
+            return _GLUED_CAUSE if _WORD_END.search(self.healed) else ""
+        spaced = sum(math.exp(one.logp - self.log_heal) for one in tokens if one.piece[n:].startswith(b" "))
+        return _SPACE_CAUSE if spaced > _LARGE_SHARE else ""
 
     @property
     def text(self) -> str:

@@ -74,6 +74,8 @@ class GenerateRequest:
         record("sampling", self.sampling, SamplingParams)
         record("stopping", self.stopping, StopParams)
         record("prompting", self.prompting, PromptParams)
+        if isinstance(self.options, list | tuple):
+            raise OptionError("options", self.options, "a GenerationParams record; give the texts as `choices`")
         record("options", self.options, GenerationParams)
         if self.options.best_of is not None and self.options.best_of < self.n:
             raise OptionError(
