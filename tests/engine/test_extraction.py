@@ -8,6 +8,7 @@ import math
 import pickle
 from collections import namedtuple
 from dataclasses import dataclass, make_dataclass, replace
+from datetime import date
 from enum import Enum
 from itertools import product
 from typing import Annotated, Literal, NamedTuple, TypedDict
@@ -595,11 +596,46 @@ def test_a_schema_gives_values_of_json(llm):
     assert list(found.marginals["size"]) == [1, 2.5, "big"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "layout"),
+    [
+        (int, "integer"),
+        (float | None, "number | null"),
+        (Annotated[int, pydantic.Field(ge=1, le=1000)], "integer from 1 to 1000"),
+        (list[int], "[integer, …]"),
+        (tuple[str, bool], '["…", true | false]'),
+        ({"type": ["integer", "null"], "minimum": -2, "maximum": 2}, "integer from -2 to 2 | null"),
+        (date, '"YYYY-MM-DD"'),
+    ],
+    ids=str,
+)
+def test_a_prompt_shows_types_and_no_value_of_them(kind, layout):
+    """A number in the prompt, such as 0, would draw answers to itself."""
+    assert extracted_type(kind).layout == layout
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Annotated[int, "The age  of the person."],
+        Annotated[int, pydantic.Field(description="The age of the person.", ge=0)],
+        Annotated[Ticket, "The age of the person."],
+        {"type": "integer", "description": "The age of\n the person."},
+    ],
+    ids=str,
+)
+def test_a_prompt_has_the_description_of_the_type_itself(kind):
+    """It stands before those of the fields."""
+    lines = extracted_type(kind).instructions("Who?").splitlines()
+    assert lines[:2] == ["Who?", "- The age of the person."]
+    assert len(lines) == 3
+
+
 def test_prompts_are_those_of_decisions(llm):
     """The prompt names the fields, their descriptions and values, and a template of the caller is taken."""
     text = extracted_type(Order).instructions("What was ordered?")
     assert text.splitlines()[0] == "What was ordered?"
-    assert '{"paid": {"kind": "card", "digits": 1 to 3} | {"kind": "cash"}, "open": true | false}' in text
+    assert '{"paid": {"kind": "card", "digits": integer from 1 to 3} | {"kind": "cash"}, "open": true | false}' in text
     with fake(chat=False) as plain:
         found = plain.extract(STATE, Ticket)
         assert found.selection.terminator == "text"

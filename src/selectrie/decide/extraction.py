@@ -27,8 +27,10 @@ from selectrie.grammar.readers.type_objects import object_maker
 from selectrie.grammar.readers.type_parts import (
     check_size,
     fields_of,
+    find_words,
     is_hashable,
     is_named_tuple,
+    metadata_of,
     type_name,
 )
 from selectrie.grammar.readers.types import schema_of_type
@@ -139,7 +141,8 @@ class ExtractedType:
             too many, and the grammar is searched.
         texts: The texts of the listed values; () as well.
         layout: What a prompt shows of it: one line of JSON with types for values.
-        described: The descriptions of its fields, by their names.
+        described: The descriptions of its fields, by their names; the name of the type
+            itself is "".
         make: Makes the value of a text's JSON; raises `ValueError` or `TypeError`.
         schema: Its JSON Schema.
     """
@@ -158,7 +161,8 @@ class ExtractedType:
 
         `asked` comes first, or a default if it is blank.
         """
-        lines = [asked.strip() or _ASKED, *(f"- {name}: {text}" for name, text in self.described.items())]
+        about = [f"- {name}: {text}" if name else f"- {text}" for name, text in self.described.items()]
+        lines = [asked.strip() or _ASKED, *about]
         return "\n".join([*lines, f"Answer with the JSON alone, in one line: {self.layout}"])
 
     def value(self, text: str) -> Any:
@@ -283,7 +287,9 @@ def extracted_type(kind: object) -> ExtractedType:
         return kind
     if isinstance(kind, Mapping):
         _check_schema(kind)
-        return _of_schema(kind, lambda value: value, str(kind.get("title", "the schema")))
+        about = kind.get("description")
+        about = about if isinstance(about, str) else ""
+        return _of_schema(kind, lambda value: value, str(kind.get("title", "the schema")), about)
     if isinstance(kind, str | bytes | int | float | list | tuple | set) or kind is None:
         raise OptionError("kind", kind, "a type, such as a data class or a model, or a JSON Schema as a mapping")
     check_size(kind)
@@ -309,13 +315,14 @@ def _check_schema(schema: Mapping[str, Any]) -> None:
 
 def _read_type(kind: Any) -> ExtractedType:
     schema = open_sets(schema_of_type(kind, is_whole=True))
-    return _of_schema(schema, object_maker(kind), type_name(kind))
+    return _of_schema(schema, object_maker(kind), type_name(kind), find_words(metadata_of(kind)))
 
 
 _of_type = lru_cache(maxsize=32)(_read_type)
 
 
-def _of_schema(schema: Mapping[str, Any], make: Callable[[Any], Any], name: str) -> ExtractedType:
+def _of_schema(schema: Mapping[str, Any], make: Callable[[Any], Any], name: str, about: str) -> ExtractedType:
+    """Return what is extracted for a schema; `about` is the description of the type."""
     grammar = Grammar.from_json_schema(schema, name=name)
     texts, values = grammar.listed(MAX_VALUES) or (), ()
     if len(texts) <= MAX_VALUES:
@@ -324,7 +331,8 @@ def _of_schema(schema: Mapping[str, Any], make: Callable[[Any], Any], name: str)
     else:
         texts = ()
     shown = _Shown(schema.get("$defs", {}))
-    described = MappingProxyType(dict(shown.descriptions(schema)))
+    of_type = [("", " ".join(about.split()))] if about.strip() else []
+    described = MappingProxyType(dict([*of_type, *shown.descriptions(schema)]))
     return ExtractedType(name, grammar, values, texts, shown.layout(schema), described, make, schema)
 
 
@@ -486,5 +494,5 @@ def _plain(kind: Any, schema: Mapping[str, Any]) -> str:
     if kind == "string":
         return _WRITTEN.get(schema.get("pattern", ""), '"…"')
     if kind == "integer" and "minimum" in schema and "maximum" in schema:
-        return f"{schema['minimum']} to {schema['maximum']}"
-    return {"boolean": "true | false", "null": "null", "integer": "0", "number": "0.0"}.get(kind, "…")
+        return f"integer from {schema['minimum']} to {schema['maximum']}"
+    return {"boolean": "true | false", "null": "null", "integer": "integer", "number": "number"}.get(kind, "…")

@@ -157,8 +157,8 @@ class Extraction(JsonRecord, Generic[T]):
     `probability_high` are those of the most probable value (`ExtractedValue`).
 
     Attributes:
-        marginals: The probabilities of the values of each field, by its name; that of a
-            field within another one is such as "customer.plan".
+        marginals: The probabilities of the values of each field, by its name in the
+            JSON; that of a field within another one is such as "customer.plan".
         selection: The selection among the texts of the listed values, or None.
         beam: The result of the search of an open type, or None.
         values: The values of the selection's choices; () for an open type.
@@ -218,7 +218,11 @@ class Extraction(JsonRecord, Generic[T]):
 
     @property
     def is_proved(self) -> bool:
-        """Return whether no other value is more probable, but for near ties."""
+        """Return whether no other value is more probable, but for near ties.
+
+        Of an open type it says so of texts: none that the beam left out is more
+        probable than those that it found.
+        """
         return self._result().certificate.proved
 
     @property
