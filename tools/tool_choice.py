@@ -72,6 +72,10 @@ NOT_NEEDED = [
 ]
 
 
+MAX_ROWS = 10_000
+"""Maximum number of rows of a decision: more than all names in all spellings need."""
+
+
 def declared() -> ToolSet:
     """Return the five tools."""
     functions = []
@@ -86,7 +90,7 @@ def decide(llm: selectrie.Engine, tools: ToolSet, message: str) -> tuple[ToolDec
     """Return the decision for a message of a user, and how the model's own text begins."""
     chat = [{"role": "user", "content": message}]
     messages, prompting = write_chat(llm.vocabulary, chat, PromptParams(), tools.definitions())
-    chooser = ToolChooser(Exchange(message, ""), llm, messages, prompting, tools)
+    chooser = ToolChooser(Exchange(message, ""), llm, messages, prompting, tools, max_rows=MAX_ROWS)
     with collected_warnings():  # that calls are not what the model expects
         decision = asyncio.run(chooser.decide(TrackedText(""), chooser.syntax.opening, SPELLINGS))
     own = llm.generate(messages, prompting=prompting, temperature=0, max_tokens=12).text
