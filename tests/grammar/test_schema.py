@@ -704,6 +704,18 @@ WIDE = {f"p{i}": {"type": "integer"} for i in range(300)}
             "properties at #/properties/x: 4001 properties",
         ),
         (
+            {"allOf": [{"type": "object", "required": [f"{i}{j}" for j in range(5_001)]} for i in "ab"]},
+            "required at #/allOf/1: the schema requires 10002 names so far; the maximum is 10000",
+        ),
+        (
+            _named("x", {"patternProperties": {f"^p{i}_": True for i in range(201)}}),
+            "patternProperties at #/properties/x: the schema has 201 patterns",
+        ),
+        (
+            {"allOf": [{"type": "object", "patternProperties": {f"^p{i}_": True}} for i in range(110)]},
+            "patternProperties at #/allOf/0: 110 patterns .* up to 659450 pairs",
+        ),
+        (
             {"$defs": {"d": {"type": "object", "allOf": [{"$ref": "#/$defs/d"}]}}, "$ref": "#/$defs/d"},
             r"\$ref at #/\$defs/d: the reference leads back to itself",
         ),
@@ -713,6 +725,16 @@ def test_what_llguidance_refuses_is_told_by_keyword_and_place(schema_, message):
     """In the words of the schema, and with what to do."""
     with pytest.raises(GrammarError, match=message):
         automaton(schema_)
+
+
+def test_a_schema_of_one_value_may_require_any_number_of_names():
+    """Since its text is listed, llguidance's limit does not apply."""
+    value = {f"p{i}": i for i in range(10_001)}
+    named = {name: {"const": i} for name, i in value.items()}
+    texts = read_schema(
+        {"type": "object", "properties": named, "required": [*named], "additionalProperties": False}
+    ).texts
+    assert texts == (json.dumps(value),)
 
 
 def examined(cases, **options):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import sys
 
 import pytest
 
@@ -11,6 +13,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie import GenerationParams, Grammar, SamplingParams, StopParams
 from selectrie.server import ServerOptions, app, structured
+from selectrie.server.http_errors import HttpError
 from selectrie.server.structured import MAX_CHARACTERS, Constraint
 from tests.support.chatting import BODY, MESSAGES, PATH, put_together
 from tests.support.deciding import fake
@@ -112,7 +115,7 @@ WRONG = [
     ({"json": True}, "structured_outputs.json", "a JSON Schema"),
     ({"json": ""}, "structured_outputs.json", "not JSON"),
     ({"json": {"type": "strange"}}, "structured_outputs.json.type", "strange"),
-    ({"json": '{"type": "strange"}'}, "structured_outputs.json", "type at #: 'strange'"),
+    ({"json": '{"type": "strange"}'}, "structured_outputs.json.type", "type at #: 'strange'"),
     ({"json_object": 1}, "structured_outputs.json_object", "true"),
 ]  # fmt: skip
 
@@ -304,3 +307,34 @@ def test_a_long_pattern_of_white_space_is_refused_even_without_json(llm):
     """As the description of the endpoint says."""
     body = {"prompt": "a", "max_tokens": 1, "guided_whitespace_pattern": " " * (MAX_CHARACTERS + 1)}
     assert ask(app(llm), "POST", "/v1/completions", body).error["param"] == "guided_whitespace_pattern"
+
+
+@pytest.mark.parametrize("schema", [*(schema for schema, _, _ in CLOSED), {}], ids=lambda one: json.dumps(one)[:40])
+def test_a_schema_and_its_text_say_the_same(schema):
+    """However the text is laid out."""
+    one, text = (Constraint.of("guided_json", "json", form) for form in (schema, json.dumps(schema, indent=2)))
+    assert one.says_same(text)
+    assert one.source == text.source
+
+
+def test_deep_constants_are_read_or_refused():
+    """At each depth, also where only one of the steps recurses too deeply."""
+    for depth in range(sys.getrecursionlimit() - 200, sys.getrecursionlimit() + 20, 3):
+        with contextlib.suppress(HttpError):
+            Constraint.of("guided_json", "json", f'{{"enum": [{"[" * depth}{"]" * depth}]}}').compile()
+
+
+@pytest.mark.parametrize(
+    ("text", "param", "message"),
+    [
+        ('{"type":\n oops}', "guided_json", "line 2, column 2"),
+        ('{"type": "null", "type": "null"}', "guided_json", "'type' twice in one object"),
+        ('{"properties": {"a": {"contains": {}}}}', "guided_json.properties.a.contains", "cannot express"),
+        ("[]", "guided_json", "a schema must be an object or a bool"),
+    ],
+)
+def test_errors_in_the_text_of_a_schema(llm, text, param, message):
+    """A line and column if it is not JSON, else the path to the keyword."""
+    error = ask(app(llm), "POST", PATH, {**BODY, "guided_json": text}).error
+    assert error["param"] == param
+    assert message in error["message"]

@@ -80,7 +80,8 @@ class Constraint:
         path: Path to it in the request.
         kind: One of `KINDS`, but for "json_object", which is a JSON Schema here.
         source: Its value; a list of choices is a tuple, a JSON Schema a text.
-        schema: The JSON Schema if it came as an object; errors then name its parts.
+        schema: The JSON Schema as an object; errors then name its parts. None for a
+            text that is not the JSON of an object.
         whitespace: Regular expression of the white space that JSON may have, with its
             path; None for the layout of `json.dumps`.
     """
@@ -104,11 +105,17 @@ class Constraint:
             whitespace: As the attribute.
             closes: Whether the objects of a JSON Schema get no further properties
                 (`close_objects`).
+
+        Raises `HttpError` for a JSON Schema that is nested too deeply to be written.
         """
         if kind == "json_object":
             kind, value = "json", _ANY_OBJECT
+        if kind == "json" and isinstance(value, str):
+            members = _read_object(value)
+            value = value if members is None else members
         if isinstance(value, dict):
-            return cls(path, kind, json.dumps(close_objects(value) if closes else value), value, whitespace)
+            with grammar_errors_at(path):
+                return cls(path, kind, _write_schema(value, closes=closes), value, whitespace)
         return cls(path, kind, tuple(value) if isinstance(value, list) else value, None, whitespace)
 
     def says_same(self, other: Constraint) -> bool:
@@ -145,6 +152,41 @@ def _has_spaces(whitespace: tuple[str, str] | None) -> bool:
         if not blank.accepts(""):
             raise unsupported(path, "white space that must not be empty is not offered; use one such as '[ ]?'")
         return bool(blank.accepts(" "))
+
+
+def _read_object(text: str) -> dict[str, Any] | None:
+    """Return the object of a JSON text, or None.
+
+    A text that is not JSON, repeats a name or is too long gives None: compiling it as a
+    JSON Schema raises the error, with its line and column.
+    """
+
+    def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        if len(members) < len(pairs):
+            raise ValueError("a name is repeated")
+        return members
+
+    if len(text) > MAX_CHARACTERS:
+        return None
+    try:
+        value = json.loads(text, object_pairs_hook=make_object)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _write_schema(schema: Mapping[str, Any], *, closes: bool) -> str:
+    """Return the text of a JSON Schema; `GrammarError` if it is too deep.
+
+    Args:
+        schema: The schema.
+        closes: See `Constraint.of`.
+    """
+    try:
+        return json.dumps(close_objects(schema) if closes else schema, separators=(",", ":"))
+    except RecursionError as error:
+        raise GrammarError("the schema is nested too deeply") from error
 
 
 _OF_SCHEMAS = ("properties", "$defs", "definitions")

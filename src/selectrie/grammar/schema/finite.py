@@ -352,7 +352,7 @@ class _Reader:
 
     def _objects(self, schema: dict[str, Any], depth: int) -> _Values:
         """Return the objects that the schema's property keywords allow."""
-        properties, required = schema.get("properties", {}), schema.get("required", [])
+        properties, required = schema.get("properties", {}), frozenset(schema.get("required", ()))
         if schema.get("additionalProperties", True) is not False:
             raise _UnlistedError
         if any(name not in properties for name in required):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 from selectrie.errors import GrammarError
@@ -473,12 +474,18 @@ def normalize_strings(schema: Mapping[str, Any], pointer: str, notes: list[str])
         if pattern is None:
             notes.append(f"format at {pointer}: {clip_repr(name)} is unknown and has no effect")
         else:
-            patterns.append(pattern_of(pattern, "format", pointer).pattern)
+            patterns.append(_rewrite_format(pattern))
     if patterns:
         copy["pattern"] = patterns[0]
     if len(patterns) > 1:
         copy["allOf"] = [{"pattern": patterns[1]}]
     return copy
+
+
+@lru_cache(maxsize=64)
+def _rewrite_format(pattern: str) -> str:
+    """Return the pattern of a format, rewritten to mean the same everywhere."""
+    return rewrite_pattern(pattern).pattern
 
 
 def pattern_of(pattern: object, keyword: str, pointer: str) -> RewrittenPattern:

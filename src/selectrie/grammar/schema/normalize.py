@@ -222,6 +222,23 @@ MAX_OPTIONAL = 4_000
 Each of them takes four of llguidance's 20 000 items at one position.
 """
 
+MAX_REQUIRED = 10_000
+"""Maximum number of different names that a schema requires, in all its objects.
+
+llguidance (1.9.1) overflows 8 MiB of stack where one object requires 28 000.
+"""
+MAX_PATTERNS = 200
+"""Maximum number of different patterns of property names in a schema.
+
+llguidance compares each two of one object: 200 take it 1.5 s, 500 take 17 s.
+"""
+MAX_PATTERN_PAIRS = 500_000
+"""Maximum number of pairs of such patterns that llguidance may compare for a schema.
+
+It compares the pairs of each object, and again for each schema that it joins with
+others by `allOf`, `anyOf`, `oneOf` or `$ref`, where all patterns may meet.
+"""
+
 MAX_PRODUCT = 2**32 - 1
 """Largest product that llguidance computes for `multipleOf`."""
 MAX_NAMED = 3
@@ -255,8 +272,8 @@ class SchemaCopy:
         keyword_pointers: JSON pointers of the first keywords of `LEFT` in the original
             schema, for messages.
         notes: Keywords that have no effect although the schema's author may expect one.
-        listed_only: Errors about numbers that are exact only in a list of values. The
-            first one is raised if the schema is not listed.
+        listed_only: Errors about what only a list of values can express, such as large
+            numbers. The first one is raised if the schema is not listed.
     """
 
     root: Schema
@@ -325,6 +342,10 @@ class _Copier:
     logic: Logic = field(init=False)
     last_logic: Logic = field(init=False)
     max_decimals: int = field(init=False, default=RANGE_DECIMALS)
+    required: set[str] = field(init=False, default_factory=set)
+    name_patterns: set[str] = field(init=False, default_factory=set)
+    n_pattern_pairs: int = field(init=False, default=0)
+    n_joined: int = field(init=False, default=0)
     n_copied: int = field(init=False, default=0)
     n_looks: int = field(init=False, default=0)
 
@@ -339,6 +360,7 @@ class _Copier:
         while self.waiting:
             name, schema, position = self.waiting.popleft()
             definitions[name] = self.copy_one(schema, position)
+        self._check_patterns()
         return SchemaCopy(
             root,
             definitions,
@@ -466,11 +488,13 @@ class _Copier:
         if key == "const":
             return check_constant(value, key, position.pointer, self.listed_only)
         if key == "$ref":
+            self.n_joined += 1
             return f"#/$defs/{self._define(value, position)}"
         if not isinstance(value, list) or not value:
             raise keyword_error(position.pointer, key, f"{clip_repr(value)}; expected a list with at least one item")
         if key == "enum":
             return [check_constant(one, key, position.pointer, self.listed_only) for one in value]
+        self.n_joined += len(value)
         return [self.copy_one(one, position.at(key, i)) for i, one in enumerate(value)]
 
     def _find_target(self, reference: str) -> object:
@@ -611,6 +635,7 @@ class _Copier:
             copy["properties"] = self._copy_each(schema, "properties", position)
         if "patternProperties" in schema:
             named = self._copy_each(schema, "patternProperties", position)
+            self._count_patterns(named, position)
             spelled = {name: pattern_of(name, "patternProperties", position.pointer) for name in named}
             doubtful = Characters.of([part for one in spelled.values() for part in one.doubtful_in_names()]).ranges
             if schema.get("additionalProperties") is False:
@@ -630,7 +655,34 @@ class _Copier:
         check_constant([*required, *copy.get("properties", {})], "properties", position.pointer, self.listed_only)
         if required:
             copy["required"] = list(dict.fromkeys(required))
+            self._count_required(required, position)
         return copy | self._count_keywords(schema, copy, position)
+
+    def _count_patterns(self, patterns: Collection[str], position: _Position) -> None:
+        """Count patterns of property names; raise an error if there are too many."""
+        self.name_patterns.update(patterns)
+        self.n_pattern_pairs += math.comb(len(patterns), 2)
+        if len(self.name_patterns) > MAX_PATTERNS:
+            reason = f"the schema has {len(self.name_patterns)} patterns of names so far; the maximum is {MAX_PATTERNS}"
+            raise keyword_error(position.pointer, "patternProperties", f"{reason}; join some into one pattern")
+
+    def _check_patterns(self) -> None:
+        """Raise an error if llguidance may compare too many pairs of patterns."""
+        n = len(self.name_patterns)
+        n_pairs = self.n_pattern_pairs + self.n_joined * math.comb(n, 2)
+        if n_pairs > MAX_PATTERN_PAIRS:
+            reason = f"{n} patterns in objects and schemas that are joined make up to {n_pairs} pairs to compare"
+            remedy = f"the maximum is {MAX_PATTERN_PAIRS}; join some into one pattern"
+            where = self.keyword_pointers["patternProperties"][0]
+            raise keyword_error(where, "patternProperties", f"{reason}; {remedy}")
+
+    def _count_required(self, names: Collection[str], position: _Position) -> None:
+        """Count required names; too many add an error to `listed_only`."""
+        n_before = len(self.required)
+        self.required.update(names)
+        if n_before <= MAX_REQUIRED < len(self.required):
+            reason = f"the schema requires {len(self.required)} names so far; the maximum is {MAX_REQUIRED}"
+            self.listed_only.append(keyword_error(position.pointer, "required", reason))
 
     @staticmethod
     def _count_keywords(schema: dict[str, Any], copy: dict[str, Any], position: _Position) -> dict[str, Any]:
@@ -641,7 +693,7 @@ class _Copier:
         """
         min_properties = count_of(schema, "minProperties", position.pointer, MAX_ITEMS) or 0
         max_properties = count_of(schema, "maxProperties", position.pointer, 2**31)
-        required = copy.get("required", [])
+        required = frozenset(copy.get("required", ()))
         optional = [
             name for name, one in copy.get("properties", {}).items() if one is not False and name not in required
         ]

@@ -131,6 +131,14 @@ def read_schema(
     if route not in ("auto", "llguidance"):
         raise OptionError("route", route, "'auto' or 'llguidance'")
     source = _parse_schema(schema)
+    try:
+        return _convert(source, route=route, spacing=spacing)
+    except RecursionError as error:  # constants may be nested more deeply than schemas
+        raise GrammarError("the schema is nested too deeply") from error
+
+
+def _convert(source: object, *, route: Route, spacing: Spacing) -> GuidanceGrammar | ListedSchema:
+    """Return the grammar of a parsed schema (see `read_schema`)."""
     copy = copy_schema(source)
     if route == "auto" and spacing in SEPARATORS:
         texts = finite_texts(copy, SEPARATORS[spacing])
