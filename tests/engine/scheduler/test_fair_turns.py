@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextvars import copy_context
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import CallCost, Capacity, ModelKind
 from selectrie.decoding.task import Ask
 from selectrie.engine.scheduler.scheduler import Job, Scheduler
+from selectrie.engine.scheduler.task_group import TaskGroup, set_client
 from selectrie.engine.scheduler.turns import CallTimes, Turn, in_turns, move_to_end, shares_of
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
@@ -57,6 +59,14 @@ class Line:
 
     def result(self) -> list[int]:
         return self.told
+
+
+class Search(Line):
+    """A line that reserves 129 nodes until it ends, as a search for texts of 128 tokens does."""
+
+    def __init__(self, prompt: list[int], n: int) -> None:
+        super().__init__(prompt, n)
+        self.floor = replace(self.floor, nodes=129)
 
 
 def prompt_of(seed: int, n: int) -> list[int]:
@@ -228,6 +238,65 @@ def test_within_one_client_small_requests_do_not_wait_for_the_memory_of_large_on
     small = submit(scheduler, [Line(prompt_of(9, 10), 4)], client=key)
     assert calls_until_done(scheduler, model, small) < 20
     assert not any(one.future.done() for one in large)
+
+
+@pytest.mark.parametrize("n_searches", [8, 12, 20])
+def test_a_request_of_several_tasks_waits_once_for_the_memory_of_searches(n_searches: int) -> None:
+    """Seven fit, and each that ends is replaced: the tasks after the first take no more calls than alone."""
+    model = HashModel(1, limits=replace(WIDE, nodes=1000, rows_per_call=64))
+    scheduler, key = Scheduler(model), Turn()
+    searches: list[Job] = []
+    n_begun, n_steps = 0, 60
+
+    def step() -> None:
+        nonlocal n_begun
+        searches[:] = [job for job in searches if not job.future.done()]
+        while len(searches) < n_searches:
+            n_begun += 1  # of different lengths, so that they do not end together
+            searches.append(submit(scheduler, [Search(prompt_of(n_begun, 4), n_steps - 7 * (n_begun % 7))], key)[0])
+        scheduler.step()
+
+    for _ in range(100):
+        step()
+    chat, waits = Turn(), list[int]()
+    for part in range(8):
+        job = Job(Line(prompt_of(0, 150 + part), 8))
+        job.request, job.client = chat, key
+        scheduler.submit(job)
+        n_before = model.calls
+        while not job.future.done():
+            assert model.calls < 4000
+            step()
+        waits.append(model.calls - n_before)
+    assert waits[0] <= n_steps * n_searches / 7 + 20
+    assert max(waits[1:]) <= 10
+
+
+def test_the_groups_of_a_context_are_one_request_of_its_client() -> None:
+    """A server's request calls the engine several times, which begins a group each time."""
+    jobs: list[Job] = []
+
+    def handle(job: Job) -> Any:
+        jobs.append(job)
+        return SimpleNamespace(is_done=False)
+
+    runner: Any = SimpleNamespace(observer=None, handle=handle, queue=lambda _: None)
+    key = Turn()
+
+    def serve() -> None:
+        set_client(key)
+        for _ in range(2):
+            TaskGroup(runner).begin(Line([1], 1))
+
+    for _ in range(2):
+        copy_context().run(serve)
+    assert {job.client for job in jobs} == {key}
+    first, second, third, fourth = (job.request for job in jobs)
+    assert first is second
+    assert third is fourth
+    assert first is not third
+    TaskGroup(runner).begin(Line([1], 1))
+    assert jobs[-1].request is jobs[-1].client is not key
 
 
 def test_a_small_request_passes_one_that_does_not_fit() -> None:

@@ -283,13 +283,14 @@ class Scheduler:
         """Return the first waiting job of each request, the next to admit first.
 
         Within a priority, the client with the fewest jobs under way comes first, then
-        the request with the fewest.
+        the request with the fewest, then the oldest request. So a request whose jobs
+        come one after the other waits behind newer requests for the first job only.
         """
         n_of = Counter(turn for job in self._active for turn in {job.client, job.request})
 
         def order(job: Job) -> tuple[int, ...]:
             client, request = job.client, job.request
-            return -job.priority, n_of[client], client.place, n_of[request], request.place
+            return -job.priority, n_of[client], client.place, n_of[request], request.arrival
 
         return nsmallest(MAX_TRIED, (line[0] for line in lines.values() if line), key=order)
 

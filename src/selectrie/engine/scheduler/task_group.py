@@ -81,7 +81,7 @@ class TaskGroup:
         self._held: list[Handle[Any]] | None = None
         self._is_cancelled = False
         self._is_calling = False
-        self._turn = Turn()
+        self._turn = _REQUEST.get() or Turn()
         self._scope = _SCOPE.get()
         if self._scope is not None:
             self._scope.add(self)
@@ -270,20 +270,22 @@ class CancelScope:
             group.cancel()
 
 
-# Of this thread or asyncio task: the scope that new groups join, the client that their
-# jobs count for, and the function of `when_prepared`.
+# Of this thread or asyncio task: the scope that new groups join, the client and the
+# request that their jobs count for, and the function of `when_prepared`.
 _SCOPE: ContextVar[CancelScope | None] = ContextVar("selectrie_scope", default=None)
 _CLIENT: ContextVar[Turn | None] = ContextVar("selectrie_client", default=None)
+_REQUEST: ContextVar[Turn | None] = ContextVar("selectrie_request", default=None)
 _PRIORITY: ContextVar[int] = ContextVar("selectrie_priority", default=0)
 _WHEN_PREPARED: ContextVar[Callable[[], object] | None] = ContextVar("selectrie_prepared", default=None)
 
 
 def set_client(client: Turn) -> None:
-    """Let all requests that begin in this context share the turns of one client.
+    """Count all groups that begin in this context as one request of a client.
 
-    Otherwise, each request counts as a client.
+    Otherwise, each group counts as a request and as a client.
     """
     _CLIENT.set(client)
+    _REQUEST.set(Turn())
 
 
 def set_priority(priority: int) -> None:

@@ -28,12 +28,13 @@ class Turn:
 
     Attributes:
         place: The lowest place is served first. It changes after each turn.
+        arrival: The first place, which does not change.
     """
 
-    __slots__ = ("__weakref__", "place")
+    __slots__ = ("__weakref__", "arrival", "place")
 
     def __init__(self) -> None:
-        self.place = next(_PLACES)
+        self.place = self.arrival = next(_PLACES)
 
 
 class TakesTurns(Protocol):
