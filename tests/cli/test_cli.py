@@ -211,6 +211,7 @@ def test_model_options_are_handed_to_load(monkeypatch: pytest.MonkeyPatch):
         ("select -p x -p y -c a", "'-p'"),
         ("select -m one.gguf --model two.gguf -p x -c a", "'-m'"),
         ("rank -p x -c a -c b --rule joint --rule pmi", "'--rule'"),
+        ("serve --model a=x --model b=y", "Give several as arguments: [NAME=]MODEL [NAME=]MODEL"),
         ("grammar check gbnf --text a --text b", None),
     ],
 )
@@ -220,6 +221,23 @@ def test_an_option_of_one_value_is_given_once(arguments: str, named: str | None)
     assert (named is not None and named in result.output and "is given twice" in result.output) == (named is not None)
     if named is not None:
         assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("flag", ["--root-path", "--reload", "--ssl-keyfile"])
+def test_a_flag_that_resembles_nothing_has_no_advice(flag: str):
+    """Flags of uvicorn, some letters of which are in a flag of another meaning."""
+    assert run("serve", flag, "x").stderr.endswith(f"No such option: {flag}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("compare", "eval compare"), ("report", "eval report"), ("check", "grammar check"), ("scor", "score")],
+)
+def test_a_command_of_a_group_is_named_with_its_group(name: str, meant: str):
+    """As it is written; commands without a group are found by similar letters."""
+    result = run(name, "a", "b")
+    assert result.exit_code == 2
+    assert f"No such command {name!r}. Did you mean {meant!r}?" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -233,6 +251,7 @@ def test_an_option_of_one_value_is_given_once(arguments: str, named: str | None)
         ("select --temp 3", "--temperature of generate"),
         ("classify --table x", "TABLE|TEXT, without a flag"),
         ("select --labels a,b", "--choices"),
+        ("eval report runs/a --format json", "--json"),
         ("select --zzz", None),
     ],
 )

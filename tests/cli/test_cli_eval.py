@@ -116,6 +116,19 @@ def test_json_is_one_object(opened, llm):
     assert task["metrics"] == mine.to_dict()["tasks"][0]["metrics"]
 
 
+def test_a_pattern_has_line_ends(opened):
+    r"""`\n` is one in a pattern, as a real one is; the name of a column keeps its backslash, and others are refused."""
+    Path("quiz.csv").write_text("question,back\\nslash,x,y,answer\n" + "Grass is,Snow is,green,white,A\n" * 2)
+    rest = ("--choices", "x,y", "--gold", "answer", "--json")
+    assert (
+        run("quiz.csv", "--context", r"Q: {question}\nA:\t", *rest).stdout
+        == run("quiz.csv", "--context", "Q: {question}\nA:\t", *rest).stdout
+        != run("quiz.csv", "--context", r"Q: {question}\\nA:\t", *rest).stdout
+    )
+    assert run("quiz.csv", "--context", r"back\nslash", *rest).exit_code == 0
+    assert r"whose backslashes begin \n, \r, \t or \\" in refused("quiz.csv", "--context", r"{question} \boxed", *rest)
+
+
 def test_a_table_needs_no_task_file(opened):
     """The names of its columns do, in a run that goes on from its folder; the figures are those of the same questions."""
     Path("quiz.csv").write_text(

@@ -123,7 +123,8 @@ def test_variables_of_all_commands_hold_too(run, tmp_path):
         ("model-name = 'a'", "c.toml: model-name: expected a list of texts, not 'a'"),
         ("model-name = ['a', 1]", "c.toml: model-name: expected a list of texts, not ['a', 1]"),
         ("models = 'a.gguf'", "c.toml: models: expected tables, [models.NAME]"),
-        ("[models]\na = 'a.gguf'", "c.toml: models: expected tables, [models.NAME]"),
+        ("[models]\na = 'a.gguf'", 'c.toml: models: expected tables, [models.a] with model = "a.gguf"'),
+        ("[models.a]\npath = 'a.gguf'", "c.toml: models.a.path is no option; did you mean model?"),
         ("[models.a]\nmodl = 'a.gguf'", "c.toml: models.a.modl is no option; did you mean model?"),
         ("[models.a]\nn-ctx = 'many'", "c.toml: models.a.n-ctx: expected a whole number, not 'many'"),
         ("[models.a]\nport = 1", "c.toml: models.a.port is no option"),
@@ -140,10 +141,11 @@ def test_mistakes_in_the_file_are_named(run, tmp_path, text, said):
 
 def test_mistakes_in_the_environment_are_named(run):
     """A variable of no flag is refused without its value, which may be a secret; one of a wrong type by its name."""
-    found = run(env={"SELECTRIE_SERVE_API_KEY": "secret"})
-    assert "no argument 'SELECTRIE_SERVE_API_KEY'" in found
-    assert "such as SELECTRIE_SERVE_API_KEY_FILE" in found
-    assert "secret" not in found
+    for name in ("SELECTRIE_SERVE_API_KEY", "SELECTRIE_API_KEY", "SELECTRIE_API_KEYS", "SELECTRIE_API_KEY_FILE"):
+        found = run(env={name: "secret"})
+        assert f"no argument '{name}'" in found
+        assert "such as SELECTRIE_SERVE_API_KEY_FILE" in found
+        assert "secret" not in found
     found = run(env={"SELECTRIE_SERVE_PORT": "tcp://10.0.0.1:80"})
     assert "'SELECTRIE_SERVE_PORT'" in found
     assert "['SELECTRIE_SERVE_PORT'" not in found

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
 import warnings
 from dataclasses import fields
 from enum import Enum
@@ -31,14 +28,6 @@ class Word(str, Enum):
     """Members that are texts."""
 
     YES = "yes"
-
-
-@pytest.fixture(autouse=True)
-def _quiet():
-    """Warn of mappings, as in a process that was warned before."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        Choice("q", {"a": "b"})
 
 
 @pytest.mark.parametrize(
@@ -165,21 +154,11 @@ def test_old_data_keeps_its_meaning():
     assert data_of_questions(made) == old
 
 
-def test_a_mapping_is_warned_about_once():
-    """In a process of its own, the first mapping warns at the line that made it; lists and the data of files do not."""
-    code = """
-from selectrie import Choice, Option
-from selectrie.decide.question_data import questions_of_data
-Choice("q", ["a"]), questions_of_data({"q": {"type": "choice", "choices": {"a": "b"}}})
-for _ in range(2):
-    Choice("q", {"a": "b"})
-Choice("q", {"c": "d"})
-"""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "", "PYTHONUTF8": "1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stderr.count("Warning") == 1
-    assert "<string>:6: FutureWarning: a mapping given to Choice has descriptions" in done.stderr
-    assert "Option(value, text=…)" in done.stderr
+def test_a_mapping_is_no_reason_for_a_warning():
+    """Its descriptions are what it says in files and requests too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Choice("q", {"a": "what a is"}).options == (Option("a", description="what a is"),)
 
 
 def test_an_option_needs_a_text_and_a_value_to_look_up():

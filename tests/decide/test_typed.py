@@ -235,7 +235,6 @@ def test_what_a_type_alone_asks(kind, question):
         ({"box": Box[Box[bool]]}, {"box.what.what": Predicate("Box: What: What.")}),
     ],
 )  # fmt: skip
-@pytest.mark.filterwarnings("ignore:a mapping given to Choice:FutureWarning")
 def test_names_are_the_words_where_nothing_else_is_said(given, questions):
     """An identifier is spoken, another text is taken as it is, and classes around a field lead."""
     assert parse_questions(given) == questions
@@ -319,7 +318,6 @@ class Nothing(TypedDict):
         (Nothing, "expected a class with fields"),
     ],
 )  # fmt: skip
-@pytest.mark.filterwarnings("ignore:a mapping given to Choice:FutureWarning")
 def test_what_cannot_be_asked_is_named(given, message):
     """One error of ours, which names the field and what it may be."""
     with pytest.raises(SelectrieError) as caught:

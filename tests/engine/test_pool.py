@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -432,6 +435,25 @@ def test_a_registry_that_is_forgotten_lets_its_engines_go(tiny_model):
     del models, engine
     gc.collect()
     assert gone() is None
+
+
+def test_engines_and_pools_stay_in_their_process():
+    """Copies and pickles are refused, and so is `async with`; both say what to do."""
+    with selectrie.load(n_threads=1) as llm, ModelPool({"a": None}) as models:
+        for one in (llm, models, [selectrie.cascade([llm])]):
+            for copied in (copy.deepcopy, pickle.dumps):
+                with pytest.raises(UnsupportedModelError, match="cannot be copied or pickled; share it"):
+                    copied(one)
+        for one in (llm, models):
+            with pytest.raises(UnsupportedModelError, match="no `async with`; write"):
+                asyncio.run(_entered(one))
+        assert llm.select("The sky is", [" blue", " red"]).text
+
+
+async def _entered(one):
+    """Enter a context manager as those of asyncio are."""
+    async with one:
+        pass
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

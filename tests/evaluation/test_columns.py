@@ -140,8 +140,8 @@ def test_an_ambiguous_right_answer_is_an_error(values, options, said):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (["B", 0], r"data:2: gold is 0: expected the letter of a choice"),
-        (["four"], r"data:1: gold is 'four': expected the index or number or letter or text or column of a choice"),
+        (["B", 0], r"data:2: gold is 0: expected the letter of a choice, as in the rows before$"),
+        (["four"], r"data:1: gold is 'four': expected the index or number or letter or text or column of a choice$"),
         ([None], r"data:1: the column 'gold' has no value"),
         ([float("nan")], r"data:1: the column 'gold' has no value"),
         ([3, 0], r"data:2: gold is 0: expected the number of a choice"),
@@ -351,6 +351,8 @@ def test_a_table_of_texts_and_labels_is_evaluated_without_naming_columns(llm, tm
     assert (list(found), len(found)) == ([found["items"]], 1)
     assert selectrie.compare(found, by_name)[0].task == "items"
     assert selectrie.evaluate(llm, rows)["items"].records[0].choices[1] == found["items"].records[0].choices[0]
+    with pytest.raises(KeyError, match="'mine': expected one of 'items'"):
+        _ = found["mine"]
     with pytest.raises(OptionError, match="'acc' among the metrics"):
         _ = selectrie.evaluate(llm, rows, ["brier"]).accuracy
     with pytest.raises(OptionError, match="one task; read"):

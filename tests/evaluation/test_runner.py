@@ -328,6 +328,13 @@ def test_what_is_wrong_with_items_is_said_before_anything_is_written(tmp_path):
         r"t\[0\].id": [replace(one[0], items=(replace(good, id="\ud800"),))],
         r"t\[0\].gold=\(2,\)": [replace(one[0], items=(replace(good, gold=(2,)),))],
         r"t\[0\].gold=\(-1,\)": [replace(one[0], items=(replace(good, gold=(-1,)),))],
+        r"t\[0\].gold=0: expected a tuple of indices of choices, from 0 to 1, such as \(0,\)": [
+            replace(one[0], items=(replace(good, gold=0),))
+        ],
+        r"t\[0\].gold='0'": [replace(one[0], items=(replace(good, gold="0"),))],
+        r"t\[0\].choices='ab': expected a tuple of texts": [replace(one[0], items=(replace(good, choices="ab"),))],
+        r"t\[0\].choices\[1\]=1: expected a str": [replace(one[0], items=(replace(good, choices=("a", 1)),))],
+        r"t\[0\].context=1: expected a str": [replace(one[0], items=(replace(good, context=1),))],
         r"t\[0\].contexts=1": [replace(one[0], items=(replace(good, contexts=("a",)),))],
         "a different name": one * 2,
     }

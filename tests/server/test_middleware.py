@@ -165,7 +165,7 @@ def test_keys(llm, headers, status):
     assert ask(application, "POST", PATH, BODY, headers=headers).status == status
     for path in ("/v1/models", "/metrics", "/docs", "/openapi.json"):
         assert ask(application, "GET", path, headers=headers).status == status
-    for path in ("/health", "/ready"):
+    for path in ("/health", "/ready", "/healthz", "/livez", "/readyz"):
         assert ask(application, "GET", path).status == 200
 
 
@@ -204,9 +204,20 @@ def test_hosts(llm, host, status):
     """A page that names the server by another host, as DNS rebinding does, is refused."""
     application = app(llm, ServerOptions(hosts=("localhost", "[::1]")))
     assert ask(application, "GET", "/v1/models", headers={"host": host}).status == status
-    for path in ("/health", "/ready"):  # a probe names a pod, or nothing
+    for path in ("/health", "/ready", "/livez", "/readyz"):  # a probe names a pod, or nothing
         for method in ("GET", "HEAD"):
             assert ask(application, method, path, headers={"host": host}).status == 200
+
+
+def test_a_refused_host_is_in_the_log(llm, caplog):
+    """And in the error, with the flag that allows it; other lines have no host."""
+    application = app(llm, ServerOptions(hosts=("localhost",)))
+    with caplog.at_level(logging.INFO, "selectrie.server"):
+        reply = ask(application, "GET", "/v1/models", headers={"host": "models.example.org"})
+        ask(application, "GET", "/v1/models", headers={"host": "localhost"})
+    assert "'models.example.org'" in reply.error["message"]
+    assert "--allowed-host" in reply.error["message"]
+    assert [json.loads(record.message).get("host") for record in caplog.records] == ["models.example.org", None]
 
 
 def test_a_page_may_ask_whether_it_may_ask(llm):
@@ -318,7 +329,9 @@ def test_names_of_models(llm):
 def test_before_the_model_is_loaded():
     """`/health` answers, `/ready` and work get 503 and may come again."""
     application = app(None)
-    assert ask(application, "GET", "/health").status == 200
+    for path in ("/health", "/healthz", "/livez"):
+        assert ask(application, "GET", path).status == 200
+    assert ask(application, "GET", "/readyz").status == 503
     for reply in (ask(application, "GET", "/ready"), ask(application, "POST", PATH, BODY)):
         assert (reply.status, reply.error["code"], reply.headers["retry-after"]) == (503, "loading", "1")
     with fake() as llm:

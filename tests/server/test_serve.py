@@ -22,10 +22,11 @@ from typer.testing import CliRunner
 
 pytest.importorskip("uvicorn", reason="needs the extra 'server'")
 
+from selectrie import ModelPool
 from selectrie.cli import app as cli
 from selectrie.cli import serve as serve_command
 from selectrie.cli.serve import JsonLines, _report_ready
-from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
+from selectrie.errors import IncompatibleOptionsError, InputFileError, ModelFileError, OptionError
 from selectrie.server import ServerOptions, app
 from selectrie.server.serve import (
     Serving,
@@ -264,3 +265,27 @@ def test_who_may_listen_where(tmp_path):
         key_digests(str(keys))
     with pytest.raises(InputFileError, match=r"none\.txt: No such file or directory$"):
         key_digests(str(tmp_path / "none.txt"))
+
+
+def test_a_pool_is_ready_when_its_first_model_is_loaded(tmp_path):
+    """The others are loaded when they are asked for; a first model that cannot be loaded ends the server."""
+    listening = _bind(Serving(port=0))
+    ready = []
+    pool = ModelPool({"a": "embedded", "b": "embedded"}, n_ctx=256, n_threads=1)
+
+    def note(_url, application):
+        ready.append([one.name for one in pool.loaded()])
+        ready.append(application.state.models.is_ready)
+        raise InputFileError("end", "the server ends")
+
+    run = _Run(app(None, ServerOptions()), listening, Serving(port=0), load=lambda: pool, on_ready=note, url="")
+    with pytest.raises(InputFileError, match="the server ends"):
+        asyncio.run(run.serve())
+    assert ready == [["a"], True]
+    lost = ModelPool([str(tmp_path / "no.gguf")])
+    run = _Run(
+        app(None, ServerOptions()), _bind(Serving(port=0)), Serving(port=0), load=lambda: lost, on_ready=note, url=""
+    )
+    with pytest.raises(ModelFileError):
+        asyncio.run(run.serve())
+    assert len(ready) == 2

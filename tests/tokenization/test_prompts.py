@@ -62,6 +62,19 @@ def test_a_message_that_the_template_leaves_out_is_an_error():
         read_prompt(vocabulary, [{"role": "system", "content": "a"}, {"role": "cook", "content": "b"}], PLAIN)
 
 
+@pytest.mark.parametrize(
+    ("role", "meant"), [("usr", "user"), ("User", "user"), ("asistant", "assistant"), ("tools", "tool")]
+)
+def test_a_role_that_is_misspelt_is_an_error(role, meant):
+    """Also where the template writes every role, unless it names this one; other roles are as they were."""
+    vocabulary = without_bos(lambda messages, /, **_args: "".join(one["content"] for one in messages))
+    with pytest.raises(OptionError, match=rf"messages\[0\].role={role!r}: .*; did you mean {meant!r}\?"):
+        read_prompt(vocabulary, [{"role": role, "content": "a"}], PLAIN)
+    object.__setattr__(vocabulary, "chat_source", f"{{% if m.role == '{role}' %}}")
+    for known in (role, "tool", "model", "ipython", "narrator"):
+        assert read_prompt(vocabulary, [{"role": known, "content": "a"}], PLAIN).text
+
+
 def test_text_stands_after_bos_where_the_model_adds_one():
     """BOS goes before text by the model's policy; without it the text stands alone."""
     assert as_lists(read_prompt(TINY, "a cat", PLAIN)) == ([BOS], b"a cat")

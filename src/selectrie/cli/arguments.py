@@ -295,7 +295,9 @@ class SectionedCommand(TyperCommand):
         for option in given:
             takes_one = isinstance(option, TyperOption) and not (option.multiple or option.is_flag or option.count)
             if takes_one and given.count(option) > 1 and not ctx.resilient_parsing:
-                ctx.fail(f"Option {' / '.join(map(repr, option.opts))} is given twice, and takes one value.")
+                several = [one.metavar for one in self.params if one.name == f"{option.name}s" and one.metavar]
+                advice = "".join(f" Give several as arguments: {one} {one} …" for one in several)
+                ctx.fail(f"Option {' / '.join(map(repr, option.opts))} is given twice, and takes one value.{advice}")
         return super().parse_args(ctx, args)
 
     def _meant_flags(self, ctx: Any, flag: str) -> list[str]:
@@ -310,7 +312,8 @@ class SectionedCommand(TyperCommand):
                 shown = next((one for one in parameter.opts if one.startswith("--")), parameter.opts[0])
             names = [one.lstrip("-").replace("-", "_") for one in parameter.opts]
             flags |= dict.fromkeys([str(parameter.name), *names], shown)
-        flags = {name: flags[own] for name, own in _NAMED_OTHERWISE.items() if own in flags} | flags
+        otherwise = {**_NAMED_OTHERWISE, "format": "json"}
+        flags = {name: flags[own] for name, own in otherwise.items() if own in flags} | flags
         name = flag.lstrip("-").replace("-", "_")
         long = long_flag(SAME.get(name, name))
         others = ctx.parent.command.commands.values() if ctx.parent else ()

@@ -59,6 +59,13 @@ class _WithWords(TyperGroup):
             args = [*args[1:], "--help"]
         return super().parse_args(ctx, ["--version"] if args == ["version"] else args)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; for one of a group, name it with its group in the error."""
+        within = [one.name for one in self.commands.values() if args[0] in getattr(one, "commands", ())]
+        if within and args[0] not in self.commands:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean '{within[0]} {args[0]}'?")
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
     name="selectrie",

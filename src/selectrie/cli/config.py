@@ -8,6 +8,7 @@ environment over the file, and the file over the default.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from selectrie.options.arguments import meant_name
 CONFIG = "config"
 """Field of the option that names the file; a command that has it takes the rest too."""
 _PREFIX = "SELECTRIE_"
+_KEY = "SELECTRIE_API_KEY"
+"""Begins variables that no command has; ignoring one would serve without a key."""
 _KINDS = {
     bool: "true or false",
     int: "a whole number",
@@ -72,12 +75,14 @@ def variable(command: str, flag: str) -> str:
 def check_variables(command: str, flags: Iterable[str]) -> None:
     """Raise `UnknownArgumentError` for a variable of a command that has no such flag.
 
-    Its value is not shown, because it may be a secret.
+    So is `SELECTRIE_API_KEY`, without which a server would have no key at all. The
+    value is not shown, because it may be a secret.
     """
     known = [variable(command, flag) for flag in flags if flag.startswith("-")]
     for name in sorted(os.environ):
-        if name.startswith(variable(command, "")) and name not in known:
-            meant = meant_name(name, known)
+        if name.startswith((variable(command, ""), _KEY)) and name not in known:
+            own = variable(command, "")
+            meant = meant_name(own + name.removeprefix(own).removeprefix(_PREFIX), known)
             advice = f"variables are named for the flags of `selectrie {command}`, such as {meant or known[0]}"
             raise UnknownArgumentError(name, "the environment", advice)
 
@@ -120,7 +125,10 @@ def _read_table(
         inner = keys_of(tables.group)
         inner = Keys(inner.hints, {one: flag for one, flag in inner.flags.items() if one not in tables.leaves_out})
         if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
-            raise InputFileError(path, f"{where}{key}: expected tables, [{where}{key}.NAME]")
+            values_of = value if isinstance(value, dict) else {}
+            name, text = next(((one, text) for one, text in values_of.items() if isinstance(text, str)), ("NAME", ""))
+            within = f" with {next(iter(inner.fields()))} = {json.dumps(text)}" if text else ""
+            raise InputFileError(path, f"{where}{key}: expected tables, [{where}{key}.{name}]{within}")
         values[name] = {
             one: _read_table(rows, path, f"{where}{key}.{one}.", inner, keys_of) for one, rows in value.items()
         }

@@ -73,8 +73,8 @@ class DataGroup:
             "--context",
             "--text",
             metavar="COLUMN",
-            help="In place of a task: the column of the questions or texts, or a pattern with columns in braces. "
-            "[default with --labels: text]",
+            help="In place of a task: the column of the questions or texts, or a pattern with columns in braces, in "
+            "which \\n and \\t are read. [default with --labels: text]",
         ),
     ] = None
     choices: Annotated[
@@ -349,8 +349,9 @@ def _columns(data: DataGroup) -> Columns | None:
             )
         return None
     is_label_column = data.gold is None and len(labels) == 1
+    is_pattern = "{" in data.context
     return Columns(
-        data.context,
+        inputs.parse_escapes("context", data.context) if is_pattern else data.context,
         choices[0] if len(choices) == 1 else choices,
         labels[0] if is_label_column else labels,
         data.gold,

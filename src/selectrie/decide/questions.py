@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache
 from hashlib import sha256
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast, final, overload
 
@@ -582,8 +581,6 @@ def options_of(given: object) -> tuple[Option[Any], ...]:
     Raises `OptionError` if it has none of the forms that `Choice` allows.
     """
     if isinstance(given, Mapping):
-        if given:
-            _warn_about_mapping()
         return described_options(given, "options")
     values = listed(given, lambda allowed: OptionError("options", given, f"{allowed}, or a mapping or Grammar"))
     return tuple(one if isinstance(one, Option) else _read_option(index, one) for index, one in enumerate(values))
@@ -602,16 +599,6 @@ def described_options(given: Mapping[Any, Any], name: str) -> tuple[Option[Any],
         if not isinstance(description, str | None):
             raise OptionError(f"{name}[{of_value(text)}]", description, "the description of this option, a str")
     return tuple(Option(text, None, description) for text, description in given.items())
-
-
-@cache
-def _warn_about_mapping() -> None:
-    """Warn, once in each process, that mappings changed their meaning after 0.1."""
-    warn(
-        "a mapping given to Choice has descriptions, which are shown and not scored; before, it had the texts to"
-        " score: give these as [Option(value, text=…)]",
-        FutureWarning,
-    )
 
 
 def check_distinct(options: tuple[Option[Any], ...], name: str = "options") -> tuple[Option[Any], ...]:

@@ -28,7 +28,7 @@ from selectrie.engine.runtimes import LocalRuntime, Runtime
 from selectrie.engine.scheduler.job import Observer
 from selectrie.engine.scheduler.scheduler import Load
 from selectrie.engine.scheduler.task_group import TaskGroup, note_prepared, task_group
-from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, UnsupportedModelError
 from selectrie.options import (
     DEFAULT_BEAM,
     DEFAULT_PROMPTING,
@@ -87,7 +87,26 @@ NOT_GIVEN: Any = None
 """Default of an argument that may be left out only if a keyword takes its place."""
 
 
-class Engine(DecisionMethods):
+class OneProcess:
+    """A context manager that cannot be copied or given to another process."""
+
+    def __reduce__(self) -> str:
+        """Refuse `pickle` and `copy`, since a loaded model belongs to its process."""
+        reason = "it cannot be copied or pickled; share it between threads, and load it in each process"
+        raise UnsupportedModelError(type(self).__name__, reason)
+
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self) -> None:
+            raise UnsupportedModelError(
+                type(self).__name__, "it has no `async with`; write `with`, and await its calls"
+            )
+
+        async def __aexit__(self, *exception: object) -> None:
+            pass
+
+
+class Engine(OneProcess, DecisionMethods):
     """Scores sets of texts on one model. Made by `selectrie.load`; a context manager.
 
     Methods may be called from any thread. The engine goes on working after an error,

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from selectrie.backends.table import backend_named
 from selectrie.core.types import Precision
-from selectrie.engine.engine import Engine
+from selectrie.engine.engine import Engine, OneProcess
 from selectrie.engine.load import load
 from selectrie.engine.sources import NAME, PATH, check_names, is_server, resolve
 from selectrie.errors import (
@@ -82,7 +82,7 @@ class _Entry:
         return (self.memory_bytes or 0) if self.engine is not None or self.worker is not None else 0
 
 
-class ModelPool:
+class ModelPool(OneProcess):
     """Models by name, of which as many are loaded as the budget allows.
 
     A context manager; may be used from any thread.

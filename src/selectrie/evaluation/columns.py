@@ -369,7 +369,8 @@ def _find_reading(task: Task, gold: str, readings: Mapping[str, Format], data: D
                 fitting[name] = read_gold(form, question.fields, question.choices)
         if not fitting:
             meant = " or ".join(found)
-            reason = f"{gold} is {question.fields.get(gold)!r}: expected the {meant} of a choice, as in the rows before"
+            before = ", as in the rows before" if len(found) < len(readings) else ""
+            reason = f"{gold} is {question.fields.get(gold)!r}: expected the {meant} of a choice{before}"
             raise InputFileError(str(data.path), reason, line=record.number)
         found = {name: found[name] for name in fitting}
         for name, right in fitting.items():

@@ -20,6 +20,7 @@ from selectrie.evaluation.metrics import METRICS, Metric, find_metrics
 from selectrie.evaluation.results import Evaluation, TaskResult
 from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
 from selectrie.options.arguments import named_arguments
+from selectrie.options.checks import text, texts
 from selectrie.runs.actors import ActorJob, Cluster, work_on
 from selectrie.runs.folder import signature_of
 
@@ -130,14 +131,16 @@ def _check_items(task: TaskItems) -> None:
 
 
 def _check_item(name: str, item: Item) -> None:
-    """Raise an error for gold indices, contexts or texts of an item that are wrong."""
-    n = len(item.choices)
-    if any(not 0 <= index < n for index in item.gold):
-        raise OptionError(f"{name}.gold", item.gold, f"indices of choices, from 0 to {n - 1}")
+    """Raise an error for texts, choices, gold or contexts of an item that are wrong."""
+    text(f"{name}.context", item.context)
+    n = len(texts(f"{name}.choices", item.choices, allowed="a tuple of texts, such as ('a', 'b')"))
+    gold: object = item.gold
+    if not isinstance(gold, tuple | list) or not all(isinstance(one, int) and 0 <= one < n for one in gold):
+        raise OptionError(f"{name}.gold", item.gold, f"a tuple of indices of choices, from 0 to {n - 1}, such as (0,)")
     if item.contexts is not None and len(item.contexts) != n:
         raise OptionError(f"{name}.contexts", len(item.contexts), f"one for each of {n} choices")
-    for what, text in (("id", item.id), ("subset", item.subset)):
-        to_bytes(text, f"{name}.{what}")
+    for what, value in (("id", item.id), ("subset", item.subset)):
+        to_bytes(value, f"{name}.{what}")
 
 
 def _find_item(task: TaskItems, is_wrong: Callable[[Item], bool]) -> int | None:

@@ -157,7 +157,7 @@ class Evaluation(JsonRecord):
         for result in self.tasks:
             if result.task == task:
                 return result
-        raise KeyError(task)
+        raise KeyError(f"{task!r}: expected one of {', '.join(repr(result.task) for result in self.tasks)}")
 
     def __iter__(self) -> Iterator[TaskResult]:
         """Iterate over the results of the tasks."""

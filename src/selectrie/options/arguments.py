@@ -69,6 +69,7 @@ _ADVICE = {
 """Maps unknown arguments to the argument to give instead, and its value."""
 _ALSO = {
     "device": ("n_gpu_layers",),
+    **dict.fromkeys(("path", "file", "model_path"), ("model", "source")),
     "top": ("k",),
     "top_k": ("k",),
     "choices": ("options", "levels"),
@@ -108,6 +109,11 @@ _METHODS = {
     **dict.fromkeys(("probs", "scores"), "probabilities"),
 }
 """Maps names of other libraries, of calls and of parts of results, to ours."""
+_LEAST_RATIO = 0.78
+"""Similarity from which a name is taken as a mistake for another one.
+
+"calibrate" and "calibration" have 0.8, "prompts" and "prompting" 0.75.
+"""
 _OWNERS = ("self", "cls")
 _OF_CALLS = ("n", "prompt", "seed", "prompting", "rendering", "sampling", "search", "stopping")
 """Arguments that belong to no record of options."""
@@ -162,7 +168,7 @@ def missing_attribute(owner: object, name: str) -> AttributeError:
     names = [one for one in dir(kind) if not one.startswith("_")]
     meant = _METHODS.get(name, "")
     if re.split(r"\W", meant)[0] not in names:
-        meant = next(iter(get_close_matches(name, names, n=1)), "")
+        meant = _nearest(name, names) or ""
     return AttributeError(f"{text}; did you mean {meant}?" if meant else text)
 
 
@@ -171,7 +177,17 @@ def meant_name(name: str, names: Sequence[str]) -> str | None:
     for one in (SAME.get(name, name), *_ALSO.get(name, ())):
         if one in names:
             return one
-    return next(iter(get_close_matches(name, names, n=1)), None)
+    return _nearest(name, names)
+
+
+def _nearest(name: str, names: Sequence[str]) -> str | None:
+    """Return the one of `names` that `name` misspells, or None.
+
+    Both begin with the same letter: a word that only has letters of another one would
+    be misleading advice.
+    """
+    begun = [one for one in names if one[:1] == name[:1]]
+    return next(iter(get_close_matches(name, begun, 1, _LEAST_RATIO)), None)
 
 
 _records: list[type[Any]] = []
@@ -367,10 +383,8 @@ def _advice(call: Callable[..., object], signature: inspect.Signature, name: str
         return "it is an argument of the call itself"
     if call.__name__ == "__init__" and owners:
         return f"{argument} is a field of {' or '.join(sorted(record.__name__ for record in owners))}"
-    close = get_close_matches(own, parameters, n=1)
-    return (
-        f"did you mean {close[0]}?" if close else f"it has {', '.join(one for one in parameters if one not in _OWNERS)}"
-    )
+    close = _nearest(own, parameters)
+    return f"did you mean {close}?" if close else f"it has {', '.join(one for one in parameters if one not in _OWNERS)}"
 
 
 def _arguments_of(call: Callable[..., object], records: Sequence[type[Any]]) -> Iterator[tuple[str, type[Any]]]:

@@ -202,6 +202,8 @@ NOT_OFFERED = (
 )
 
 
+@router.api_route("/healthz", methods=["GET", "HEAD"], include_in_schema=False)
+@router.api_route("/livez", methods=["GET", "HEAD"], include_in_schema=False)
 @router.head("/health", include_in_schema=False)
 @router.get("/health")
 async def health() -> Response:
@@ -209,6 +211,7 @@ async def health() -> Response:
     return json_response({"status": "ok", "version": __version__})
 
 
+@router.api_route("/readyz", methods=["GET", "HEAD"], include_in_schema=False)
 @router.head("/ready", include_in_schema=False)
 @router.get("/ready")
 async def ready(request: Request) -> Response:

@@ -35,7 +35,7 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-OPEN = frozenset({"/health", "/ready"})
+OPEN = frozenset({"/health", "/ready", "/healthz", "/livez", "/readyz"})
 """Paths of probes: answered without a key, for any `Host`, also while draining."""
 WORK = frozenset(
     {
@@ -137,7 +137,9 @@ class Gate:
         options, path = self._state.options, scope["path"]
         host = headers.get(b"host", "")
         if options.hosts and path not in OPEN and _without_port(host) not in options.hosts:
-            raise HttpError(403, "host", f"the host {host[:80]!r} is not one that this server answers to")
+            scope[request_context.KEY].refused_host = host[:80]
+            remedy = "a proxy can send another Host, or the operator can start the server with --allowed-host"
+            raise HttpError(403, "host", f"the host {host[:80]!r} is not one that this server answers to: {remedy}")
         key = _find_key(headers, options.key_digests)
         if path not in OPEN and options.key_digests and not key:
             message = "the API key is missing or wrong: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`"
@@ -283,6 +285,8 @@ class Gate:
             "decode_seconds": round(exchange.cost.decode_s, 6),
             "seconds": round(seconds, 6),
         }
+        if exchange.refused_host is not None:
+            line["host"] = exchange.refused_host
         if self._state.options.log_prompts and exchange.body:
             line["body"] = exchange.body
         level = logging.WARNING if exchange.status >= 500 else logging.INFO

@@ -166,6 +166,7 @@ class Exchange:
     Attributes:
         id: The request's id, from the client if it gave one.
         endpoint: The path, or "other" for unknown paths.
+        refused_host: Value of the header `Host`, if it is refused.
         encoding: Compression of the body: "identity", "gzip" or "zstd".
         body: The object of a body of JSON.
         fields: Names of the body's fields by the options that they set.
@@ -198,6 +199,7 @@ class Exchange:
     meter: Callable[[Cost], object] = lambda _: None
     client: str = ""
     key: str = ""
+    refused_host: str | None = None
     encoding: str = "identity"
     body: dict[str, Any] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)

@@ -20,7 +20,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -437,10 +437,10 @@ def serve(
     """Serve until SIGINT or SIGTERM, and return the exit code.
 
     The socket is bound before the model loads, so `/health` answers at once, and
-    `/ready` when there is a model. After the first signal, `/ready` and new work get
-    503, and accepted work finishes; a second signal ends the server at once. On SIGHUP
-    the file of API keys is read again. Without such a file SIGHUP drains too, unless it
-    was ignored when the process began.
+    `/ready` when the model, the first of a pool, is loaded. After the first signal,
+    `/ready` and new work get 503, and accepted work finishes; a second signal ends the
+    server at once. On SIGHUP the file of API keys is read again. Without such a file
+    SIGHUP drains too, unless it was ignored when the process began.
 
     This changes the process: signals are handled, and the C library's allocator is
     limited to few arenas (`limit_arenas`).
@@ -583,11 +583,14 @@ class _Run:
         return LOST if self._n_lost else 0
 
     def _load_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Load the model and hand it to the event loop, or the error if it fails."""
+        """Load the model and hand it to the event loop, or the error if it fails.
+
+        Of a pool, the first model is loaded.
+        """
         try:
             loaded = self._load()
-            if isinstance(loaded, Engine):
-                _warm_up(loaded)
+            with nullcontext(loaded) if isinstance(loaded, Engine) else loaded.use(next(iter(loaded))) as engine:
+                _warm_up(engine)
             freeze_objects()
         except BaseException as error:  # noqa: BLE001 - it is raised by `serve`
             self._call_on_loop(loop, partial(self._fail, error))
