@@ -282,7 +282,7 @@ def test_levels_have_the_numbers_that_were_given(levels, numbers):
         (lambda: Score("q", ["a", "b"], low=1, high=2), "`levels` cannot be combined with `low`"),
         (lambda: Score("q", choices=["a", "b"]), "Score has no argument 'choices'; give it as levels"),
         (lambda: Score("q", options=["a", "b"]), "Score has no argument 'options'; give it as levels"),
-        (lambda: Predicate("q", yes_if="b"), "Predicate has no argument 'yes_if'; did you mean yes"),
+        (lambda: Predicate("q", yes_if="b"), "Predicate has no argument 'yes_if'; give it as yes"),
     ],
 )
 def test_questions_say_what_to_write(make, message):

@@ -82,6 +82,8 @@ _ALSO = {
     "question": ("instructions", "statement"),
     "min": ("low",),
     "max": ("high",),
+    "yes_if": ("yes",),
+    "no_if": ("no",),
     **dict.fromkeys(("json_schema", "schema", "response_format", "response_model"), ("kind",)),
 }
 """Maps unknown arguments to what some calls have in their place."""
