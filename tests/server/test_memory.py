@@ -122,10 +122,10 @@ def test_the_objects_of_a_model_are_collected_once(monkeypatch):
     for name in ("collect", "freeze"):
         monkeypatch.setattr(serve.gc, name, partial(happened.append, name))
     monkeypatch.setattr(serve._Run, "_call_on_loop", lambda *_: happened.append("ready") or True)
-    with closing(serve._bind(serve.Serving(port=0))) as listening:
-        run = serve._Run(app(None), listening, serve.Serving(), load=lambda: None, on_ready=None, url="")
+    with fake() as llm, closing(serve._bind(serve.Serving(port=0))) as listening:
+        run = serve._Run(app(None), listening, serve.Serving(), load=lambda: llm, on_ready=None, url="")
         run._load_in_thread(None)
-    assert happened == ["collect", "freeze", "ready"]
+        assert happened == ["collect", "freeze", "ready"]
 
 
 def test_memory_is_given_back_off_the_event_loop(monkeypatch):
