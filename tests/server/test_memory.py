@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="needs the extra 'server'")
 
 from selectrie.server import app, body, serve
+from tests.support.deciding import fake
 
 N_THREADS = 12
 ALLOCATING = f"""
