@@ -62,21 +62,26 @@ def read_template(text: str, dialect: str, options: ServerOptions) -> Template:
         template = Template(text, dialect=dialect)
         n_patterns = 0
         for segment in walk_through(template.document.body, template.documents):
-            if isinstance(segment, ast.GenEach):
-                for name, number in segment.arguments:
-                    value = number.value if isinstance(number, ast.Constant) else None
-                    if name in ("num", "min") and isinstance(value, int) and value > MAX_SLOTS:
-                        raise error_at(template.document, segment.span, f"{value} rounds: expected at most {MAX_SLOTS}")
-            if not isinstance(segment, ast.Slot | ast.Joint):
+            if not isinstance(segment, ast.Slot | ast.Joint | ast.GenEach):
                 continue
             given = dict(segment.arguments)
             n_patterns += len({"regex", "grammar"} & given.keys())
-            reason = _find_excess(segment, given, options)
+            if isinstance(segment, ast.GenEach):
+                reason = _excess_of_rounds(given)
+            else:
+                reason = _find_excess(segment, given, options)
             if n_patterns > MAX_PATTERNS:
                 reason = f"more than {MAX_PATTERNS} slots have a grammar or a regular expression"
             if reason:
                 raise error_at(template.document, segment.span, reason)
     return template
+
+
+def _excess_of_rounds(given: Mapping[str, ast.Expression]) -> str:
+    """Return why a loop would generate more than a page may have; "" if not."""
+    numbers = [one.value for name, one in given.items() if name in ("num", "min") and isinstance(one, ast.Constant)]
+    n_rounds = max((number for number in numbers if isinstance(number, int)), default=0)
+    return f"{n_rounds} rounds: expected at most {MAX_SLOTS}" if n_rounds > MAX_SLOTS else ""
 
 
 def _find_excess(segment: ast.Slot | ast.Joint, given: Mapping[str, ast.Expression], options: ServerOptions) -> str:

@@ -29,6 +29,7 @@ from selectrie.errors import (
     clip,
 )
 from selectrie.grammar import Grammar
+from selectrie.grammar.schema.schema import parse_schema
 from selectrie.server.http_errors import HttpError, errors_at, unsupported
 from selectrie.server.wire import BY_TYPE, ClosedModel, Ignored, Items, NotOffered, UpTo, WireModel
 
@@ -160,18 +161,11 @@ def _read_object(text: str) -> dict[str, Any] | None:
     A text that is not JSON, repeats a name or is too long gives None: compiling it as a
     JSON Schema raises the error, with its line and column.
     """
-
-    def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        members = dict(pairs)
-        if len(members) < len(pairs):
-            raise ValueError("a name is repeated")
-        return members
-
     if len(text) > MAX_CHARACTERS:
         return None
     try:
-        value = json.loads(text, object_pairs_hook=make_object)
-    except (ValueError, RecursionError):
+        value = parse_schema(text)
+    except GrammarError:
         return None
     return value if isinstance(value, dict) else None
 

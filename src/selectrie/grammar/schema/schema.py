@@ -130,7 +130,7 @@ def read_schema(
         raise OptionError("spacing", spacing, "one of " + ", ".join(map(repr, SPACINGS)))
     if route not in ("auto", "llguidance"):
         raise OptionError("route", route, "'auto' or 'llguidance'")
-    source = _parse_schema(schema)
+    source = parse_schema(schema)
     try:
         return _convert(source, route=route, spacing=spacing)
     except RecursionError as error:  # constants may be nested more deeply than schemas
@@ -149,7 +149,7 @@ def _convert(source: object, *, route: Route, spacing: Spacing) -> GuidanceGramm
     return _convert_by_llguidance(copy, source, SPACINGS[spacing])
 
 
-def _parse_schema(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 - as above
+def parse_schema(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 - as above
     """Return a schema, given as JSON text or as a Python value, as plain JSON values.
 
     Raises `GrammarError` if it is not JSON.
