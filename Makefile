@@ -122,8 +122,8 @@ $(VENV)/installed: pyproject.toml | $(BIN)/python
 $(VENV)/extras-tried: pyproject.toml $(VENV)/installed
 	@echo "# installing lm-evaluation-harness, torch and Ray for the tests that compare with them"
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet 'pip>=25.1' && \
-	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --group parity --group frames && \
-	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[lm-eval,ray,parquet,pandas,sklearn,tables,test-clients]' || \
+	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --group parity --group frames --group page --group docs && \
+	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[lm-eval,ray,parquet,pandas,sklearn,tables,plot,test-clients]' || \
 	    echo "# they could not be installed; the tests that need them are skipped" >&2
 	@touch $@
 
