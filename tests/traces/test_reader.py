@@ -47,8 +47,10 @@ def flags(*values):
     return np.array(values, dtype=np.uint8)
 
 
-ROW_0 = ReadStep(0, ints(), ints(), flags(), 1, ints(0), ints(3), np.array([0.5]), np.array([0.0], "f4"), np.empty(0))
-ASK = replace(ROW_0, parents=ints(0, ~0), tokens=ints(1, 2), wanted=flags(0, 1))
+ROW_0 = ReadStep(
+    0, ints(), ints(), flags(), ints(), 1, ints(0), ints(3), np.array([0.5]), np.array([0.0], "f4"), np.empty(0)
+)
+ASK = replace(ROW_0, parents=ints(0, ~0), tokens=ints(1, 2), wanted=flags(0, 1), offered=ints(8, 64, 4))
 TOP = {
     "top_rows": ints(0),
     "top_counts": ints(2),
@@ -113,6 +115,8 @@ WRONG_STEPS = {
     "a row has no parent": (ROW_0, replace(ASK, parents=ints(0, 1))),
     "a row has no parent, far": (ROW_0, replace(ASK, parents=ints(0, -3))),
     "comes before its parent": (ROW_0, replace(ASK, parents=ints(0, ~1))),
+    "an ask has no capacity": (ROW_0, replace(ASK, offered=ints())),
+    "an ask has no capacity, negative": (ROW_0, replace(ASK, offered=ints(1, -1, 1))),
     "neither wanted nor unwanted": (ROW_0, replace(ASK, wanted=flags(0, 2))),
     "other rows were told than asked for, two": (ROW_0, replace(ASK, wanted=flags(1, 1))),
     "pairs of row and token do not match": (replace(ROW_0, owner=ints(0, 0)),),

@@ -43,7 +43,7 @@ def reads_of_rows(draw):
 
 
 NONE = np.empty(0, dtype=np.int32)
-ROW_0 = {"parents": NONE, "tokens": NONE, "wanted": NONE.astype(np.uint8)}
+ROW_0 = {"parents": NONE, "tokens": NONE, "offered": NONE, "wanted": NONE.astype(np.uint8)}
 
 
 def copied(rows, reads, allowed=None):

@@ -287,6 +287,7 @@ def _check_ask(step: ReadStep, n_local: int, n_tokens: int) -> None:
     require(_are_within(step.parents, -n, n_local), "a row has no parent")
     inside = step.parents < 0
     require((~step.parents[inside] < np.flatnonzero(inside)).all(), "a row comes before its parent")
+    require(len(step.offered) == 3 * (n > 0) and (step.offered >= 0).all(), "an ask has no capacity")
     require((step.wanted <= 1).all(), "a row is neither wanted nor unwanted")
     require(step.n_rows == (int(step.wanted.sum()) if n else 1), "other rows were told than asked for")
     check_ids(step.tokens, n_tokens)

@@ -35,7 +35,7 @@ Float64s = Annotated[NDArray[np.float64], "<f8"]
 Bytes = Annotated[ByteArray, "|u1"]
 """Arrays with the type of their elements in the file."""
 
-FORMAT = 4
+FORMAT = 5
 """Version of the format that this version writes and reads."""
 MAX_LINES_BYTES = 8 << 20
 """Maximum size of the lines of a payload. The parsed objects are larger."""
@@ -243,6 +243,8 @@ class ReadStep:
         parents, tokens, wanted: The nodes that the task asked for below its row 0, as
             in `decoding.task.Ask`, and 1 for each whose row was given to the task;
             empty if the step is about row 0 itself, the end of the prompt.
+        offered: Rows, nodes and sequences of the `Capacity` within which the task asked
+            for these nodes; empty for row 0.
         n_rows: Number of rows given to the task.
         owner, ids: Row and token of each log-probability that was read.
         normaliser: float64[n_rows], the log of the sum of exponentials of each row's
@@ -273,6 +275,7 @@ class ReadStep:
     parents: Int32s
     tokens: Int32s
     wanted: Bytes
+    offered: Int32s
     n_rows: int
     owner: Int32s
     ids: Int32s

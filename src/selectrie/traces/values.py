@@ -142,7 +142,7 @@ def copy_step(path: dict[str, Any], rows: Rows, reads: Reads, allowed: AllowedSe
     """Return a copy of the values of `rows` that `reads` names.
 
     Args:
-        path: The fields `parents`, `tokens` and `wanted` of the `ReadStep`.
+        path: The fields of the `ReadStep` that place its rows.
         rows: The rows.
         reads: The values that the task will read.
         allowed: Copies of allowed sets to use again.

@@ -123,6 +123,16 @@ def test_concurrent_requests_have_the_same_results(tmp_path):
             assert same_values(replayed.select(prompt, CATS, search=search), expected)
 
 
+def test_searches_that_shared_little_room_have_the_same_results(tmp_path):
+    """How many rows a search asks for depends on the room that others leave it, which is recorded."""
+    prompts, search = [f"{'a b' * (n % 5)}{n}: " for n in range(12)], SearchParams(method="best_first")
+    with engine_of(hash_model(nodes=120)) as engine, selectrie.record(engine, tmp_path / "run.trace"):
+        answers = engine.select_many([(prompt, CATS) for prompt in prompts], search=search)
+    with selectrie.load(tmp_path / "run.trace") as replayed:
+        for prompt, expected in zip(prompts, answers, strict=True):
+            assert same_values(replayed.select(prompt, CATS, search=search), expected)
+
+
 def test_another_request_runs_if_its_rows_are_there(tmp_path):
     """Fewer choices, another rule and another search read recorded rows by their paths."""
     record(tmp_path / "run.trace", lambda engine: engine.rank("a cat", CATS))

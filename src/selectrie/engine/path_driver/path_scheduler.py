@@ -236,13 +236,10 @@ class PathScheduler:
 
     def _next_paths(self, job: Job) -> Sequence[IntArray] | None:
         """Return the paths that a task asks for next; None if it has finished."""
-        offer = self._reader_of(job).capacity(job.floor)
-        ask = job.task.ask(offer)
+        ask = job.next_ask(self._reader_of(job).capacity(job.floor))
         if ask is None:
             return None
         job.ask = ask
-        if len(ask.tokens) > offer.rows:
-            raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
         return self._active[job].paths.add(ask)
 
     def _end(self, job: Job, *, result: object = None, error: BaseException | None = None) -> None:

@@ -18,7 +18,7 @@ from selectrie.decoding.trie.prompt_rows import ReadRows
 from selectrie.engine.scheduler.node_table import LinearRuns, NodeTable
 from selectrie.engine.scheduler.outcome import Outcome
 from selectrie.engine.scheduler.turns import Turn
-from selectrie.errors import CancelledError, DeadlineError
+from selectrie.errors import CancelledError, DeadlineError, ProtocolError
 
 ROW_CACHE_BYTES = 64 << 20
 """Maximum size of the cached prompt-end rows in bytes: 100 rows of 152k tokens."""
@@ -67,10 +67,11 @@ class AsksRuns(BoundedStates, Protocol):
         ...
 
 
-RowObserver: TypeAlias = Callable[["Ask | None", Reads, Rows], None]
-"""A callback that gets an ask (None for row 0), the task's `Reads`, and the rows.
+RowObserver: TypeAlias = Callable[["Ask | None", "Capacity | None", Reads, Rows], None]
+"""A callback that gets an ask, the capacity offered for it, `Reads` and the rows.
 
-It is called before the task reads the rows. They stay valid during the call.
+Ask and capacity are None for row 0. It is called before the task reads the rows. They
+stay valid during the call.
 """
 
 
@@ -220,6 +221,7 @@ class Job:
         prompt, key: int32[T], the tokens of the prompt, and their bytes.
         rows: The task's local rows.
         ask: The ask that is evaluated now, or None.
+        offered: The capacity that the task was offered for its last ask, or None.
         collector, runs: The rows of that ask received so far, and its runs; `runs` is
             None unless the model is recurrent.
         part: The job's part of the next call, or None.
@@ -265,6 +267,7 @@ class Job:
         self.rows = NodeTable()
         self.part: BatchPart | None = None
         self.ask: Ask | None = None
+        self.offered: Capacity | None = None
         self.collector: RowCollector | None = None
         self.runs: LinearRuns | None = None
 
@@ -282,6 +285,16 @@ class Job:
     def n_prompt_left(self) -> int:
         """Return the number of prompt tokens that are not evaluated yet."""
         return 0 if self.rows.node[0] != NO_NODE else len(self.prompt) - self.depth
+
+    def next_ask(self, offer: Capacity) -> Ask | None:
+        """Return the task's next ask within a capacity, or None when it has finished.
+
+        Raises `ProtocolError` if it asks for more rows than that.
+        """
+        self.offered, ask = offer, self.task.ask(offer)
+        if ask is not None and len(ask.tokens) > offer.rows:
+            raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
+        return ask
 
     def begin(self, ask: Ask, *, is_recurrent: bool) -> list[int]:
         """Start an ask of the task; return the nodes that the caller must release.
@@ -304,7 +317,7 @@ class Job:
         Without an ask, it is row 0.
         """
         if self.observer is not None:
-            self.observer(ask, self.task.reads(), rows)
+            self.observer(ask, None if ask is None else self.offered, self.task.reads(), rows)
         self.task.tell(rows)
 
     def need(self, *, is_recurrent: bool) -> Capacity:

@@ -55,7 +55,7 @@ from selectrie.engine.scheduler.batch import (
 from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache, end_early
 from selectrie.engine.scheduler.node_table import as_ids
 from selectrie.engine.scheduler.turns import ROUNDING, CallTimes, Turn, in_turns, move_to_end, shares_of
-from selectrie.errors import CapacityError, ClosedError, DecodeInterrupted, NodeError, ProtocolError, SelectrieError
+from selectrie.errors import CapacityError, ClosedError, DecodeInterrupted, NodeError, SelectrieError
 
 __all__ = ["ROW_CACHE_BYTES", "Job", "Load", "RowCache", "Scheduler"]
 
@@ -479,12 +479,9 @@ class Scheduler:
 
         Returns False if the task has finished.
         """
-        offer = job.capacity_to_ask(capacity, is_recurrent=self._is_recurrent)
-        ask = job.task.ask(offer)
+        ask = job.next_ask(job.capacity_to_ask(capacity, is_recurrent=self._is_recurrent))
         if ask is None:
             return False
-        if len(ask.tokens) > offer.rows:
-            raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
         gone = job.begin(ask, is_recurrent=self._is_recurrent)
         if gone:
             self.model.release(as_ids(gone), forget=not job.keep_cached)

@@ -16,7 +16,7 @@ import numpy as np
 
 from selectrie.core.model import DescribedModel
 from selectrie.core.rows import Reads, Rows
-from selectrie.core.types import IntArray, Limits
+from selectrie.core.types import Capacity, IntArray, Limits
 from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.decoding.task import Ask, Task
 from selectrie.decoding.trie.prompt_rows import ReadRows
@@ -36,8 +36,11 @@ from selectrie.version import __version__
 
 logger = logging.getLogger(__name__)
 
+_MAX_OFFERED = np.iinfo(np.int32).max
 _NO_IDS: IntArray = np.empty(0, dtype=np.int32)
-_ROW_0: dict[str, Any] = {"parents": _NO_IDS, "tokens": _NO_IDS, "wanted": np.empty(0, dtype=np.uint8)}
+_ROW_0: dict[str, Any] = dict.fromkeys(("parents", "tokens", "offered"), _NO_IDS) | {
+    "wanted": np.empty(0, dtype=np.uint8)
+}
 
 
 @contextmanager
@@ -193,13 +196,13 @@ class Recorder:
         writer, is_broken = self._writer, False
         task = writer.begin(Begin(context, name, prompt))
 
-        def add_step(ask: Ask | None, reads: Reads, rows: Rows) -> None:
+        def add_step(ask: Ask | None, offered: Capacity | None, reads: Reads, rows: Rows) -> None:
             nonlocal is_broken
             self._check_whole_rows(name, reads)
             if is_broken:
                 return
             try:
-                writer.step(task, copy_step(_position_fields(ask), rows, reads, self._allowed))
+                writer.step(task, copy_step(_position_fields(ask, offered), rows, reads, self._allowed))
             except NonFiniteLogitsError:  # the task will raise it
                 is_broken = True
             except Exception:
@@ -209,12 +212,14 @@ class Recorder:
         return add_step
 
 
-def _position_fields(ask: Ask | None) -> dict[str, Any]:
+def _position_fields(ask: Ask | None, offered: Capacity | None) -> dict[str, Any]:
     """Return the fields of a `ReadStep` that place the rows of an ask; None: row 0."""
-    if ask is None:
+    if ask is None or offered is None:
         return _ROW_0
+    sizes = offered.rows, offered.nodes, offered.sequences
     return {
         "parents": np.array(ask.parents, dtype=np.int32),
         "tokens": np.array(ask.tokens, dtype=np.int32),
         "wanted": np.array(ask.wanted, dtype=np.uint8),
+        "offered": np.minimum(sizes, _MAX_OFFERED).astype(np.int32),
     }

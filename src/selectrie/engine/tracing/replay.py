@@ -192,15 +192,22 @@ class TraceReader:
             self._contexts = [MemoryKind.LOGLIKELIHOOD, MemoryKind.MAIN]
             self._contexts.sort(key=lambda one: one is not context)
         self._ranks: dict[int, int] | None = None
+        self._n_read = 0
 
     def capacity(self, floor: Capacity) -> Capacity:
-        """Return the capacity of the whole model, but at least `floor`."""
+        """Return the capacity that was offered when this ask was recorded.
+
+        What a search asks for depends on it, and it depended on the other tasks of that
+        time. For an ask that was not recorded, it is the capacity of the whole model.
+        The result is at least `floor`.
+        """
         limits = self._model.limits
-        return Capacity(
-            max(limits.rows_per_call, floor.rows),
-            max(limits.nodes, floor.nodes),
-            max(limits.sequences, floor.sequences),
-        )
+        offered: Sequence[int] = limits.rows_per_call, limits.nodes, limits.sequences
+        if self._ranks:
+            steps = self._rows.trace.tasks[min(self._ranks, key=self._ranks.__getitem__)].steps
+            if self._n_read < len(steps):
+                offered = steps[self._n_read].step.offered.tolist()
+        return Capacity(*map(max, offered, (floor.rows, floor.nodes, floor.sequences)))
 
     def answer(self, paths: Sequence[IntArray], reads: Reads) -> Answer:
         """Return the rows after some paths, with the values that `reads` names.
@@ -234,6 +241,7 @@ class TraceReader:
             rows = rebuild_rows(reads, sources, trace.header.n_tokens)
         except NotRecordedError as error:
             raise self._missing_row_error(paths[error.row], error.what if sources[error.row] else "the row") from None
+        self._n_read += 1
         return Answer(rows, Cost(model_calls=1, rows=len(paths)))
 
     def start(
