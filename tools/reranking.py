@@ -25,7 +25,7 @@ import selectrie
 from accuracy import banking, lines
 from out_of_scope import auroc
 from selectrie import AdviceWarning, Choice, DecisionParams, Predicate
-from selectrie.server.rerank import INSTRUCTIONS, PARAMS, relevance_of
+from selectrie.server.calls.rerank import INSTRUCTIONS, PARAMS, relevance_of
 
 N_DOCUMENTS = 4
 MAX_CHARACTERS = 420

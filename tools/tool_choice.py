@@ -14,10 +14,10 @@ import selectrie
 from selectrie import PromptParams
 from selectrie.core.tracked_text import TrackedText
 from selectrie.results.advice import collected_warnings
-from selectrie.server.call_syntax import call_syntax, write_chat
-from selectrie.server.request_context import Exchange
-from selectrie.server.tool_turn import SPELLINGS, ToolChooser, ToolDecision
-from selectrie.server.tools import MAX_CALLS, Function, ToolSet
+from selectrie.server.fields.tools import MAX_CALLS, Function, ToolSet
+from selectrie.server.generation.call_syntax import call_syntax, write_chat
+from selectrie.server.generation.tool_turn import SPELLINGS, ToolChooser, ToolDecision
+from selectrie.server.transport.request_context import Exchange
 
 TOOLS = {
     "get_weather": ("Get the current weather in a city.", ("city",)),

@@ -31,7 +31,9 @@ from selectrie.errors import (
     words,
 )
 
-_serve_flag = pytest.importorskip("selectrie.server.http_errors", reason="needs the extra 'server'")._serve_flag
+_serve_flag = pytest.importorskip(
+    "selectrie.server.transport.http_errors", reason="needs the extra 'server'"
+)._serve_flag
 FLAGS = {
     name: "--" + name.replace("_", "-")
     for name in ("n_ctx", "max_tokens", "truncate", "exact", "any_path", "logit_bias", "json")

@@ -135,6 +135,18 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("grammar",),
     ),
+    "server": (
+        ("options",),
+        ("transport",),
+        ("fields",),
+        (
+            "decisions",
+            "generation",
+        ),
+        ("calls",),
+        ("application",),
+        ("serve",),
+    ),
 }
 """Folders and modules of a room, lowest first; those of one row do not import each other."""
 
@@ -165,9 +177,9 @@ THIRD_PARTY = {
     "starlette": frozenset({"server"}),
     "uvicorn": frozenset({"server.serve"}),
     "h11": frozenset({"server.serve"}),
-    "prometheus_client": frozenset({"server.state"}),
-    "zstandard": frozenset({"server.body"}),
-    "compression": frozenset({"server.body"}),
+    "prometheus_client": frozenset({"server.transport.state"}),
+    "zstandard": frozenset({"server.transport.body"}),
+    "compression": frozenset({"server.transport.body"}),
     "torchax": frozenset({"backends.xla"}),
     "httpx2": frozenset({"backends.remote"}),
     "huggingface_hub": frozenset({"engine.sources"}),

@@ -54,8 +54,8 @@ def test_every_option_is_one_of_the_command_and_of_requests(name):
     """It has a flag of `generate` and a field of each endpoint that draws text."""
     pytest.importorskip("fastapi", reason="needs the extra 'server'")
     from selectrie.cli.groups import SamplingGroup, StoppingGroup
-    from selectrie.server.completions import CompletionBody
-    from selectrie.server.generation import _OPTIONS
+    from selectrie.server.generation.completions import CompletionBody
+    from selectrie.server.generation.generation import _OPTIONS
 
     assert name in {field.name for group in (SamplingGroup, StoppingGroup) for field in fields(group)}
     assert {field for field, option in _OPTIONS.items() if option == name} & CompletionBody.model_fields.keys()
@@ -82,7 +82,7 @@ def test_the_page_on_python_has_the_default_of_every_option(record):
 def test_the_page_on_serving_names_every_option(name):
     """Under one of the names that it has in requests."""
     pytest.importorskip("fastapi", reason="needs the extra 'server'")
-    from selectrie.server.generation import _OPTIONS
+    from selectrie.server.generation.generation import _OPTIONS
 
     page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
     assert any(f"`{field}`" in page for field, option in _OPTIONS.items() if option == name)

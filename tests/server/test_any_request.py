@@ -17,10 +17,10 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 from selectrie.results import advice
 from selectrie.server import ServerOptions, app
 from selectrie.server.application import BODIES as MODELS
-from selectrie.server.decisions import DecisionsBody
-from selectrie.server.systemone import SystemoneBody
-from selectrie.server.tokenizer import TokenizeChatBody
-from selectrie.server.wire import read
+from selectrie.server.calls.tokenizer import TokenizeChatBody
+from selectrie.server.decisions.decisions import DecisionsBody
+from selectrie.server.decisions.systemone import SystemoneBody
+from selectrie.server.fields.wire import read
 from tests.support.calling import FULL, LEAST
 from tests.support.deciding import fake
 from tests.support.n_examples import n_examples

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.server import ServerOptions
-from selectrie.server.body import MAX_CONTAINERS, decompress, parse_object
-from selectrie.server.http_errors import HttpError
+from selectrie.server.transport.body import MAX_CONTAINERS, decompress, parse_object
+from selectrie.server.transport.http_errors import HttpError
 
 OPTIONS = ServerOptions(max_body_bytes=100_000, max_depth=4)
 BODY = {"input": "A body that is longer than its frames. " * 9, "n": [1, 2.5, None]}

@@ -14,8 +14,9 @@ import selectrie
 from selectrie import BeamSearchParams, Grammar, Option, PromptParams, RenderParams, ScoringRule, SearchParams, Template
 from selectrie.engine.engine import Engine
 from selectrie.options.checks import options_of
-from selectrie.server import ServerOptions, app, page_templates
-from selectrie.server.call_bodies import (
+from selectrie.server import ServerOptions, app
+from selectrie.server.calls import page_templates
+from selectrie.server.calls.bodies import (
     CALLS,
     BeamFields,
     CallBody,
@@ -25,8 +26,8 @@ from selectrie.server.call_bodies import (
     SearchFields,
     read_call,
 )
-from selectrie.server.calls import _News
-from selectrie.server.page_templates import MAX_SEGMENTS
+from selectrie.server.calls.calls import _News
+from selectrie.server.calls.page_templates import MAX_SEGMENTS
 from tests.support.calling import FULL, LEAST
 from tests.support.deciding import fake, nothing_is_held
 from tests.support.serving import ask, asked, run_skipping, within_patience

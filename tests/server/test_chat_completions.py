@@ -19,7 +19,7 @@ from selectrie import SamplingParams, StopParams
 from selectrie.engine.engine import Engine
 from selectrie.errors import DecodeError
 from selectrie.server import ServerOptions, app
-from selectrie.server.models import Models
+from selectrie.server.transport.models import Models
 from tests.support.chatting import BODY, MESSAGES, NEUTRAL, PATH, generated, put_together
 from tests.support.deciding import fake, nothing_is_held, rests
 from tests.support.serving import PATIENCE_S, Reply, SkippingLoop, ask, asked, run_skipping, within_patience

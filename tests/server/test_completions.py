@@ -19,7 +19,8 @@ import selectrie
 from selectrie import GenerationParams, PromptParams, SamplingParams, StopParams
 from selectrie.core.vocabulary import Tokenizing
 from selectrie.engine.engine import Engine
-from selectrie.server import ServerOptions, app, completions
+from selectrie.server import ServerOptions, app
+from selectrie.server.generation import completions
 from selectrie.server.serve import Serving, _bind
 from selectrie.testing import HashModel, make_vocabulary
 from tests.support.deciding import BYTES, EXACT, LIMITS, fake

@@ -13,7 +13,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.server import app
 from selectrie.server.application import BODIES
-from selectrie.server.tokenizer import EncodeBody
+from selectrie.server.calls.tokenizer import EncodeBody
 from tests.support.serving import ask
 
 HERE = Path(__file__).parent

@@ -16,7 +16,9 @@ import selectrie
 from selectrie import Choice, DecisionParams, Option, Predicate, Score, Thinking
 from selectrie.engine.scheduler.job import Job
 from selectrie.results import advice
-from selectrie.server import ServerOptions, app, decision_bodies, decisions, systemone
+from selectrie.server import ServerOptions, app
+from selectrie.server.decisions import bodies as decision_bodies
+from selectrie.server.decisions import decisions, systemone
 from tests.support.deciding import fake
 from tests.support.serving import ask, running
 

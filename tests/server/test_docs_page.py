@@ -11,7 +11,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.server import app
 from selectrie.server.application import api_page
-from selectrie.server.tokenizer import TokenizeChatBody, TokenizeTextBody
+from selectrie.server.calls.tokenizer import TokenizeChatBody, TokenizeTextBody
 from tests.support.calling import LEAST
 from tests.support.deciding import fake
 from tests.support.serving import ask

@@ -22,15 +22,15 @@ from selectrie.errors import (
     remedies,
     words,
 )
-from selectrie.server.call_bodies import CALLS, fields_of_call
-from selectrie.server.chat import ChatBody
-from selectrie.server.completions import FIELDS
-from selectrie.server.decision_bodies import ChoiceQuestion, PredicateQuestion, QuestionOption
-from selectrie.server.decisions import DECISIONS_FIELDS
-from selectrie.server.extraction import EXTRACT_FIELDS
-from selectrie.server.generation import options_of
-from selectrie.server.http_errors import error_of
-from selectrie.server.systemone import SYSTEMONE_FIELDS
+from selectrie.server.calls.bodies import CALLS, fields_of_call
+from selectrie.server.calls.extraction import EXTRACT_FIELDS
+from selectrie.server.decisions.bodies import ChoiceQuestion, PredicateQuestion, QuestionOption
+from selectrie.server.decisions.decisions import DECISIONS_FIELDS
+from selectrie.server.decisions.systemone import SYSTEMONE_FIELDS
+from selectrie.server.generation.chat import ChatBody
+from selectrie.server.generation.completions import FIELDS
+from selectrie.server.generation.generation import options_of
+from selectrie.server.transport.http_errors import error_of
 
 REMEDIES = remedies(
     "shorten `state`", words("ask without {} (`list_options=False`)", "the `state`"), "raise `budget_nodes`"

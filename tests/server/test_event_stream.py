@@ -12,12 +12,13 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.errors import DecodeError, OptionError
-from selectrie.server import ServerOptions, middleware
-from selectrie.server.http_errors import HttpError
-from selectrie.server.middleware import Gate
-from selectrie.server.models import Models
-from selectrie.server.request_context import Events, EventStream
-from selectrie.server.state import ServerState
+from selectrie.server import ServerOptions
+from selectrie.server.transport import middleware
+from selectrie.server.transport.http_errors import HttpError
+from selectrie.server.transport.middleware import Gate
+from selectrie.server.transport.models import Models
+from selectrie.server.transport.request_context import Events, EventStream
+from selectrie.server.transport.state import ServerState
 from tests.support.serving import PATIENCE_S, Reply, SkippingLoop, asked, run_skipping, within_patience
 
 PATH = "/v1/chat/completions"

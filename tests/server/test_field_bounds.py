@@ -26,17 +26,20 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
-from selectrie.server import ServerOptions, app, completions, decision_bodies, tokenizer
+from selectrie.server import ServerOptions, app
 from selectrie.server.application import BODIES
-from selectrie.server.body import MAX_CONTAINERS, MAX_VALUES, parse_object
-from selectrie.server.call_bodies import MAX_SCORED_BYTES
-from selectrie.server.completions import MAX_SCORES
-from selectrie.server.http_errors import HttpError
-from selectrie.server.messages import MAX_MESSAGES
-from selectrie.server.middleware import WORK
-from selectrie.server.request_context import id_of
-from selectrie.server.tools import MAX_TOOLS
-from selectrie.server.wire import MAX_ARGUMENTS, MAX_TOKENIZED_BYTES
+from selectrie.server.calls import tokenizer
+from selectrie.server.calls.bodies import MAX_SCORED_BYTES
+from selectrie.server.decisions import bodies as decision_bodies
+from selectrie.server.fields.messages import MAX_MESSAGES
+from selectrie.server.fields.tools import MAX_TOOLS
+from selectrie.server.fields.wire import MAX_ARGUMENTS, MAX_TOKENIZED_BYTES
+from selectrie.server.generation import completions
+from selectrie.server.generation.completions import MAX_SCORES
+from selectrie.server.transport.body import MAX_CONTAINERS, MAX_VALUES, parse_object
+from selectrie.server.transport.http_errors import HttpError
+from selectrie.server.transport.middleware import WORK
+from selectrie.server.transport.request_context import id_of
 from tests.support import calling
 from tests.support.deciding import fake
 from tests.support.serving import ask

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.server import app
-from selectrie.server.chat import ChatBody
-from selectrie.server.decisions import DecisionsBody
-from selectrie.server.field_names import advice_on_names
+from selectrie.server.decisions.decisions import DecisionsBody
+from selectrie.server.fields.names import advice_on_names
+from selectrie.server.generation.chat import ChatBody
 from tests.support.deciding import fake
 from tests.support.serving import ask
 

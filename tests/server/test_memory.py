@@ -17,7 +17,8 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="needs the extra 'server'")
 
-from selectrie.server import app, body, serve
+from selectrie.server import app, serve
+from selectrie.server.transport import body
 from tests.support.deciding import fake
 
 N_THREADS = 12

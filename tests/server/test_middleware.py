@@ -34,10 +34,11 @@ from selectrie.errors import (
     OptionError,
     QueueFullError,
 )
-from selectrie.server import ServerOptions, app, decisions
-from selectrie.server.body import BodyBudget, Disconnected, Uploads
-from selectrie.server.http_errors import draining_error, error_of
-from selectrie.server.state import CAUSES, REASONS
+from selectrie.server import ServerOptions, app
+from selectrie.server.decisions import decisions
+from selectrie.server.transport.body import BodyBudget, Disconnected, Uploads
+from selectrie.server.transport.http_errors import draining_error, error_of
+from selectrie.server.transport.state import CAUSES, REASONS
 from selectrie.version import __version__
 from tests.support.deciding import fake
 from tests.support.serving import ask, asked
@@ -744,7 +745,7 @@ def test_a_client_that_leaves_while_its_request_is_read_keeps_its_place(llm, mon
     if route == "decisions":
         monkeypatch.setattr(decisions, "_OPENAI", replace(decisions._OPENAI, read=read))
     else:
-        monkeypatch.setattr(f"selectrie.server.{route}.{reader}", read)
+        monkeypatch.setattr(f"selectrie.server.generation.{route}.{reader}", read)
 
     async def left():
         application, leave = app(llm), asyncio.Event()

@@ -15,8 +15,8 @@ from selectrie.engine import pool as pools
 from selectrie.engine.pool import memory_needed
 from selectrie.errors import MemoryBudgetError, ModelFileError, OptionError
 from selectrie.server import ServerOptions, app
-from selectrie.server import models as server_models
-from selectrie.server.models import Models, name_of
+from selectrie.server.transport import models as server_models
+from selectrie.server.transport.models import Models, name_of
 from tests.support.serving import ask, asked
 
 BODY = {"input": "x", "questions": [{"type": "predicate", "instructions": "It rains."}]}

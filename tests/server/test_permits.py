@@ -15,8 +15,11 @@ from selectrie.engine.aio import in_thread
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.task_group import note_prepared
 from selectrie.engine.scheduler.turns import Turn
-from selectrie.server import ServerOptions, app, body, completions, request_context, tokenizer
-from selectrie.server.request_context import LARGE_AT_ONCE, Permits, _Permit
+from selectrie.server import ServerOptions, app
+from selectrie.server.calls import tokenizer
+from selectrie.server.generation import completions
+from selectrie.server.transport import body, request_context
+from selectrie.server.transport.request_context import LARGE_AT_ONCE, Permits, _Permit
 from tests.support.deciding import fake
 from tests.support.serving import ask, asked, within_patience
 

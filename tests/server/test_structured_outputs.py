@@ -12,9 +12,10 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie import GenerationParams, Grammar, SamplingParams, StopParams
-from selectrie.server import ServerOptions, app, structured
-from selectrie.server.http_errors import HttpError
-from selectrie.server.structured import MAX_CHARACTERS, Constraint
+from selectrie.server import ServerOptions, app
+from selectrie.server.fields import structured
+from selectrie.server.fields.structured import MAX_CHARACTERS, Constraint
+from selectrie.server.transport.http_errors import HttpError
 from tests.support.chatting import BODY, MESSAGES, PATH, put_together
 from tests.support.deciding import fake
 from tests.support.serving import ask

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 import selectrie
 from selectrie import PromptParams
 from selectrie.server import app
-from selectrie.server.call_syntax import PLAIN, write_chat
+from selectrie.server.generation.call_syntax import PLAIN, write_chat
 from tests.support.serving import running
 
 MESSAGES = [{"role": "user", "content": "What is the weather in Oslo?"}]

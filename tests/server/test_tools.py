@@ -19,9 +19,10 @@ from selectrie import PromptParams, SamplingParams
 from selectrie.backends.chat.template import chat_template
 from selectrie.engine.engine import Engine
 from selectrie.engine.scheduler.scheduler import Scheduler
-from selectrie.server import ServerOptions, app, tools
-from selectrie.server.call_syntax import PLAIN, call_syntax, write_chat
-from selectrie.server.tool_turn import SPELLINGS
+from selectrie.server import ServerOptions, app
+from selectrie.server.fields import tools
+from selectrie.server.generation.call_syntax import PLAIN, call_syntax, write_chat
+from selectrie.server.generation.tool_turn import SPELLINGS
 from tests.support.chat_templates import TEMPLATES
 from tests.support.chatting import PATH
 from tests.support.deciding import BYTES, fake

@@ -13,10 +13,10 @@ from selectrie.errors import OptionError
 from selectrie.options import SamplingParams
 from selectrie.server import ServerOptions, app
 from selectrie.server.application import BODIES, statuses_of
-from selectrie.server.call_bodies import CALLS
-from selectrie.server.http_errors import HttpError
-from selectrie.server.middleware import OPEN, WORK
-from selectrie.server.wire import Body, NotOffered, flat_union_members, read, schemas_of, with_options
+from selectrie.server.calls.bodies import CALLS
+from selectrie.server.fields.wire import Body, NotOffered, flat_union_members, read, schemas_of, with_options
+from selectrie.server.transport.http_errors import HttpError
+from selectrie.server.transport.middleware import OPEN, WORK
 from tests.support import calling
 from tests.support.deciding import fake
 from tests.support.serving import ask

@@ -214,7 +214,7 @@ def _loader(model: ModelGroup, several: ModelsGroup, serving: ServingGroup) -> C
         IncompatibleOptionsError: For options of one model beside several, or of
             several beside one.
     """
-    from selectrie.server.models import check_names, name_of
+    from selectrie.server.transport.models import check_names, name_of
 
     if not several.models:
         if several.memory is not None:

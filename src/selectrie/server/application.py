@@ -28,24 +28,26 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.options.checks import record
-from selectrie.server import calls, chat, classify, completions, decisions, extraction, rerank, responses, tokenizer
-from selectrie.server.call_bodies import CALLS
-from selectrie.server.chat import ChatBody
-from selectrie.server.classify import ClassifyBody
-from selectrie.server.completions import CompletionBody
-from selectrie.server.decisions import DecisionsBody
-from selectrie.server.extraction import ExtractBody
-from selectrie.server.http_errors import SYSTEMONE, HttpError, draining_error, retry_error
-from selectrie.server.middleware import OPEN, READS, WORK, AsgiApp, Gate
-from selectrie.server.models import Models
+from selectrie.server.calls import calls, extraction, rerank, tokenizer
+from selectrie.server.calls.bodies import CALLS
+from selectrie.server.calls.extraction import ExtractBody
+from selectrie.server.calls.rerank import RerankBody
+from selectrie.server.calls.tokenizer import DetokenizeBody, EncodeBody, TokenizeChatBody, TokenizeTextBody
+from selectrie.server.decisions import classify, decisions
+from selectrie.server.decisions.classify import ClassifyBody
+from selectrie.server.decisions.decisions import DecisionsBody
+from selectrie.server.decisions.systemone import SystemoneBody
+from selectrie.server.fields.wire import REFERENCE, Body, WireModel, flat_union_members, schemas_of
+from selectrie.server.generation import chat, completions, responses
+from selectrie.server.generation.chat import ChatBody
+from selectrie.server.generation.completions import CompletionBody
+from selectrie.server.generation.responses import ResponsesBody
 from selectrie.server.options import ServerOptions
-from selectrie.server.request_context import Exchange, exchange_of, id_of, json_response
-from selectrie.server.rerank import RerankBody
-from selectrie.server.responses import ResponsesBody
-from selectrie.server.state import ServerState, state_of
-from selectrie.server.systemone import SystemoneBody
-from selectrie.server.tokenizer import DetokenizeBody, EncodeBody, TokenizeChatBody, TokenizeTextBody
-from selectrie.server.wire import REFERENCE, Body, WireModel, flat_union_members, schemas_of
+from selectrie.server.transport.http_errors import SYSTEMONE, HttpError, draining_error, retry_error
+from selectrie.server.transport.middleware import OPEN, READS, WORK, AsgiApp, Gate
+from selectrie.server.transport.models import Models
+from selectrie.server.transport.request_context import Exchange, exchange_of, id_of, json_response
+from selectrie.server.transport.state import ServerState, state_of
 from selectrie.version import __version__
 
 BODIES: Mapping[str, tuple[type[Body], ...]] = {

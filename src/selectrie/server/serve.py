@@ -45,9 +45,9 @@ from selectrie.errors import (
 )
 from selectrie.options.checks import at_least, number
 from selectrie.server.application import App, app
-from selectrie.server.http_errors import HttpError, draining_error, response_headers
 from selectrie.server.options import ServerOptions
-from selectrie.server.request_context import Exchange, id_of
+from selectrie.server.transport.http_errors import HttpError, draining_error, response_headers
+from selectrie.server.transport.request_context import Exchange, id_of
 from selectrie.version import __version__
 
 MAX_HEAD_BYTES = 1 << 16

@@ -14,8 +14,8 @@ from selectrie.decide.answers import Decision
 from selectrie.decide.classification import check_places
 from selectrie.decide.states import of_json, text_of_state
 from selectrie.errors import THE_STATE, IncompatibleOptionsError, OptionError, OptionRef
-from selectrie.server.decision_answers import confidence_of, make_diagnostics, make_usage, make_warnings
-from selectrie.server.decision_bodies import (
+from selectrie.server.decisions.answers import confidence_of, make_diagnostics, make_usage, make_warnings
+from selectrie.server.decisions.bodies import (
     AskedQuestion,
     DecisionBody,
     DecisionRequest,
@@ -24,9 +24,9 @@ from selectrie.server.decision_bodies import (
     check_size,
     make_request,
 )
-from selectrie.server.decisions import Form, answer_by, labels_answer
+from selectrie.server.decisions.decisions import Form, answer_by, labels_answer
+from selectrie.server.fields.wire import Items, TextOrJson, fields_of, read, refuse_media, unknown_fields
 from selectrie.server.options import ServerOptions
-from selectrie.server.wire import Items, TextOrJson, fields_of, read, refuse_media, unknown_fields
 
 
 def _require_labels(labels: Any) -> Any:

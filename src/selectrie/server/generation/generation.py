@@ -33,17 +33,14 @@ from selectrie.errors import (
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, StopParams
 from selectrie.options.checks import numbers_of
 from selectrie.results import Chunk, Generation
-from selectrie.server.http_errors import HttpError, errors_at
-from selectrie.server.options import ServerOptions
-from selectrie.server.request_context import Exchange
-from selectrie.server.structured import (
+from selectrie.server.fields.structured import (
     STRUCTURED_OUTPUTS,
     StructuredFields,
     StructuredText,
     constraining_field,
     grammar_errors_at,
 )
-from selectrie.server.wire import (
+from selectrie.server.fields.wire import (
     BY_TYPE,
     Body,
     Ignored,
@@ -59,6 +56,9 @@ from selectrie.server.wire import (
     unknown_fields,
     with_options,
 )
+from selectrie.server.options import ServerOptions
+from selectrie.server.transport.http_errors import HttpError, errors_at
+from selectrie.server.transport.request_context import Exchange
 from selectrie.tokenization.prompts import SHORTEN_PROMPT
 
 _OTHER_NAMES = {"repetition_penalty": "repeat_penalty", "repeat_last_n": "penalty_last_n"}

@@ -16,8 +16,8 @@ from selectrie.engine.cascade import Cascade
 from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import MemoryBudgetError, OptionError, of_value
-from selectrie.server.http_errors import HttpError, retry_error
 from selectrie.server.options import ServerOptions
+from selectrie.server.transport.http_errors import HttpError, retry_error
 
 _SUFFIX = ".gguf"
 _LOOK_S = 1.0

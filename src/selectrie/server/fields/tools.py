@@ -10,10 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field
 
 from selectrie.errors import GrammarError, IncompatibleOptionsError, OptionError, clip
-from selectrie.server.body import parse_object
-from selectrie.server.http_errors import HttpError
-from selectrie.server.structured import MAX_CHARACTERS, Constraint, StructuredText
-from selectrie.server.wire import (
+from selectrie.server.fields.structured import MAX_CHARACTERS, Constraint, StructuredText
+from selectrie.server.fields.wire import (
     BY_TYPE,
     EncodableText,
     Items,
@@ -23,6 +21,8 @@ from selectrie.server.wire import (
     WireModel,
     one_of,
 )
+from selectrie.server.transport.body import parse_object
+from selectrie.server.transport.http_errors import HttpError
 
 MAX_TOOLS = 128
 """Maximum number of tools of a request."""

@@ -22,8 +22,7 @@ from selectrie.decide.thinking import MAX_RATIONALES, Thinking
 from selectrie.errors import MAX_QUOTED, OptionError, of_slot
 from selectrie.options.selection import BASELINE_RULES
 from selectrie.results.advice import collected_warnings
-from selectrie.server.options import CONFIDENCES, ServerOptions
-from selectrie.server.wire import (
+from selectrie.server.fields.wire import (
     BY_TYPE,
     TAG,
     Body,
@@ -42,6 +41,7 @@ from selectrie.server.wire import (
     refuse_media,
     with_options,
 )
+from selectrie.server.options import CONFIDENCES, ServerOptions
 
 MAX_EXAMPLES = 1_000
 """Maximum number of examples of all questions of a request.

@@ -26,9 +26,9 @@ from starlette.types import Receive
 from selectrie.engine.aio import in_thread
 from selectrie.engine.scheduler.turns import Turn
 from selectrie.errors import clip
-from selectrie.server.http_errors import HttpError, retry_error
 from selectrie.server.options import ServerOptions
-from selectrie.server.request_context import Exchange
+from selectrie.server.transport.http_errors import HttpError, retry_error
+from selectrie.server.transport.request_context import Exchange
 
 ENCODINGS = ("identity", "gzip", "zstd")
 _JSON_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)

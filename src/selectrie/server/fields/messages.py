@@ -9,8 +9,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator,
 
 from selectrie.errors import OptionError
 from selectrie.options import PromptParams
-from selectrie.server.tools import MAX_TOOLS, ToolCall, check_calls, reject_other_types
-from selectrie.server.wire import (
+from selectrie.server.fields.tools import MAX_TOOLS, ToolCall, check_calls, reject_other_types
+from selectrie.server.fields.wire import (
     BY_TYPE,
     MEDIA,
     EncodableText,

@@ -40,13 +40,12 @@ from selectrie.options import (
 )
 from selectrie.options.checks import options_of, text_of
 from selectrie.options.selection import RULES_OF_ONE_PROMPT
-from selectrie.server import page_templates
-from selectrie.server.messages import MAX_MESSAGES, Message
-from selectrie.server.options import ServerOptions
-from selectrie.server.page_templates import MAX_TEMPLATE, MAX_WIDTH, check_values, read_template
-from selectrie.server.structured import Constraint, Schema, Source, StructuredText
-from selectrie.server.tools import check_calls
-from selectrie.server.wire import (
+from selectrie.server.calls import page_templates
+from selectrie.server.calls.page_templates import MAX_TEMPLATE, MAX_WIDTH, check_values, read_template
+from selectrie.server.fields.messages import MAX_MESSAGES, Message
+from selectrie.server.fields.structured import Constraint, Schema, Source, StructuredText
+from selectrie.server.fields.tools import check_calls
+from selectrie.server.fields.wire import (
     BY_TYPE,
     Body,
     ClosedModel,
@@ -64,6 +63,7 @@ from selectrie.server.wire import (
     unknown_fields,
     with_options,
 )
+from selectrie.server.options import ServerOptions
 from selectrie.template.syntax.tags import DIALECTS
 
 MAX_SCORED_BYTES = 1 << 19

@@ -35,7 +35,9 @@ from selectrie.options import PromptParams
 from selectrie.results import Chunk, Completion, Generation, PromptLogprobs
 from selectrie.results.generation import finish_reason
 from selectrie.results.records import json_logprob
-from selectrie.server.generation import (
+from selectrie.server.fields.structured import constraining_field
+from selectrie.server.fields.wire import BY_TYPE, EncodableText, Items, NotOffered, TokenId, UpTo, check_tokenized, read
+from selectrie.server.generation.generation import (
     GenerationBody,
     GenerationRequest,
     generate,
@@ -45,12 +47,17 @@ from selectrie.server.generation import (
     options_of,
     read_generation,
 )
-from selectrie.server.http_errors import HttpError, error_of, errors_at
 from selectrie.server.options import ServerOptions
-from selectrie.server.request_context import Events, EventStream, Exchange, exchange_of, json_response, read_request
-from selectrie.server.state import ServerState, state_of
-from selectrie.server.structured import constraining_field
-from selectrie.server.wire import BY_TYPE, EncodableText, Items, NotOffered, TokenId, UpTo, check_tokenized, read
+from selectrie.server.transport.http_errors import HttpError, error_of, errors_at
+from selectrie.server.transport.request_context import (
+    Events,
+    EventStream,
+    Exchange,
+    exchange_of,
+    json_response,
+    read_request,
+)
+from selectrie.server.transport.state import ServerState, state_of
 from selectrie.tokenization.encoding import PromptText, least_tokens, spell_pieces
 from selectrie.tokenization.prompts import SHORTEN_PROMPT, spelled_note
 

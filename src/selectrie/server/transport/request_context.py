@@ -31,8 +31,8 @@ from selectrie.core.types import Cost
 from selectrie.engine.aio import in_thread
 from selectrie.engine.scheduler.task_group import when_prepared
 from selectrie.engine.scheduler.turns import Turn
-from selectrie.server.http_errors import HttpError, error_at, error_of
 from selectrie.server.options import ServerOptions
+from selectrie.server.transport.http_errors import HttpError, error_at, error_of
 
 R = TypeVar("R")
 LARGE_AT_ONCE = 2

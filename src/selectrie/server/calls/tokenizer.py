@@ -30,13 +30,22 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.scheduler.task_group import check_cancelled
 from selectrie.errors import OptionError, TextError
 from selectrie.options import PromptParams
-from selectrie.server.call_syntax import write_chat
-from selectrie.server.http_errors import errors_at
-from selectrie.server.messages import Conversation
+from selectrie.server.fields.messages import Conversation
+from selectrie.server.fields.wire import (
+    Body,
+    EncodableText,
+    Items,
+    NotOffered,
+    check_tokenized,
+    one_of,
+    read,
+    unknown_fields,
+)
+from selectrie.server.generation.call_syntax import write_chat
 from selectrie.server.options import ServerOptions
-from selectrie.server.request_context import encode_json, exchange_of, json_response
-from selectrie.server.state import state_of
-from selectrie.server.wire import Body, EncodableText, Items, NotOffered, check_tokenized, one_of, read, unknown_fields
+from selectrie.server.transport.http_errors import errors_at
+from selectrie.server.transport.request_context import encode_json, exchange_of, json_response
+from selectrie.server.transport.state import state_of
 from selectrie.tokenization.prompts import Prompt
 
 MAX_TEXTS = 1_000

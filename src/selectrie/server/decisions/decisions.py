@@ -15,7 +15,7 @@ from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAn
 from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text_of_state
 from selectrie.engine.scheduler.task_group import set_priority
 from selectrie.errors import THE_STATE, OptionError
-from selectrie.server.decision_answers import (
+from selectrie.server.decisions.answers import (
     confidence_of,
     fitting_labels,
     labels_of,
@@ -24,7 +24,7 @@ from selectrie.server.decision_answers import (
     make_warnings,
     score_of,
 )
-from selectrie.server.decision_bodies import (
+from selectrie.server.decisions.bodies import (
     AskedQuestion,
     DecisionBody,
     DecisionRequest,
@@ -32,11 +32,11 @@ from selectrie.server.decision_bodies import (
     check_size,
     make_request,
 )
+from selectrie.server.decisions.systemone import SYSTEMONE_FIELDS, read_systemone, systemone_response
+from selectrie.server.fields.wire import BY_TYPE, Ignored, Items, UpTo, fields_of, read, refuse_media, unknown_fields
 from selectrie.server.options import ServerOptions
-from selectrie.server.request_context import exchange_of, json_response, read_request
-from selectrie.server.state import state_of
-from selectrie.server.systemone import SYSTEMONE_FIELDS, read_systemone, systemone_response
-from selectrie.server.wire import BY_TYPE, Ignored, Items, UpTo, fields_of, read, refuse_media, unknown_fields
+from selectrie.server.transport.request_context import exchange_of, json_response, read_request
+from selectrie.server.transport.state import state_of
 
 _MESSAGE = {"required": ["role", "content"], "properties": {"type": {"const": "message"}, "role": {"enum": [*ROLES]}}}
 _CALL = {

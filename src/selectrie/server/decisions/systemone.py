@@ -11,7 +11,7 @@ from pydantic import Field
 from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer
 from selectrie.decide.states import of_json, text_of_state
 from selectrie.errors import MAX_QUOTED, THE_STATE
-from selectrie.server.decision_answers import (
+from selectrie.server.decisions.answers import (
     confidence_of,
     fitting_labels,
     labels_of,
@@ -20,7 +20,7 @@ from selectrie.server.decision_answers import (
     make_warnings,
     score_of,
 )
-from selectrie.server.decision_bodies import (
+from selectrie.server.decisions.bodies import (
     AskedQuestion,
     DecisionBody,
     DecisionRequest,
@@ -28,8 +28,8 @@ from selectrie.server.decision_bodies import (
     check_size,
     make_request,
 )
+from selectrie.server.fields.wire import NotOffered, TextOrJson, UpTo, fields_of, read, refuse_media, unknown_fields
 from selectrie.server.options import ServerOptions
-from selectrie.server.wire import NotOffered, TextOrJson, UpTo, fields_of, read, refuse_media, unknown_fields
 
 
 class SystemoneBody(DecisionBody):

@@ -8,8 +8,8 @@ from typing import Any
 
 from selectrie.engine.rendering.renderer import MAX_SLOTS
 from selectrie.errors import MAX_QUOTED, OptionError, TemplateError, clip
-from selectrie.server.http_errors import errors_at
 from selectrie.server.options import ServerOptions
+from selectrie.server.transport.http_errors import errors_at
 from selectrie.template.analysis.template import Template
 from selectrie.template.syntax import ast
 from selectrie.template.syntax.ast import error_at, walk_through

@@ -8,9 +8,9 @@ from typing import Any
 
 from selectrie.results import Chunk, Generation
 from selectrie.results.generation import chat_logprobs, finish_reason
-from selectrie.server.generation import GenerationRequest
-from selectrie.server.request_context import Exchange
-from selectrie.server.tool_turn import Piece, ToolAnswer
+from selectrie.server.generation.generation import GenerationRequest
+from selectrie.server.generation.tool_turn import Piece, ToolAnswer
+from selectrie.server.transport.request_context import Exchange
 
 
 class ResponseWriter:

@@ -25,12 +25,12 @@ from selectrie.options.keywords import Terminator
 from selectrie.results import Chunk, Completion, Selection
 from selectrie.results.generation import finish_reason
 from selectrie.results.records import TokenScore
-from selectrie.server.call_syntax import Messages, call_syntax
-from selectrie.server.generation import N_SEEDS, GenerationRequest, join_chunks, open_stream
-from selectrie.server.http_errors import HttpError, unsupported
-from selectrie.server.request_context import Exchange
-from selectrie.server.structured import StructuredText
-from selectrie.server.tools import ToolSet
+from selectrie.server.fields.structured import StructuredText
+from selectrie.server.fields.tools import ToolSet
+from selectrie.server.generation.call_syntax import Messages, call_syntax
+from selectrie.server.generation.generation import N_SEEDS, GenerationRequest, join_chunks, open_stream
+from selectrie.server.transport.http_errors import HttpError, unsupported
+from selectrie.server.transport.request_context import Exchange
 
 _LINE, _LINES = ('{"name": "', '", "arguments": '), ('{\n  "name": "', '",\n  "arguments": ')
 SPELLINGS = {f"{fence}{opening}": middle for fence in ("", "```json\n") for opening, middle in (_LINE, _LINES)}

@@ -32,11 +32,12 @@ from selectrie.options import (
 from selectrie.results import Event as PageEvent
 from selectrie.results import Page, SlotEvent
 from selectrie.results.plain import fields_of, jsonable
-from selectrie.server.call_bodies import CALLS, Call, CallRequest, fields_of_call, read_call
-from selectrie.server.call_syntax import write_chat
-from selectrie.server.http_errors import HttpError, errors_at
-from selectrie.server.page_templates import template_errors
-from selectrie.server.request_context import (
+from selectrie.server.calls.bodies import CALLS, Call, CallRequest, fields_of_call, read_call
+from selectrie.server.calls.page_templates import template_errors
+from selectrie.server.fields.structured import grammar_errors_at
+from selectrie.server.generation.call_syntax import write_chat
+from selectrie.server.transport.http_errors import HttpError, errors_at
+from selectrie.server.transport.request_context import (
     Event,
     EventStream,
     Exchange,
@@ -45,8 +46,7 @@ from selectrie.server.request_context import (
     json_response,
     read_request,
 )
-from selectrie.server.state import ServerState, state_of
-from selectrie.server.structured import grammar_errors_at
+from selectrie.server.transport.state import ServerState, state_of
 
 Report = Callable[[str, Mapping[str, Any]], None]
 """Reports the type and the fields of an event. Any thread may call it."""

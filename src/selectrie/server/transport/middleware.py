@@ -22,12 +22,12 @@ from starlette.types import Receive
 from selectrie.engine.scheduler.job import charge_to
 from selectrie.engine.scheduler.task_group import set_client
 from selectrie.results.advice import collected_warnings
-from selectrie.server import request_context
-from selectrie.server import state as states
-from selectrie.server.body import ENCODINGS, BodyShare, Disconnected, read_body, receive_body, too_large_error
-from selectrie.server.http_errors import HttpError, draining_error, response_headers, retry_error
-from selectrie.server.request_context import CONTENT_TYPE, Exchange, encode_error_ending, id_of
-from selectrie.server.state import ServerState
+from selectrie.server.transport import request_context
+from selectrie.server.transport import state as states
+from selectrie.server.transport.body import ENCODINGS, BodyShare, Disconnected, read_body, receive_body, too_large_error
+from selectrie.server.transport.http_errors import HttpError, draining_error, response_headers, retry_error
+from selectrie.server.transport.request_context import CONTENT_TYPE, Exchange, encode_error_ending, id_of
+from selectrie.server.transport.state import ServerState
 
 logger = logging.getLogger("selectrie.server")
 

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from selectrie.core.types import Cost
 from selectrie.engine.engine import Engine
 from selectrie.engine.scheduler.turns import Turn
-from selectrie.server.body import BodyBudget, Uploads
-from selectrie.server.models import ModelLease, Models
 from selectrie.server.options import ServerOptions
-from selectrie.server.request_context import Exchange, Permits
+from selectrie.server.transport.body import BodyBudget, Uploads
+from selectrie.server.transport.models import ModelLease, Models
+from selectrie.server.transport.request_context import Exchange, Permits
 from selectrie.version import __version__
 
 REASONS = ("disconnected", "deadline", "shutdown")

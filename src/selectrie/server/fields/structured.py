@@ -30,8 +30,8 @@ from selectrie.errors import (
 )
 from selectrie.grammar import Grammar
 from selectrie.grammar.schema.schema import parse_schema
-from selectrie.server.http_errors import HttpError, errors_at, unsupported
-from selectrie.server.wire import BY_TYPE, ClosedModel, Ignored, Items, NotOffered, UpTo, WireModel
+from selectrie.server.fields.wire import BY_TYPE, ClosedModel, Ignored, Items, NotOffered, UpTo, WireModel
+from selectrie.server.transport.http_errors import HttpError, errors_at, unsupported
 
 KINDS = ("choice", "regex", "json", "grammar", "json_object")
 MAX_CHARACTERS = 1_000_000

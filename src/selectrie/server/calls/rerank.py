@@ -22,11 +22,7 @@ from selectrie.decide.params import DecisionParams
 from selectrie.decide.questions import Choice
 from selectrie.engine.scheduler.task_group import set_priority
 from selectrie.errors import THE_STATE, OptionError, PromptTooLongError
-from selectrie.server.http_errors import HttpError, message_of
-from selectrie.server.options import ServerOptions
-from selectrie.server.request_context import exchange_of, json_response, read_request
-from selectrie.server.state import state_of
-from selectrie.server.wire import (
+from selectrie.server.fields.wire import (
     BY_TYPE,
     Body,
     EncodableText,
@@ -39,6 +35,10 @@ from selectrie.server.wire import (
     read,
     unknown_fields,
 )
+from selectrie.server.options import ServerOptions
+from selectrie.server.transport.http_errors import HttpError, message_of
+from selectrie.server.transport.request_context import exchange_of, json_response, read_request
+from selectrie.server.transport.state import state_of
 
 INSTRUCTIONS = "Write a search query for which this text is relevant."
 """The instructions of the question about each document."""

@@ -9,7 +9,7 @@ from typing import Any
 from selectrie.decide.answers import Answer, Decision, ScoreAnswer, expected
 from selectrie.results.plain import fields_of
 from selectrie.results.records import json_logprob
-from selectrie.server.decision_bodies import DecisionRequest
+from selectrie.server.decisions.bodies import DecisionRequest
 
 
 def confidence_of(answer: Answer, kind: str) -> float:

@@ -18,16 +18,9 @@ from starlette.responses import Response
 
 from selectrie.errors import THE_PROMPT, OptionError
 from selectrie.options import PromptParams
-from selectrie.server.call_syntax import EFFORTS, VERBOSITIES
-from selectrie.server.chat import ChatRequest, answer
-from selectrie.server.generation import GenerationBody, options_of, read_generation
-from selectrie.server.messages import MAX_MESSAGES, Message, Part, text_of
-from selectrie.server.options import ServerOptions
-from selectrie.server.request_context import Exchange, exchange_of, read_request
-from selectrie.server.response_writer import ResponseWriter
-from selectrie.server.state import state_of
-from selectrie.server.structured import Constraint, ResponseFormat, constraining_field
-from selectrie.server.tools import (
+from selectrie.server.fields.messages import MAX_MESSAGES, Message, Part, text_of
+from selectrie.server.fields.structured import Constraint, ResponseFormat, constraining_field
+from selectrie.server.fields.tools import (
     MAX_CALLS,
     MAX_TOOLS,
     MODES,
@@ -40,7 +33,7 @@ from selectrie.server.tools import (
     parse_arguments,
     reject_other_types,
 )
-from selectrie.server.wire import (
+from selectrie.server.fields.wire import (
     BY_TYPE,
     TAG,
     EncodableText,
@@ -55,6 +48,13 @@ from selectrie.server.wire import (
     read,
     unknown_fields,
 )
+from selectrie.server.generation.call_syntax import EFFORTS, VERBOSITIES
+from selectrie.server.generation.chat import ChatRequest, answer
+from selectrie.server.generation.generation import GenerationBody, options_of, read_generation
+from selectrie.server.generation.response_writer import ResponseWriter
+from selectrie.server.options import ServerOptions
+from selectrie.server.transport.request_context import Exchange, exchange_of, read_request
+from selectrie.server.transport.state import state_of
 
 _ITEM_TYPES = ("message", "function_call", "function_call_output", "reasoning")
 _EMPTY: tuple[object, ...] = ("", [])

@@ -21,8 +21,18 @@ from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError
 from selectrie.options import PromptParams
 from selectrie.results import Chunk, Generation
 from selectrie.results.generation import chat_completion, chat_logprobs, finish_reason
-from selectrie.server.call_syntax import EFFORTS, VERBOSITIES, WISHES, grant_wishes, write_chat
-from selectrie.server.generation import (
+from selectrie.server.fields.messages import Conversation, Message
+from selectrie.server.fields.structured import constraining_field
+from selectrie.server.fields.tools import ToolFields, ToolSet, check_with_tools
+from selectrie.server.fields.wire import (
+    NotOffered,
+    UpTo,
+    one_of,
+    read,
+    unknown_fields,
+)
+from selectrie.server.generation.call_syntax import EFFORTS, VERBOSITIES, WISHES, grant_wishes, write_chat
+from selectrie.server.generation.generation import (
     GenerationBody,
     GenerationRequest,
     generate,
@@ -32,21 +42,25 @@ from selectrie.server.generation import (
     options_of,
     read_generation,
 )
-from selectrie.server.messages import Conversation, Message
-from selectrie.server.models import ModelLease
-from selectrie.server.options import ServerOptions
-from selectrie.server.request_context import Events, EventStream, Exchange, exchange_of, json_response, read_request
-from selectrie.server.state import ServerState, state_of
-from selectrie.server.structured import constraining_field
-from selectrie.server.tool_turn import Piece, ToolAnswer, ToolChooser, ToolUsage, draw_answers, gather_answers
-from selectrie.server.tools import ToolFields, ToolSet, check_with_tools
-from selectrie.server.wire import (
-    NotOffered,
-    UpTo,
-    one_of,
-    read,
-    unknown_fields,
+from selectrie.server.generation.tool_turn import (
+    Piece,
+    ToolAnswer,
+    ToolChooser,
+    ToolUsage,
+    draw_answers,
+    gather_answers,
 )
+from selectrie.server.options import ServerOptions
+from selectrie.server.transport.models import ModelLease
+from selectrie.server.transport.request_context import (
+    Events,
+    EventStream,
+    Exchange,
+    exchange_of,
+    json_response,
+    read_request,
+)
+from selectrie.server.transport.state import ServerState, state_of
 
 
 class ChatBody(ToolFields, Conversation, GenerationBody):

@@ -41,9 +41,9 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from selectrie.core.vocabulary import to_bytes
 from selectrie.errors import MAX_QUOTED, OptionError, TextError, UnknownArgumentError, clip, of_value
 from selectrie.options.checks import Bounds, Names, numbers_of, options_of
-from selectrie.server.field_names import advice_on_names
-from selectrie.server.http_errors import HttpError, message_of, unsupported
+from selectrie.server.fields.names import advice_on_names
 from selectrie.server.options import ServerOptions
+from selectrie.server.transport.http_errors import HttpError, message_of, unsupported
 
 M = TypeVar("M", bound=BaseModel)
 

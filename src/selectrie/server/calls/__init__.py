@@ -1,0 +1,1 @@
+"""Serves our own calls, each a method of `Engine`, and the tokenizer."""

@@ -1,0 +1,1 @@
+"""Serves typed decisions in the forms of OpenAI and TypeSafe, and labels."""

@@ -1,0 +1,1 @@
+"""Declares what bodies of requests share: fields, messages, tools, constraints."""

@@ -1,0 +1,1 @@
+"""Serves endpoints whose answers are text: chats, completions, responses."""

@@ -1,0 +1,1 @@
+"""Carries requests and responses: admission, bodies, errors, models, metrics."""
