@@ -144,6 +144,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "generation",
         ),
         ("calls",),
+        ("browser_page",),
         ("application",),
         ("serve",),
     ),

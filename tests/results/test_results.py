@@ -87,9 +87,9 @@ def test_a_trie_view_accounts_for_every_choice(choices: ChoiceTable, limit: int,
         choices.pieces,
         limit=limit,
         edge_logp=choices.edge_logp,
-        finished=choices.finished,
         winner=winner,
         greedy=greedy,
+        probability=choices.probability,
     )
     texts = [""]
     for node in range(1, len(view)):

@@ -14,6 +14,8 @@ import selectrie
 from selectrie import BeamSearchParams, Grammar, Option, PromptParams, RenderParams, ScoringRule, SearchParams, Template
 from selectrie.engine.engine import Engine
 from selectrie.options.checks import options_of
+from selectrie.results.drawing.choices import draw_choices, draw_selection_trie
+from selectrie.results.drawing.sentences import selection_sentences
 from selectrie.server import ServerOptions, app
 from selectrie.server.calls import page_templates
 from selectrie.server.calls.bodies import (
@@ -449,7 +451,7 @@ def test_slots_of_a_page_look_ahead_within_bounds(llm, monkeypatch):
 def test_bodies_have_the_names_of_python():
     """Each field is a keyword of the method, or of a record that the method takes; each option of these has a field."""
     own = {*CallBody.model_fields, "prompt", "user", "messages"}
-    aliases = {"template", "dialect", "grammar", "regex", "json_schema"}
+    aliases = {"template", "dialect", "grammar", "regex", "json_schema", "drawing", "fold"}
     for call in CALLS.values():
         keywords = inspect.signature(getattr(Engine, call.method)).parameters
         assert set(call.body.model_fields) - own - aliases <= set(keywords), call
@@ -468,3 +470,31 @@ def test_unknown_fields_are_named(llm):
     streamed = ask(app(llm), "POST", "/v1/select", {**body, "stream": True})
     assert "temprature" in streamed.headers["x-selectrie-warning"]
     assert "temprature" in result_in(streamed)["warnings"][0]["text"]
+
+
+def test_an_answer_with_drawings(llm):
+    """The rest of the answer is as without; drawings and sentences are what the library makes of it."""
+    body = {"prompt": "a", "choices": ["b", "cd", "ca"]}
+    plain, drawn = (ask(app(llm), "POST", "/v1/select", {**body, **more}).json for more in ({}, {"drawing": True}))
+    drawing = drawn.pop("drawing")
+    assert {name: drawn[name] for name in ("winner", "choices", "signature")} == {
+        name: plain[name] for name in ("winner", "choices", "signature")
+    }
+    found = llm.select("a", body["choices"])
+    assert drawing["trie"] == draw_selection_trie(found).to_dict()
+    assert drawing["bars"] == draw_choices(found).to_dict()
+    said = selection_sentences(found)
+    assert {**drawing["sentences"], "work": ""} == {**said, "work": ""}
+
+
+def test_a_branch_is_folded_by_its_number(llm):
+    """What is below it is counted in its place; a number of no node is a mistake of the field."""
+    body = {"prompt": "a", "choices": ["ca", "cb", "d"], "drawing": True, "prompting": {"boundary": "split"}}
+    trie = ask(app(llm), "POST", "/v1/select", body).json["drawing"]["trie"]
+    [branch] = [one for one in trie["outline"][0]["children"] if one["node"] is not None]
+    assert [one["label"] for one in branch["children"]] != ["2 more texts"]
+    folded = ask(app(llm), "POST", "/v1/select", {**body, "fold": [branch["node"]]}).json["drawing"]["trie"]
+    [branch] = [one for one in folded["outline"][0]["children"] if one["node"] is not None]
+    assert [one["label"] for one in branch["children"]] == ["2 more texts"]
+    reply = ask(app(llm), "POST", "/v1/select", {**body, "fold": [999]})
+    assert (reply.status, reply.error["param"]) == (400, "fold")

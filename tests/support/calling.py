@@ -26,7 +26,15 @@ FULL: Mapping[str, dict[str, Any]] = {
         "search": {"method": "exhaustive", "width": 3},
         "prompting": {"boundary": "split", "assistant_prefix": "p", "template_args": {"t": "u"}},
     },
-    "/v1/rank": {"prompt": [5, 6], "choices": ["b", 3, True], "rule": "token_mean", "following": ".", "delimiter": " "},
+    "/v1/rank": {
+        "prompt": [5, 6],
+        "choices": ["b", 3, True],
+        "rule": "token_mean",
+        "following": ".",
+        "delimiter": " ",
+        "drawing": True,
+        "fold": [0],
+    },
     "/v1/loglikelihood": {"user": "a", "text": "bc", "tokenizations": "all", "event": "begins", "budget_nodes": 50},
     "/v1/beam": {
         "prompt": "a",

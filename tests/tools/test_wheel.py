@@ -54,6 +54,12 @@ def environment(tmp_path_factory) -> Path:
 NUMBER = re.compile(r"(\d+\.\d+)")
 
 
+def test_the_page_of_the_server_is_in_the_wheel(environment):
+    """Each file that a browser asks for lies beside the module that sends it."""
+    [found] = environment.glob("lib/python*/site-packages/selectrie/server/page")
+    assert {one.name for one in found.iterdir()} == {one.name for one in (ROOT / "src/selectrie/server/page").iterdir()}
+
+
 def run_in(environment: Path, folder: Path, program: str, *arguments: str) -> str:
     """What a program of the environment prints, without the paths that the suite was started with."""
     outside = {

@@ -154,6 +154,7 @@ class ServingGroup:
         STDIN_JSON,
     ] = None
     log_prompts: Annotated[bool, Option("--log-prompts", help="Write the text of requests to the log.")] = False
+    no_page: Annotated[bool, Option("--no-page", help="Have no page for browsers at /.")] = False
 
 
 def serve(
@@ -190,6 +191,7 @@ def serve(
         hosts=serving_room.allowed_hosts(address.host, address.allowed_host or ()),
         origins=tuple(address.cors_origin or ()),
         max_body_bytes=max(1, round(serving.max_body_mib * (1 << 20))),
+        page=not serving.no_page,
         calibration=None if serving.calibration is None else Calibration.load(serving.calibration),
         **{name: getattr(serving, name) for name in same},
     )

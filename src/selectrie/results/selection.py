@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, overload
 
@@ -348,20 +348,21 @@ class Selection(JsonRecord):
         order = self.choices.order()
         return self.choices.pick(order[self.choices.distinct[order]][:k])
 
-    def trie(self, limit: int = 60) -> TrieView:
+    def trie(self, limit: int = 60, *, fold: Collection[int] = ()) -> TrieView:
         """Return the `limit` most probable nodes of the evaluated trie.
 
         All nodes of the winner's path and of the path of masked greedy decoding are
-        included.
+        included, except below the nodes of the trie whose numbers are in `fold`.
         """
         return view_of(
             self.choices.trie,
             self.choices.pieces,
             limit=limit,
             edge_logp=self.choices.edge_logp,
-            finished=self.choices.finished,
             winner=self.index,
             greedy=self.greedy_index,
+            probability=self.choices.probability,
+            fold=fold,
         )
 
     def to_dict(self) -> dict[str, object]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import NO_NODE, ROOT, BoolArray, FloatArray, IntArray
+from selectrie.core.types import NO_NODE, ROOT, BoolArray, FloatArray, IntArray, OffsetArray
+from selectrie.errors import OptionError
 from selectrie.results.plain import bar, cell, label, listing, row, table
 
 _REPR_ROWS = 20
@@ -34,6 +37,9 @@ class TrieView:
         on_winner: Whether the node is on the winner's path.
         on_greedy: Whether the node is on the path of masked greedy decoding.
         pruned: Whether no choice at or below the node was scored to its end.
+        node: Number of the node in the trie; a node is folded by it.
+        p_hidden: Total probability in the set of the choices that `n_hidden` counts; 0
+            if probabilities are not known.
     """
 
     parent: tuple[int, ...]
@@ -46,6 +52,8 @@ class TrieView:
     on_winner: tuple[bool, ...]
     on_greedy: tuple[bool, ...]
     pruned: tuple[bool, ...]
+    node: tuple[int, ...]
+    p_hidden: tuple[float, ...]
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -98,9 +106,10 @@ def view_of(
     *,
     limit: int,
     edge_logp: FloatArray | None = None,
-    finished: BoolArray | None = None,
     winner: int | None = None,
     greedy: int | None = None,
+    probability: FloatArray | None = None,
+    fold: Collection[int] = (),
 ) -> TrieView:
     """Return a view of the `limit` heaviest nodes of a trie and their ancestors.
 
@@ -113,25 +122,31 @@ def view_of(
         pieces: Bytes of each token id.
         limit: Number of nodes to show.
         edge_logp: float64[N], NaN if not evaluated; None before any model call.
-        finished: bool[C]; None means that nothing is pruned.
         winner: Index of the winner among the choices, or None.
         greedy: Index of the choice that masked greedy decoding picks, or None.
+        probability: float64[C], probability of each choice in the set, NaN if it is
+            pruned; None if nothing is known, and nothing pruned.
+        fold: Numbers of nodes below which nothing is shown.
     """
     edge = np.full(len(trie.token), np.nan) if edge_logp is None else edge_logp.copy()
     edge[ROOT] = 0.0
     prefix = trie.accumulate(edge)
     on_path = np.bincount(trie.path_of, minlength=len(trie.path_node))
-    counts = np.concatenate(([0], np.cumsum(on_path)))
-    n_choices = counts[trie.first_path + trie.n_paths] - counts[trie.first_path]
-    on_winner, on_greedy = _mark_path(trie, winner), _mark_path(trie, greedy)
-    shown = _pick_nodes(trie, np.nan_to_num(prefix, nan=-np.inf), n_choices, on_winner | on_greedy, limit)
-    row_of = np.full(len(trie.token), NO_NODE)
-    row_of[shown] = np.arange(len(shown))
     first = np.zeros(len(trie.path_node), dtype=np.int64)
     first[trie.path_of[::-1]] = np.arange(len(trie.path_of) - 1, -1, -1)
+    p = np.zeros(len(first)) if probability is None else np.nan_to_num(probability[first])
+    n_choices, p_choices = _sum_below(trie, on_path), _sum_below(trie, p)
+    on_winner, on_greedy = _mark_path(trie, winner), _mark_path(trie, greedy)
+    folded = _find_folded(trie, fold)
+    heaviest = np.lexsort((-n_choices, -np.nan_to_num(prefix, nan=-np.inf)))
+    shown = _pick_nodes(trie, heaviest[~folded[heaviest]], (on_winner | on_greedy) & ~folded, limit)
+    row_of = np.full(len(trie.token), NO_NODE)
+    row_of[shown] = np.arange(len(shown))
     tokens, ends = trie.token[shown].tolist(), trie.end_path[shown]
     hidden = n_choices[shown] - np.where(ends >= 0, on_path[ends], 0)
     np.subtract.at(hidden, row_of[trie.parent[shown[1:]]], n_choices[shown[1:]])
+    p_hidden = p_choices[shown] - np.where(ends >= 0, p[ends], 0)
+    np.subtract.at(p_hidden, row_of[trie.parent[shown[1:]]], p_choices[shown[1:]])
     return TrieView(
         parent=(NO_NODE, *row_of[trie.parent[shown[1:]]].tolist()),
         piece=(b"", *(pieces[token] for token in tokens[1:])),
@@ -142,8 +157,29 @@ def view_of(
         n_hidden=tuple(hidden.tolist()),
         on_winner=tuple(on_winner[shown].tolist()),
         on_greedy=tuple(on_greedy[shown].tolist()),
-        pruned=tuple(_find_pruned(trie, finished)[shown].tolist()),
+        pruned=tuple(_find_pruned(trie, probability)[shown].tolist()),
+        node=tuple(shown.tolist()),
+        p_hidden=tuple(np.where(hidden > 0, np.clip(p_hidden, 0.0, 1.0), 0.0).tolist()),
     )
+
+
+def _sum_below(trie: TokenTrie, values: NDArray[Any]) -> NDArray[Any]:
+    """Return for each node the sum of the paths' values at or below it, [N]."""
+    sums = np.concatenate(([0], np.cumsum(values)))
+    return np.asarray(sums[trie.first_path + trie.n_paths] - sums[trie.first_path])
+
+
+def _find_folded(trie: TokenTrie, fold: Collection[int]) -> BoolArray:
+    """Return bool[N], the nodes below a folded one.
+
+    Raises `OptionError` for a number of no node.
+    """
+    folded = np.zeros(len(trie.token), dtype=np.float64)
+    for node in fold:
+        if not 0 <= node < len(folded):
+            raise OptionError("fold", node, f"numbers of the trie's nodes, 0 to {len(folded) - 1}")
+        folded[node] = 1.0
+    return np.asarray(trie.accumulate(folded) > folded)
 
 
 def _mark_path(trie: TokenTrie, choice: int | None) -> BoolArray:
@@ -158,14 +194,14 @@ def _mark_path(trie: TokenTrie, choice: int | None) -> BoolArray:
     return mask
 
 
-def _pick_nodes(trie: TokenTrie, weight: FloatArray, n_choices: IntArray, always: BoolArray, limit: int) -> IntArray:
+def _pick_nodes(trie: TokenTrie, heaviest: OffsetArray, always: BoolArray, limit: int) -> IntArray:
     """Return the nodes to show, in depth-first order, with all their ancestors.
 
-    They are the nodes of the mask `always`, and the heaviest others up to `limit`.
+    They are the nodes of the mask `always`, and the first others of `heaviest` up to
+    `limit`.
     """
     chosen = always.copy()
     chosen[ROOT] = True
-    heaviest = np.lexsort((-n_choices, -weight))
     free = max(0, limit - int(chosen.sum()))
     chosen[heaviest[~chosen[heaviest]][:free]] = True
     nodes = trie.parent[chosen]
@@ -176,14 +212,13 @@ def _pick_nodes(trie: TokenTrie, weight: FloatArray, n_choices: IntArray, always
     return np.flatnonzero(chosen).astype(np.int32)
 
 
-def _find_pruned(trie: TokenTrie, finished: BoolArray | None) -> BoolArray:
+def _find_pruned(trie: TokenTrie, probability: FloatArray | None) -> BoolArray:
     """Return bool[N], True for nodes without a finished choice at or below them."""
-    if finished is None:
+    if probability is None:
         return np.zeros(len(trie.token), dtype=np.bool_)
     done = np.zeros(len(trie.path_node), dtype=np.int64)
-    done[trie.path_of[finished]] = 1
-    total = np.concatenate(([0], np.cumsum(done)))
-    return np.asarray(total[trie.first_path + trie.n_paths] == total[trie.first_path])
+    done[trie.path_of[~np.isnan(probability)]] = 1
+    return np.asarray(_sum_below(trie, done) == 0)
 
 
 def _replace_nan(x: Iterable[float]) -> list[float | None]:

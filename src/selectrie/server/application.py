@@ -28,6 +28,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.options.checks import record
+from selectrie.server.browser_page import add_page
 from selectrie.server.calls import calls, extraction, rerank, tokenizer
 from selectrie.server.calls.bodies import CALLS
 from selectrie.server.calls.extraction import ExtractBody
@@ -346,6 +347,8 @@ def _make_routes(options: ServerOptions) -> FastAPI:
     """Return the application with all endpoints, which the `Gate` wraps."""
     api = FastAPI(title="selectrie", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     api.add_route("/docs", _docs, methods=["GET"], include_in_schema=False)
+    if options.page:
+        add_page(api, options)
     for one in (
         decisions.router,
         classify.router,

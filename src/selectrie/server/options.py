@@ -62,6 +62,7 @@ class ServerOptions:
         calibration: The calibration of decisions whose request has none. Questions that
             it does not hold for are asked plainly.
         log_prompts: Whether the log has the text of requests.
+        page: Whether `/` is a page on which a browser asks this server.
     """
 
     model_names: Sequence[str] = ()
@@ -95,6 +96,7 @@ class ServerOptions:
     min_label_mass: float = 0.0
     calibration: Calibration | None = None
     log_prompts: bool = False
+    page: bool = True
 
     def __post_init__(self) -> None:
         for one in fields(self):

@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 
 from selectrie.cli.arguments import long_flag
-from selectrie.core.output import count, interval, probability, quoted, quoted_bytes, thousands
-from selectrie.core.types import Cost
+from selectrie.core.output import count, interval, quoted, quoted_bytes, thousands
 from selectrie.options.selection import TERMINATOR_MEANINGS
 from selectrie.results import Selection, Spellings, TextScore, TokenPlan
 from selectrie.results.advice import Advice
+from selectrie.results.drawing.sentences import cost_sentence, coverage_sentence, greedy_sentence, proof_sentence
 from selectrie.results.plain import format_bounds
 
 
@@ -49,13 +49,13 @@ def selection_facts(selection: Selection, *, explain: bool = False) -> list[tupl
     facts = [
         ("winner", _winner_sentence(selection)),
         *advice_facts(selection.warnings),
-        ("coverage", _coverage_sentence(selection)),
+        ("coverage", coverage_sentence(selection)),
     ]
     if explain or not selection.agrees_with_greedy:
-        facts.append(("greedy", _greedy_sentence(selection)))
+        facts.append(("greedy", greedy_sentence(selection)))
     if explain:
         facts += [
-            ("proof", _proof_sentence(selection)),
+            ("proof", proof_sentence(selection)),
             ("cost", cost_sentence(selection.cost)),
             ("scored by", f"{selection.rule} · {selection.terminator} · {selection.signature.precision}"),
             *_healing_facts(selection.healed, selection.log_heal, selection.heal_gap),
@@ -74,7 +74,7 @@ def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[st
     return [
         (winner, _winner_sentence(selection)),
         *advice_facts(selection.advice(on_page=True)),
-        ("greedy", _greedy_sentence(selection)),
+        ("greedy", greedy_sentence(selection)),
         ("ended by", terminator_words(selection.terminator)),
         ("cost", cost_sentence(selection.cost)),
     ]
@@ -147,23 +147,6 @@ def unnamed_model(name: str | None) -> list[tuple[str, str]]:
     return [] if name is None else [("model", f"{name}, which comes with selectrie; -m names another")]
 
 
-def cost_sentence(cost: Cost) -> str:
-    """Return a sentence on the cost of a request.
-
-    It has the number of rows and of model calls, the ratio of work to evaluating the
-    prompt with each choice one by one, and the seconds spent in the model.
-    """
-    if not cost.rows:
-        return f"no row: everything was held already; one by one, {thousands(cost.rows_naive)} rows"
-    ratio = cost.rows_naive / cost.rows
-    times = thousands(ratio) if ratio >= 100 else f"{ratio:.1f}"
-    saved = f"{times} times less work than one by one; " if ratio > 1 else ""
-    extra = f", {cost.rows_repeated} repeated" if cost.rows_repeated else ""
-    extra += f", {cost.rows_padded} padded" if cost.rows_padded else ""
-    work = f"{count(cost.rows, 'row')} in {count(cost.model_calls, 'call')}{extra}"
-    return f"{work}; {saved}{cost.decode_s:.3f} s"
-
-
 def ahead_words(margin: float, words: str, *, is_joint: bool) -> str:
     """Return the winner's margin in words, also as a ratio of probabilities.
 
@@ -193,62 +176,6 @@ def _winner_sentence(selection: Selection) -> str:
         ahead = "no other choice" + (" was scored" if int(choices.distinct.sum()) > 1 else "")
     low, high = (float(ends[selection.index]) for ends in (choices.probability_low, choices.probability_high))
     return f"{quoted(selection.text)} p {interval(low, high)}, {ahead}"
-
-
-def _coverage_sentence(selection: Selection) -> str:
-    """Return how much of the model's probability the choices cover."""
-    if selection.coverage_high is not None:
-        share = interval(selection.coverage, min(selection.coverage_high, 1.0))
-        return f"{share} of the model's belief is in the set"
-    prefix = "at least " if selection.certificate.open_mass > 0 else ""
-    return f"{prefix}{probability(selection.coverage)} of the model's belief is in the set"
-
-
-def _greedy_sentence(selection: Selection) -> str:
-    """Return whether masked greedy decoding agrees with the winner."""
-    if selection.agrees_with_greedy:
-        return "agrees: masked greedy decoding picks the same"
-    if selection.greedy_index is None and selection.choices.has_unread:
-        return "not known: rows that it depends on were not read in full"
-    if selection.greedy_index is None:
-        return "disagrees: masked greedy decoding writes something else"
-    other = selection.choices[selection.greedy_index]
-    p = "" if other.probability is None else f" (p {probability(other.probability)})"
-    return f"disagrees: masked greedy decoding picks {quoted(other.text)}{p}"
-
-
-def _proof_sentence(selection: Selection) -> str:
-    """Return how a selection was proved, or why it was not."""
-    certificate = selection.certificate
-    nodes = f"{thousands(certificate.nodes_evaluated)} nodes"
-    if certificate.nodes_inner is not None:
-        nodes = f"{thousands(certificate.nodes_evaluated)} of {thousands(certificate.nodes_inner)} inner nodes"
-    if certificate.method == "spellings":
-        rows = f"{count(certificate.nodes_evaluated, 'row')} of all spellings"
-        return f"proved with {rows}" if certificate.proved else f"none with {rows}: {certificate.reason}"
-    if certificate.method == "exhaustive":
-        words = f"every choice scored, {count(certificate.nodes_evaluated, 'inner node')}"
-    elif certificate.proved:
-        gap = (
-            f", the rest at least {certificate.bound_gap:.3f} nats behind"
-            if math.isfinite(certificate.bound_gap)
-            else ""
-        )
-        words = f"proved with {nodes}{gap}"
-    else:
-        words = f"none with {nodes}"
-    if certificate.near_margin:
-        settled = f": {count(certificate.n_rescored, 'choice')} scored again" if certificate.n_rescored else ""
-        words += f"; a near tie is closer than {certificate.near_margin:.2g} nats{settled}"
-    if certificate.method == "exhaustive" and not certificate.proved:
-        words += f", but not proved: {certificate.reason}"
-    elif not certificate.rescored:
-        is_fast = selection.signature.precision == "fast"
-        why = "in fast precision" if is_fast else "it would take more rows than the request"
-        if certificate.nodes_inner is None:
-            why = "a grammar's texts are scored once"
-        words += f"; near ties not settled ({why})"
-    return words
 
 
 def _healing_facts(healed: bytes, log_heal: float | None, heal_gap: float) -> list[tuple[str, str]]:

@@ -41,6 +41,7 @@ from selectrie.options import (
 from selectrie.options.checks import options_of, text_of
 from selectrie.options.selection import RULES_OF_ONE_PROMPT
 from selectrie.server.calls import page_templates
+from selectrie.server.calls.drawings import MAX_FOLDED, score_all
 from selectrie.server.calls.page_templates import MAX_TEMPLATE, MAX_WIDTH, check_values, read_template
 from selectrie.server.fields.messages import MAX_MESSAGES, Message
 from selectrie.server.fields.structured import Constraint, Schema, Source, StructuredText
@@ -197,6 +198,10 @@ class ChoicesBody(PromptBody):
     """Number of first places that must be certain."""
     search: SearchFields | None = None
     """Options of the search."""
+    drawing: bool | None = None
+    """Whether the answer has drawings of the result, and sentences about it."""
+    fold: Annotated[Items[Annotated[int, Field(ge=0)]], Field(max_length=MAX_FOLDED)] | None = None
+    """Numbers of the trie's nodes below which nothing is drawn."""
 
 
 class GrammarBody(PromptBody):
@@ -312,7 +317,10 @@ CALLS: Mapping[str, Call] = {
     "/v1/render": Call("render", RenderBody, "Render a template.", {"rendering": RenderParams}),
 }
 """The calls by their paths."""
-_OWN = frozenset({*CallBody.model_fields, "prompt", "user", "messages", *_GRAMMARS, "template", "values", "dialect"})
+_DRAWN = ("drawing", "fold")
+_OWN = frozenset(
+    {*CallBody.model_fields, *_DRAWN, "prompt", "user", "messages", *_GRAMMARS, "template", "values", "dialect"}
+)
 """Fields that are no keyword of a method, or that are read apart."""
 
 
@@ -327,6 +335,7 @@ class CallRequest:
         texts: The texts that are scored, () if they are not listed.
         is_stream: Whether the answer is a stream.
         warnings: What was ignored.
+        fold: Nodes that are folded in drawings; None if nothing is drawn.
     """
 
     call: Call
@@ -335,6 +344,7 @@ class CallRequest:
     texts: Sequence[str]
     is_stream: bool
     warnings: Sequence[str]
+    fold: Sequence[int] | None
 
 
 def fields_of_call(call: Call, body: Mapping[str, Any]) -> dict[str, str]:
@@ -386,7 +396,10 @@ def read_call(call: Call, data: Mapping[str, Any], options: ServerOptions) -> Ca
         field = "text" if isinstance(body, LoglikelihoodBody) else "choices"
         _check_size(field if constraint is None else constraint.path, texts, arguments)
         _limit_search(call.method, arguments, options.max_rows, is_listed=bool(texts))
-    return CallRequest(call, arguments, constraint, texts, bool(body.stream), warnings)
+    fold = (body.fold or ()) if isinstance(body, ChoicesBody) and body.drawing else None
+    if fold is not None:
+        score_all(arguments, texts)
+    return CallRequest(call, arguments, constraint, texts, bool(body.stream), warnings, fold)
 
 
 def _to_python(value: Any) -> Any:

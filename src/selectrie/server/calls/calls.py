@@ -33,6 +33,7 @@ from selectrie.results import Event as PageEvent
 from selectrie.results import Page, SlotEvent
 from selectrie.results.plain import fields_of, jsonable
 from selectrie.server.calls.bodies import CALLS, Call, CallRequest, fields_of_call, read_call
+from selectrie.server.calls.drawings import Drawn, find_examples
 from selectrie.server.calls.page_templates import template_errors
 from selectrie.server.fields.structured import grammar_errors_at
 from selectrie.server.generation.call_syntax import write_chat
@@ -131,7 +132,8 @@ def _call_engine(engine: Engine, request: CallRequest, max_rows: int, report: Re
         _add_callbacks(request.call, arguments, report)
     path = None if request.constraint is None else request.constraint.path
     with nullcontext() if path is None else grammar_errors_at(path):
-        return getattr(engine, request.call.method)(**arguments)
+        result = getattr(engine, request.call.method)(**arguments)
+    return result if request.fold is None else Drawn(result, find_examples(engine, result, arguments))
 
 
 def _add_callbacks(call: Call, arguments: dict[str, Any], report: Report) -> None:
@@ -225,11 +227,18 @@ async def _events_of(
             work.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await work
-        answer = await exchange.in_thread(lambda: _response_of(request, result, exchange))
+        answer = await exchange.in_thread(lambda: _answer(request, result, exchange))
         if request.is_stream:
             yield [await exchange.in_thread(lambda: encode_event({"type": "result", **answer}))]
         else:
             yield [answer]
+
+
+def _answer(request: CallRequest, result: Any, exchange: Exchange) -> dict[str, Any]:
+    """Return the body of a response, with drawings if they were asked for."""
+    if not isinstance(result, Drawn):
+        return _response_of(request, result, exchange)
+    return {**_response_of(request, result.result, exchange), "drawing": result.draw(request.fold or ())}
 
 
 def _response_of(request: CallRequest, result: Any, exchange: Exchange) -> dict[str, Any]:

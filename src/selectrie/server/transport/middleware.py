@@ -79,8 +79,24 @@ READS = frozenset({"/tokenizer_info", "/v1/vocabulary"})
 """Paths without a body that may load a model. Requests to them count as open too."""
 _MODELS = "/v1/models"
 """Path of the list of models; a longer path is one model, and logged as this one."""
-_OTHER = frozenset({_MODELS, "/metrics", "/version", "/docs", "/openapi.json"})
-"""Paths that need a key, but do not count as open."""
+_PAGE = "/"
+"""Path of the page for browsers, as which its files are logged."""
+_OTHER = frozenset({_MODELS, _PAGE, "/metrics", "/version", "/docs", "/openapi.json"})
+"""Paths that do not count as open. But for those of the page, they need a key."""
+
+_FILES = "/page/"
+"""The beginning of the paths of the page's files."""
+
+
+def wants_page(method: str, path: str, accept: str) -> bool:
+    """Return whether a request asks for the page or a file of it.
+
+    Args:
+        method: The method of the request.
+        path: Its path.
+        accept: Its header `Accept`. Clients that do not want HTML get no page at `/`.
+    """
+    return method in ("GET", "HEAD") and (path.startswith(_FILES) or (path == _PAGE and "text/html" in accept))
 
 
 class Gate:
@@ -106,6 +122,8 @@ class Gate:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         path = scope["path"]
         endpoint = _MODELS if path.startswith(_MODELS) else path
+        if self._is_page(scope, headers):
+            endpoint = _PAGE
         known = endpoint in WORK or endpoint in READS or endpoint in OPEN or endpoint in _OTHER
         meter, client = self._state.metrics.count_work, (scope.get("client") or ("",))[0]
         name, permits = id_of(headers.get(b"x-request-id", "")), self._state.permits
@@ -141,7 +159,7 @@ class Gate:
             remedy = "a proxy can send another Host, or the operator can start the server with --allowed-host"
             raise HttpError(403, "host", f"the host {host[:80]!r} is not one that this server answers to: {remedy}")
         key = _find_key(headers, options.key_digests)
-        if path not in OPEN and options.key_digests and not key:
+        if options.key_digests and not (key or path in OPEN or self._is_page(scope, headers)):
             message = "the API key is missing or wrong: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`"
             raise HttpError(401, "api_key", message, headers={"www-authenticate": "Bearer"})
         exchange: Exchange = scope[request_context.KEY]
@@ -161,6 +179,10 @@ class Gate:
                 "send fewer at once, or the operator can start the server with a larger --max-requests"
             )
             raise retry_error(message, status=429, code="queue_full")
+
+    def _is_page(self, scope: Scope, headers: dict[bytes, str]) -> bool:
+        """Return whether a request asks for the page, which holds no data."""
+        return self._state.options.page and wants_page(scope["method"], scope["path"], headers.get(b"accept", ""))
 
     def _check_body(self, headers: dict[bytes, str]) -> str:
         """Return the body's encoding; raise `HttpError` if its headers are refused."""

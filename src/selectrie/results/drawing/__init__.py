@@ -1,0 +1,1 @@
+"""Lays out drawings of results, and says in words what they show."""

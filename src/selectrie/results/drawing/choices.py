@@ -1,0 +1,101 @@
+"""Draws a selection: its ranked choices, and its trie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from selectrie.core.output import count, quoted
+from selectrie.results.drawing.bars import MAX_ROWS, Bar, draw_bars
+from selectrie.results.drawing.numbers import percent_between
+from selectrie.results.drawing.sentences import error_of, share_of_all, share_of_set
+from selectrie.results.drawing.shapes import Drawing
+from selectrie.results.drawing.trie import MAX_NODES, End, draw_trie
+
+if TYPE_CHECKING:
+    from selectrie.results.records import ChoiceScore
+    from selectrie.results.selection import Selection
+
+_WANTED = 3
+"""Maximum number of tokens shown that the model would go on with."""
+_LEAST_WANTED = 0.01
+"""Least probability of such a token."""
+
+
+def draw_choices(selection: Selection) -> Drawing:
+    """Return the drawing of the choices as bars, best first."""
+    shown = selection.top(MAX_ROWS, distinct=True)
+    n = int(selection.choices.distinct.sum())
+    rest = f"… {count(n - len(shown), 'more text')}" if n > len(shown) else ""
+    bars = [_make_bar(selection, one) for one in shown]
+    title = f"The share of each choice in the set, best first: {quoted(selection.text)} has the best score"
+    return draw_bars(bars, title=title, heads=("choice", "share of the set", _score_name(selection)), rest=rest)
+
+
+def _score_name(selection: Selection) -> str:
+    """Return the name of the second number of a choice."""
+    return "log-probability" if selection.rule == "joint" else f"score ({selection.rule})"
+
+
+def _make_bar(selection: Selection, choice: ChoiceScore) -> Bar:
+    """Return the bar of a choice."""
+    at = choice.index
+    path_of = selection.choices.trie.path_of
+    won = bool(path_of[at] == path_of[selection.index])
+    is_greedy = selection.greedy_index is not None and bool(path_of[at] == path_of[selection.greedy_index])
+    marks = [("★", "winner")] * won + [("~", "what masked greedy decoding picks")] * is_greedy
+    mark = ("".join(one for one, _ in marks), "; ".join(words for _, words in marks))
+    if choice.score is None or choice.logp is None or choice.probability is None:
+        bound = f"≤ {choice.logp_upper:.3f}"
+        numbers = (("log-probability", choice.logp_upper, bound),)
+        return Bar(choice.text, None, None, "pruned", bound, numbers, "off", ("×", "pruned"))
+    low, high = share_of_set(selection, at)
+    shown, all_shown = set_words(selection, at), all_words(selection, at)
+    more = f"{choice.logp if selection.rule == 'joint' else choice.score:.3f}"
+    numbers = (
+        ("share of the set", choice.probability, shown),
+        ("share of everything", math.exp(min(0.0, choice.logp)), all_shown),
+        ("log-probability", choice.logp, f"{choice.logp:.3f}"),
+        *((("score", choice.score, f"{choice.score:.3f}"),) if choice.score != choice.logp else ()),
+    )
+    return Bar(choice.text, low, high, shown, more, numbers, "win" if won else "alt" if is_greedy else "", mark)
+
+
+def set_words(selection: Selection, choice: int) -> str:
+    """Return the share of a choice in the set as text."""
+    p = float(selection.choices.probability[choice])
+    return percent_between(*share_of_set(selection, choice), error_of(selection, choice) * p * (1 - p))
+
+
+def all_words(selection: Selection, choice: int) -> str:
+    """Return the probability that the model writes a choice as text."""
+    low, high = share_of_all(selection, choice)
+    return percent_between(low, high, error_of(selection, choice) * high)
+
+
+def draw_selection_trie(selection: Selection, *, limit: int = MAX_NODES, fold: Collection[int] = ()) -> Drawing:
+    """Return the drawing of the trie, the winner and masked greedy decoding marked.
+
+    Args:
+        selection: The selection.
+        limit: Maximum number of nodes drawn.
+        fold: Numbers of nodes of the trie below which nothing is drawn.
+    """
+    choices, view = selection.choices, selection.trie(limit, fold=fold)
+
+    def end(choice: int) -> End:
+        text = choices.texts[choice]
+        if math.isnan(choices.score[choice]):
+            return End(text, math.nan, math.nan, "pruned")
+        low, high = share_of_set(selection, choice)
+        return End(text, low, high, set_words(selection, choice))
+
+    wanted: tuple[tuple[str, float], ...] = ()
+    if not selection.healed:
+        first = set(choices.trie.token[choices.trie.children(0)].tolist())
+        others = [one for one in selection.top_tokens if one.id not in first and math.exp(one.logp) >= _LEAST_WANTED]
+        wanted = tuple((one.label, math.exp(one.logp)) for one in others[:_WANTED])
+    n = int(choices.distinct.sum())
+    title = f"The tokens of {count(n, 'choice')} as a tree: {quoted(selection.text)} has the best score"
+    return draw_trie(view, end, title=title, wanted=wanted)

@@ -1,0 +1,204 @@
+"""Says in sentences what a selection decided, for terminal, notebook and page alike."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from selectrie.core.output import count, interval, probability, quoted, thousands
+from selectrie.results.drawing.numbers import nats, percent, percent_between, ratio_words
+
+if TYPE_CHECKING:
+    from selectrie.core.types import Cost
+    from selectrie.results.selection import Selection
+
+
+def selection_sentences(selection: Selection) -> dict[str, str | None]:
+    """Return the sentences on a selection by name; None where one does not apply.
+
+    They are `winner`, `margin`, `share_of_set`, `share_of_all`, `coverage`, `proof`,
+    `work`, `greedy`, `agreement` and `tie`.
+    """
+    at = selection.index
+    error = error_of(selection, at)
+    p_set = percent_between(*share_of_set(selection, at), error * selection.probability * (1 - selection.probability))
+    p_all = percent_between(*share_of_all(selection, at), error * math.exp(min(0.0, selection.logp)))
+    return {
+        "winner": winner_sentence(selection),
+        "margin": selection.margin_words(".3f"),
+        "share_of_set": f"share of the set {p_set}",
+        "share_of_all": f"share of everything the model would say {p_all}",
+        "coverage": coverage_sentence(selection),
+        "proof": proof_sentence(selection),
+        "work": cost_sentence(selection.cost),
+        "greedy": greedy_sentence(selection),
+        "agreement": agreement_sentence(selection),
+        "tie": next((one.text for one in selection.warnings if one.code == "tie"), None),
+    }
+
+
+def error_of(selection: Selection, *choices: int) -> float:
+    """Return by how many nats batching may move the joints of choices, or their sum.
+
+    It is 0 where the tolerance is not known.
+    """
+    trie = selection.choices.trie
+    n_rows = sum(int(trie.depth[trie.path_node[trie.path_of[one]]]) + 1 for one in choices)
+    return (selection.signature.tolerance or 0.0) * math.sqrt(n_rows)
+
+
+def share_of_set(selection: Selection, choice: int) -> tuple[float, float]:
+    """Return bounds on the probability of a choice in the set."""
+    choices = selection.choices
+    return float(choices.probability_low[choice]), float(choices.probability_high[choice])
+
+
+def share_of_all(selection: Selection, choice: int) -> tuple[float, float]:
+    """Return bounds on the probability that the model writes a choice."""
+    choices = selection.choices
+    low, high = float(choices.logp_lower[choice]), float(choices.logp_upper[choice])
+    return math.exp(min(0.0, low)), math.exp(min(0.0, high)) if not math.isnan(high) else 1.0
+
+
+def winner_sentence(selection: Selection) -> str:
+    """Return the winner and how far it is ahead of the next choice.
+
+    A ratio of probabilities is given for joint scores only.
+    """
+    name, runner = quoted(selection.text), next_choice(selection)
+    if selection.is_tie:
+        return f"{name} shares the first place"
+    if runner is None:
+        return f"{name}, no other choice" + (" was scored" if int(selection.choices.distinct.sum()) > 1 else "")
+    words, other = selection.margin_words(".3f"), quoted(selection.choices.texts[runner])
+    if words == "unknown":
+        return f"{name} is not certainly ahead of {other}"
+    error = error_of(selection, selection.index, runner)
+    if selection.score != selection.logp or not 0 < selection.margin < math.inf:
+        return f"{name} is ahead of the next, {other}, by {words}"
+    if selection.margin <= error:
+        return f"{name} is as likely as the next, {other}, within the tolerance ({words})"
+    least = "at least " if words.startswith("at least") else ""
+    ratio = ratio_words(math.exp(min(selection.margin, 700.0)), error)
+    margin = nats(selection.margin, error)
+    return f"{name} is {least}{ratio} as likely as the next, {other} ({least}{margin})"
+
+
+def next_choice(selection: Selection) -> int | None:
+    """Return the best choice on another path than the winner's, or None."""
+    choices = selection.choices
+    others = choices.finished & (choices.trie.path_of != choices.trie.path_of[selection.index])
+    if not others.any():
+        return None
+    return int(np.argmax(np.where(others, choices.score, -np.inf)))
+
+
+def likeliest_sampled(selection: Selection) -> int | None:
+    """Return the choice that masked sampling draws most often, or None if not known.
+
+    Masked sampling draws each token among those that a choice goes on with. Ties go to
+    the pick of masked greedy decoding.
+    """
+    local = selection.choices.logp_local
+    if np.isnan(local).any():
+        return None
+    best, greedy = int(np.argmax(local)), selection.greedy_index
+    return greedy if greedy is not None and local[greedy] == local[best] else best
+
+
+def agreement_sentence(selection: Selection) -> str | None:
+    """Return whether choosing step by step comes to the same; None if not known."""
+    greedy, sampled = selection.greedy_index, likeliest_sampled(selection)
+    if selection.rule != "joint" or greedy is None or sampled is None:
+        return None
+    choices = selection.choices
+    path_of, name = choices.trie.path_of, quoted(selection.text)
+    is_same = [path_of[one] == path_of[selection.index] for one in (greedy, sampled)]
+    if all(is_same):
+        return f"Step by step comes to the same: masked greedy decoding and masked sampling prefer {name} too."
+    p = percent(math.exp(float(choices.logp_local[sampled])), error_of(selection, sampled))
+    picks, draws = (quoted(choices.texts[one]) for one in (greedy, sampled))
+    if is_same[0]:
+        return (
+            f"Masked greedy decoding picks {name} too, but masked sampling draws {draws} most often, {p} of the time."
+        )
+    if path_of[greedy] == path_of[sampled]:
+        also = f"which masked sampling draws {p} of the time"
+    else:
+        also = f"and masked sampling draws {draws} most often, {p} of the time"
+    return f"Step by step it comes out differently: masked greedy decoding picks {picks}, {also}."
+
+
+def coverage_sentence(selection: Selection) -> str:
+    """Return how much of the model's probability the choices cover."""
+    if selection.coverage_high is not None:
+        share = interval(selection.coverage, min(selection.coverage_high, 1.0))
+        return f"{share} of the model's belief is in the set"
+    prefix = "at least " if selection.certificate.open_mass > 0 else ""
+    return f"{prefix}{probability(selection.coverage)} of the model's belief is in the set"
+
+
+def greedy_sentence(selection: Selection) -> str:
+    """Return whether masked greedy decoding agrees with the winner."""
+    if selection.agrees_with_greedy:
+        return "agrees: masked greedy decoding picks the same"
+    if selection.greedy_index is None and selection.choices.has_unread:
+        return "not known: rows that it depends on were not read in full"
+    if selection.greedy_index is None:
+        return "disagrees: masked greedy decoding writes something else"
+    other = selection.choices[selection.greedy_index]
+    p = "" if other.probability is None else f" (p {probability(other.probability)})"
+    return f"disagrees: masked greedy decoding picks {quoted(other.text)}{p}"
+
+
+def proof_sentence(selection: Selection) -> str:
+    """Return how a selection was proved, or why it was not."""
+    certificate = selection.certificate
+    nodes = f"{thousands(certificate.nodes_evaluated)} nodes"
+    if certificate.nodes_inner is not None:
+        nodes = f"{thousands(certificate.nodes_evaluated)} of {thousands(certificate.nodes_inner)} inner nodes"
+    if certificate.method == "spellings":
+        rows = f"{count(certificate.nodes_evaluated, 'row')} of all spellings"
+        return f"proved with {rows}" if certificate.proved else f"none with {rows}: {certificate.reason}"
+    if certificate.method == "exhaustive":
+        words = f"every choice scored, {count(certificate.nodes_evaluated, 'inner node')}"
+    elif certificate.proved:
+        gap = (
+            f", the rest at least {certificate.bound_gap:.3f} nats behind"
+            if math.isfinite(certificate.bound_gap)
+            else ""
+        )
+        words = f"proved with {nodes}{gap}"
+    else:
+        words = f"none with {nodes}"
+    if certificate.near_margin:
+        settled = f": {count(certificate.n_rescored, 'choice')} scored again" if certificate.n_rescored else ""
+        words += f"; a near tie is closer than {certificate.near_margin:.2g} nats{settled}"
+    if certificate.method == "exhaustive" and not certificate.proved:
+        words += f", but not proved: {certificate.reason}"
+    elif not certificate.rescored:
+        is_fast = selection.signature.precision == "fast"
+        why = "in fast precision" if is_fast else "it would take more rows than the request"
+        if certificate.nodes_inner is None:
+            why = "a grammar's texts are scored once"
+        words += f"; near ties not settled ({why})"
+    return words
+
+
+def cost_sentence(cost: Cost) -> str:
+    """Return a sentence on the cost of a request.
+
+    It has the number of rows and of model calls, the ratio of work to evaluating the
+    prompt with each choice one by one, and the seconds spent in the model.
+    """
+    if not cost.rows:
+        return f"no row: everything was held already; one by one, {thousands(cost.rows_naive)} rows"
+    ratio = cost.rows_naive / cost.rows
+    times = thousands(ratio) if ratio >= 100 else f"{ratio:.1f}"
+    saved = f"{times} times less work than one by one; " if ratio > 1 else ""
+    extra = f", {cost.rows_repeated} repeated" if cost.rows_repeated else ""
+    extra += f", {cost.rows_padded} padded" if cost.rows_padded else ""
+    work = f"{count(cost.rows, 'row')} in {count(cost.model_calls, 'call')}{extra}"
+    return f"{work}; {saved}{cost.decode_s:.3f} s"

@@ -1,0 +1,296 @@
+"""Lays out the trie of a result: shared tokens once, a line for each end of a text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from selectrie.core.output import count
+from selectrie.results.drawing.numbers import cells_of, cut, percent, show_bytes, show_text
+from selectrie.results.drawing.shapes import CELL, LABEL_CELL, Drawing, Item, Shape, path, rect, text, titles
+from selectrie.results.trie_view import TrieView
+
+MAX_NODES = 200
+"""Maximum number of nodes that are drawn."""
+_ROW, _BOX, _GAP, _LEFT, _TOP = 26.0, 20.0, 22.0, 12.0, 34.0
+_MAX_CELLS = 24
+"""Maximum length of a token's text; longer ones are cut."""
+_BAR, _NUMBER = 120.0, 92.0
+MARKS = {"winner": "★", "greedy": "~", "pruned": "×", "wanted": "…"}
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What is drawn where a choice ends.
+
+    Attributes:
+        text: The whole text of the choice.
+        low, high: Bounds on its probability in the set; NaN if it is not compared.
+        words: The probability as text.
+    """
+
+    text: str
+    low: float
+    high: float
+    words: str
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node with its place: the row, the left and the right end of its box."""
+
+    at: int
+    label: str
+    p: str
+    row: int
+    left: float
+    right: float
+    text: bytes
+    children: list[_Node]
+
+
+def draw_trie(
+    view: TrieView,
+    end: Callable[[int], End],
+    *,
+    title: str,
+    root: str = "after the prompt",
+    wanted: Sequence[tuple[str, float]] = (),
+) -> Drawing:
+    """Return the drawing of a part of a trie, the most probable branches first.
+
+    Args:
+        view: The part of the trie.
+        end: Returns what is drawn where the choice with an index ends.
+        title: What is drawn, as a sentence.
+        root: Name of the shared context.
+        wanted: Texts that the model would like to go on with, which no choice does,
+            with their probabilities.
+    """
+    tree, n_rows = _place(view, root)
+    nodes = _walk(tree)
+    edge = max([node.right for node in nodes] + [tree.right + _GAP + 150.0])
+    hidden = _Hidden(view, n_rows)
+    shapes: list[Shape] = []
+    for node in nodes:
+        shapes += _draw_edges(view, node)
+    boxes = [shape for node in nodes for shape in _draw_box(view, node)]
+    for node in nodes:
+        choice = view.choice[node.at]
+        if choice is not None and node.at:
+            shapes += _draw_end(view, node, end(choice), edge + _GAP)
+        boxes += hidden.draw(node)
+    ghosts = _draw_wanted(tree, wanted, hidden.row)
+    row = hidden.row + len(wanted)
+    width, height = edge + _GAP + 26 + _BAR + _NUMBER, _TOP + row * _ROW + 8
+    legend = text(_LEFT, 20, _legend(view, wanted), "soft", "small")
+    ground = rect(0, 0, width, height, "ground")
+    outline = (_describe(view, tree, end, wanted),)
+    return Drawing(width, height, title, (ground, legend, *shapes, *boxes, *ghosts), outline)
+
+
+def _legend(view: TrieView, wanted: Sequence[object]) -> str:
+    """Return the meaning of the marks that occur."""
+    used = {
+        "winner": any(view.on_winner),
+        "greedy": any(view.on_greedy),
+        "pruned": any(view.pruned),
+        "wanted": bool(wanted),
+    }
+    words = {
+        "winner": "winner",
+        "greedy": "masked greedy",
+        "pruned": "pruned",
+        "wanted": "what the model would say instead",
+    }
+    return "   ".join([*(f"{MARKS[name]} {words[name]}" for name in used if used[name]), "%: probability of each step"])
+
+
+def _place(view: TrieView, root: str) -> tuple[_Node, int]:
+    """Return the tree of the nodes with their places, and the number of rows.
+
+    The first child of a node is on its row, unless a choice ends at the node itself.
+    """
+    below: list[list[int]] = [[] for _ in view.parent]
+    for child, above in enumerate(view.parent[1:], start=1):
+        below[above].append(child)
+    tree = _Node(0, root, "", 0, _LEFT, _LEFT + cells_of(root) * LABEL_CELL + 14, b"", [])
+    pending, row = [(tree, at) for at in _order(view, below[0])[::-1]], 0
+    while pending:
+        parent, at = pending.pop()
+        logp = view.logp[at]
+        is_free = not parent.children and (view.choice[parent.at] is None or not parent.at)
+        row += not is_free
+        label = cut(show_bytes(view.piece[at]), _MAX_CELLS) or "control token"
+        p = "" if logp is None else percent(math.exp(logp))
+        left = parent.right + _GAP
+        right = left + cells_of(label) * CELL + (len(p) * 6.6 + 6 if p else 0) + 14
+        node = _Node(at, label, p, row, left, right, parent.text + view.piece[at], [])
+        parent.children.append(node)
+        pending += [(node, one) for one in _order(view, below[at])[::-1]]
+    return tree, row + 1
+
+
+def _order(view: TrieView, nodes: list[int]) -> list[int]:
+    """Return siblings in the order of drawing: the most probable first."""
+    return sorted(nodes, key=lambda at: (view.logp[at] is None, -(view.logp[at] or 0.0), at))
+
+
+def _walk(tree: _Node) -> list[_Node]:
+    """Return all nodes, parents first, in the order of their rows."""
+    found, stack = [], [tree]
+    while stack:
+        node = stack.pop()
+        found.append(node)
+        stack += node.children[::-1]
+    return found
+
+
+def _middle(row: float) -> float:
+    """Return the height of the middle of a row."""
+    return _TOP + row * _ROW + _BOX / 2
+
+
+def _classes(view: TrieView, at: int) -> tuple[str, ...]:
+    """Return the classes of a node by its marks."""
+    if view.pruned[at]:
+        return ("off",)
+    return ("win" if view.on_winner[at] else "", "alt" if view.on_greedy[at] else "")
+
+
+def _draw_edges(view: TrieView, node: _Node) -> list[Shape]:
+    """Return the lines from a node to its children; a thick line is a probable one."""
+    shapes, x, y = [], node.right, _middle(node.row)
+    for child in reversed(node.children):  # the most probable one lies on top
+        logp = view.logp_prefix[child.at]
+        width = 1 + 7 * math.exp(min(0.0, logp)) if logp is not None else 1
+        to, bend = _middle(child.row), x + _GAP / 2
+        down = "" if child.row == node.row else f"H{bend:.1f}V{to:.1f}"
+        names = [name for name in _classes(view, child.at) if name and name != "off"]
+        shapes.append(
+            path(f"M{x:.1f} {y:.1f}{down}H{child.left:.1f}", "line", *names[:1], **{"stroke-width": f"{width:.1f}"})
+        )
+    return shapes
+
+
+def _draw_box(view: TrieView, node: _Node) -> list[Shape]:
+    """Return the box of a token with its probability after the tokens before it."""
+    top, names = _TOP + node.row * _ROW, _classes(view, node.at)
+    if not node.at:
+        return [
+            rect(node.left, top, node.right - node.left, _BOX, "box", radius=4),
+            text(node.left + 7, top + 14.5, node.label, "soft"),
+        ]
+    mark = "win" if view.on_winner[node.at] else "alt" if view.on_greedy[node.at] else ""
+    words = [rect(node.left, top, node.right - node.left, _BOX, "box", *names, radius=4)]
+    words.append(text(node.left + 7, top + 14.5, node.label, "data", mark or ("soft" if view.pruned[node.at] else "")))
+    if node.p:
+        words.append(text(node.right - 6, top + 14.5, node.p, "small", "soft", "end"))
+    return [Shape("g", {}, "", (*titles(_tell(view, node)), *words))]
+
+
+def _tell(view: TrieView, node: _Node) -> str:
+    """Return what a node's title says: text, probabilities and log-probability."""
+    logp, whole = view.logp[node.at], view.logp_prefix[node.at]
+    words = [f"‹{show_bytes(node.text)}›"]
+    if logp is not None and whole is not None:
+        words.append(f"{percent(math.exp(whole))} of everything, log-probability {whole:.3f}")
+        words.append(f"after the tokens before it {percent(math.exp(logp))}, {logp:.3f}")
+    return "; ".join([*words, count(view.n_choices[node.at], "choice"), *_mark_words(view, node.at)])
+
+
+def _mark_words(view: TrieView, at: int) -> list[str]:
+    """Return the marks of a node in words."""
+    marks = (
+        (view.on_winner[at], "on the winner's path"),
+        (view.on_greedy[at], "on the path of masked greedy decoding"),
+        (view.pruned[at], "pruned"),
+    )
+    return [words for is_marked, words in marks if is_marked]
+
+
+def _draw_end(view: TrieView, node: _Node, end: End, x: float) -> list[Shape]:
+    """Return bar and number of the choice that ends at a node."""
+    top, won = _TOP + node.row * _ROW, view.on_winner[node.at]
+    is_greedy = view.on_greedy[node.at] and not any(view.on_greedy[one.at] for one in node.children)
+    won = won and not any(view.on_winner[one.at] for one in node.children)
+    mark = (MARKS["winner"] if won else "") + (MARKS["greedy"] if is_greedy else "")
+    mark = MARKS["pruned"] if view.pruned[node.at] else mark
+    name = "win" if won else "alt" if is_greedy else ""
+    shapes = [path(f"M{node.right + 4:.1f} {_middle(node.row):.1f}H{x - 4:.1f}", "line", **{"stroke-dasharray": "1 4"})]
+    shapes.append(text(x, top + 14.5, mark, "strong", name))
+    if not math.isnan(end.low):
+        shapes.append(rect(x + 26, top + 4, _BAR, _BOX - 8, "band"))
+        shapes.append(rect(x + 26, top + 4, max(1.0, _BAR * end.low), _BOX - 8, "bar", name, title=end.text))
+    shapes.append(text(x + 26 + _BAR + 8, top + 14.5, end.words, "soft" if view.pruned[node.at] else "", name))
+    return shapes
+
+
+class _Hidden:
+    """Draws what is not shown below a node, each on a row of its own at the end."""
+
+    def __init__(self, view: TrieView, row: int) -> None:
+        self._view = view
+        self.row = row
+
+    def draw(self, node: _Node) -> list[Shape]:
+        """Return the line that counts the choices hidden below a node."""
+        words = _hidden_words(self._view, node.at)
+        if not words:
+            return []
+        x, y, bend = node.left + 12, _middle(node.row) + _BOX / 2, node.left + 26
+        row, self.row = self.row, self.row + 1
+        place = f"M{x:.1f} {y:.1f}V{_middle(row):.1f}H{bend:.1f}"
+        return [path(place, "line", **{"stroke-dasharray": "2 3"}), text(bend + 6, _middle(row) + 4.5, words, "soft")]
+
+
+def _hidden_words(view: TrieView, at: int) -> str:
+    """Return how many texts are hidden below a node, and their probability."""
+    n = view.n_hidden[at]
+    return f"{count(n, 'text')}, p {percent(view.p_hidden[at])}" if n else ""
+
+
+def _draw_wanted(tree: _Node, wanted: Sequence[tuple[str, float]], row: int) -> list[Shape]:
+    """Return the texts that the model would go on with, which no choice does."""
+    shapes = []
+    x, left = tree.right, tree.right + _GAP
+    for at, (label, p) in enumerate(wanted):
+        y, words = _middle(row + at), f"{MARKS['wanted']} {cut(show_text(label), _MAX_CELLS)}"
+        shapes.append(
+            path(f"M{x:.1f} {_middle(0):.1f}h{_GAP / 2}V{y:.1f}H{left:.1f}", "line", **{"stroke-dasharray": "2 3"})
+        )
+        shapes.append(text(left + 4, y + 4.5, words, "data", "soft"))
+        shapes.append(text(left + 12 + cells_of(words) * CELL, y + 4.5, percent(p), "small", "soft"))
+    return shapes
+
+
+def _describe(view: TrieView, node: _Node, end: Callable[[int], End], wanted: Sequence[tuple[str, float]] = ()) -> Item:
+    """Return the outline of a node and of all below it."""
+    items: dict[int, Item] = {}
+    for one in reversed(_walk(node)):
+        logp, whole, choice = view.logp[one.at], view.logp_prefix[one.at], view.choice[one.at]
+        numbers: list[tuple[str, float | None, str]] = []
+        if logp is not None and whole is not None:
+            numbers.append(("probability of the step", math.exp(logp), percent(math.exp(logp))))
+            numbers.append(("probability of everything", math.exp(whole), percent(math.exp(whole))))
+            numbers.append(("log-probability", whole, f"{whole:.3f}"))
+        children = [items[child.at] for child in one.children]
+        if choice is not None:
+            last = end(choice)
+            p = None if math.isnan(last.low) else (last.low + last.high) / 2
+            numbers.append(("share of the set", p, last.words))
+        if view.n_hidden[one.at]:
+            shown = percent(view.p_hidden[one.at])
+            label = count(view.n_hidden[one.at], "more text")
+            children.append(Item(label, (("share of the set", view.p_hidden[one.at], shown),)))
+        if not one.at:
+            children += [
+                Item(f"‹{show_text(label)}›", (("probability", p, percent(p)),), ("what the model would say instead",))
+                for label, p in wanted
+            ]
+        label = f"‹{show_bytes(one.text)}›" if one.at else one.label
+        is_open = bool(one.children or view.n_hidden[one.at])
+        node_number = view.node[one.at] if is_open and one.at else None
+        items[one.at] = Item(label, tuple(numbers), tuple(_mark_words(view, one.at)), node_number, tuple(children))
+    return items[node.at]

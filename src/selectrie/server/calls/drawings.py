@@ -1,0 +1,86 @@
+"""Drawings that an answer of our own calls has on request."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from selectrie.engine.engine import Engine
+from selectrie.errors import RequestError
+from selectrie.grammar import Grammar
+from selectrie.options import DEFAULT_PROMPTING, DEFAULT_SEARCH, BeamSearchParams, SearchParams
+from selectrie.results import BeamResult, Selection
+from selectrie.results.drawing.choices import draw_choices, draw_selection_trie
+from selectrie.results.drawing.sentences import selection_sentences
+
+MAX_FOLDED = 1000
+"""Maximum number of nodes that a request folds."""
+_SCORED_ALL = 200
+"""Number of choices up to which a request with drawings scores every choice."""
+_EXAMPLES = BeamSearchParams(width=8, n=8, max_tokens=6, incomplete=True, canonical_only=False)
+"""The search for texts that the model would write instead of the choices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A result with what its drawings need besides.
+
+    Attributes:
+        result: The result.
+        examples: Probable texts of any kind after the prompt, or None.
+    """
+
+    result: Selection
+    examples: BeamResult | None
+
+    def draw(self, fold: Collection[int]) -> dict[str, object]:
+        """Return the drawings and sentences of an answer, ready for JSON.
+
+        Raises `OptionError` for a folded node that the trie does not have.
+        """
+        result = self.result
+        return {
+            "strip": None,
+            "trie": draw_selection_trie(result, fold=fold).to_dict(),
+            "bars": draw_choices(result).to_dict(),
+            "sentences": selection_sentences(result),
+        }
+
+
+def score_all(arguments: dict[str, Any], texts: Sequence[str]) -> None:
+    """Let a call score every choice of a short list, which drawings show as a whole.
+
+    Args:
+        arguments: The arguments of the call, which are changed.
+        texts: The choices.
+    """
+    search: SearchParams | None = arguments.get("search")
+    if len(texts) <= _SCORED_ALL and (search is None or search.stop == DEFAULT_SEARCH.stop):
+        arguments["search"] = replace(search or DEFAULT_SEARCH, stop="all")
+
+
+def find_examples(engine: Engine, result: Selection, arguments: Mapping[str, Any]) -> BeamResult | None:
+    """Return the texts that the model would most likely write, of six tokens at most.
+
+    They are None for scores that are no joint probability, and if nothing was found.
+
+    Args:
+        engine: The engine.
+        result: The result that is drawn.
+        arguments: The arguments of the call that gave it.
+    """
+    if result.rule != "joint":
+        return None
+    prompting = arguments.get("prompting", DEFAULT_PROMPTING)
+    with suppress(RequestError):
+        return engine.beam_search(arguments["prompt"], _any_text(), beam=_EXAMPLES, prompting=prompting)
+    return None
+
+
+@lru_cache(1)
+def _any_text() -> Grammar:
+    """Return the grammar of all texts on one line."""
+    return Grammar.from_regex(r"[^\n]{1,80}")

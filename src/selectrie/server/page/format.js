@@ -1,0 +1,123 @@
+// @ts-check
+/**
+ * Texts and numbers as a person can read them.
+ *
+ * A text of data stands in `<bdi>`, with its invisible characters shown. A number stands in
+ * `<data value>` with all its digits, and its text promises no more than is known.
+ */
+
+import { h } from "./form.js";
+
+const INVISIBLE = /^ +| +$| {2,}|(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Co}\p{Cn}]/gu;
+/** How the common invisible characters are shown; others by their code points. */
+const SHOWN = new Map([
+  ["\n", "⏎"],
+  ["\r", "␍"],
+  ["\t", "⇥"],
+]);
+
+/**
+ * Return a text as plain characters, with the invisible ones shown: `␣ ⏎ ⇥ ‹U+202E›`.
+ *
+ * @param {string} text
+ * @returns {string}
+ */
+export function visible(text) {
+  return text.replace(INVISIBLE, mark);
+}
+
+/** @param {string} found */
+function mark(found) {
+  if (found.startsWith(" ")) return "␣".repeat(found.length);
+  const code = /** @type {number} */ (found.codePointAt(0));
+  return SHOWN.get(found) ?? `‹U+${code.toString(16).toUpperCase().padStart(4, "0")}›`;
+}
+
+/**
+ * Return a text of data as an element: isolated, with marks in the place of invisible characters.
+ *
+ * @param {string} text
+ * @param {number} [most] characters that are shown; the whole text is then the element's title
+ * @returns {HTMLElement}
+ */
+export function textOf(text, most = 400) {
+  const cut = text.length > most ? text.slice(0, most) : text;
+  const bdi = h("bdi", { class: "text", dir: "auto" });
+  let end = 0;
+  for (const found of cut.matchAll(INVISIBLE)) {
+    bdi.append(cut.slice(end, found.index), h("span", { class: "mark" }, mark(found[0])));
+    end = found.index + found[0].length;
+  }
+  bdi.append(cut.slice(end));
+  if (!text) bdi.append(h("span", { class: "mark" }, "‹empty›"));
+  if (cut.length < text.length) {
+    bdi.append("…");
+    bdi.title = visible(text.slice(0, 4000));
+  }
+  return bdi;
+}
+
+/**
+ * Return a number as an element with all its digits in `value`.
+ *
+ * @param {number | null | undefined} value
+ * @param {string} text
+ * @param {string} [name] what the number is, for tests and for copying
+ * @returns {HTMLElement}
+ */
+export function number(value, text, name = "") {
+  if (value === null || value === undefined) return h("span", {}, text);
+  return h("data", { value: String(value), ...(name && { "data-name": name }) }, text);
+}
+
+/**
+ * Return a probability as Python's `results/drawing/numbers.py` writes it: "12 %", "0.4 %" or
+ * "< 0.1 %". It reads 0 % or 100 % only if that is exact, and no digit is written that `error`,
+ * the largest error of `p`, makes uncertain.
+ *
+ * @param {number} p
+ * @param {number} [error]
+ * @returns {string}
+ */
+export function percent(p, error = 0) {
+  if ((p === 0 || p === 1) && !error) return `${100 * p} %`;
+  let unit = [0.001, 0.01, 0.1].find((one) => one >= error) ?? 0.1;
+  const edge = (/** @type {number} */ share) => (100 * share).toFixed(1).replace(/\.0$/, "");
+  if (p < unit) return `< ${edge(unit)} %`;
+  if (p > 1 - unit) return `> ${edge(1 - unit)} %`;
+  if (p >= 0.1 && p <= 0.99) unit = Math.max(unit, 0.01);
+  const rounded = Math.min(Math.max(Math.round(p / unit) * unit, unit), 1 - unit);
+  return `${(100 * rounded).toFixed(unit < 0.01 ? 1 : 0)} %`;
+}
+
+/**
+ * Return a log-probability or another score with three digits, fewer where they are not known.
+ *
+ * @param {number} value
+ * @param {number} [tolerance]
+ * @returns {string}
+ */
+export function score(value, tolerance = 0) {
+  if (!Number.isFinite(value)) return value < 0 ? "−∞" : String(value);
+  const digits = tolerance > 0.05 ? 1 : tolerance > 0.0005 ? 2 : 3;
+  return value.toFixed(digits).replace("-", "−");
+}
+
+/**
+ * Return a whole number with thin spaces between thousands.
+ *
+ * @param {number} value
+ */
+export function whole(value) {
+  return String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+}
+
+/**
+ * Return a time in milliseconds or seconds.
+ *
+ * @param {number} milliseconds
+ */
+export function duration(milliseconds) {
+  if (milliseconds < 1000) return `${Math.max(1, Math.round(milliseconds))} ms`;
+  return `${(milliseconds / 1000).toFixed(milliseconds < 10000 ? 1 : 0)} s`;
+}

@@ -1,0 +1,328 @@
+// @ts-check
+/** The tabs Select and Rank: a prompt, choices, and which of them the model finds most probable. */
+
+import { figureOf } from "./drawing.js";
+import { number, percent, score, textOf, visible, whole } from "./format.js";
+import { area, fill, h, labelled, optionsOf, readOptions, stateOf } from "./form.js";
+import { note } from "./states.js";
+
+/** @typedef {import("./main.js").Tab} Tab */
+/** @typedef {import("./main.js").Context} Context */
+/**
+ * @typedef {object} Choice A choice of an answer.
+ * @property {string} text
+ * @property {number | null} logp
+ * @property {number | null} logp_upper
+ * @property {number | null} score
+ * @property {number | null} probability
+ * @property {number | null} probability_low
+ * @property {number | null} probability_high
+ * @property {number | null} logp_local
+ * @property {number | null} duplicate_of
+ */
+
+const MOST_ROWS = 200;
+const LOW_MASS = 0.01;
+
+/** @type {Record<string, Record<string, any>>} */
+const EXAMPLES = {
+  select: { prompt: "Q: Which city in the United States comes to mind? A:", choices: " Chicago\n New Zealand" },
+  rank: {
+    prompt: "Q: What is the capital of Australia? A:",
+    choices: " Sydney\n Canberra\n Wellington\n Melbourne\n Canberra or Sydney",
+  },
+};
+
+export const select = tabOf("select", "Select", "/v1/select", "Which of these texts does the model find most probable after the prompt?");
+export const rank = tabOf("rank", "Rank", "/v1/rank", "In which order does the model find these texts probable after the prompt?");
+
+/**
+ * @param {string} name
+ * @param {string} title
+ * @param {string} path
+ * @param {string} lead
+ * @returns {Tab}
+ */
+function tabOf(name, title, path, lead) {
+  return {
+    name,
+    title,
+    lead,
+    isStream: true,
+    isLive: name === "select",
+    example: EXAMPLES[name],
+    build(form, context) {
+      form.append(...promptFields());
+      form.append(choicesField());
+      form.append(optionsOf(context.options[path]));
+    },
+    read(form) {
+      const state = stateOf(form);
+      const options = readOptions(form);
+      const choices = choicesOf(String(state.choices ?? ""));
+      return { path, body: { ...promptOf(state), choices, ...options, drawing: true }, state };
+    },
+    write(form, state) {
+      fill(form, state);
+      form.querySelector("[name=choices]")?.dispatchEvent(new Event("input"));
+    },
+    show: (answer, place, context) => show(answer, place, context, name === "rank"),
+  };
+}
+
+/**
+ * Return the fields of a prompt: its text, and whether it is a message of a user.
+ *
+ * @returns {HTMLElement[]}
+ */
+export function promptFields() {
+  const control = area("prompt", { rows: 4, placeholder: "The text that is continued" });
+  const mode = h(
+    "select",
+    { name: "mode", "data-path": "user", "aria-label": "How the prompt is read" },
+    h("option", { value: "" }, "as a text that goes on"),
+    h("option", { value: "user" }, "as a message of a user (chat template)"),
+  );
+  const box = labelled("Prompt", control);
+  box.classList.add("prompt");
+  box.append(mode);
+  return [box];
+}
+
+/**
+ * Return the fields of a body that `promptFields` stands for.
+ *
+ * @param {Record<string, any>} state
+ */
+export function promptOf(state) {
+  return { [state.mode === "user" ? "user" : "prompt"]: state.prompt ?? "" };
+}
+
+/** Return the field of choices, one on a line, with how they are read below it. */
+function choicesField() {
+  const control = area("choices", { rows: 4, placeholder: "One on a line" });
+  control.dataset.lines = "";
+  const box = labelled("Choices, one on a line", control, "Spaces at the beginning count. \\n is a line end inside a choice, \\t a tab, \\\\ a backslash.");
+  const read = h("p", { class: "read-as" });
+  box.classList.add("choices");
+  box.append(read);
+  let timer = 0;
+  control.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      const choices = choicesOf(control.value);
+      const some = choices.slice(0, 8).map((one) => h("span", { class: "chip" }, textOf(one, 40)));
+      const more = choices.length > 8 ? h("span", { class: "more" }, `and ${whole(choices.length - 8)} more`) : null;
+      read.replaceChildren(...some, ...(more ? [more] : []));
+    }, 120);
+  });
+  return box;
+}
+
+/**
+ * Return the choices that are written on the lines of a text.
+ *
+ * @param {string} text
+ * @returns {string[]}
+ */
+export function choicesOf(text) {
+  const shown = /** @type {Record<string, string>} */ ({ n: "\n", t: "\t", "\\": "\\" });
+  const lines = text.split("\n").filter((one) => one !== "");
+  return lines.map((one) => one.replace(/\\([nt\\])/g, (_, letter) => shown[letter]));
+}
+
+/**
+ * Show the answer of a select or a rank.
+ *
+ * @param {any} answer
+ * @param {HTMLElement} place
+ * @param {Context} context
+ * @param {boolean} isRank whether the order of all choices comes first
+ * @returns {import("./main.js").Outcome}
+ */
+function show(answer, place, context, isRank) {
+  const say = answer.drawing?.sentences ?? {};
+  const low = answer.coverage < LOW_MASS;
+  const cannotDraw = Boolean(answer.drawing) && !answer.drawing.trie;
+  const parts = [
+    h("div", { class: "headline" }, h("p", { class: "winner" }, h("span", { class: "star", "aria-hidden": "true" }, "★ "), textOf(answer.text, 200)), h("p", { class: "sentence" }, say.winner ? h("bdi", {}, `${say.winner}.`) : "")),
+    answer.is_tie && note("tie", [h("strong", {}, "A tie. "), h("bdi", {}, say.tie ?? "The first places are closer than the tolerance.")]),
+    low && lowMass(answer, context),
+    ...(answer.warnings ?? []).map((/** @type {any} */ one) => note("warning", [h("bdi", {}, one.text)])),
+    factsOf(answer, say),
+    answer.drawing?.strip && stripOf(answer, say),
+    cannotDraw && note("too-large", ["This is too large to draw. The list below has every choice."]),
+    isRank && tableOf(answer),
+    answer.drawing?.trie && trieOf(answer, context),
+    !isRank && tableOf(answer),
+  ];
+  keepOpen(place, () => place.replaceChildren(...parts.filter(Boolean)));
+  return {
+    state: answer.is_tie ? "tie" : low ? "low-mass" : cannotDraw ? "too-large" : "done",
+    sentence: say.winner ? `${say.winner}.` : `${visible(answer.text)} comes first.`,
+  };
+}
+
+/**
+ * Change a place; lists that were open stay so, and the focus stays on its node.
+ *
+ * @param {HTMLElement} place
+ * @param {() => void} change
+ */
+function keepOpen(place, change) {
+  const selector = (/** @type {Element} */ one) => `figure.${[...one.classList].join(".")}`;
+  const open = [...place.querySelectorAll("figure:has(> details[open])")].map(selector);
+  const node = document.activeElement instanceof HTMLElement && place.contains(document.activeElement) ? document.activeElement.dataset.node : undefined;
+  change();
+  for (const one of open) place.querySelector(`${one} > details`)?.setAttribute("open", "");
+  if (node !== undefined) /** @type {HTMLElement | null} */ (place.querySelector(`button[data-node="${node}"]`))?.focus();
+}
+
+/**
+ * Return the numbers of an answer that have a name each.
+ *
+ * @param {any} answer
+ * @param {Record<string, string | null>} say
+ */
+function factsOf(answer, say) {
+  const choice = answer.winner === null || answer.winner === undefined ? null : answer.choices[answer.winner];
+  const tolerance = answer.signature?.tolerance ?? 0;
+  /** @type {[string, Node | string, string][]} */
+  const facts = [];
+  const share = (/** @type {string} */ name, /** @type {string | null | undefined} */ text, /** @type {number} */ p) =>
+    number(p, text?.replace(name, "").trim() || percent(p, tolerance * p), name);
+  if (choice) {
+    const p = choice.probability ?? choice.probability_low ?? 0;
+    facts.push(["share of the set", share("share of the set", say.share_of_set, p), "big"]);
+    const all = "share of everything the model would say";
+    facts.push([all, share(all, say.share_of_all, Math.exp(answer.logp)), "big"]);
+  }
+  facts.push(["proof", say.proof ?? (answer.certificate?.proved ? "proved" : "not proved"), ""]);
+  facts.push(["rows evaluated", h("span", {}, number(answer.diagnostics.rows, whole(answer.diagnostics.rows), "rows"), " instead of ", number(answer.diagnostics.rows_one_by_one, whole(answer.diagnostics.rows_one_by_one), "rows one by one"), " one by one"), ""]);
+  facts.push(["scored by", `${answer.rule} · ${answer.terminator} · ${answer.signature?.precision ?? ""}`, ""]);
+  facts.push(["model", h("bdi", {}, answer.signature?.model ?? answer.model), ""]);
+  return h("dl", { class: "facts" }, facts.map(([name, value, kind]) => h("div", { class: kind }, h("dt", {}, name), h("dd", {}, value))));
+}
+
+/**
+ * Return the strip, cut twice, with whether both rows agree.
+ *
+ * @param {any} answer
+ * @param {Record<string, string | null>} say
+ */
+function stripOf(answer, say) {
+  const caption = h("bdi", {}, say.agreement ?? "");
+  return h("section", { class: "part" }, h("h3", {}, "Everything the model would say next"), figureOf(answer.drawing.strip, { name: "strip", caption }));
+}
+
+/**
+ * @param {any} answer
+ * @param {Context} context
+ */
+function trieOf(answer, context) {
+  const folded = context.request?.body.fold ?? [];
+  const onFold = (/** @type {number[]} */ fold) => void context.again({ fold });
+  return h("section", { class: "part" }, h("h3", {}, "The texts as one tree"), figureOf(answer.drawing.trie, { name: "trie", folded, onFold }));
+}
+
+/**
+ * Return a note on choices that the model hardly says, with what it wanted and two remedies.
+ *
+ * @param {any} answer
+ * @param {Context} context
+ */
+function lowMass(answer, context) {
+  const wanted = (answer.top_tokens ?? []).slice(0, 5).flatMap((/** @type {any} */ one, /** @type {number} */ at) => [
+    at ? ", " : " ",
+    h("span", { class: "wanted" }, textOf(one.piece), " ", number(Math.exp(one.logp), percent(Math.exp(one.logp)), "wanted")),
+  ]);
+  const choices = answer.choices.map((/** @type {Choice} */ one) => one.text);
+  /** @type {[string, () => void][]} */
+  const remedies = [];
+  const set = (/** @type {string} */ name, /** @type {string} */ value) => () => {
+    const control = /** @type {HTMLInputElement} */ (context.form.elements.namedItem(name));
+    control.value = value;
+    control.dispatchEvent(new Event("input", { bubbles: true }));
+    void context.run();
+  };
+  if (!choices.some((/** @type {string} */ one) => /^\s/.test(one))) remedies.push(["Put a space before each choice", set("delimiter", " ")]);
+  if (context.request?.body.user === undefined) remedies.push(["Ask as a user, in the chat template", set("mode", "user")]);
+  const mass = number(answer.coverage, percent(answer.coverage), "coverage");
+  return note("low-mass", [h("strong", {}, "The model would hardly say any of these. "), "All choices together have ", mass, " of its belief. It wanted", ...wanted, "."], remedies);
+}
+
+/**
+ * Return the choices as a table, best first, with a filter where there are many.
+ *
+ * @param {any} answer
+ */
+function tableOf(answer) {
+  /** @type {[Choice, number][]} */
+  const rows = answer.choices.map((/** @type {Choice} */ one, /** @type {number} */ at) => [one, at]);
+  const worth = (/** @type {Choice} */ one) => one.score ?? one.logp_upper ?? -Infinity;
+  const isOpen = (/** @type {Choice} */ one) => one.score === null || one.score === undefined;
+  rows.sort(([a, i], [b, j]) => Number(isOpen(a)) - Number(isOpen(b)) || worth(b) - worth(a) || i - j);
+  const tolerance = answer.signature?.tolerance ?? 0;
+  const body = h("tbody");
+  const said = h("p", { class: "hint" });
+  const fillRows = (/** @type {string} */ wanted) => {
+    const found = rows.map((one, at) => /** @type {const} */ ([at, ...one])).filter(([, one]) => one.text.toLowerCase().includes(wanted));
+    body.replaceChildren(...found.slice(0, MOST_ROWS).map(([place, one, at]) => rowOf(answer, place, one, at, tolerance)));
+    const shown = Math.min(found.length, MOST_ROWS);
+    said.textContent = rows.length > MOST_ROWS ? `${whole(shown)} of ${whole(found.length)} shown` : "";
+  };
+  fillRows("");
+  const heads = ["#", "choice", "share of the set", answer.rule === "joint" ? "log-probability" : "score", "step by step", ""];
+  const table = h("table", { class: "choices" }, h("thead", {}, h("tr", {}, heads.map((one) => h("th", { scope: "col" }, one)))), body);
+  const filter = h("input", { type: "search", placeholder: "text in a choice" });
+  filter.addEventListener("input", () => fillRows(filter.value.toLowerCase()));
+  return h("section", { class: "part" }, h("h3", {}, `All ${whole(rows.length)} choices`), rows.length > MOST_ROWS && labelled("Filter", filter), rows.length > MOST_ROWS && said, h("div", { class: "scroll" }, table));
+}
+
+/**
+ * @param {any} answer
+ * @param {number} place
+ * @param {Choice} one
+ * @param {number} at its index in the request
+ * @param {number} tolerance
+ */
+function rowOf(answer, place, one, at, tolerance) {
+  const isOpen = one.score === null || one.score === undefined;
+  const isWinner = at === answer.winner;
+  const low = one.probability_low ?? one.probability ?? 0;
+  const high = one.probability_high ?? low;
+  const value = one.logp ?? one.logp_upper;
+  const shown = isOpen ? `at most ${percent(high, tolerance * high)}` : percent(one.probability ?? low, tolerance * low * (1 - low));
+  const marks = [
+    isWinner && ["★", "winner"],
+    at === answer.greedy && ["~", "masked greedy"],
+    isOpen && ["×", "pruned"],
+    one.duplicate_of !== null && one.duplicate_of !== undefined && ["=", `same as choice ${one.duplicate_of + 1}`],
+  ];
+  const measured = answer.rule === "joint" ? value : (one.score ?? null);
+  const local = one.logp_local;
+  return h(
+    "tr",
+    { class: isWinner ? "wins" : null },
+    h("td", { class: "place" }, String(place + 1)),
+    h("th", { scope: "row" }, textOf(one.text, 200)),
+    h("td", { class: "share" }, barOf(low, high), number(isOpen ? high : one.probability, shown, "probability")),
+    h("td", { class: "number", "data-label": answer.rule === "joint" ? "log-probability" : "score" }, number(measured, measured === null ? "–" : (isOpen ? "≤ " : "") + score(measured, tolerance), "logp")),
+    h("td", { class: "number", "data-label": "step by step" }, local === null || local === undefined ? "–" : number(Math.exp(local), percent(Math.exp(local), tolerance), "step by step")),
+    h("td", { class: "marks" }, marks.filter((one) => Array.isArray(one)).map(([sign, words]) => h("span", { class: "tag" }, h("span", { "aria-hidden": "true" }, `${sign} `), words))),
+  );
+}
+
+/**
+ * Return a bar to the low end of a share, hatched to its high end; the whole width is 1.
+ *
+ * @param {number} low
+ * @param {number} [high]
+ */
+export function barOf(low, high = low) {
+  const solid = h("span", { class: "solid" });
+  const open = h("span", { class: "open" });
+  solid.style.inlineSize = `${100 * low}%`;
+  open.style.inlineSize = `${100 * Math.max(0, high - low)}%`;
+  return h("span", { class: "bar", "aria-hidden": "true" }, solid, open);
+}

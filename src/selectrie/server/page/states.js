@@ -1,0 +1,202 @@
+// @ts-check
+/**
+ * The states of the answer of a tab: empty, running, streaming, done, tie, low-mass, too-large,
+ * stopped, error, refused and gone.
+ *
+ * The state is in `data-state`. While a request runs, the old answer stays, greyed.
+ */
+
+import { GoneError, ServerError, setKey } from "./api.js";
+import { duration, whole } from "./format.js";
+import { h } from "./form.js";
+
+/** @typedef {"empty" | "running" | "streaming" | "done" | "tie" | "low-mass" | "too-large" | "stopped" | "error" | "refused" | "gone"} State */
+
+const PROGRESS_MS = 5000; // between two announcements of progress
+let announcedAt = 0;
+
+/**
+ * Let a screen reader say a sentence.
+ *
+ * @param {string} text
+ */
+export function announce(text) {
+  const status = /** @type {HTMLElement} */ (document.getElementById("status"));
+  status.textContent = text;
+  announcedAt = performance.now();
+}
+
+/** The answer of a tab, with what is said about the request above it. */
+export class Pane {
+  /** @param {string} label */
+  constructor(label) {
+    this.head = h("div", { class: "state" });
+    this.place = h("div", { class: "result" });
+    this.section = h("section", { class: "answer", "aria-label": label, "data-state": "empty" }, this.head, this.place);
+    this.timer = 0;
+  }
+
+  /** @returns {State} */
+  get state() {
+    return /** @type {State} */ (this.section.dataset.state);
+  }
+
+  /**
+   * Go to a state, with what is said about it.
+   *
+   * @param {State} state
+   * @param {...(string | Node)} said
+   */
+  enter(state, ...said) {
+    clearInterval(this.timer);
+    this.section.dataset.state = state;
+    this.section.setAttribute("aria-busy", String(state === "running" || state === "streaming"));
+    this.place.classList.toggle("stale", !["done", "tie", "low-mass", "too-large", "streaming", "empty"].includes(state));
+    this.head.replaceChildren(...said);
+  }
+
+  /**
+   * Show that a request runs, with its seconds and a button that stops it.
+   *
+   * @param {() => void} stop
+   */
+  run(stop) {
+    const began = performance.now();
+    const time = h("span", { class: "time" }, "0.0 s");
+    this.count = h("span", { class: "nodes" }, "Running");
+    this.bar = h("progress", { "aria-label": "Work done" });
+    this.enter("running", this.bar, h("p", {}, this.count, " · ", time), h("button", { type: "button", class: "stop", onclick: stop }, "Stop"));
+    announcedAt = began;
+    this.timer = setInterval(() => {
+      time.textContent = `${((performance.now() - began) / 1000).toFixed(1)} s`;
+    }, 100);
+  }
+
+  /**
+   * Show how much is done.
+   *
+   * @param {number} done
+   * @param {number | null} total null if it is not known
+   */
+  progress(done, total) {
+    if (!this.bar || !this.count) return;
+    if (total) {
+      this.bar.max = total;
+      this.bar.value = done;
+    }
+    const text = total ? `${whole(done)} of ${whole(total)} nodes` : `${whole(done)} nodes`;
+    this.count.textContent = text;
+    if (performance.now() - announcedAt > PROGRESS_MS) announce(text);
+  }
+
+  /** Show parts of an answer while the request still runs; the old answer is gone. */
+  stream() {
+    if (this.state !== "running") return;
+    this.section.dataset.state = "streaming";
+    this.place.classList.remove("stale");
+  }
+
+  /**
+   * Show an error, with what can be done about it.
+   *
+   * @param {unknown} error
+   * @param {{retry: () => void, toField?: (() => void) | null}} actions
+   */
+  fail(error, { retry, toField = null }) {
+    const again = h("button", { type: "button", class: "retry", onclick: retry }, "Try again");
+    if (error instanceof ServerError && error.status === 401) {
+      this.enter("refused", h("p", {}, h("strong", {}, "This server wants an API key.")), keyForm(retry));
+      announce("This server wants an API key.");
+    } else if (error instanceof ServerError && error.retryAfterS > 0) {
+      this.wait(error, again);
+    } else if (error instanceof GoneError) {
+      this.enter(
+        "gone",
+        h("p", {}, h("strong", {}, "The server does not answer."), " What you have typed is kept."),
+        h("p", { class: "detail" }, error.message),
+        again,
+      );
+      announce("The server does not answer.");
+    } else {
+      const code = error instanceof ServerError ? error.code : "page";
+      const message = error instanceof Error ? error.message : String(error);
+      const about = error instanceof ServerError && error.field ? [" in ", h("code", { class: "param" }, error.field)] : [];
+      this.enter(
+        "error",
+        h("p", {}, h("strong", {}, "Error "), h("code", { class: "code" }, code), ...about),
+        h("p", { class: "message" }, h("bdi", {}, message)),
+        toField ? h("button", { type: "button", onclick: toField }, "Go to the field") : "",
+      );
+      announce(`Error: ${message}`);
+    }
+  }
+
+  /**
+   * Count down until a refused request may be sent again.
+   *
+   * @param {ServerError} error
+   * @param {HTMLButtonElement} again
+   */
+  wait(error, again) {
+    let left = Math.ceil(error.retryAfterS);
+    const count = h("span", { class: "countdown" }, `${left} s`);
+    const said = h("p", {}, h("strong", {}, "Not now"), " (", h("code", { class: "code" }, error.code), "). You can try again in ", count, ".");
+    again.disabled = true;
+    this.enter("refused", said, h("p", { class: "message" }, error.message), again);
+    announce(`Not now. ${error.message}`);
+    this.timer = setInterval(() => {
+      left -= 1;
+      count.textContent = `${left} s`;
+      if (left > 0) return;
+      clearInterval(this.timer);
+      said.replaceChildren(h("strong", {}, "Refused before"), " (", h("code", { class: "code" }, error.code), "). You can try again now.");
+      again.disabled = false;
+    }, 1000);
+  }
+}
+
+/**
+ * Return a form that asks for the key and keeps it for the session.
+ *
+ * @param {() => void} then what is done with it
+ */
+export function keyForm(then) {
+  const input = h("input", { type: "password", id: "api-key", autocomplete: "off", spellcheck: "false", required: true });
+  return h(
+    "form",
+    {
+      class: "key",
+      onsubmit: (/** @type {Event} */ event) => {
+        event.preventDefault();
+        setKey(input.value.trim());
+        then();
+      },
+    },
+    h("label", { for: "api-key" }, "API key"),
+    input,
+    h("button", { class: "primary" }, "Use it"),
+    h("p", { class: "hint" }, "It is kept until this tab of the browser is closed, and is in no link and no export."),
+  );
+}
+
+/**
+ * Return a note with what it says and what can be done about it.
+ *
+ * @param {string} kind such as `low-mass`
+ * @param {(string | Node)[]} said
+ * @param {[string, () => void][]} [remedies] buttons
+ */
+export function note(kind, said, remedies = []) {
+  const buttons = remedies.map(([label, act]) => h("button", { type: "button", onclick: act }, label));
+  return h("div", { class: `note ${kind}` }, h("p", {}, ...said), buttons.length ? h("p", { class: "remedies" }, buttons) : null);
+}
+
+/**
+ * Return the sentence that an answer is announced with, and its time.
+ *
+ * @param {string} sentence
+ * @param {number} milliseconds
+ */
+export function announceAnswer(sentence, milliseconds) {
+  announce(`${sentence} Answered in ${duration(milliseconds)}.`);
+}

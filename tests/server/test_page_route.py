@@ -1,0 +1,125 @@
+"""The page at `/`: who gets it, with which headers, and how large it is."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from hashlib import sha256
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra 'server'")
+
+from selectrie.server import ServerOptions, app
+from selectrie.server.browser_page import FOLDER
+from tests.support.calling import LEAST
+from tests.support.deciding import fake
+from tests.support.serving import ask
+
+HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+MAX_SOURCE, MAX_SENT, MAX_IMAGE = 280 << 10, 80 << 10, 8 << 10
+KEYS = ServerOptions(key_digests=(sha256(b"secret").digest(),))
+
+
+@pytest.fixture(scope="module")
+def llm():
+    """An engine on a fake."""
+    with fake() as made:
+        yield made
+
+
+def files() -> list[str]:
+    """Paths of everything that the page may ask for."""
+    names = {one.name for one in FOLDER.iterdir()} - {"index.html", "jsconfig.json"} | {"drawing.css", "options.json"}
+    return ["/", *sorted(f"/page/{name}" for name in names)]
+
+
+def test_a_browser_gets_the_page_and_its_policy(llm):
+    reply = ask(app(llm), "GET", "/", headers=HTML)
+    assert (reply.status, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    policy = dict(part.strip().split(" ", 1) for part in reply.headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == policy["form-action"] == policy["frame-ancestors"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert policy["require-trusted-types-for"] == "'script'"
+
+
+def test_other_clients_get_at_the_root_what_they_got(llm):
+    for options in (ServerOptions(), ServerOptions(page=False)):
+        reply = ask(app(llm, options), "GET", "/", headers={"accept": "*/*"})
+        assert (reply.status, reply.error["code"]) == (404, "not_found")
+    assert ask(app(llm, KEYS), "GET", "/", headers={"accept": "*/*"}).error["code"] == "api_key"
+
+
+@pytest.mark.parametrize("path", files())
+def test_files_need_no_key_and_answer_by_their_tags(llm, path):
+    """They hold no data; what asks the server still needs the key."""
+    served = app(llm, KEYS)
+    reply = ask(served, "GET", path, headers=HTML)
+    assert reply.status == 200
+    assert "content-security-policy" in reply.headers
+    again = ask(served, "GET", path, headers={**HTML, "if-none-match": reply.headers["etag"]})
+    assert (again.status, again.data) == (304, b"")
+    packed = ask(served, "GET", path, headers={**HTML, "accept-encoding": "gzip, br"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed.data) == reply.data
+    assert ask(served, "POST", "/v1/select", {}, headers=HTML).error["code"] == "api_key"
+    assert ask(served, "POST", path, {}, headers=HTML).error["code"] == "api_key"
+
+
+def test_a_host_of_others_gets_no_page(llm):
+    assert ask(app(llm, ServerOptions(hosts=("localhost",))), "GET", "/", headers=HTML).error["code"] == "host"
+
+
+def test_a_server_without_the_page(llm):
+    for path in files():
+        reply = ask(app(llm, ServerOptions(page=False)), "GET", path, headers=HTML)
+        assert (reply.status, reply.error["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    "path", ["/page/", "/page/nothing.js", "/page/..%2Foptions.py", "/page/../serve.py", "/page/jsconfig.json"]
+)
+def test_only_files_of_the_page_are_sent(llm, path):
+    assert ask(app(llm), "GET", path, headers=HTML).error["code"] == "not_found"
+
+
+def test_the_page_is_small_and_names_no_other_host(llm):
+    """Its sources, its bytes on the wire, and its images are bounded."""
+    replies = {path: ask(app(llm), "GET", path, headers={**HTML, "accept-encoding": "gzip"}) for path in files()}
+    sources = {path: gzip.decompress(reply.data) for path, reply in replies.items()}
+    assert sum(map(len, sources.values())) <= MAX_SOURCE
+    assert sum(len(reply.data) for reply in replies.values()) <= MAX_SENT
+    assert all(len(data) <= MAX_IMAGE for path, data in sources.items() if path.endswith(".svg"))
+    for path, data in sources.items():
+        found = re.findall(rb"https?://[\w.-]+", data)
+        assert set(found) <= {b"http://www.w3.org"}, path
+
+
+def test_scripts_write_no_html_and_no_style_attributes():
+    """The policy would stop them; the page should not try."""
+    for path in FOLDER.glob("*.js"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|style: |cssText", text
+        )
+        assert text.startswith("// @ts-check")
+
+
+@pytest.mark.parametrize("path", ["/v1/select", "/v1/rank", "/v1/loglikelihood", "/v1/beam", "/v1/sample"])
+def test_what_a_form_shows_as_the_default_changes_nothing(llm, path):
+    """Each option of the page is one that the server takes, and its default is the server's."""
+    served = app(llm)
+    described = ask(served, "GET", "/page/options.json").json[path]
+    body = json.loads(json.dumps(LEAST[path]))
+    for one in described:
+        assert one["help"], one["path"]
+        if "default" in one:
+            *above, last = one["path"].split(".")
+            place = body
+            for name in above:
+                place = place.setdefault(name, {})
+            place[last] = one["default"]
+    plain, full = (ask(served, "POST", path, one).json for one in (LEAST[path], body))
+    changing = ("cost", "usage", "diagnostics")
+    assert {**full, **dict.fromkeys(changing)} == {**plain, **dict.fromkeys(changing)}
