@@ -175,7 +175,7 @@ def test_many_prompts_come_from_a_file(engine: Remembering, tmp_path: Path):
         ('{"prompt": "a", "max_tokens": 3}', ":1: found 'prompt', 'max_tokens'; expected one key"),
         ('{"text": "a"}', ":1: found 'text'; expected one key, 'prompt' or 'messages'"),
         ("{}", ":1: found no key"),
-        ('{"prompt": "a", "prompt": "b"}', ":1: the key 'prompt' occurs twice"),
+        ('{"prompt": "a", "prompt": "b"}', ":1: not JSON: the key 'prompt' occurs twice"),
         ('{"prompt": null}', ":1: 'prompt' is missing or null"),
         ('{"prompt": [1, true]}', ":1: 'prompt' is an array"),
         ('{"prompt": [1, -1]}', ":1: 'prompt' is an array"),

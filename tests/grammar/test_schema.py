@@ -139,7 +139,7 @@ def test_a_schema_is_a_mapping_or_text_or_a_bool():
     ("bad", "message"),
     [
         ('{"a": 1,\n "b" 2}', "line 2, column 6"),
-        ('{"a": 1, "a": 2}', "has 'a' twice"),
+        ('{"a": 1, "a": 2}', "the key 'a' occurs twice"),
         ("[" * 200_000, "nested too deeply"),
         ("3", "#: a schema must be an object or a bool, not 3"),
         ({"type": "strnig"}, "type at #: 'strnig'; expected one or several of null"),
@@ -873,7 +873,7 @@ def test_texts_are_valid_on_all_wild_schemas(part, test_data, record_property):
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ("{" + ",".join(f'"a{i}":1' for i in range(60_000)) + ',"a59999":2}', "'a59999' twice"),
+        ("{" + ",".join(f'"a{i}":1' for i in range(60_000)) + ',"a59999":2}', "'a59999' occurs twice"),
         ({"anyOf": [{"const": 10**400}, {"type": "string"}]}, "beyond 2"),
         ({"minimum": 10**400}, "beyond 2"),
         ({"pattern": "a" * 20_001}, "20001 characters; the maximum is 20000"),

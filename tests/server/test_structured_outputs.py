@@ -329,7 +329,7 @@ def test_deep_constants_are_read_or_refused():
     ("text", "param", "message"),
     [
         ('{"type":\n oops}', "guided_json", "line 2, column 2"),
-        ('{"type": "null", "type": "null"}', "guided_json", "'type' twice in one object"),
+        ('{"type": "null", "type": "null"}', "guided_json", "the key 'type' occurs twice"),
         ('{"properties": {"a": {"contains": {}}}}', "guided_json.properties.a.contains", "cannot express"),
         ("[]", "guided_json", "a schema must be an object or a bool"),
     ],

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.decide import StateGroup, read_state
-from selectrie.cli.groups import ColumnPrefix, Json, ModelGroup, OtherMachine, ResumedTable
+from selectrie.cli.groups import ColumnPrefix, Json, ModelGroup, OtherMachine, ResumedTable, TableOut
 from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.core.output import count, visible, write
@@ -69,16 +69,7 @@ class ExtractOutput:
     table: Annotated[
         str | None, Option(metavar="FILE", help=f"Extract from every row ({SHOWN_SUFFIXES}); --out too.")
     ] = None
-    out: Annotated[
-        str | None,
-        Option(
-            "--out",
-            "--output",
-            "-o",
-            metavar="FILE",
-            help=f"The rows with new columns ({SHOWN_SUFFIXES}); the run is in FILE.run, and goes on there.",
-        ),
-    ] = None
+    out: TableOut = None
     resume: ResumedTable = None
     other_machine: OtherMachine = False
     prefix: ColumnPrefix = ""

@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 from typer import Argument, Option
 
+from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.options import (
     DEFAULT_SEARCH,
     RULES,
@@ -283,6 +284,16 @@ class TraceGroup:
     ] = False
 
 
+TableOut = Annotated[
+    str | None,
+    Option(
+        "--out",
+        "--output",
+        "-o",
+        metavar="FILE",
+        help=f"The rows with new columns ({SHOWN_SUFFIXES}); the run is in FILE.run, and goes on there.",
+    ),
+]
 ResumedTable = Annotated[str | None, Option(metavar="FOLDER", help="Go on with a run from its folder FILE.run alone.")]
 OtherMachine = Annotated[
     bool, Option("--other-machine", help="Go on with one that began on another processor or build.")

@@ -24,6 +24,7 @@ from weakref import WeakSet
 
 from selectrie.core.files import DELIMITERS, JSON_SUFFIXES, TABLE_SUFFIXES
 from selectrie.core.output import is_terminal, write
+from selectrie.core.strict_json import object_of_unique_keys, refuse_constant
 from selectrie.errors import InputFileError, MessageText, OptionError, of_value, words
 from selectrie.options.checks import MAX_NUMBER, at_least
 
@@ -376,13 +377,9 @@ def _parse_json_option(name: str, item: str, text: str, expected: str) -> Any:
     has NaN, an infinity, or a number of thousands of digits.
     """
     try:
-        return json.loads(text, parse_constant=_reject_constant)
+        return json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         raise OptionError(name, item, expected) from None
-
-
-def _reject_constant(text: str) -> float:
-    raise ValueError(text)
 
 
 _TOKEN_DIGITS = 10
@@ -572,19 +569,11 @@ def _parse_json(path: str, text: str, *, line: int | None = None, remedy: str = 
         line: Number of the line that the text is; None if it is the whole file.
         remedy: Added to the error for a text that is not JSON.
     """
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        twice = next((key for key in keys if keys.count(key) > 1), None) if len(set(keys)) < len(keys) else None
-        if twice is not None:
-            raise InputFileError(path, f"the key {twice!r} occurs twice", line=line)
-        return dict(pairs)
-
     try:
-        return json.loads(text, object_pairs_hook=unique)
+        return json.loads(text, object_pairs_hook=object_of_unique_keys)
     except json.JSONDecodeError as error:
         raise InputFileError(path, f"not JSON: {error.msg}{remedy}", line=line or error.lineno) from error
-    except ValueError as error:  # a number of thousands of digits
+    except ValueError as error:  # a key that occurs twice, a number of thousands of digits
         raise InputFileError(path, f"not JSON: {error}", line=line) from error
     except RecursionError as error:
         raise InputFileError(path, "nested too deeply", line=line) from error

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import CascadeGroup, ColumnPrefix, ResumedTable, RunGroup
+from selectrie.cli.groups import CascadeGroup, ColumnPrefix, ResumedTable, RunGroup, TableOut
 from selectrie.cli.show import count_progress, show_json
-from selectrie.core.files import SHOWN_SUFFIXES, TEXT_SUFFIXES
+from selectrie.core.files import TEXT_SUFFIXES
 from selectrie.core.output import put, visible, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
 
@@ -48,16 +48,7 @@ class TableRunGroup(RunGroup):
     The options for where results go, and how a run goes on and is distributed.
     """
 
-    out: Annotated[
-        str | None,
-        Option(
-            "--out",
-            "--output",
-            "-o",
-            metavar="FILE",
-            help=f"Results ({SHOWN_SUFFIXES}; - for stdout); the run is in FILE.run, and goes on there.",
-        ),
-    ] = None
+    out: TableOut = None
     resume: ResumedTable = None
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
+from selectrie.core.strict_json import object_of_unique_keys
 from selectrie.core.vocabulary import to_bytes
 from selectrie.errors import MessageText, OptionError, PromptError, PythonOnly, RequestError, clip, of_value
 from selectrie.options.arguments import named_record
@@ -118,20 +119,11 @@ def _write_json(value: object, name: str) -> str:
     """Return a value as JSON; raise `OptionError` if JSON cannot represent it."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_convert_container)
-        json.loads(text, object_pairs_hook=_check_keys)
+        json.loads(text, object_pairs_hook=object_of_unique_keys)
     except (TypeError, ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise OptionError(name, value, f"values that JSON can hold ({reason})") from error
     return text
-
-
-def _check_keys(pairs: list[tuple[str, object]]) -> None:
-    """Raise `ValueError` if two keys of an object are equal in JSON, as 1 and "1"."""
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            raise ValueError(f"two keys of an object are {of_value(key)}")
-        seen.add(key)
 
 
 def _convert_container(value: object) -> object:

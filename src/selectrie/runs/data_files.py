@@ -15,6 +15,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
+from selectrie.core.strict_json import object_of_unique_keys, refuse_constant
 from selectrie.errors import InputFileError, MissingExtraError
 
 MAX_LINE_BYTES = 16 << 20
@@ -204,9 +205,9 @@ def parse_json(path: Path, text: str, line: int | None, *, finite: bool = True) 
 
     Raises `InputFileError` if it is not JSON, or if a key occurs twice in an object.
     """
-    special: dict[str, Any] = {"parse_constant": _refuse_number, "parse_float": _parse_finite} if finite else {}
+    special: dict[str, Any] = {"parse_constant": refuse_constant, "parse_float": _parse_finite} if finite else {}
     try:
-        value = json.loads(text, object_pairs_hook=_object_of_unique_keys, **special)
+        value = json.loads(text, object_pairs_hook=object_of_unique_keys, **special)
     except json.JSONDecodeError as error:
         where = f"not JSON: {error.msg} at column {error.colno}"
         raise InputFileError(str(path), where, line=error.lineno if line is None else line) from None
@@ -230,20 +231,7 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 def _parse_finite(text: str) -> float:
     """Return the float that a JSON number is; raise `ValueError` if it overflows."""
     value = float(text)
-    return value if math.isfinite(value) else _refuse_number(text)
-
-
-def _object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the dict of a JSON object; raise `ValueError` for a repeated key."""
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice")
-    return result
-
-
-def _refuse_number(text: str) -> float:
-    raise ValueError(f"{text} is not a finite number")
+    return value if math.isfinite(value) else refuse_constant(text)
 
 
 def require_object(path: Path, value: Any, line: int) -> dict[str, Any]:

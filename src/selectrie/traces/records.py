@@ -27,6 +27,8 @@ from typing import Annotated, Any, TypeAlias, Union, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from selectrie.core.strict_json import refuse_constant
+
 ByteArray: TypeAlias = NDArray[np.uint8]
 
 Int32s = Annotated[NDArray[np.int32], "<i4"]
@@ -440,17 +442,12 @@ def _parse_line(line: bytes) -> list[Any]:
     Raises `PayloadError` if it is not JSON or names no record.
     """
     try:
-        values = json.loads(line, parse_constant=_refuse_constant)
+        values = json.loads(line, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise PayloadError("a line is not JSON") from error
     if not isinstance(values, list) or not values or not isinstance(values[0], str) or values[0] not in KINDS:
         raise PayloadError("a line is not a record of this version")
     return values
-
-
-def _refuse_constant(text: str) -> None:
-    """Raise `ValueError` for NaN or an infinity, which are no JSON."""
-    raise ValueError(text)
 
 
 def _check_length(name: str, value: object, most: int) -> int:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from selectrie.core.path_model import Cancellation
+from selectrie.core.strict_json import object_of_unique_keys, refuse_constant
 from selectrie.errors import (
     CancelledError,
     ClosedError,
@@ -62,7 +63,7 @@ class JsonValue:
         """
         try:
             return JsonValue(
-                json.loads(data, object_pairs_hook=_object_of_unique_keys, parse_constant=_refuse_constant), url
+                json.loads(data, object_pairs_hook=object_of_unique_keys, parse_constant=refuse_constant), url
             )
         except (ValueError, RecursionError) as error:
             raise ServerError(
@@ -180,20 +181,6 @@ def _is_finite(value: float) -> bool:
         return math.isfinite(value)
     except OverflowError:
         return False
-
-
-def _object_of_unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the dict of a JSON object; raise `ValueError` for a repeated key."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ValueError(f"the name {of_value(twice)} comes twice")
-    return found
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _json_error_text(error: Exception) -> str:

@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
+from selectrie.core.strict_json import object_of_unique_keys
 from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar.llguidance import GuidanceGrammar, check_guidance, guidance_version
 from selectrie.grammar.machine.compiling import rings
 from selectrie.grammar.schema.finite import finite_texts
-from selectrie.grammar.schema.keywords import clip_repr, keyword_error, schema_error
+from selectrie.grammar.schema.keywords import keyword_error, schema_error
 from selectrie.grammar.schema.normalize import MAX_NAMED, Schema, SchemaCopy, clipped_step, copy_schema
 
 Spacing = Literal["json", "none", "optional", "any"]
@@ -159,7 +160,7 @@ def parse_schema(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT
         if text is None:
             _check_size(schema)
             text = json.dumps(dict(schema) if isinstance(schema, Mapping) else schema)
-        return json.loads(text, object_pairs_hook=_make_object)
+        return json.loads(text, object_pairs_hook=object_of_unique_keys)
     except RecursionError as error:
         raise GrammarError("the schema is nested too deeply") from error
     except json.JSONDecodeError as error:
@@ -198,16 +199,6 @@ def _n_values(value: object, known: dict[int, int]) -> int:
         parts = value.values() if isinstance(value, Mapping) else value
         known[id(value)] = 1 + sum(_n_values(one, known) for one in parts)
     return known[id(value)]
-
-
-def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of a JSON text; raise `GrammarError` for a repeated name."""
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise GrammarError(f"the schema has {clip_repr(twice)} twice in one object")
-    return members
 
 
 def _check_chains(copy: SchemaCopy) -> None:

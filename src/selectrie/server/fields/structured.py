@@ -199,12 +199,10 @@ def close_objects(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     objects by `allOf`, `$ref` and the like is returned as it is, since closed parts of
     one object would exclude each other.
     """
-    copy = json.loads(json.dumps(schema))
-    left, objects = [copy], []
+    closed = dict(schema)
+    left, objects = [closed], []
     while left:
         one = left.pop()
-        if not isinstance(one, dict):
-            continue
         is_joined = "properties" in one and not _COMPOSING.isdisjoint(one)
         has_choice = "oneOf" in one and "discriminator" not in one
         has_parts = isinstance(one.get("allOf"), list) and len(one["allOf"]) > 1
@@ -212,9 +210,7 @@ def close_objects(schema: Mapping[str, Any]) -> Mapping[str, Any]:
             return schema
         if isinstance(one.get("properties"), dict) and _OPEN.isdisjoint(one):
             objects.append(one)
-        left += [inner for name in _OF_SCHEMAS if isinstance(one.get(name), dict) for inner in one[name].values()]
-        left += [inner for name in _IN_LISTS if isinstance(one.get(name), list) for inner in one[name]]
-        left.append(one.get("items"))
+        left += _copy_children(one)
     for one in objects:
         required = one.get("required") or ()
         n_least = one.get("minProperties") or 0
@@ -224,8 +220,27 @@ def close_objects(schema: Mapping[str, Any]) -> Mapping[str, Any]:
             and (isinstance(n_least, int) and n_least <= len(one["properties"]))
         ):
             one["additionalProperties"] = False
-    closed: Mapping[str, Any] = copy
     return closed
+
+
+def _copy_children(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Replace the schemas within a schema by copies, and return these."""
+    copies = []
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, dict):
+            value = value.copy()
+            copies.append(value)
+        return value
+
+    for name, value in schema.items():
+        if name in _OF_SCHEMAS and isinstance(value, dict):
+            schema[name] = {key: copied(inner) for key, inner in value.items()}
+        elif name in _IN_LISTS and isinstance(value, list):
+            schema[name] = [copied(inner) for inner in value]
+        elif name == "items":
+            schema[name] = copied(value)
+    return copies
 
 
 class _GrammarCache:

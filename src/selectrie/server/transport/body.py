@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from starlette.types import Receive
 
+from selectrie.core.strict_json import object_of_unique_keys, refuse_constant
 from selectrie.engine.aio import in_thread
 from selectrie.engine.scheduler.turns import Turn
 from selectrie.errors import clip
@@ -433,10 +434,6 @@ def parse_object(data: bytes, max_depth: int) -> dict[str, Any]:
     return value
 
 
-def _reject_constant(name: str) -> object:
-    raise ValueError(f"{name} is no value of JSON")
-
-
 def _parse_float(digits: str) -> float:
     """Return a number; raise `ValueError` if it is too large for a float."""
     value = float(digits)
@@ -451,19 +448,12 @@ def _parse_int(digits: str) -> int:
     return int(digits)
 
 
-def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object from its pairs; raise `ValueError` for a repeated key."""
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"an object has the key {clip(ascii(twice), 80)} twice")
-    return result
-
-
 _JSON, _JSON_WITH_LONG_NUMBERS = (
     json.JSONDecoder(
-        parse_constant=_reject_constant, parse_float=_parse_float, parse_int=whole, object_pairs_hook=_make_object
+        object_pairs_hook=object_of_unique_keys,
+        parse_constant=refuse_constant,
+        parse_float=_parse_float,
+        parse_int=whole,
     )
     for whole in (None, _parse_int)
 )
