@@ -99,6 +99,20 @@ class Noun(OptionRef):
         return self.name
 
 
+class Quoted(OptionRef):
+    """A value of the caller's. Each shell writes it in its own notation."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return of_value(self.value)
+
+
+def quoted(value: object) -> Quoted:
+    """Return a value as a part of a message (`words`)."""
+    return Quoted("", value)
+
+
 THE_PROMPT, THE_STATE = Noun("the prompt"), Noun("the state")
 
 
@@ -247,8 +261,11 @@ def renamed(names: Mapping[str, str]) -> Write:
 
     def written(option: OptionRef) -> str | None:
         name, bracket, rest = option.name.partition("[")
+        if isinstance(option, Quoted):
+            return as_json(option.value)
         if isinstance(option, RefusedOption):
-            return str(RefusedOption(names.get(name, name) + bracket + rest, option.value))
+            own = str(RefusedOption(names.get(name, name) + bracket + rest))
+            return own if option.value is None else f"{own}={as_json(option.value)}"
         if name not in names:
             return None
         own = names[name] + bracket + rest
@@ -1073,3 +1090,16 @@ def of_value(value: object) -> str:
         return clip(repr(value), MAX_QUOTED)
     except Exception:  # noqa: BLE001 - the caller's class may raise anything
         return f"<{type(value).__name__}>"
+
+
+def as_json(value: object) -> str:
+    """Return a value as JSON for a message, cut to `MAX_QUOTED` characters.
+
+    A text alone has the quotes that names have in messages; so has a value that JSON
+    does not have.
+    """
+    try:
+        written = of_value(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return of_value(value)
+    return clip(written.encode("utf-8", "backslashreplace").decode(), MAX_QUOTED)

@@ -241,7 +241,7 @@ def test_other_backslashes_are_refused(given: str):
         ("-p a --max-tokens 0", "--max-tokens 0: expected a whole number of at least 1"),
         ("-p a --stop-token -1", "--stop-token -1: expected a whole number of at least 0"),
         ("-p a --deadline 0", "--deadline 0.0: expected seconds above 0"),
-        ("-p a --seed -2", "--seed -2: expected a whole number of at least 0; leave it out, or give -1"),
+        ("-p a --seed -2", "--seed -2: expected a whole number from 0 to 2**64 - 1; leave it out, or give -1"),
         ("-p a --delimiter x", "--delimiter cannot be combined with free text; it"),
         ("-p a --choices gone.txt", "error[input_file]: gone.txt: No such file"),
     ],

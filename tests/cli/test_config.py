@@ -11,6 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from selectrie.cli import app as cli
 from selectrie.cli.arguments import command, flags_of, hints_of
 from selectrie.cli.config import variable
 from selectrie.cli.groups import ConfigGroup, ModelGroup
@@ -149,6 +150,20 @@ def test_mistakes_in_the_environment_are_named(run):
     found = run(env={"SELECTRIE_SERVE_PORT": "tcp://10.0.0.1:80"})
     assert "'SELECTRIE_SERVE_PORT'" in found
     assert "['SELECTRIE_SERVE_PORT'" not in found
+
+
+@pytest.mark.parametrize("way", ["flag", "variable", "file"])
+def test_verbose_shows_tracebacks(tmp_path, way):
+    """However it is set, errors of the command have a traceback before their line; without it they have none."""
+    file = tmp_path / "serve.toml"
+    file.write_text(f'{"verbose = true" * (way == "file")}\napi-key-file = "{tmp_path / "gone"}"')
+    given, env = ["serve", "--config", str(file)], {}
+    given += ["--verbose"] if way == "flag" else []
+    env |= {variable("serve", "--verbose"): "true"} if way == "variable" else {}
+    done = CliRunner().invoke(cli, given, env=env)
+    assert (done.exit_code, "Traceback" in done.stderr) == (2, True)
+    file.write_text(f'api-key-file = "{tmp_path / "gone"}"')
+    assert CliRunner().invoke(cli, given[:3]).stderr.count("\n") == 1
 
 
 def test_tables_of_models_are_read(run, tmp_path):

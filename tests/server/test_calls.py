@@ -13,6 +13,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 import selectrie
 from selectrie import BeamSearchParams, Grammar, Option, PromptParams, RenderParams, ScoringRule, SearchParams, Template
 from selectrie.engine.engine import Engine
+from selectrie.errors import OptionError
 from selectrie.options.checks import options_of
 from selectrie.results.drawing.choices import draw_choices, draw_selection_trie
 from selectrie.results.drawing.sentences import selection_sentences
@@ -224,6 +225,23 @@ def test_the_parts_of_a_page_are_the_page(llm):
     assert page["text"].startswith("Dear <<x>>, ")
     assert {part["name"]: part["value"] for part in parts if "name" in part} == page["values"]
     assert all("record" not in part for part in parts)
+
+
+@pytest.mark.parametrize("seed", [-2, -1, 0, 2**63, 2**64 - 1, 2**64])
+def test_a_seed_is_taken_over_http_and_in_python_alike(llm, seed):
+    """-1 is a random one; what one of the two refuses, the other refuses with the same words."""
+    reply = ask(app(llm), "POST", "/v1/sample", {"prompt": "a", "regex": "[bc]", "seed": seed})
+    page = ask(app(llm), "POST", "/v1/render", {"template": "a", "rendering": {"seed": seed}})
+    if -1 <= seed < 2**64:
+        assert (reply.status, page.status) == (200, 200)
+        assert reply.json["seed"] == seed or seed == -1
+        assert llm.sample("a", regex="[bc]", seed=seed).seed == reply.json["seed"] or seed == -1
+    else:
+        with pytest.raises(OptionError) as refused:
+            llm.sample("a", regex="[bc]", seed=seed)
+        assert (reply.status, reply.error["param"]) == (400, "seed")
+        assert (page.status, page.error["param"]) == (400, "rendering.seed")
+        assert reply.error["message"] == str(refused.value)
 
 
 def test_a_slow_reader_gets_the_last_of_what_happened():

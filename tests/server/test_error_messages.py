@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from selectrie.errors import (
     PythonOnly,
     SelectrieError,
     TextError,
+    quoted,
     remedies,
     words,
 )
+from selectrie.server import app
 from selectrie.server.calls.bodies import CALLS, fields_of_call
 from selectrie.server.calls.extraction import EXTRACT_FIELDS
 from selectrie.server.decisions.bodies import ChoiceQuestion, PredicateQuestion, QuestionOption
@@ -31,12 +34,15 @@ from selectrie.server.generation.chat import ChatBody
 from selectrie.server.generation.completions import FIELDS
 from selectrie.server.generation.generation import options_of
 from selectrie.server.transport.http_errors import error_of
+from tests.support.deciding import fake
+from tests.support.serving import ask
 
 REMEDIES = remedies(
     "shorten `state`", words("ask without {} (`list_options=False`)", "the `state`"), "raise `budget_nodes`"
 )
 LARGER = remedies(operator="load with a larger `n_ctx` and `precision='fast'`")
 TOO_LONG = PromptTooLongError(required_tokens=9, available_tokens=8, remedy=REMEDIES, larger_context=LARGER)
+ASKED = {"type": "predicate", "instructions": "Is it?"}
 MAPPING = OptionError("choices", 3, MessageText("texts as keys", PythonOnly("; else, Option(value, text=…)")))
 
 
@@ -85,6 +91,53 @@ def test_clients_read_no_advice_for_python():
     """Classes and None mean nothing in JSON."""
     assert str(MAPPING) == "choices=3: expected texts as keys; else, Option(value, text=…)"
     assert error_of(MAPPING).message == "choices=3: expected texts as keys"
+
+
+@pytest.mark.parametrize(
+    ("value", "python", "json"),
+    [
+        (True, "True", "true"),
+        ((1, None), "(1, None)", "[1, null]"),
+        ({"a": [False, "é"]}, "{'a': [False, 'é']}", '{"a": [false, "é"]}'),
+        ("it's", '"it\'s"', '"it\'s"'),
+        ("a", "'a'", "'a'"),
+        (["\ud800"], "['\\ud800']", '["\\ud800"]'),
+        (1e30, "1e+30", "1e+30"),
+        ({1}, "{1}", "{1}"),
+        ([None] * 100, "[" + "None, " * 13 + "…", "[" + "null, " * 13 + "…"),
+    ],
+    ids=str,
+)
+def test_values_are_written_as_json(value: object, python: str, json: str):
+    """A text alone keeps the quotes of names, and what JSON does not have is as in Python."""
+    asked, said = OptionError("k", value, "a text"), PromptError(words("is {}: expected text", quoted(value)))
+    assert (str(asked), str(said)) == (f"k={python}: expected a text", f"is {python}: expected text")
+    assert (error_of(asked).message, error_of(said).message) == (
+        f"k={json}: expected a text",
+        f"is {json}: expected text",
+    )
+    assert str(PromptError(words("is {}", quoted(None)))) == "is None"
+    assert error_of(PromptError(words("is {}", quoted(None)))).message == "is null"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/v1/completions", {"prompt": "a", "suffix": [True]}, "suffix: [true] is not offered; leave the field out"),
+        ("/v1/completions", {"prompt": "a", "suffix": ["\ud800"]}, 'suffix: ["\\ud800"] is not offered; leave the field out'),
+        ("/v1/completions", {"prompt": "a", "n": True}, "n=true: expected a whole number from 1 to 128"),
+        ("/v1/decisions", {"input": [{"role": None}], "questions": [ASKED]}, 'input[0]={"role": null}: expected a message'),
+        ("/v1/decisions", {"input": "a", "questions": [], "min_confidence": True}, "min_confidence=true: expected a number from 0 to 1"),
+        ("/v1/systemone", {"state": [{"role": "user", "content": [{"type": None}]}], "questions": {"q": ASKED}}, 'is {"type": null}: expected a part'),
+        ("/v1/select", {"prompt": [3, None], "choices": ["b"]}, "prompt[1] is not given"),
+    ],
+)  # fmt: skip
+def test_a_client_reads_its_values_as_it_sent_them(path: str, body: dict[str, object], message: str):
+    """Null, true and arrays, in whatever layer the value is refused."""
+    with fake() as llm:
+        found = ask(app(llm), "POST", path, body).error["message"]
+    assert message in found
+    assert not re.search("None|True|False|Threshold", found), found
 
 
 def test_names_of_clients_are_cut():

@@ -201,7 +201,7 @@ INTERNAL_ERROR = 70
 _REPORT = "this is a fault of selectrie; please report it with the command and the output of --verbose"
 
 
-def run_guarded(work: Callable[[], int], *, verbose: bool, flags: Mapping[str, str] | None = None) -> None:
+def run_guarded(work: Callable[[], int], values: Mapping[str, Any], flags: Mapping[str, str] | None = None) -> None:
     """Run the command `work` and end the process with its exit code.
 
     An error becomes one line `error[code]: message` on stderr. For a grammar or a
@@ -210,7 +210,8 @@ def run_guarded(work: Callable[[], int], *, verbose: bool, flags: Mapping[str, s
 
     Args:
         work: Runs the command and returns its exit code.
-        verbose: Whether the traceback is written as well.
+        values: The command's options, to which `work` may add those of a file. With
+            "verbose", the traceback is written as well.
         flags: Maps the name of each option of the command to its flag.
     """
     try:
@@ -218,20 +219,20 @@ def run_guarded(work: Callable[[], int], *, verbose: bool, flags: Mapping[str, s
             code = work()
             output.flush()
     except SelectrieError as error:
-        code = report(error, verbose=verbose, flags=flags)
+        code = report(error, verbose=bool(values.get("verbose")), flags=flags)
     except KeyboardInterrupt as stopped:
         code = exit_code_of(stopped)
         tell("interrupted", "stopped")
     except BrokenPipeError:
         code = 0
     except MemoryError:
-        tell("memory", "there is not enough memory; ask for less at once", verbose=verbose)
+        tell("memory", "there is not enough memory; ask for less at once", verbose=bool(values.get("verbose")))
         code = SYSTEM_ERROR
     except OSError as error:
-        tell("system", str(error), verbose=verbose)
+        tell("system", str(error), verbose=bool(values.get("verbose")))
         code = SYSTEM_ERROR
     except Exception as error:  # noqa: BLE001 - the last line of defence: a fault of ours must not look like a result
-        tell("internal", f"{type(error).__name__}: {error}; {_REPORT}", verbose=verbose)
+        tell("internal", f"{type(error).__name__}: {error}; {_REPORT}", verbose=bool(values.get("verbose")))
         code = INTERNAL_ERROR
     raise typer.Exit(code)
 
@@ -360,13 +361,13 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
 
         def run(**values: Any) -> None:
             context: typer.Context | None = values.pop(_CONTEXT, None)
-            verbose, flags = bool(values.get("verbose")), flags_of(groups)
 
             def work() -> int:
-                given = values if context is None else values | _configured(context, groups, values[CONFIG])
-                return _run_noted(function, groups, given)
+                if context is not None:
+                    values.update(_configured(context, groups, values[CONFIG]))
+                return _run_noted(function, groups, values)
 
-            run_guarded(work, verbose=verbose, flags=flags)
+            run_guarded(work, values, flags_of(groups))
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {}

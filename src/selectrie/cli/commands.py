@@ -284,7 +284,7 @@ def lm_eval(context: typer.Context) -> None:
         lm_eval_model.main(list(context.args))
         return 0
 
-    run_guarded(passed_on, verbose="--verbose" in context.args)
+    run_guarded(passed_on, {"verbose": "--verbose" in context.args})
 
 
 def _text_of(group: TextGroup) -> str:

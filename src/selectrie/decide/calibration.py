@@ -21,7 +21,7 @@ from selectrie.core.types import FloatArray, IntArray
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.answers import Answer, Decision
 from selectrie.decide.labels import LabelledAnswers, fit_ridge, labelled_answers, softmax
-from selectrie.errors import InputFileError, OptionError, of_value
+from selectrie.errors import InputFileError, MessageText, OptionError, quoted, words
 from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import number, one_of
 from selectrie.options.selection import BASELINE_RULES
@@ -375,22 +375,23 @@ def match_conditions(name: str, fitted: Sequence[B], conditions: Mapping[str, ob
     if not same:
         allowed = "one of this question, with the same options in their order"
         if len(fitted) == 1:
-            allowed += _difference(*(cast("Sequence[Any]", one["question"]) for one in (fitted[0].bound, conditions)))
+            both = (cast("Sequence[Any]", one["question"]) for one in (fitted[0].bound, conditions))
+            allowed = MessageText(allowed, _difference(*both))
         raise OptionError(name, "fitted", allowed)
     bound = same[0].bound
     other = next(key for key in [*conditions, *bound] if bound.get(key) != conditions.get(key))
-    was, now = bound.get(other), conditions.get(other)
-    raise OptionError(name, "fitted", f"one of the same {other}: it has {was!r}, now it is {now!r}")
+    was, now = quoted(bound.get(other)), quoted(conditions.get(other))
+    raise OptionError(name, "fitted", words("one of the same {}: it has {}, now it is {}", other, was, now))
 
 
-def _difference(was: Sequence[Any], now: Sequence[Any]) -> str:
+def _difference(was: Sequence[Any], now: Sequence[Any]) -> MessageText:
     """Return the first difference between two questions of `bound` in words."""
     before, after = (
         {"kind": kind, "instructions": instructions, "options": [one[0] for one in options], "descriptions": options}
         for kind, instructions, *options in (was, now)
     )
     name = next(one for one in before if before[one] != after[one])
-    return f"; the {name}: it has {of_value(before[name])}, now it is {of_value(after[name])}"
+    return words("; the {}: it has {}, now it is {}", name, quoted(before[name]), quoted(after[name]))
 
 
 def save_fitted(path: str | Path, data: Mapping[str, object]) -> None:

@@ -250,14 +250,24 @@ class ReadOnlyDict(dict[K, V]):
 _TOKEN_ID = "a whole number of at least 0, the id of a token"  # noqa: S105 - of a vocabulary
 
 
+SEED = Bounds(
+    -1,
+    (1 << 64) - 1,
+    "a whole number from 0 to 2**64 - 1; leave it out, or give -1, for a random one",
+)
+"""Bounds of a seed; -1 is a random one, as in llama.cpp and vLLM."""
+
+
 def seed(name: str, value: object) -> int | None:
     """Return a seed as an int of at least 0, or None for a random one.
 
-    -1 is a random one too, as in llama.cpp. Raises `OptionError` for anything else.
+    Raises `OptionError` for anything but None and a whole number in `SEED`.
     """
     if value is None or (isinstance(value, Integral) and value == -1):
         return None
-    return natural(name, value, "a whole number of at least 0; leave it out, or give -1, for a random one")
+    whole = natural(name, value, SEED.remedy)
+    SEED.check(name, whole)
+    return whole
 
 
 def natural(name: str, value: object, allowed: str) -> int:

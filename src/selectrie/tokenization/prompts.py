@@ -27,10 +27,11 @@ from selectrie.errors import (
     MissingTextError,
     OptionError,
     PromptError,
+    PythonOnly,
     TextError,
     clip,
     clipped,
-    of_value,
+    quoted,
     remedies,
     words,
 )
@@ -313,8 +314,12 @@ def _check_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> IntArray:
     for i, value in enumerate(ids if set(map(type, ids)) != {int} else ()):
         if isinstance(value, bool) or not isinstance(value, SupportsIndex):
             raise PromptError(
-                f"prompt[{i}] is {of_value(value)}: a prompt must be text, token ids or messages, not a mixture"
-                + ("; for several prompts use `select_many` or `generate`" if isinstance(value, str) else "")
+                words(
+                    "prompt[{}] is {}: a prompt must be text, token ids or messages, not a mixture{}",
+                    i,
+                    quoted(value),
+                    PythonOnly("; for several prompts use `select_many` or `generate`" * isinstance(value, str)),
+                )
             )
     return vocabulary.check_tokens(ids)
 
@@ -484,7 +489,7 @@ def _check_message(index: int, message: object) -> dict[str, Any]:
     """
     where = f"messages[{index}]"
     if not isinstance(message, Mapping):
-        raise PromptError(f"is {of_value(message)}: expected an object with 'role' and 'content'", where=where)
+        raise PromptError(words("is {}: expected an object with 'role' and 'content'", quoted(message)), where=where)
     for key in ("role", "content"):
         if key not in message:
             raise PromptError(f"has no {key!r}: expected an object with 'role' and 'content'", where=where)
@@ -495,11 +500,11 @@ def _check_message(index: int, message: object) -> dict[str, Any]:
             continue
         if not isinstance(key, str) or not isinstance(value, str):
             parts = ", or a list of parts {'type': 'text', 'text': …}" if key == "content" else ""
-            raise PromptError(f"is {of_value(value)}: expected text{parts}", where=f"{where}[{key!r}]")
+            raise PromptError(words("is {}: expected text{}", quoted(value), parts), where=f"{where}[{key!r}]")
         to_bytes(value, f"{where}[{key!r}]")
     if not ROLE.fullmatch(str(message["role"])):
         raise PromptError(
-            f"has role {of_value(message['role'])}: expected a word such as 'user', 'assistant' or 'system'",
+            words("has role {}: expected a word such as 'user', 'assistant' or 'system'", quoted(message["role"])),
             where=where,
         )
     return message

@@ -12,7 +12,7 @@ from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.automaton_task import AutomatonSpec, AutomatonTask, FinishedPath
 from selectrie.decoding.task import Ask
-from selectrie.options import at_least
+from selectrie.options import at_least, natural
 
 MAX_KEPT = 2048
 """Tokens of a row that are kept; drawing one beyond them reads the row again."""
@@ -339,7 +339,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
     ) -> None:
         super().__init__(prompt, automaton, spec)
         at_least("n", n, 1, optional=False)
-        at_least("seed", seed, 0, optional=False)
+        natural("seed", seed, "a whole number of at least 0")
         uniform(seed + n - 1, 0)
         self._tolerance, self._max_kept = tolerance, max_kept
         self._known: dict[int, KnownRow] = {}

@@ -39,8 +39,18 @@ from pydantic import GetJsonSchemaHandler as JsonHandler
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from selectrie.core.vocabulary import to_bytes
-from selectrie.errors import MAX_QUOTED, OptionError, TextError, UnknownArgumentError, clip, of_value
-from selectrie.options.checks import Bounds, Names, numbers_of, options_of
+from selectrie.errors import (
+    MAX_QUOTED,
+    MessageText,
+    OptionError,
+    TextError,
+    UnknownArgumentError,
+    as_json,
+    clip,
+    of_value,
+    renamed,
+)
+from selectrie.options.checks import SEED, Bounds, Names, numbers_of, options_of
 from selectrie.server.fields.names import advice_on_names
 from selectrie.server.options import ServerOptions
 from selectrie.server.transport.http_errors import HttpError, message_of, unsupported
@@ -155,7 +165,7 @@ class NotOffered:
     def _check(self, value: object) -> object:
         """Return a value if it is null or neutral, or raise `UnsupportedError`."""
         if value is not None and (type(value) is bool, value) not in [(type(one) is bool, one) for one in self.neutral]:
-            raise UnsupportedError(f"{of_value(value)} is not offered; {self.remedy}", self.code)
+            raise UnsupportedError(f"{as_json(value)} is not offered; {self.remedy}", self.code)
         return value
 
 
@@ -284,9 +294,12 @@ TemplateArgs = Annotated[
     ),
 ]
 """Type of the arguments of the model's chat template."""
-Seed = Annotated[int, Field(ge=0, le=(1 << 63) - 1)]
+Seed = Annotated[int, Field(ge=int(SEED.min_value), le=int(SEED.max_value), title=SEED.remedy)]
 """Type of the seed of draws."""
 TokenId = Annotated[int, Field(ge=0, title="a token id (a whole number of at least 0)")]
+
+
+_NONE: Mapping[str, str] = {}
 
 
 def bounded(bounds: Bounds, **further: Any) -> Any:
@@ -302,10 +315,7 @@ def bounded(bounds: Bounds, **further: Any) -> Any:
         further.setdefault("ge", bounds.min_value)
     if bounds.max_value < math.inf:
         further["le"] = bounds.max_value
-    return Field(None, title=bounds.remedy or None, **further)
-
-
-_NONE: Mapping[str, str] = {}
+    return Field(None, title=MessageText(bounds.remedy).worded(renamed(_NONE)) or None, **further)
 
 
 def with_options(
@@ -500,7 +510,7 @@ def _describe_allowed(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> 
         return " or ".join(dict.fromkeys(_describe_allowed(one, schemas) for one in members))
     names = schema.get("enum", [schema["const"]] if "const" in schema else [])
     if names:
-        return "one of " + ", ".join(map(repr, names))
+        return "one of " + ", ".join(map(as_json, names))
     noun = _NOUNS.get(schema.get("type", ""), "a value")
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is None:

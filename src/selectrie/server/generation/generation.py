@@ -184,7 +184,7 @@ class GenerationBody(StructuredFields, Body):
     best_of: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
     """Number of texts drawn, of which the `n` most probable are returned."""
     seed: int | None = Field(None, title="a whole number of at most 64 bits", gt=-N_SEEDS, lt=N_SEEDS)
-    """Seed of the first choice; a negative one counts modulo 2⁶⁴."""
+    """Seed of the first choice. -1 is random; other negative ones count modulo 2⁶⁴."""
     priority: Priority | None = None
     """A lower number goes first, where the server takes it."""
     stream: bool | None = None
@@ -302,7 +302,7 @@ def read_generation(
     warnings = unknown_fields(data, type(body).model_fields)
     return GenerationRequest(
         n=n,
-        seed=None if body.seed is None else body.seed % N_SEEDS,
+        seed=None if body.seed in (None, -1) else body.seed % N_SEEDS,
         sampling=replace(SamplingParams.UNCHANGED, **{"penalty_last_n": -1, **sampled}),
         own_sampling=SamplingParams(**sampled),
         defaulted=() if options.generation_config == "none" else numbers_of(SamplingParams).keys() - sampled.keys(),

@@ -15,7 +15,7 @@ from selectrie.engine.aio import in_thread
 from selectrie.engine.cascade import Cascade
 from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
-from selectrie.errors import MemoryBudgetError, OptionError, of_value
+from selectrie.errors import MemoryBudgetError, OptionError, as_json
 from selectrie.server.options import ServerOptions
 from selectrie.server.transport.http_errors import HttpError, retry_error
 
@@ -120,7 +120,7 @@ class Models:
         """Raise `HttpError` unless there is a model of this name."""
         if name not in self.names:
             listed = ", ".join(map(repr, self.names))
-            raise HttpError(404, "model_not_found", f"model={of_value(name)}: expected one of {listed}", "model")
+            raise HttpError(404, "model_not_found", f"model={as_json(name)}: expected one of {listed}", "model")
 
     @asynccontextmanager
     async def lease(self, name: str | None, *, decides: bool = False) -> AsyncIterator[ModelLease]:
@@ -146,7 +146,7 @@ class Models:
             root = self.resolve(str(name))
             members = self._cascades.get(root, (root,))
             if root in self._cascades and not decides:
-                message = f"model={of_value(name)}: expected one of {', '.join(members)}; a cascade answers decisions"
+                message = f"model={as_json(name)}: expected one of {', '.join(members)}; a cascade answers decisions"
                 raise HttpError(400, "option", message, "model")
             async with self._lease_of_pool(self._pool, members) as engines:
                 cascade = Cascade(engines, self._confidence) if root in self._cascades else None
