@@ -12,7 +12,7 @@ TRAINING := PYTHONPATH=tools $(BIN)/python -m embedded_model
 BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/text/*.txt))
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-tools test-long test-kernels test-xla mutants check bench bench-xla model model-last wheel clean
+.PHONY: demo test test-tools test-long test-kernels test-xla mutants check bench bench-xla docs model model-last wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/selectrie select -p "The capital of France is" -c " Paris" -c " London" -c " Rome" -c " Berlin"
@@ -66,6 +66,12 @@ bench: $(VENV)/installed
 
 bench-xla: $(XLA)/installed
 	$(XLA)/bin/python benchmarks/buckets.py
+
+# The pages as a site: build/docs/index.html. A broken link, or a public name that no page describes, is an error.
+SPHINX = $(BIN)/sphinx-build -c docs -d build/docs-trees -qnW --keep-going
+docs: $(VENV)/docs-installed
+	$(SPHINX) -b html . build/docs
+	$(SPHINX) -b coverage . build/docs-coverage
 
 # What benchmarks/templates.py compares with. It wants another llguidance than selectrie's extra does, so it has a place of its own.
 build/guidance: pyproject.toml
@@ -131,6 +137,11 @@ $(XLA)/installed: pyproject.toml
 	@echo "# installing XLA into $(XLA); the first time this compiles llama.cpp, about four minutes on two cores"
 	$(PYTHON) -m venv $(XLA)
 	$(XLA)/bin/python -m pip install --disable-pip-version-check --quiet --extra-index-url $(TORCH_INDEX) --editable '.[xla,test]'
+	@touch $@
+
+$(VENV)/docs-installed: pyproject.toml $(VENV)/installed
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet 'pip>=25.1'  # the first that knows dependency groups
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --group docs
 	@touch $@
 
 $(VENV)/train-installed: pyproject.toml $(VENV)/installed
