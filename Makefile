@@ -23,7 +23,7 @@ test: $(VENV)/installed $(VENV)/extras-tried
 
 test-tools: $(VENV)/installed $(VENV)/extras-tried
 	$(BIN)/python -m pytest tests/tools
-	$(BIN)/python -m pytest tests/meta -m long
+	$(BIN)/python -m pytest tests/meta tests/page -m long
 
 # Tests that passed on these sources are recorded in build/sweeps and not run again; SWEEP=name runs one sweep. Those of XLA
 # are called xla_… After the sweeps each law of the default run is tried on four times as many examples.

@@ -1,0 +1,177 @@
+"""What the page shows is what the server answered, to the last digit."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+import pytest
+
+from tests.page.tabs import RANK, SELECT
+
+WORDS = (
+    " Paris",
+    " Rome",
+    " Parma",
+    " Oslo",
+    " New York",
+    " New Zealand",
+    " Chicago",
+    " the",
+    " a",
+    " 12",
+    "",
+    " Paris and Rome",
+)
+PROMPTS = (
+    "The capital of France is",
+    "Q: Which city comes to mind? A:",
+    "Once upon a time there was",
+    "2 + 2 =",
+    "He said:",
+)
+OPTIONS = (
+    {}, {}, {"rule.name": "mean_token"}, {"rule.name": "local"}, {"terminator": "eog"}, {"search.stop": "winner"},
+)  # fmt: skip
+SHARED = {"milliseconds"}
+"""Names of numbers that the page measures itself."""
+N_REQUESTS = 50
+
+
+def shown_numbers(visitor):
+    """Name, value and text of every number in the answer."""
+    return visitor.answer.locator("data").evaluate_all(
+        "all => all.map(one => [one.dataset.name ?? '', one.value, one.textContent])"
+    )
+
+
+def numbers_of(value):
+    """All numbers of an object of JSON."""
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from numbers_of(one)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield value
+
+
+def strangers(shown, answer):
+    """Shown numbers that the answer does not have, neither as they are nor as the probability of a logarithm in it."""
+    known = set(numbers_of(answer))
+    derived = {math.exp(one) for one in known if one <= 0}
+    found = []
+    for name, value, text in shown:
+        number = float(value)
+        is_known = number in known or any(math.isclose(number, one, rel_tol=1e-15, abs_tol=0) for one in derived)
+        if name not in SHARED and not is_known:
+            found.append((name, value, text))
+    return found
+
+
+def outline_shown(figure):
+    """The list beside a drawing, as the page shows it."""
+    return figure.locator("details").evaluate(
+        """details => {
+            const items = list => [...(list?.children ?? [])].map(item => {
+                const head = item.querySelector(':scope > button, :scope > .leaf');
+                return {
+                    label: head.querySelector('bdi').textContent,
+                    numbers: [...head.querySelectorAll('data')].map(one => [one.value, one.textContent]),
+                    children: items(item.querySelector(':scope > ul')),
+                };
+            });
+            return items(details.querySelector(':scope > ul'));
+        }"""
+    )
+
+
+def outline_of(items, shown):
+    """The outline of a drawing as the server sent it, in the same form; texts as the page shows invisible characters."""
+    return [
+        {
+            "label": shown(item["label"]),
+            "numbers": [
+                [as_javascript(one["value"]), one["text"]] for one in item["numbers"] if one["value"] is not None
+            ],
+            "children": outline_of(item["children"], shown),
+        }
+        for item in items
+    ]
+
+
+def as_javascript(number):
+    """A number as JavaScript writes it: the shortest digits that give it back, as Python's, with other exponents."""
+    if number == int(number) and abs(number) < 1e21:
+        return str(int(number))
+    digits = repr(float(number))
+    mantissa, _, exponent = digits.partition("e")
+    if exponent and -7 < int(exponent) < 0:
+        return f"{number:.{-int(exponent) + len(mantissa.lstrip('-').replace('.', '')) - 1}f}"
+    return f"{mantissa}e{int(exponent):+d}" if exponent else digits
+
+
+def random_request(random):
+    """Fields of a random request, with options at times."""
+    choices = random.sample([one for one in WORDS if one], random.randint(2, 6))
+    return {"prompt": random.choice(PROMPTS), "choices": "\n".join(choices)}, random.choice(OPTIONS)
+
+
+@pytest.mark.parametrize("tab", [SELECT, RANK], ids=str)
+def test_what_is_shown_equals_the_answer(visit, double, tab):
+    """On 25 random requests each, every number has all its digits, is one of the answer, and each choice has its own."""
+    random, visitor = Random(tab.name), visit().choose(tab.name)
+    visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
+    visitor.panel.evaluate("panel => panel.querySelectorAll('details').forEach(one => { one.open = true; })")
+    n_numbers = 0
+    for _ in range(N_REQUESTS // 2):
+        fields, options = random_request(random)
+        options = {name: value for name, value in options.items() if visitor.field(name).count()}
+        visitor.fill(**fields)
+        for name, value in options.items():
+            visitor.field(name).select_option(value)
+        assert visitor.run() in ("done", "tie", "low-mass"), (fields, options)
+        answer = double.answers[-1]
+        shown = shown_numbers(visitor)
+        assert strangers(shown, answer) == [], (fields, options)
+        assert all(value == as_javascript(float(value)) for _, value, _ in shown)
+        rows = visitor.answer.locator("table.choices tbody tr").evaluate_all(
+            "all => all.map(row => [row.querySelector('bdi').textContent, ...[...row.querySelectorAll('data')].map(one => Number(one.value))])"
+        )
+        by_text = {one["text"].strip(): one for one in answer["choices"]}
+        assert len(rows) == len(answer["choices"])
+        for text, *values in rows:
+            choice = by_text[text.replace("␣", " ").strip()]
+            assert values[0] in (choice["probability"], choice["probability_high"])
+            assert values[1] in (choice["logp"], choice["score"], choice["logp_upper"])
+        for name, drawing in (answer.get("drawing") or {}).items():
+            figure = visitor.answer.locator(f"figure.{name}")
+            if name != "sentences" and figure.count():
+                assert outline_shown(figure) == outline_of(drawing["outline"], str), (name, fields)
+        n_numbers += len(shown)
+        for name in options:
+            visitor.field(name).select_option("")
+    assert n_numbers > 10 * N_REQUESTS // 2
+
+
+def test_strangers_are_found():
+    """A number with a digit less, or one that the answer has not, is noticed."""
+    answer = {"p": [0.1234567890123], "logp": -0.5, "n": 3}
+    shown = [
+        ["p", "0.1234567890123", "12 %"],
+        ["q", repr(math.exp(-0.5)), "61 %"],
+        ["n", "3", "3"],
+        ["milliseconds", "7.5", "8 ms"],
+    ]
+    assert strangers(shown, answer) == []
+    assert strangers([["p", "0.123456789012", ""], ["x", "4", ""]], answer) == [
+        ("p", "0.123456789012", ""),
+        ("x", "4", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1.0, "1"), (0.5, "0.5"), (1e-05, "0.00001"), (1.25e-06, "0.00000125"), (1.5e-07, "1.5e-7"), (-2e-10, "-2e-10"), (1e21, "1e+21"), (123456.75, "123456.75"), (1e20, "100000000000000000000")],
+)  # fmt: skip
+def test_numbers_are_written_as_javascript_does(number, text):
+    """By hand, around the exponents at which the forms change."""
+    assert as_javascript(number) == text

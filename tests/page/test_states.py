@@ -1,0 +1,199 @@
+"""The states of each tab, as a scripted server brings them about."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.page.tabs import CASES, SELECT
+
+KEY = "a-key-that-is-asked-for"
+
+
+@pytest.fixture
+def opened(visit):
+    """`opened(tab)`: a page with a tab, whose fields are filled."""
+
+    def of(tab, **options):
+        visitor = visit(**options).choose(tab.name)
+        visitor.field(next(iter(tab.fields), "prompt")).wait_for() if tab.fields else visitor.panel.wait_for()
+        return visitor.fill(**tab.fields)
+
+    return of
+
+
+def typed(visitor):
+    """What the fields of the chosen tab have, by their names."""
+    return visitor.panel.evaluate(
+        "panel => [...panel.querySelectorAll('[name]')].map(one => [one.name, one.type === 'checkbox' ? one.checked : one.value])"
+    )
+
+
+@pytest.mark.parametrize("tab", CASES)
+def test_empty_shows_an_example_that_can_be_run(visit, double, tab):
+    """A tab opens with its fields filled, and Run answers them."""
+    visitor = visit().choose(tab.name)
+    visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
+    assert double.asked == []
+    assert visitor.run() in ("done", "tie", "low-mass")
+    assert double.asked[0][0] == tab.path
+
+
+@pytest.mark.parametrize("tab", CASES)
+def test_running_keeps_the_old_answer_greyed_and_stops(opened, double, tab):
+    """While a request runs there is a button Stop, and the answer before stays; Stop ends the request on the server."""
+    visitor = opened(tab)
+    assert visitor.run() in ("done", "tie", "low-mass")
+    before = visitor.answer.locator(".result").inner_text()
+    call = double.expect(tab.path)
+    visitor.press_run()
+    call.wait()
+    visitor.wait_for("running")
+    assert visitor.answer.get_attribute("aria-busy") == "true"
+    assert visitor.answer.locator(".result.stale").inner_text() == before
+    visitor.panel.get_by_role("button", name="Stop", exact=True).click()
+    call.wait_left()
+    visitor.wait_for("stopped")
+    assert visitor.answer.locator(".result").inner_text() == before
+    assert visitor.run() in ("done", "tie", "low-mass")
+
+
+@pytest.mark.parametrize("tab", CASES)
+def test_an_error_names_its_code_and_focuses_the_field(opened, double, tab):
+    """Code and message stand in the answer, the field has the focus and is marked until the next run."""
+    visitor = opened(tab)
+    param, name = tab.at_fault
+    message = "it is <b>wrong</b>: expected another one"
+    double.expect(tab.path).fail(400, "option_value", message, param)
+    assert visitor.run() == "error"
+    assert visitor.answer.locator("code", has_text="option_value").is_visible()
+    assert message in visitor.answer.inner_text()
+    visitor.announced(message)
+    focused = visitor.page.evaluate(
+        "[document.activeElement.name, document.activeElement.getAttribute('aria-invalid')]"
+    )
+    assert focused == [name, "true"]
+    assert visitor.run() in ("done", "tie", "low-mass")
+    assert visitor.panel.locator("[aria-invalid]").count() == 0
+
+
+@pytest.mark.parametrize("tab", CASES)
+def test_an_error_of_no_field_is_shown(opened, double, tab):
+    """A failure of the server is an error with its code, and everything typed is kept."""
+    visitor = opened(tab)
+    kept = typed(visitor)
+    double.expect(tab.path).fail(500, "internal", "the model failed")
+    assert visitor.run() == "error"
+    assert "internal" in visitor.answer.inner_text()
+    assert typed(visitor) == kept
+
+
+@pytest.mark.parametrize("tab", CASES)
+def test_a_full_server_is_counted_down(opened, double, tab):
+    """The seconds of `retry-after` pass before the button to try again can be pressed."""
+    visitor = opened(tab)
+    visitor.page.clock.install()
+    double.expect(tab.path).fail(429, "queue_full", "8 requests wait", headers={"retry-after": "3"})
+    assert visitor.run() == "refused"
+    again = visitor.answer.get_by_role("button", name="Try again")
+    assert "3 s" in visitor.answer.inner_text()
+    assert again.is_disabled()
+    visitor.page.clock.run_for(2_100)
+    assert "1 s" in visitor.answer.inner_text()
+    visitor.page.clock.run_for(1_000)
+    assert again.is_enabled()
+    before = visitor.page.evaluate("n_settled")
+    again.click()
+    assert visitor.settled(before) in ("done", "tie", "low-mass")
+    assert len(double.asked) == 2
+
+
+@pytest.mark.parametrize("tab", CASES)
+def test_a_missing_key_is_asked_for_and_kept_for_the_session(opened, double, tab):
+    """The key goes with the next request, and lies neither in the address nor in what outlives the session."""
+    visitor = opened(tab)
+    double.expect(tab.path).fail(401, "api_key", "the API key is missing or wrong")
+    assert visitor.run() == "refused"
+    visitor.answer.get_by_label("API key").fill(KEY)
+    call = double.expect(tab.path)
+    before = visitor.page.evaluate("n_settled")
+    visitor.page.keyboard.press("Enter")
+    assert call.wait().headers["authorization"] == f"Bearer {KEY}"
+    call.pass_on()
+    assert visitor.settled(before) in ("done", "tie", "low-mass")
+    kept = visitor.page.evaluate(
+        "[JSON.stringify({...sessionStorage}), JSON.stringify({...localStorage}), document.cookie, location.href]"
+    )
+    assert [KEY in one for one in kept] == [True, False, False, False]
+    assert KEY not in visitor.page.content()
+
+
+@pytest.mark.parametrize("tab", CASES)
+def test_a_server_that_is_gone_keeps_what_was_typed(opened, double, tab):
+    """A connection that is lost, or refused, leaves the inputs; trying again answers."""
+    visitor = opened(tab)
+    kept = typed(visitor)
+    double.expect(tab.path).drop()
+    assert visitor.run() == "gone"
+    assert typed(visitor) == kept
+    visitor.page.context.set_offline(True)
+    assert visitor.run() == "gone"
+    assert typed(visitor) == kept
+    visitor.page.context.set_offline(False)
+    before = visitor.page.evaluate("n_settled")
+    visitor.answer.get_by_role("button", name="Try again").click()
+    assert visitor.settled(before) in ("done", "tie", "low-mass")
+    visitor.problems = [one for one in visitor.problems if "net::ERR_" not in one]
+
+
+def test_progress_is_shown_and_rarely_said(opened, double):
+    """Nodes done of all stand in the answer at once; a screen reader hears of them at most every five seconds."""
+    visitor = opened(SELECT)
+    visitor.page.clock.install()
+    call = double.expect(SELECT.path).stream()
+    visitor.press_run()
+    call.wait().event({"type": "progress", "done": 7, "total": 20})
+    visitor.answer.get_by_text("7 of 20").wait_for()
+    said = visitor.page.evaluate(
+        """() => {
+            window.said = [];
+            const status = document.querySelector('[role=status]');
+            new MutationObserver(() => said.push(status.textContent)).observe(status, {childList: true, characterData: true, subtree: true});
+        }"""
+    )
+    for number, pause_ms in ((8, 1_000), (9, 3_000), (10, 2_000), (11, 1_000), (12, 5_000)):
+        visitor.page.clock.run_for(pause_ms)
+        call.event({"type": "progress", "done": number, "total": 20})
+        visitor.answer.get_by_text(f"{number} of 20").wait_for()
+    said = visitor.page.evaluate("said")
+    assert [text.split()[0] for text in said] == ["10", "12"]
+    visitor.page.keyboard.press("Escape")
+    call.wait_left()
+
+
+def test_a_stream_may_come_in_any_pieces(opened, double):
+    """An event that arrives byte by byte, with a comment between, is the event; an error in the stream is an error."""
+    visitor = opened(SELECT)
+    call = double.expect(SELECT.path).stream()
+    visitor.press_run()
+    for (
+        byte
+    ) in 'event: progress\ndata: {"type": "progress", "done": 3, "total": null, "é": "🙂"}\n\n: ping\n\n'.encode():
+        call.send(bytes([byte]))
+    visitor.answer.get_by_text("3 nodes").wait_for()
+    before = visitor.page.evaluate("n_settled")
+    call.event({"error": {"message": "memory is used", "type": "server_error", "param": None, "code": "memory"}}).end()
+    assert visitor.settled(before) == "error"
+    assert "memory is used" in visitor.answer.inner_text()
+
+
+def test_a_stream_that_ends_early_is_a_server_that_is_gone(opened, double):
+    """A connection that is lost after some progress is not taken for an answer."""
+    visitor = opened(SELECT)
+    call = double.expect(SELECT.path).stream().event({"type": "progress", "done": 3, "total": 4})
+    before = visitor.page.evaluate("n_settled")
+    visitor.press_run()
+    call.wait()
+    visitor.answer.get_by_text("3 of 4").wait_for()
+    call.drop()
+    assert visitor.settled(before) == "gone"
+    visitor.problems = [one for one in visitor.problems if "net::ERR_" not in one]

@@ -1,0 +1,108 @@
+"""Somebody who uses the page in a browser: what they do, what they see, and what went wrong meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+INIT_SCRIPT = """
+addEventListener('securitypolicyviolation', event => console.error(
+    `CSP: ${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber} ${event.sample}`));
+window.n_settled = 0;
+new MutationObserver(changes => {
+    n_settled += changes.filter(one => !['running', 'streaming'].includes(one.target.dataset.state)).length;
+}).observe(document, {subtree: true, attributeFilter: ['data-state']});
+"""
+"""Runs before every page: a violation of the page's policy becomes an error of the
+console, and the times are counted that an answer came to a state that lasts."""
+_FAILED_LOAD = "Failed to load resource"
+
+
+class Visitor:
+    """A page of the browser.
+
+    Attributes:
+        page: Playwright's page.
+        problems: Errors of console and scripts, dialogs, and requests to other servers. A test that ends with one fails.
+        requests: URLs of all requests.
+    """
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page, self._url = page, url
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.on("request", self._note)
+        page.on("dialog", self._refuse)
+
+    @property
+    def panel(self) -> Any:
+        """The panel of the chosen tab."""
+        return self.page.locator("[role=tabpanel]:not([hidden])")
+
+    @property
+    def answer(self) -> Any:
+        """The answer of the chosen tab, below what is said about the request."""
+        return self.panel.locator(".answer")
+
+    def choose(self, tab: str) -> Visitor:
+        """Choose a tab."""
+        self.page.get_by_role("tab", name=tab, exact=True).click()
+        return self
+
+    def field(self, name: str) -> Any:
+        """A field of the chosen tab, by the path of what it is in the body."""
+        return self.panel.locator(f"[name='{name}']")
+
+    def fill(self, **fields: str) -> Visitor:
+        """Fill fields of the chosen tab."""
+        for name, text in fields.items():
+            self.field(name).fill(text)
+        return self
+
+    def press_run(self) -> None:
+        """Press Run, and look no further."""
+        self.panel.get_by_role("button", name="Run", exact=True).click()
+
+    def run(self) -> str:
+        """Press Run, wait for the end, and return the state to which it came."""
+        before = self.page.evaluate("n_settled")
+        self.press_run()
+        return self.settled(before)
+
+    def settled(self, before: int) -> str:
+        """The state to which an answer came, after it came to so many."""
+        self.page.wait_for_function("n => n_settled > n", arg=before)
+        return self.state
+
+    @property
+    def state(self) -> str:
+        """The state of the chosen tab's answer."""
+        found: str = self.answer.get_attribute("data-state")
+        return found
+
+    def wait_for(self, *states: str) -> None:
+        """Wait until the answer of the chosen tab is in one of these states."""
+        self.panel.locator(", ".join(f".answer[data-state={one}]" for one in states)).wait_for()
+
+    def announced(self, word: str) -> None:
+        """Wait until the page has let a screen reader say something with a word."""
+        self.page.locator("[role=status]").filter(has_text=word).wait_for(state="attached")
+
+    def _hear(self, message: Any) -> None:
+        if message.type not in ("error", "warning"):
+            return
+        # What the API refuses is part of the tests; a file of the page that is not there is a fault.
+        if message.text.startswith(_FAILED_LOAD) and urlsplit(message.location["url"]).path.startswith("/v1/"):
+            return
+        self.problems.append(f"{message.type}: {message.text} ({message.location['url']})")
+
+    def _note(self, request: Any) -> None:
+        self.requests.append(request.url)
+        if not request.url.startswith((f"{self._url}/", f"blob:{self._url}/")):
+            self.problems.append(f"a request to {request.url}")
+
+    def _refuse(self, dialog: Any) -> None:
+        self.problems.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
