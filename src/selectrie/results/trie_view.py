@@ -38,8 +38,8 @@ class TrieView:
         on_greedy: Whether the node is on the path of masked greedy decoding.
         pruned: Whether no choice at or below the node was scored to its end.
         node: Number of the node in the trie; a node is folded by it.
-        p_hidden: Total probability in the set of the choices that `n_hidden` counts; 0
-            if probabilities are not known.
+        p_hidden: Total probability in the set of the choices that `n_hidden` counts;
+            None if probabilities are not known.
     """
 
     parent: tuple[int, ...]
@@ -53,7 +53,7 @@ class TrieView:
     on_greedy: tuple[bool, ...]
     pruned: tuple[bool, ...]
     node: tuple[int, ...]
-    p_hidden: tuple[float, ...]
+    p_hidden: tuple[float | None, ...]
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -134,8 +134,7 @@ def view_of(
     on_path = np.bincount(trie.path_of, minlength=len(trie.path_node))
     first = np.zeros(len(trie.path_node), dtype=np.int64)
     first[trie.path_of[::-1]] = np.arange(len(trie.path_of) - 1, -1, -1)
-    p = np.zeros(len(first)) if probability is None else np.nan_to_num(probability[first])
-    n_choices, p_choices = _sum_below(trie, on_path), _sum_below(trie, p)
+    n_choices = _sum_below(trie, on_path)
     on_winner, on_greedy = _mark_path(trie, winner), _mark_path(trie, greedy)
     folded = _find_folded(trie, fold)
     heaviest = np.lexsort((-n_choices, -np.nan_to_num(prefix, nan=-np.inf)))
@@ -145,8 +144,6 @@ def view_of(
     tokens, ends = trie.token[shown].tolist(), trie.end_path[shown]
     hidden = n_choices[shown] - np.where(ends >= 0, on_path[ends], 0)
     np.subtract.at(hidden, row_of[trie.parent[shown[1:]]], n_choices[shown[1:]])
-    p_hidden = p_choices[shown] - np.where(ends >= 0, p[ends], 0)
-    np.subtract.at(p_hidden, row_of[trie.parent[shown[1:]]], p_choices[shown[1:]])
     return TrieView(
         parent=(NO_NODE, *row_of[trie.parent[shown[1:]]].tolist()),
         piece=(b"", *(pieces[token] for token in tokens[1:])),
@@ -159,8 +156,27 @@ def view_of(
         on_greedy=tuple(on_greedy[shown].tolist()),
         pruned=tuple(_find_pruned(trie, probability)[shown].tolist()),
         node=tuple(shown.tolist()),
-        p_hidden=tuple(np.where(hidden > 0, np.clip(p_hidden, 0.0, 1.0), 0.0).tolist()),
+        p_hidden=_sum_hidden(trie, row_of, None if probability is None else probability[first]),
     )
+
+
+def _sum_hidden(trie: TokenTrie, row_of: NDArray[Any], probability: FloatArray | None) -> tuple[float | None, ...]:
+    """Return for each shown node the probability of the paths in hidden children.
+
+    Args:
+        trie: The trie.
+        row_of: int64[N], the row of each shown node, or NO_NODE.
+        probability: float64[P], the probability of each path, or None.
+    """
+    sums = np.zeros(int(row_of.max()) + 1)
+    if probability is None:
+        return (None,) * len(sums)
+    hidden = np.flatnonzero((row_of == NO_NODE) & (row_of[trie.parent] != NO_NODE))
+    if len(hidden):
+        ranges = np.stack([trie.first_path[hidden], trie.first_path[hidden] + trie.n_paths[hidden]], axis=1).ravel()
+        below = np.add.reduceat(np.append(np.nan_to_num(probability), 0.0), ranges)[::2]
+        np.add.at(sums, row_of[trie.parent[hidden]], below)
+    return tuple(sums.tolist())
 
 
 def _sum_below(trie: TokenTrie, values: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Draws a selection: its ranked choices, and its trie."""
+"""Draws a selection: the strip, its ranked choices, and its trie."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 from selectrie.core.output import count, quoted
 from selectrie.results.drawing.bars import MAX_ROWS, Bar, draw_bars
 from selectrie.results.drawing.numbers import percent_between
-from selectrie.results.drawing.sentences import error_of, share_of_all, share_of_set
+from selectrie.results.drawing.pieces import cut_strip
+from selectrie.results.drawing.sentences import error_of, selection_sentences, share_of_all, share_of_set
 from selectrie.results.drawing.shapes import Drawing
+from selectrie.results.drawing.strip import draw_strip
 from selectrie.results.drawing.trie import MAX_NODES, End, draw_trie
 
 if TYPE_CHECKING:
+    from selectrie.results.beam import BeamResult
     from selectrie.results.records import ChoiceScore
     from selectrie.results.selection import Selection
 
@@ -21,6 +24,28 @@ _WANTED = 3
 """Maximum number of tokens shown that the model would go on with."""
 _LEAST_WANTED = 0.01
 """Least probability of such a token."""
+
+
+def draw_selection(
+    selection: Selection, examples: BeamResult | None = None, *, fold: Collection[int] = ()
+) -> dict[str, object]:
+    """Return the drawings of a selection and the sentences on it, ready for JSON.
+
+    Args:
+        selection: The selection.
+        examples: Probable texts after the same prompt, or None.
+        fold: As for `draw_selection_trie`.
+
+    Raises:
+        OptionError: If the trie has no node that is to be folded.
+    """
+    strip = cut_strip(selection, examples)
+    return {
+        "strip": None if strip is None else draw_strip(selection, strip).to_dict(),
+        "trie": draw_selection_trie(selection, fold=fold).to_dict(),
+        "bars": draw_choices(selection).to_dict(),
+        "sentences": selection_sentences(selection),
+    }
 
 
 def draw_choices(selection: Selection) -> Drawing:

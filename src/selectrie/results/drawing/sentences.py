@@ -108,6 +108,12 @@ def likeliest_sampled(selection: Selection) -> int | None:
     return greedy if greedy is not None and local[greedy] == local[best] else best
 
 
+def step_words(selection: Selection, choice: int) -> str:
+    """Return the probability of a choice that is chosen step by step, as text."""
+    p = math.exp(min(0.0, float(selection.choices.logp_local[choice])))
+    return "not known" if math.isnan(p) else percent(p, error_of(selection, choice) * p * (1 - p))
+
+
 def agreement_sentence(selection: Selection) -> str | None:
     """Return whether choosing step by step comes to the same; None if not known."""
     greedy, sampled = selection.greedy_index, likeliest_sampled(selection)
@@ -118,7 +124,7 @@ def agreement_sentence(selection: Selection) -> str | None:
     is_same = [path_of[one] == path_of[selection.index] for one in (greedy, sampled)]
     if all(is_same):
         return f"Step by step comes to the same: masked greedy decoding and masked sampling prefer {name} too."
-    p = percent(math.exp(float(choices.logp_local[sampled])), error_of(selection, sampled))
+    p = step_words(selection, sampled)
     picks, draws = (quoted(choices.texts[one]) for one in (greedy, sampled))
     if is_same[0]:
         return (

@@ -202,8 +202,8 @@ def label_in(x: float, y: float, width: float, height: float, words: str, *names
     The whole text is its title if it was cut.
     """
     cell = CELL if "data" in names else LABEL_CELL
-    shown = cut(words, (width - 8) / cell)
+    shown = cut(words, (width - 10) / cell)
     if not shown or (shown != words and cells_of(shown) < 3):
         return ()
-    line = text(4, height / 2 + 4.5, shown, *names, title=words if shown != words else "")
+    line = text(6, height / 2 + 4.5, shown, *names, title=words if shown != words else "")
     return (clipped(x, y, width, height, line),)

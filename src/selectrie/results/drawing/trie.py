@@ -17,6 +17,8 @@ _ROW, _BOX, _GAP, _LEFT, _TOP = 26.0, 20.0, 22.0, 12.0, 34.0
 _MAX_CELLS = 24
 """Maximum length of a token's text; longer ones are cut."""
 _BAR, _NUMBER = 120.0, 92.0
+_MAX_RUN = 4
+"""Maximum number of tokens without a branch that have a box each."""
 MARKS = {"winner": "★", "greedy": "~", "pruned": "×", "wanted": "…"}
 
 
@@ -38,7 +40,12 @@ class End:
 
 @dataclass(slots=True)
 class _Node:
-    """A node with its place: the row, the left and the right end of its box."""
+    """A node with its place: the row, the left and the right end of its box.
+
+    `tokens` are the nodes of the view that it stands for, more than one in the middle
+    of a long run of tokens without a branch. `more` is the row of the line that counts
+    what is hidden below it.
+    """
 
     at: int
     label: str
@@ -48,6 +55,8 @@ class _Node:
     right: float
     text: bytes
     children: list[_Node]
+    tokens: list[int]
+    more: int | None = None
 
 
 def draw_trie(
@@ -68,22 +77,19 @@ def draw_trie(
         wanted: Texts that the model would like to go on with, which no choice does,
             with their probabilities.
     """
-    tree, n_rows = _place(view, root)
+    tree, n_rows = _Layout(view).place(root)
     nodes = _walk(tree)
-    edge = max([node.right for node in nodes] + [tree.right + _GAP + 150.0])
-    hidden = _Hidden(view, n_rows)
+    edge = max([_right_end(view, node) for node in nodes] + [tree.right + _GAP + 150.0])
     shapes: list[Shape] = []
     for node in nodes:
         shapes += _draw_edges(view, node)
-    boxes = [shape for node in nodes for shape in _draw_box(view, node)]
+    boxes = [shape for node in nodes for shape in (*_draw_box(view, node), *_draw_hidden(view, node))]
     for node in nodes:
         choice = view.choice[node.at]
         if choice is not None and node.at:
             shapes += _draw_end(view, node, end(choice), edge + _GAP)
-        boxes += hidden.draw(node)
-    ghosts = _draw_wanted(tree, wanted, hidden.row)
-    row = hidden.row + len(wanted)
-    width, height = edge + _GAP + 26 + _BAR + _NUMBER, _TOP + row * _ROW + 8
+    ghosts = _draw_wanted(tree, wanted, n_rows)
+    width, height = edge + _GAP + 26 + _BAR + _NUMBER, _TOP + (n_rows + len(wanted)) * _ROW + 8
     legend = text(_LEFT, 20, _legend(view, wanted), "soft", "small")
     ground = rect(0, 0, width, height, "ground")
     outline = (_describe(view, tree, end, wanted),)
@@ -107,29 +113,70 @@ def _legend(view: TrieView, wanted: Sequence[object]) -> str:
     return "   ".join([*(f"{MARKS[name]} {words[name]}" for name in used if used[name]), "%: probability of each step"])
 
 
-def _place(view: TrieView, root: str) -> tuple[_Node, int]:
-    """Return the tree of the nodes with their places, and the number of rows.
+class _Layout:
+    """Places the nodes of a view in rows."""
 
-    The first child of a node is on its row, unless a choice ends at the node itself.
-    """
-    below: list[list[int]] = [[] for _ in view.parent]
-    for child, above in enumerate(view.parent[1:], start=1):
-        below[above].append(child)
-    tree = _Node(0, root, "", 0, _LEFT, _LEFT + cells_of(root) * LABEL_CELL + 14, b"", [])
-    pending, row = [(tree, at) for at in _order(view, below[0])[::-1]], 0
-    while pending:
-        parent, at = pending.pop()
-        logp = view.logp[at]
-        is_free = not parent.children and (view.choice[parent.at] is None or not parent.at)
-        row += not is_free
-        label = cut(show_bytes(view.piece[at]), _MAX_CELLS) or "control token"
-        p = "" if logp is None else percent(math.exp(logp))
+    def __init__(self, view: TrieView) -> None:
+        self._view = view
+        self._below: list[list[int]] = [[] for _ in view.parent]
+        for child, above in enumerate(view.parent[1:], start=1):
+            self._below[above].append(child)
+        self._row = 0
+
+    def place(self, root: str) -> tuple[_Node, int]:
+        """Return the tree of the nodes with their places, and the number of rows.
+
+        The first child of a node is on its row, unless a choice ends at the node. What
+        is hidden is counted on the row below the node's children, or on its own.
+        """
+        tree = _Node(0, root, "", 0, _LEFT, _LEFT + cells_of(root) * LABEL_CELL + 14, b"", [], [0])
+        pending: list[tuple[_Node, int | None]] = self._list_children(tree, 0)
+        while pending:
+            parent, at = pending.pop()
+            is_free = not parent.children and (self._view.choice[parent.at] is None or not parent.at)
+            self._row += not is_free
+            if at is None:
+                parent.more = self._row
+                continue
+            for tokens in _shorten(self._follow(at)):
+                parent = self._add(parent, tokens)
+            pending += self._list_children(parent, parent.at)
+        return tree, self._row + 1
+
+    def _list_children(self, node: _Node, at: int) -> list[tuple[_Node, int | None]]:
+        """Return what is below a node, the first one last; None is what is hidden."""
+        children: list[tuple[_Node, int | None]] = [(node, one) for one in _order(self._view, self._below[at])]
+        if self._view.n_hidden[at] and children:
+            children.append((node, None))
+        elif self._view.n_hidden[at]:
+            node.more = node.row
+        return children[::-1]
+
+    def _follow(self, at: int) -> list[int]:
+        """Return a node and the ones after it as long as there is one way to go on."""
+        run = [at]
+        while len(self._below[at]) == 1 and self._view.choice[at] is None and not self._view.n_hidden[at]:
+            at = self._below[at][0]
+            run.append(at)
+        return run
+
+    def _add(self, parent: _Node, tokens: list[int]) -> _Node:
+        """Add a box for a node, or for several of a run, on the current row."""
+        view, at = self._view, tokens[-1]
+        piece = b"".join(view.piece[one] for one in tokens)
+        label = cut(show_bytes(piece), _MAX_CELLS) or "control token"
         left = parent.right + _GAP
-        right = left + cells_of(label) * CELL + (len(p) * 6.6 + 6 if p else 0) + 14
-        node = _Node(at, label, p, row, left, right, parent.text + view.piece[at], [])
+        node = _Node(at, label, "", self._row, left, left, parent.text + piece, [], tokens)
+        logp = _step_logp(view, node)
+        node.p = "" if logp is None else percent(math.exp(logp))
+        node.right = left + cells_of(label) * CELL + (len(node.p) * 6.6 + 6 if node.p else 0) + 14
         parent.children.append(node)
-        pending += [(node, one) for one in _order(view, below[at])[::-1]]
-    return tree, row + 1
+        return node
+
+
+def _shorten(run: list[int]) -> list[list[int]]:
+    """Return the boxes of a run of tokens: one each, or one for the middle of many."""
+    return [[one] for one in run] if len(run) <= _MAX_RUN else [run[:1], run[1:-1], run[-1:]]
 
 
 def _order(view: TrieView, nodes: list[int]) -> list[int]:
@@ -187,17 +234,24 @@ def _draw_box(view: TrieView, node: _Node) -> list[Shape]:
     words.append(text(node.left + 7, top + 14.5, node.label, "data", mark or ("soft" if view.pruned[node.at] else "")))
     if node.p:
         words.append(text(node.right - 6, top + 14.5, node.p, "small", "soft", "end"))
-    return [Shape("g", {}, "", (*titles(_tell(view, node)), *words))]
+    number = {"data-node": str(view.node[node.at])} if node.children or view.n_hidden[node.at] else {}
+    return [Shape("g", number, "", (*titles(_tell(view, node)), *words))]
 
 
 def _tell(view: TrieView, node: _Node) -> str:
     """Return what a node's title says: text, probabilities and log-probability."""
-    logp, whole = view.logp[node.at], view.logp_prefix[node.at]
+    logp, whole = _step_logp(view, node), view.logp_prefix[node.at]
     words = [f"‹{show_bytes(node.text)}›"]
     if logp is not None and whole is not None:
         words.append(f"{percent(math.exp(whole))} of everything, log-probability {whole:.3f}")
         words.append(f"after the tokens before it {percent(math.exp(logp))}, {logp:.3f}")
     return "; ".join([*words, count(view.n_choices[node.at], "choice"), *_mark_words(view, node.at)])
+
+
+def _step_logp(view: TrieView, node: _Node) -> float | None:
+    """Return the log-probability of a node's tokens, given the ones before them."""
+    known = [logp for one in node.tokens if (logp := view.logp[one]) is not None]
+    return sum(known) if len(known) == len(node.tokens) else None
 
 
 def _mark_words(view: TrieView, at: int) -> list[str]:
@@ -218,7 +272,9 @@ def _draw_end(view: TrieView, node: _Node, end: End, x: float) -> list[Shape]:
     mark = (MARKS["winner"] if won else "") + (MARKS["greedy"] if is_greedy else "")
     mark = MARKS["pruned"] if view.pruned[node.at] else mark
     name = "win" if won else "alt" if is_greedy else ""
-    shapes = [path(f"M{node.right + 4:.1f} {_middle(node.row):.1f}H{x - 4:.1f}", "line", **{"stroke-dasharray": "1 4"})]
+    shapes = [
+        path(f"M{_line_end(view, node):.1f} {_middle(node.row):.1f}H{x - 4:.1f}", "line", **{"stroke-dasharray": "1 4"})
+    ]
     shapes.append(text(x, top + 14.5, mark, "strong", name))
     if not math.isnan(end.low):
         shapes.append(rect(x + 26, top + 4, _BAR, _BOX - 8, "band"))
@@ -227,28 +283,39 @@ def _draw_end(view: TrieView, node: _Node, end: End, x: float) -> list[Shape]:
     return shapes
 
 
-class _Hidden:
-    """Draws what is not shown below a node, each on a row of its own at the end."""
+def _draw_hidden(view: TrieView, node: _Node) -> list[Shape]:
+    """Return the line that counts the choices hidden below a node."""
+    if node.more is None:
+        return []
+    words = _hidden_words(view, node.at)
+    if node.more == node.row:
+        return [text(node.right + 8, _middle(node.row) + 4.5, words, "small", "soft")]
+    x, y, bend = node.right, _middle(node.row), node.right + _GAP / 2
+    place = f"M{x:.1f} {y:.1f}H{bend:.1f}V{_middle(node.more):.1f}H{x + _GAP:.1f}"
+    line = path(place, "line", **{"stroke-dasharray": "2 3"})
+    return [line, text(x + _GAP + 4, _middle(node.more) + 4.5, words, "small", "soft")]
 
-    def __init__(self, view: TrieView, row: int) -> None:
-        self._view = view
-        self.row = row
 
-    def draw(self, node: _Node) -> list[Shape]:
-        """Return the line that counts the choices hidden below a node."""
-        words = _hidden_words(self._view, node.at)
-        if not words:
-            return []
-        x, y, bend = node.left + 12, _middle(node.row) + _BOX / 2, node.left + 26
-        row, self.row = self.row, self.row + 1
-        place = f"M{x:.1f} {y:.1f}V{_middle(row):.1f}H{bend:.1f}"
-        return [path(place, "line", **{"stroke-dasharray": "2 3"}), text(bend + 6, _middle(row) + 4.5, words, "soft")]
+def _line_end(view: TrieView, node: _Node) -> float:
+    """Return where the line to the number of a choice begins."""
+    return 4 + (_right_end(view, node) if node.more == node.row else node.right)
+
+
+def _right_end(view: TrieView, node: _Node) -> float:
+    """Return the right end of a node with what is beside it."""
+    hidden = 0.0 if node.more is None else cells_of(_hidden_words(view, node.at)) * LABEL_CELL + _GAP + 8
+    return node.right + hidden
 
 
 def _hidden_words(view: TrieView, at: int) -> str:
     """Return how many texts are hidden below a node, and their probability."""
-    n = view.n_hidden[at]
-    return f"{count(n, 'text')}, p {percent(view.p_hidden[at])}" if n else ""
+    n, p = view.n_hidden[at], view.p_hidden[at]
+    return f"… {count(n, 'text')}{'' if p is None or not n else f', p {_hidden_percent(p)}'}"
+
+
+def _hidden_percent(p: float) -> str:
+    """Return the probability of hidden texts, which is not 0 although it may round."""
+    return percent(p or math.ulp(0.0))
 
 
 def _draw_wanted(tree: _Node, wanted: Sequence[tuple[str, float]], row: int) -> list[Shape]:
@@ -269,7 +336,7 @@ def _describe(view: TrieView, node: _Node, end: Callable[[int], End], wanted: Se
     """Return the outline of a node and of all below it."""
     items: dict[int, Item] = {}
     for one in reversed(_walk(node)):
-        logp, whole, choice = view.logp[one.at], view.logp_prefix[one.at], view.choice[one.at]
+        logp, whole, choice = _step_logp(view, one), view.logp_prefix[one.at], view.choice[one.at]
         numbers: list[tuple[str, float | None, str]] = []
         if logp is not None and whole is not None:
             numbers.append(("probability of the step", math.exp(logp), percent(math.exp(logp))))
@@ -281,9 +348,9 @@ def _describe(view: TrieView, node: _Node, end: Callable[[int], End], wanted: Se
             p = None if math.isnan(last.low) else (last.low + last.high) / 2
             numbers.append(("share of the set", p, last.words))
         if view.n_hidden[one.at]:
-            shown = percent(view.p_hidden[one.at])
-            label = count(view.n_hidden[one.at], "more text")
-            children.append(Item(label, (("share of the set", view.p_hidden[one.at], shown),)))
+            p_hidden = view.p_hidden[one.at]
+            shown = () if p_hidden is None else (("share of the set", p_hidden, _hidden_percent(p_hidden)),)
+            children.append(Item(count(view.n_hidden[one.at], "more text"), shown))
         if not one.at:
             children += [
                 Item(f"‹{show_text(label)}›", (("probability", p, percent(p)),), ("what the model would say instead",))

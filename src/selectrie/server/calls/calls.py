@@ -31,6 +31,7 @@ from selectrie.options import (
 )
 from selectrie.results import Event as PageEvent
 from selectrie.results import Page, SlotEvent
+from selectrie.results.drawing.choices import draw_selection
 from selectrie.results.plain import fields_of, jsonable
 from selectrie.server.calls.bodies import CALLS, Call, CallRequest, fields_of_call, read_call
 from selectrie.server.calls.drawings import Drawn, find_examples
@@ -238,7 +239,8 @@ def _answer(request: CallRequest, result: Any, exchange: Exchange) -> dict[str, 
     """Return the body of a response, with drawings if they were asked for."""
     if not isinstance(result, Drawn):
         return _response_of(request, result, exchange)
-    return {**_response_of(request, result.result, exchange), "drawing": result.draw(request.fold or ())}
+    drawing = draw_selection(result.result, result.examples, fold=request.fold or ())
+    return {**_response_of(request, result.result, exchange), "drawing": drawing}
 
 
 def _response_of(request: CallRequest, result: Any, exchange: Exchange) -> dict[str, Any]:

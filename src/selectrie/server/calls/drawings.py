@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,8 +13,6 @@ from selectrie.errors import RequestError
 from selectrie.grammar import Grammar
 from selectrie.options import DEFAULT_PROMPTING, DEFAULT_SEARCH, BeamSearchParams, SearchParams
 from selectrie.results import BeamResult, Selection
-from selectrie.results.drawing.choices import draw_choices, draw_selection_trie
-from selectrie.results.drawing.sentences import selection_sentences
 
 MAX_FOLDED = 1000
 """Maximum number of nodes that a request folds."""
@@ -35,19 +33,6 @@ class Drawn:
 
     result: Selection
     examples: BeamResult | None
-
-    def draw(self, fold: Collection[int]) -> dict[str, object]:
-        """Return the drawings and sentences of an answer, ready for JSON.
-
-        Raises `OptionError` for a folded node that the trie does not have.
-        """
-        result = self.result
-        return {
-            "strip": None,
-            "trie": draw_selection_trie(result, fold=fold).to_dict(),
-            "bars": draw_choices(result).to_dict(),
-            "sentences": selection_sentences(result),
-        }
 
 
 def score_all(arguments: dict[str, Any], texts: Sequence[str]) -> None:
