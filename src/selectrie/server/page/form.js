@@ -95,7 +95,23 @@ export function area(path, { rows = 2, placeholder = "", value = "" } = {}) {
     autocomplete: "off",
   });
   control.value = value;
+  control.addEventListener("input", () => fit(control));
   return control;
+}
+
+const LARGE = 20_000; // characters above which a browser takes seconds to wrap lines or to find a direction
+const RIGHT_TO_LEFT = /^[^\p{L}]*[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}]/u;
+
+/**
+ * Let a text area stay quick with a large text: its direction is then found here.
+ *
+ * @param {Control} control
+ */
+function fit(control) {
+  const isLarge = control.value.length > LARGE;
+  if (control instanceof HTMLTextAreaElement && control.classList.toggle("large", isLarge) !== (control.dir !== "auto")) {
+    control.dir = !isLarge ? "auto" : RIGHT_TO_LEFT.test(control.value.slice(0, LARGE)) ? "rtl" : "ltr";
+  }
 }
 
 /**
@@ -210,7 +226,10 @@ export function fill(form, state) {
     if (one instanceof HTMLInputElement && one.type === "checkbox") one.checked = value ?? one.defaultChecked;
     else if (one instanceof HTMLInputElement && one.type === "radio") {
       one.checked = value === undefined ? one.defaultChecked : one.value === value;
-    } else one.value = value ?? "";
+    } else {
+      one.value = value ?? "";
+      fit(one);
+    }
   }
   for (const box of form.querySelectorAll("details.options")) box.dispatchEvent(new Event("filled"));
 }
@@ -280,8 +299,9 @@ function setAt(body, path, value) {
  * @param {ParentNode} form
  * @param {string} field path in the body, such as `choices[3]` or `search.width`
  * @param {string} message
+ * @param {boolean} [isFocused] false marks it only
  */
-export function focusField(form, field, message) {
+export function focusField(form, field, message, isFocused = true) {
   for (let path = field; path; path = path.replace(/(\[[^[]*\]|\.?[^.[]+)$/, "")) {
     const control = controlsOf(form).find((one) => one.dataset.path === path);
     if (!control) continue;
@@ -290,6 +310,7 @@ export function focusField(form, field, message) {
     control.closest(".field")?.append(note);
     control.setAttribute("aria-invalid", "true");
     control.setAttribute("aria-errormessage", note.id);
+    if (!isFocused) return true;
     const line = /\[(\d+)\]/.exec(field.slice(path.length));
     if (line && control instanceof HTMLTextAreaElement && control.dataset.lines !== undefined) selectLine(control, Number(line[1]));
     control.focus();

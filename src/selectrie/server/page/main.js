@@ -55,6 +55,7 @@ const LIVE_MS = 300;
 
 /** @type {{name: string, title: string, load: () => Promise<Tab>}[]} */
 const TABS = [
+  { name: "decide", title: "Decide", load: () => import("./decide.js").then((one) => one.decide) },
   { name: "select", title: "Select", load: async () => select },
   { name: "rank", title: "Rank", load: async () => rank },
 ];
@@ -115,18 +116,30 @@ export class Slot {
   onInput() {
     this.page.changed();
     clearTimeout(this.liveTimer);
-    if (this.live?.checked) this.liveTimer = setTimeout(() => void this.run(), LIVE_MS);
+    if (this.live?.checked) this.liveTimer = setTimeout(() => void this.run(false), LIVE_MS);
   }
 
-  /** Read the form, ask the server and show the answer. */
-  async run() {
+  /**
+   * Read the form, ask the server and show the answer.
+   *
+   * @param {boolean} [isMoving] whether the answer may be scrolled to, and a field get the focus
+   */
+  async run(isMoving = true) {
     if (!this.tab) return;
+    clearTimeout(this.liveTimer);
     clearErrors(this.form);
+    this.isMoving = isMoving;
     try {
       await this.send(this.tab.read(this.form));
     } catch (error) {
       this.fail(error);
     }
+  }
+
+  /** Scroll to the answer if its beginning is not in sight. */
+  reveal() {
+    const { top } = this.pane.section.getBoundingClientRect();
+    if (this.isMoving && (top < 0 || top > innerHeight - 160)) this.pane.section.scrollIntoView({ block: "start" });
   }
 
   /** @param {Record<string, any>} more */
@@ -146,6 +159,7 @@ export class Slot {
     this.controller = controller;
     const began = performance.now();
     this.pane.run(() => this.stop());
+    this.reveal();
     try {
       const answer = await this.answerOf(request, controller.signal);
       if (this.controller !== controller) return;
@@ -198,11 +212,11 @@ export class Slot {
   fail(error) {
     const field = error instanceof FieldError || error instanceof ServerError ? error.field : "";
     const message = error instanceof Error ? error.message : String(error);
-    const toField = () => {
+    const toField = (isFocused = true) => {
       clearErrors(this.form);
-      return focusField(this.form, field, message);
+      return focusField(this.form, field, message, isFocused);
     };
-    const isFound = field !== "" && toField();
+    const isFound = field !== "" && toField(this.isMoving);
     this.pane.fail(error, { retry: () => void this.run(), toField: isFound ? toField : null });
   }
 
@@ -331,7 +345,7 @@ async function showExample(/** @type {Slot} */ slot) {
   try {
     const stored = await (await fetch(address("/page/example.json"))).json();
     if (slot.context.answer || slot.pane.state !== "empty") return;
-    slot.context.request = { path: stored.path, body: stored.body, state: slot.tab?.example ?? {} };
+    slot.context.request = { path: stored.path, body: stored.request, state: slot.tab?.example ?? {} };
     slot.show(stored.answer, null, [h("p", { class: "took" }, "Answered before, by the model that comes with selectrie. Run asks this server.")]);
     slot.context.answer = null;
   } catch {

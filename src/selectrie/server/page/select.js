@@ -145,21 +145,21 @@ function show(answer, place, context, isRank) {
   const low = answer.coverage < LOW_MASS;
   const cannotDraw = Boolean(answer.drawing) && !answer.drawing.trie;
   const parts = [
-    h("div", { class: "headline" }, h("p", { class: "winner" }, h("span", { class: "star", "aria-hidden": "true" }, "★ "), textOf(answer.text, 200)), h("p", { class: "sentence" }, say.winner ? h("bdi", {}, `${say.winner}.`) : "")),
+    h("div", { class: "head" }, headlineOf(answer, say), sharesOf(answer, say)),
     answer.is_tie && note("tie", [h("strong", {}, "A tie. "), h("bdi", {}, say.tie ?? "The first places are closer than the tolerance.")]),
     low && lowMass(answer, context),
     ...(answer.warnings ?? []).map((/** @type {any} */ one) => note("warning", [h("bdi", {}, one.text)])),
-    factsOf(answer, say),
-    answer.drawing?.strip && stripOf(answer, say),
+    answer.drawing?.strip && stripOf(answer),
     cannotDraw && note("too-large", ["This is too large to draw. The list below has every choice."]),
     isRank && tableOf(answer),
     answer.drawing?.trie && trieOf(answer, context),
     !isRank && tableOf(answer),
+    factsOf(answer, say),
   ];
   keepOpen(place, () => place.replaceChildren(...parts.filter(Boolean)));
   return {
     state: answer.is_tie ? "tie" : low ? "low-mass" : cannotDraw ? "too-large" : "done",
-    sentence: say.winner ? `${say.winner}.` : `${visible(answer.text)} comes first.`,
+    sentence: say.winner ? ended(say.winner) : `${visible(answer.text)} comes first.`,
   };
 }
 
@@ -178,41 +178,66 @@ function keepOpen(place, change) {
   if (node !== undefined) /** @type {HTMLElement | null} */ (place.querySelector(`button[data-node="${node}"]`))?.focus();
 }
 
+/** @typedef {Record<string, string | null>} Sentences */
+
 /**
- * Return the numbers of an answer that have a name each.
+ * Return the winner, and in words why it wins.
  *
  * @param {any} answer
- * @param {Record<string, string | null>} say
+ * @param {Sentences} say
  */
-function factsOf(answer, say) {
-  const choice = answer.winner === null || answer.winner === undefined ? null : answer.choices[answer.winner];
-  const tolerance = answer.signature?.tolerance ?? 0;
-  /** @type {[string, Node | string, string][]} */
-  const facts = [];
-  const share = (/** @type {string} */ name, /** @type {string | null | undefined} */ text, /** @type {number} */ p) =>
-    number(p, text?.replace(name, "").trim() || percent(p, tolerance * p), name);
-  if (choice) {
-    const p = choice.probability ?? choice.probability_low ?? 0;
-    facts.push(["share of the set", share("share of the set", say.share_of_set, p), "big"]);
-    const all = "share of everything the model would say";
-    facts.push([all, share(all, say.share_of_all, Math.exp(answer.logp)), "big"]);
-  }
-  facts.push(["proof", say.proof ?? (answer.certificate?.proved ? "proved" : "not proved"), ""]);
-  facts.push(["rows evaluated", h("span", {}, number(answer.diagnostics.rows, whole(answer.diagnostics.rows), "rows"), " instead of ", number(answer.diagnostics.rows_one_by_one, whole(answer.diagnostics.rows_one_by_one), "rows one by one"), " one by one"), ""]);
-  facts.push(["scored by", `${answer.rule} · ${answer.terminator} · ${answer.signature?.precision ?? ""}`, ""]);
-  facts.push(["model", h("bdi", {}, answer.signature?.model ?? answer.model), ""]);
-  return h("dl", { class: "facts" }, facts.map(([name, value, kind]) => h("div", { class: kind }, h("dt", {}, name), h("dd", {}, value))));
+function headlineOf(answer, say) {
+  const words = [say.winner, say.agreement].filter(Boolean).map((one) => h("p", { class: "sentence" }, h("bdi", {}, ended(String(one)))));
+  return h("div", { class: "headline" }, h("p", { class: "winner" }, h("span", { class: "star", "aria-hidden": "true" }, "★ "), textOf(answer.text, 200)), words);
+}
+
+/** @param {string} sentence */
+function ended(sentence) {
+  return /[.!?]$/.test(sentence) ? sentence : `${sentence}.`;
 }
 
 /**
- * Return the strip, cut twice, with whether both rows agree.
+ * Return the two shares of the winner: of the set, and of everything the model would say.
  *
  * @param {any} answer
- * @param {Record<string, string | null>} say
+ * @param {Sentences} say
  */
-function stripOf(answer, say) {
-  const caption = h("bdi", {}, say.agreement ?? "");
-  return h("section", { class: "part" }, h("h3", {}, "Everything the model would say next"), figureOf(answer.drawing.strip, { name: "strip", caption }));
+function sharesOf(answer, say) {
+  const choice = answer.choices[answer.winner];
+  if (!choice) return null;
+  const tolerance = answer.signature?.tolerance ?? 0;
+  const share = (/** @type {string} */ name, /** @type {string | null | undefined} */ text, /** @type {number} */ p) => h("div", { class: "big" }, h("dt", {}, name), h("dd", {}, number(p, text?.replace(name, "").trim() || percent(p, tolerance * p), name)));
+  return h("dl", { class: "facts" }, share("share of the set", say.share_of_set, choice.probability ?? choice.probability_low), share("share of everything the model would say", say.share_of_all, Math.exp(answer.logp)));
+}
+
+/**
+ * Return how an answer was found.
+ *
+ * @param {any} answer
+ * @param {Sentences} say
+ */
+function factsOf(answer, say) {
+  const { rows, rows_one_by_one: alone } = answer.diagnostics;
+  const work = h("span", {}, number(rows, whole(rows), "rows"), " instead of ", number(alone, whole(alone), "rows one by one"), " one by one");
+  /** @type {[string, Node | string][]} */
+  const facts = [
+    [answer.certificate?.proved ? "proved" : "not proved", say.proof ?? ""],
+    ["rows evaluated", work],
+    ["work", say.work ?? ""],
+    ["coverage", say.coverage ?? ""],
+    ["scored by", `${answer.rule} · ${answer.terminator} · ${answer.signature?.precision ?? ""}`],
+    ["model", h("bdi", {}, answer.signature?.model ?? answer.model)],
+  ];
+  return h("section", { class: "part" }, h("h3", {}, "How it was found"), h("dl", { class: "facts" }, facts.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
+}
+
+/**
+ * Return the strip, cut twice.
+ *
+ * @param {any} answer
+ */
+function stripOf(answer) {
+  return h("section", { class: "part" }, h("h3", {}, "Everything the model would say next"), figureOf(answer.drawing.strip, { name: "strip" }));
 }
 
 /**
