@@ -12,6 +12,7 @@ import { closeTips } from "./drawing.js";
 import { FieldError, clearErrors, focusField, h } from "./form.js";
 import { duration } from "./format.js";
 import { rank, select } from "./select.js";
+import { install } from "./share.js";
 import { Pane, announce, announceAnswer, keyForm } from "./states.js";
 
 /** @typedef {import("./form.js").Option} Option */
@@ -48,6 +49,7 @@ import { Pane, announce, announceAnswer, keyForm } from "./states.js";
  * @property {(form: HTMLFormElement) => Request} read raises `FieldError` for what cannot be sent
  * @property {(form: HTMLFormElement, state: Record<string, any>) => void} write
  * @property {(answer: any, place: HTMLElement, context: Context) => Outcome} show
+ * @property {(answer: any) => [string, number][]} [numbers] of an answer that a link keeps; by default those of its choices
  * @property {(event: any, place: HTMLElement, context: Context) => void} [news] shows an event before the result
  */
 
@@ -75,6 +77,8 @@ export class Slot {
     this.form = h("form", { class: "ask", novalidate: true });
     this.inputs = h("div", { class: "inputs" });
     this.actions = h("div", { class: "actions" });
+    /** @type {HTMLElement | null} */
+    this.share = null;
     this.pane = new Pane(`Answer of ${title}`);
     /** @type {Tab | null} */
     this.tab = null;
@@ -241,6 +245,8 @@ export class Page {
     /** @type {Slot} */
     this.current = this.slots[0];
     this.model = "";
+    /** Name of the model that a link asks for. */
+    this.wanted = "";
     /** @type {((slot: Slot) => void)[]} called with the slot whose inputs or answer have changed */
     this.listeners = [];
   }
@@ -252,6 +258,18 @@ export class Page {
    */
   named(body) {
     return this.model ? { model: this.model, ...body } : body;
+  }
+
+  /**
+   * Ask a model from now on, if the server has it.
+   *
+   * @param {string} name
+   */
+  choose(name) {
+    this.wanted = name;
+    const menu = document.getElementById("models");
+    if (!(menu instanceof HTMLSelectElement) || ![...menu.options].some((one) => one.value === name)) return;
+    menu.value = this.model = name;
   }
 
   /** Tell listeners that something was typed. */
@@ -333,6 +351,7 @@ export class Page {
       });
       if (names.length > 1) this.model = names[0];
       place.replaceChildren(...(names.length > 1 ? [h("label", { for: "models" }, "Model"), menu] : [h("span", {}, "Model "), h("bdi", {}, names[0] ?? "")]));
+      if (this.wanted) this.choose(this.wanted);
     } catch (error) {
       if (error instanceof ServerError && error.status === 401) place.replaceChildren(keyForm(() => void this.listModels()));
       else place.replaceChildren(h("span", { class: "wrong" }, "The server does not answer."));
@@ -360,7 +379,7 @@ async function start() {
   page.start();
   const slot = await page.open("select");
   void page.listModels();
-  await showExample(slot);
+  if (!(await install(page))) await showExample(slot);
   return page;
 }
 

@@ -130,7 +130,7 @@ class Models:
         holds up those behind it until the memory is free.
 
         Args:
-            name: The field `model` of the request.
+            name: The field `model` of the request; None for the only model.
             decides: Whether a cascade can answer the request.
 
         Raises:
@@ -139,6 +139,8 @@ class Models:
         """
         if not self.is_ready:
             raise retry_error("the model is being loaded", status=503, code="loading")
+        if name is None and self._pool is not None and len(self._pool) == 1:
+            name = next(iter(self._pool))
         known = name in self.names or (self._pool is None and name is None)
         if not known and (self._pool is not None or self._strict):
             self.check_name(name)

@@ -1,0 +1,373 @@
+// @ts-check
+/**
+ * Sharing and saving: everything typed is in the address, behind `#`, which no server is sent.
+ *
+ * The fragment is JSON, compressed (deflate) and written in base64url. It has the open tab, its
+ * inputs, and the numbers of its last answer. Above `MOST_BYTES` it is a file instead, and the
+ * inputs outlive a reload in `sessionStorage`. A key is never in it.
+ */
+
+import { address } from "./api.js";
+import { h, stateOf } from "./form.js";
+import { number, score, textOf } from "./format.js";
+import { announce, note } from "./states.js";
+
+/** @typedef {import("./main.js").Page} Page */
+/** @typedef {import("./main.js").Slot} Slot */
+/** @typedef {{winner: string, model: string, tolerance: number, numbers: [string, number][]}} Shown the numbers of an answer */
+/** @typedef {{v: 1, tab: string, model?: string, state: Record<string, any>, shown?: Shown}} Saved */
+
+const MOST_BYTES = 8192;
+const MOST_NUMBERS = 40;
+const WAIT_MS = 300;
+const TYPED = "selectrie.typed";
+const LARGE = "#large";
+/** The least difference of two numbers that is told, where the model's tolerance is not known. */
+const LEAST = 1e-9;
+
+/**
+ * Keep what is typed in the address from now on, and fill the page from it.
+ *
+ * @param {Page} page
+ * @returns {Promise<boolean>} whether the page was filled
+ */
+export async function install(page) {
+  /** @type {Map<Slot, Saved>} */
+  const links = new Map();
+  /** @type {WeakMap<Slot, any>} the answers that were compared with a link */
+  const compared = new WeakMap();
+  const saved = await readAddress();
+  const isFilled = saved !== null && (await restore(page, saved, links));
+  let timer = 0;
+  page.listeners.push((slot) => {
+    if (slot.tab && !slot.share) addMenu(page, slot, links);
+    const link = links.get(slot);
+    if (link?.shown && slot.context.answer && compared.get(slot) !== slot.context.answer) {
+      compared.set(slot, slot.context.answer);
+      compare(slot, link.shown);
+    }
+    clearTimeout(timer);
+    timer = setTimeout(() => void writeAddress(page), WAIT_MS);
+  });
+  page.changed();
+  window.addEventListener("hashchange", () => void followLink(page, links));
+  return isFilled;
+}
+
+/**
+ * Fill the page from an address that was typed or pasted over the one it had.
+ *
+ * @param {Page} page
+ * @param {Map<Slot, Saved>} links
+ */
+async function followLink(page, links) {
+  const saved = await readAddress();
+  if (saved) await restore(page, saved, links);
+}
+
+/**
+ * @param {Page} page
+ * @param {Saved} saved
+ * @param {Map<Slot, Saved>} links
+ */
+async function restore(page, saved, links) {
+  const slot = await page.open(String(saved.tab));
+  if (!slot.tab || slot.name !== saved.tab) return false;
+  try {
+    slot.tab.write(slot.form, saved.state);
+  } catch {
+    return false;
+  }
+  if (saved.model) page.choose(saved.model);
+  if (saved.shown) {
+    links.set(slot, saved);
+    slot.pane.place.replaceChildren();
+    slot.pane.enter("empty", fromLink(saved.shown));
+  } else slot.pane.enter("empty", h("p", {}, "Filled from the link. Run asks this server."));
+  return true;
+}
+
+/**
+ * Return the numbers of a link, as what they are.
+ *
+ * @param {Shown} shown
+ */
+function fromLink(shown) {
+  const rows = shown.numbers.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, textOf(name, 120)), h("td", { class: "number" }, number(value, score(value, shown.tolerance), "from the link"))));
+  const head = [
+    h("p", { class: "from-link" }, h("strong", {}, "From the link"), ", not asked here: ", textOf(shown.winner, 200), ", by ", h("bdi", {}, shown.model), ". Run asks this server."),
+    h("div", { class: "scroll" }, h("table", { class: "link-numbers" }, h("tbody", {}, rows))),
+  ];
+  return h("div", {}, head);
+}
+
+/**
+ * Say which numbers of an answer differ from those of a link by more than the tolerance.
+ *
+ * @param {Slot} slot
+ * @param {Shown} there
+ */
+function compare(slot, there) {
+  const here = shownOf(slot);
+  if (!here) return;
+  const tolerance = Math.max(here.tolerance, there.tolerance, LEAST);
+  const known = new Map(here.numbers);
+  const others = there.numbers.filter(([name, value]) => {
+    const other = known.get(name);
+    return other !== undefined && Math.abs(other - value) > tolerance;
+  });
+  const models = here.model === there.model ? [] : [" The link was made with ", h("bdi", {}, there.model), "."];
+  const said = others.length
+    ? [h("strong", {}, "Differs from the link: "), ...others.slice(0, 5).flatMap(([name, value], at) => [at ? "; " : "", textOf(name, 60), ` ${score(value, tolerance)} there, ${score(/** @type {number} */ (known.get(name)), tolerance)} here`]), ".", ...models]
+    : ["Within the tolerance, the numbers are those of the link.", ...models];
+  slot.pane.head.append(note(others.length ? "differs" : "agrees", said));
+}
+
+/**
+ * Return the numbers of a tab's last answer, or null.
+ *
+ * @param {Slot} slot
+ * @returns {Shown | null}
+ */
+function shownOf(slot) {
+  const { answer } = slot.context;
+  if (!answer) return null;
+  const signature = answer.signature ?? {};
+  const tolerance = signature.tolerance ?? 0;
+  const found = slot.tab?.numbers ? slot.tab.numbers(answer) : numbersOf(answer);
+  const finite = found.filter(([, value]) => Number.isFinite(value)).slice(0, MOST_NUMBERS);
+  return { winner: String(answer.text ?? finite[0]?.[0] ?? ""), model: String(signature.model ?? answer.model ?? ""), tolerance, numbers: finite };
+}
+
+/**
+ * Return the log-probabilities of choices, or the probabilities of the answers to questions.
+ *
+ * @param {any} answer
+ * @returns {[string, number][]}
+ */
+function numbersOf(answer) {
+  if (Array.isArray(answer.choices)) return answer.choices.map((/** @type {any} */ one) => [String(one.text), one.logp ?? NaN]);
+  return Object.entries(answer.answers ?? {}).flatMap(([name, one]) => {
+    const probabilities = /** @type {any} */ (one).probabilities ?? /** @type {any} */ (one).options ?? {};
+    return Object.entries(probabilities).map(([option, p]) => /** @type {[string, number]} */ ([`${name}: ${option}`, Number(p)]));
+  });
+}
+
+/**
+ * Return what is typed in the open tab, with the numbers of its answer if that is of these inputs.
+ *
+ * @param {Page} page
+ * @returns {Saved | null}
+ */
+function savedOf(page) {
+  const slot = page.current;
+  if (!slot.tab) return null;
+  const state = typedIn(slot);
+  const isAnswered = JSON.stringify(slot.context.request?.state) === JSON.stringify(state);
+  const shown = isAnswered ? shownOf(slot) : null;
+  return { v: 1, tab: slot.name, ...(page.model && { model: page.model }), state, ...(shown && { shown }) };
+}
+
+/**
+ * Return what is typed in a tab, also where it cannot be sent.
+ *
+ * @param {Slot} slot
+ */
+function typedIn(slot) {
+  try {
+    return /** @type {import("./main.js").Tab} */ (slot.tab).read(slot.form).state;
+  } catch {
+    return stateOf(slot.form);
+  }
+}
+
+/**
+ * Write what is typed into the address, or keep it for the session if it is too long for that.
+ *
+ * @param {Page} page
+ */
+async function writeAddress(page) {
+  const saved = savedOf(page);
+  if (!saved) return;
+  const packed = await pack(saved);
+  const isLong = packed.length > MOST_BYTES;
+  try {
+    if (isLong) sessionStorage.setItem(TYPED, JSON.stringify(saved));
+    else sessionStorage.removeItem(TYPED);
+  } catch {
+    // The browser keeps no more; it can still be saved as a file.
+  }
+  history.replaceState(null, "", isLong ? LARGE : `#${packed}`);
+}
+
+/** Return what the address or the session has, or null. @returns {Promise<Saved | null>} */
+async function readAddress() {
+  try {
+    const kept = location.hash === LARGE ? sessionStorage.getItem(TYPED) : null;
+    const saved = kept ? JSON.parse(kept) : location.hash.length > 1 ? await unpack(location.hash.slice(1)) : null;
+    return isSaved(saved) ? saved : null;
+  } catch {
+    return null; // a link that was cut, or is of something else
+  }
+}
+
+/** @param {any} saved */
+function isSaved(saved) {
+  const shown = saved?.shown;
+  const hasNumbers = !shown || (Array.isArray(shown.numbers) && shown.numbers.every((/** @type {any} */ one) => Array.isArray(one) && typeof one[0] === "string" && Number.isFinite(one[1])) && Number.isFinite(shown.tolerance) && typeof shown.winner === "string" && typeof shown.model === "string");
+  return saved?.v === 1 && typeof saved.tab === "string" && saved.state !== null && typeof saved.state === "object" && hasNumbers;
+}
+
+/** @param {Saved} saved */
+async function pack(saved) {
+  const stream = new Blob([JSON.stringify(saved)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+  return btoa(text).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
+}
+
+/** @param {string} packed */
+async function unpack(packed) {
+  const bytes = Uint8Array.from(atob(packed.replaceAll("-", "+").replaceAll("_", "/")), (one) => one.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+/**
+ * Add the menu of a tab: links, copies and files.
+ *
+ * @param {Page} page
+ * @param {Slot} slot
+ * @param {Map<Slot, Saved>} links
+ */
+function addMenu(page, slot, links) {
+  const said = h("p", { class: "hint", role: "status" });
+  const shown = h("textarea", { class: "copy", rows: 6, readonly: true, hidden: true, "aria-label": "What was copied", spellcheck: "false", dir: "ltr" });
+  const request = () => /** @type {import("./main.js").Tab} */ (slot.tab).read(slot.form);
+  const model = () => slot.context.answer?.signature?.model?.replace(/^embedded\.gguf$/, "embedded") ?? (page.model || "embedded");
+  const copy = async (/** @type {string} */ what, /** @type {string} */ text) => {
+    shown.hidden = false;
+    shown.value = text;
+    try {
+      await navigator.clipboard.writeText(text);
+      said.textContent = `${what} is copied.`;
+    } catch {
+      shown.select();
+      said.textContent = `The browser does not let this page copy; ${what} is selected below.`;
+    }
+  };
+  const copies = () => import("./copies.js");
+  const guarded = (/** @type {() => void | Promise<void>} */ act) => async () => {
+    try {
+      await act();
+    } catch (error) {
+      slot.fail(error);
+    }
+  };
+  const button = (/** @type {string} */ label, /** @type {() => void | Promise<void>} */ act) => h("button", { type: "button", onclick: guarded(act) }, label);
+  const link = async () => {
+    await writeAddress(page);
+    if (location.hash === LARGE) said.textContent = "This is too long for a link. Save it as a file, which this menu opens again.";
+    else await copy("The link", location.href);
+  };
+  const file = h("input", { type: "file", accept: "application/json,.json", "aria-label": "Open a saved file" });
+  file.addEventListener("change", async () => {
+    try {
+      const saved = JSON.parse(await /** @type {File} */ (file.files?.[0]).text());
+      if (!isSaved(saved) || !(await restore(page, saved, links))) throw new Error("no file of this page");
+      page.changed();
+    } catch {
+      said.textContent = "This file was not saved by this page.";
+    }
+    file.value = "";
+  });
+  const drawn = () => /** @type {SVGSVGElement[]} */ ([...slot.pane.place.querySelectorAll("svg.sel")]);
+  const withPicture = (/** @type {(text: string) => void | Promise<void>} */ act) => async () => {
+    if (drawn().length) await act(await standalone(drawn()));
+    else said.textContent = "There is no picture yet. Run first.";
+  };
+  const name = `selectrie-${slot.name}`;
+  slot.share = h(
+    "details",
+    { class: "share" },
+    h("summary", {}, "Share and save"),
+    h(
+      "div",
+      { class: "buttons" },
+      button("Copy link", link),
+      button("Copy curl", async () => copy("curl", (await copies()).asCurl(request(), page.model))),
+      button("Copy Python", async () => copy("Python", (await copies()).asPython(request(), model()))),
+      button("Copy command", async () => copy("The command", (await copies()).asCommand(request(), model()))),
+      button("Save inputs", () => save(`${name}.json`, "application/json", JSON.stringify(savedOf(page), null, 1))),
+      button("Save answer", () => {
+        if (slot.context.answer) save(`${name}-answer.json`, "application/json", JSON.stringify(slot.context.answer, null, 1));
+        else said.textContent = "There is no answer yet. Run first.";
+      }),
+      button("Save SVG", withPicture((text) => save(`${name}.svg`, "image/svg+xml", text))),
+      button("Save PNG", withPicture(async (text) => save(`${name}.png`, "image/png", await rasterised(text)))),
+      h("label", { class: "open-file" }, "Open a file ", file),
+    ),
+    said,
+    shown,
+  );
+  slot.actions.append(slot.share);
+}
+
+/**
+ * Return pictures below each other as one SVG with its own styles.
+ *
+ * @param {SVGSVGElement[]} pictures
+ */
+async function standalone(pictures) {
+  const styles = await (await fetch(address("/page/drawing.css"))).text();
+  const gap = 16;
+  const size = (/** @type {SVGSVGElement} */ one, /** @type {string} */ side) => Number(one.getAttribute(side));
+  const width = Math.max(...pictures.map((one) => size(one, "width")));
+  const height = pictures.reduce((sum, one) => sum + size(one, "height") + gap, -gap);
+  const root = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) root.setAttribute(name, String(value));
+  const style = document.createElementNS("http://www.w3.org/2000/svg", "style");
+  style.textContent = styles;
+  root.append(style);
+  let top = 0;
+  for (const one of pictures) {
+    const part = /** @type {SVGSVGElement} */ (one.cloneNode(true));
+    part.setAttribute("y", String(top));
+    root.append(part);
+    top += size(one, "height") + gap;
+  }
+  return new XMLSerializer().serializeToString(root);
+}
+
+/** @param {string} text an SVG @returns {Promise<Blob>} it as PNG, twice as large */
+async function rasterised(text) {
+  const url = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+  try {
+    const image = new Image();
+    image.src = url;
+    await image.decode();
+    const canvas = h("canvas", { width: 2 * image.width, height: 2 * image.height });
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    context.fillStyle = getComputedStyle(document.body).backgroundColor;
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(image, 0, 0, canvas.width, canvas.height);
+    return await new Promise((done, fail) => canvas.toBlob((blob) => (blob ? done(blob) : fail(new Error("the picture is too large for the browser"))), "image/png"));
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
+
+/**
+ * Let the browser save a file.
+ *
+ * @param {string} name
+ * @param {string} kind
+ * @param {BlobPart} data
+ */
+function save(name, kind, data) {
+  const url = URL.createObjectURL(new Blob([data], { type: kind }));
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  announce(`${name} is saved.`);
+}
