@@ -364,7 +364,7 @@ async function showExample(/** @type {Slot} */ slot) {
   try {
     const stored = await (await fetch(address("/page/example.json"))).json();
     if (slot.context.answer || slot.pane.state !== "empty") return;
-    slot.context.request = { path: stored.path, body: stored.request, state: slot.tab?.example ?? {} };
+    slot.context.request = { path: stored.path, body: stored.body, state: slot.tab?.example ?? {} };
     slot.show(stored.answer, null, [h("p", { class: "took" }, "Answered before, by the model that comes with selectrie. Run asks this server.")]);
     slot.context.answer = null;
   } catch {
