@@ -244,6 +244,21 @@ def test_a_seed_is_taken_over_http_and_in_python_alike(llm, seed):
         assert reply.error["message"] == str(refused.value)
 
 
+@pytest.mark.parametrize("path", ["/v1/sample", "/v1/completions"])
+def test_each_text_can_be_drawn_alone(llm, path):
+    """Text i is that of the seed plus i; a seed with too few others above it is refused."""
+    body = {"prompt": "a", "max_tokens": 6, "regex": "[bc]{4}"}
+    body |= {"structured_outputs": {"regex": body.pop("regex")}, "temperature": 1} if "completions" in path else {}
+
+    def drawn(seed: int, n: int) -> Any:
+        reply = ask(app(llm), "POST", path, {**body, "seed": seed, "n": n})
+        texts = reply.json.get("texts", reply.json.get("choices")) if reply.status == 200 else None
+        return [one["text"] for one in texts] if texts else reply.error["param"]
+
+    assert drawn(2**64 - 2, 2) == [*drawn(2**64 - 2, 1), *drawn(2**64 - 1, 1)]
+    assert drawn(2**64 - 1, 2) == "seed"
+
+
 def test_a_slow_reader_gets_the_last_of_what_happened():
     """Progress and texts found replace those before them; parts of a page are all kept."""
 

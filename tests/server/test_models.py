@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from itertools import permutations
 
@@ -117,6 +118,23 @@ def roomy(tiny_model):
     path = str(tiny_model("f32"))
     with ModelPool({"a": path, "b": path}, n_ctx=256, n_threads=1) as made:
         yield made
+
+
+def test_metrics_list_the_models_that_are_loaded(roomy):
+    """From when they are loaded, whoever loaded them, until they are unloaded."""
+
+    def listed() -> list[str]:
+        text = ask(application, "GET", "/metrics").data.decode()
+        return re.findall(r'^selectrie_max_nodes{model="(.*)"} [0-9.]+$', text, re.MULTILINE)
+
+    application = app(roomy)
+    assert listed() == []
+    with roomy.use("b"):
+        assert listed() == ["b"]
+    assert ask(application, "POST", "/v1/decisions", {**BODY, "model": "a"}).status == 200
+    assert listed() == ["a", "b"]
+    roomy.close()
+    assert listed() == []
 
 
 def test_a_model_that_loads_holds_up_no_other(roomy, monkeypatch):

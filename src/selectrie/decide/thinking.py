@@ -55,7 +55,7 @@ class Thinking:
         text("stop", self.stop, optional=True)
         if self.stop == "" or (self.start is not None and self.stop is None):
             raise OptionError("stop", self.stop, "the text that ends a rationale, such as '\\nAnswer: '")
-        object.__setattr__(self, "seed", as_seed("seed", self.seed))
+        object.__setattr__(self, "seed", as_seed("seed", self.seed, self.n))
         flag("shared", self.shared)
         record("sampling", self.sampling, SamplingParams)
 

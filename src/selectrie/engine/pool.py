@@ -188,6 +188,12 @@ class ModelPool(OneProcess):
         with self._locked():
             return sum(entry.reserved_bytes for entry in self._entries.values())
 
+    @property
+    def engines(self) -> dict[str, Engine]:
+        """Return the engines of the loaded models by name, which may be unloaded."""
+        with self._locked():
+            return {one.name: one.engine for one in self._entries.values() if one.engine is not None}
+
     def loaded(self) -> tuple[RegisteredModel, ...]:
         """Return the loaded models, most recently used first.
 

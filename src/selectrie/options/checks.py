@@ -250,23 +250,28 @@ class ReadOnlyDict(dict[K, V]):
 _TOKEN_ID = "a whole number of at least 0, the id of a token"  # noqa: S105 - of a vocabulary
 
 
+N_SEEDS = 1 << 64
+"""Number of seeds."""
 SEED = Bounds(
     -1,
-    (1 << 64) - 1,
+    N_SEEDS - 1,
     "a whole number from 0 to 2**64 - 1; leave it out, or give -1, for a random one",
 )
 """Bounds of a seed; -1 is a random one, as in llama.cpp and vLLM."""
 
 
-def seed(name: str, value: object) -> int | None:
+def seed(name: str, value: object, n: int = 1) -> int | None:
     """Return a seed as an int of at least 0, or None for a random one.
 
-    Raises `OptionError` for anything but None and a whole number in `SEED`.
+    Raises `OptionError` for anything but None and a whole number in `SEED`, and for one
+    to which the seeds of `n` texts cannot be added: text i has the seed plus i.
     """
     if value is None or (isinstance(value, Integral) and value == -1):
         return None
     whole = natural(name, value, SEED.remedy)
     SEED.check(name, whole)
+    if whole + n > N_SEEDS:
+        raise OptionError(name, whole, f"at most 2**64 - {n}, since text i has the seed plus i")
     return whole
 
 

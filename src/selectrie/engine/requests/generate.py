@@ -70,13 +70,13 @@ class GenerateRequest:
 
     def __post_init__(self) -> None:
         at_least("n", self.n, 1, max_value=MAX_TEXTS, optional=False)
-        object.__setattr__(self, "seed", seed("seed", self.seed))
         record("sampling", self.sampling, SamplingParams)
         record("stopping", self.stopping, StopParams)
         record("prompting", self.prompting, PromptParams)
         if isinstance(self.options, list | tuple):
             raise OptionError("options", self.options, "a GenerationParams record; give the texts as `choices`")
         record("options", self.options, GenerationParams)
+        object.__setattr__(self, "seed", seed("seed", self.seed, self.n_drawn))
         if self.options.best_of is not None and self.options.best_of < self.n:
             raise OptionError(
                 "best_of", self.options.best_of, words("at least `n={}`, the number of sequences returned", self.n)

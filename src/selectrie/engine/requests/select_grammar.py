@@ -460,7 +460,7 @@ def prepare_sample(
 ) -> PreparedSample:
     """Check and tokenize a request to draw texts from a grammar."""
     at_least("n", n, 1, max_value=MAX_TEXTS, optional=False)
-    first = checked_seed("seed", seed)
+    first = checked_seed("seed", seed, n)
     flag("exact", exact)
     one_of("terminator", request.terminator, BEAM_TERMINATORS)
     search = request.search

@@ -31,7 +31,7 @@ from selectrie.errors import (
     of_value,
 )
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, StopParams
-from selectrie.options.checks import numbers_of
+from selectrie.options.checks import N_SEEDS, numbers_of
 from selectrie.results import Chunk, Generation
 from selectrie.server.fields.structured import (
     STRUCTURED_OUTPUTS,
@@ -73,8 +73,8 @@ _OPTIONS = {**_LIMITS, **_SAMPLING, **_STOPPING}
 _MAX_STOP_CHARACTERS = 1 << 16
 """Maximum number of characters of all stop texts of a request together."""
 _TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,9}")
-N_SEEDS = 1 << 64
-"""Number of seeds."""
+_N_NEGATIVE = 1 << 63
+"""Number of negative seeds, which stand for those from 0 on."""
 
 
 def _parse_bias_keys(biases: dict[Any, Any]) -> dict[int, Any]:
@@ -183,8 +183,8 @@ class GenerationBody(StructuredFields, Body):
     """Number of choices; 1 by default."""
     best_of: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
     """Number of texts drawn, of which the `n` most probable are returned."""
-    seed: int | None = Field(None, title="a whole number of at most 64 bits", gt=-N_SEEDS, lt=N_SEEDS)
-    """Seed of the first choice. -1 is random; other negative ones count modulo 2⁶⁴."""
+    seed: int | None = Field(None, title="a whole number from -2**63 to 2**64 - 1", ge=-_N_NEGATIVE, lt=N_SEEDS)
+    """Seed of the first choice. -1 is random; other negative ones count modulo 2⁶³."""
     priority: Priority | None = None
     """A lower number goes first, where the server takes it."""
     stream: bool | None = None
@@ -302,7 +302,7 @@ def read_generation(
     warnings = unknown_fields(data, type(body).model_fields)
     return GenerationRequest(
         n=n,
-        seed=None if body.seed in (None, -1) else body.seed % N_SEEDS,
+        seed=None if body.seed in (None, -1) else body.seed % (_N_NEGATIVE if body.seed < 0 else N_SEEDS),
         sampling=replace(SamplingParams.UNCHANGED, **{"penalty_last_n": -1, **sampled}),
         own_sampling=SamplingParams(**sampled),
         defaulted=() if options.generation_config == "none" else numbers_of(SamplingParams).keys() - sampled.keys(),

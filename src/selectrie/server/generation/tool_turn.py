@@ -21,6 +21,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.requests.session import fix_time
 from selectrie.errors import TooManyRowsError
 from selectrie.options import PromptParams, SearchParams, StopParams
+from selectrie.options.checks import N_SEEDS
 from selectrie.options.keywords import Terminator
 from selectrie.results import Chunk, Completion, Selection
 from selectrie.results.generation import finish_reason
@@ -28,7 +29,7 @@ from selectrie.results.records import TokenScore
 from selectrie.server.fields.structured import StructuredText
 from selectrie.server.fields.tools import ToolSet
 from selectrie.server.generation.call_syntax import Messages, call_syntax
-from selectrie.server.generation.generation import N_SEEDS, GenerationRequest, join_chunks, open_stream
+from selectrie.server.generation.generation import GenerationRequest, join_chunks, open_stream
 from selectrie.server.transport.http_errors import HttpError, unsupported
 from selectrie.server.transport.request_context import Exchange
 

@@ -67,7 +67,6 @@ class Models:
         self.set_source(source)
         self.created = int(time())
         self._queue: deque[asyncio.Future[None]] = deque()
-        self._loaded: dict[str, Engine] = {}
         self._changed = asyncio.Event()
 
     @property
@@ -91,9 +90,9 @@ class Models:
     @property
     def engines(self) -> dict[str, Engine]:
         """Return the engines of the models that are loaded, by name."""
-        if self._engine is not None:
-            return {} if self._engine.closed else {self.names[0]: self._engine}
-        return {name: engine for name, engine in self._loaded.items() if not engine.closed}
+        one = {} if self._engine is None else {self.names[0]: self._engine}
+        engines = one if self._pool is None else self._pool.engines
+        return {name: engine for name, engine in engines.items() if not engine.closed}
 
     def set_source(self, source: Engine | ModelPool | None) -> None:
         """Set the engine or pool that answers requests; None if none is loaded yet."""
@@ -174,7 +173,6 @@ class Models:
                     leave = partial(_call_on_loop, loop, partial(self._leave_queue, place))
                     use = partial(pool.use, name, on_room=leave if name == names[-1] else None)
                     engines.append(await self._load(use, stack))
-                    self._loaded[name] = engines[-1]
             finally:
                 self._leave_queue(place)
             yield engines
