@@ -31,7 +31,7 @@ PROMPTS = (
     "He said:",
 )
 OPTIONS = (
-    {}, {}, {"rule.name": "mean_token"}, {"rule.name": "local"}, {"terminator": "eog"}, {"search.stop": "winner"},
+    {}, {}, {"rule.name": "token_mean"}, {"rule.name": "char_mean"}, {"terminator": "eog"}, {"terminator": "unless-continued"},
 )  # fmt: skip
 SHARED = {"milliseconds"}
 """Names of numbers that the page measures itself."""

@@ -61,6 +61,13 @@ class Visitor:
             self.field(name).fill(text)
         return self
 
+    def paste(self, name: str, text: str) -> Visitor:
+        """Put a large text into a field at once: typing it takes the browser long, whatever the page does."""
+        self.field(name).evaluate(
+            "(field, text) => { field.value = text; field.dispatchEvent(new Event('input', {bubbles: true})); }", text
+        )
+        return self
+
     def press_run(self) -> None:
         """Press Run, and look no further."""
         self.panel.get_by_role("button", name="Run", exact=True).click()
