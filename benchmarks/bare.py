@@ -226,31 +226,44 @@ class Recorder:
     """Records the calls that selectrie makes of a model: rows, outputs, seconds inside
     llama.cpp.
 
-    on_call: called on the model's thread with the number of each call that begins,
-    until the watch ends.
+    made: calls of the model itself. aside: calls of the contexts that are made from it,
+    in which prompts are evaluated apart and near ties are scored again. on_call: called
+    on the model's thread with the number of each call of the model that begins, until
+    the watch ends.
     """
 
     def __init__(self, model: Model) -> None:
         self.made: list[tuple[int, int]] = []
+        self.aside: list[tuple[int, int]] = []
         self.decode_s = 0.0
         self.on_call: Callable[[int], None] | None = None
-        extend = model.extend
+        self._record(model, is_aside=False)
+
+    def _record(self, model: Model, *, is_aside: bool) -> None:
+        """Record the calls of a model, and of those made from it."""
+        extend, new_context = model.extend, model.new_context
 
         def recorded(parents: Any, tokens: Any, wanted: Any, keep: Any) -> Any:
-            if self.on_call is not None:
+            if self.on_call is not None and not is_aside:
                 self.on_call(len(self.made))
             extension = extend(parents, tokens, wanted, keep)
             if extension.rows_evaluated:
-                self.made.append((extension.rows_evaluated, int(wanted.sum())))
+                calls = self.aside if is_aside else self.made
+                calls.append((extension.rows_evaluated, int(wanted.sum())))
                 self.decode_s += extension.decode_s
             return extension
 
-        model.extend = recorded  # type: ignore[method-assign]
+        def made(*args: Any, **kwargs: Any) -> Model:
+            context = new_context(*args, **kwargs)
+            self._record(context, is_aside=True)
+            return context
+
+        model.extend, model.new_context = recorded, made  # type: ignore[method-assign, assignment]
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Start a new record, and stop calling `on_call` at the end."""
-        self.made, self.decode_s = [], 0.0
+        self.made, self.aside, self.decode_s = [], [], 0.0
         yield
         self.on_call = None
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import socket
@@ -146,6 +147,16 @@ class ServerProcess:
             if found:
                 return int(found[1])
         raise SystemExit(f"the server ended:\n{self.log()}")
+
+    def cpu_s(self) -> float:
+        """Return the processor time that the process has spent; NaN where it cannot be
+        read.
+        """
+        path = Path(f"/proc/{self._process.pid}/stat")
+        if not path.exists():
+            return float("nan")
+        fields = path.read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def terminate(self) -> None:
         """Send SIGTERM."""

@@ -12,7 +12,8 @@ Every case stands alone (`--case NAME`, repeatable):
 - labels: one question of 77 options (Banking77) about a new state, nothing cached: seconds, beside bare `llama_decode` of the
   rows that are necessary
 - concurrent: 16 decisions about different states at once, beside the same calls bare
-- streams: eight streams of completions at once, beside `Engine.astream` of the same prompts and seeds
+- streams: eight streams of completions at once from a server in a process of its own, beside `Engine.astream` of the same
+  prompts and seeds in this one, in turn; and the processor time of both
 - echo: 4 choices scored by `echo` of `/v1/completions` after a context of 500 tokens, beside llama_cpp.server on the same
   file, one request a choice; then all of them in one request
 - beside: a completion of 4 tokens and a decision, one after the other, beside one large request (many sequences, long texts,
@@ -42,8 +43,8 @@ from benchmarks._common import NO_TARGETS, Targets, arguments, refuse_under_load
 from benchmarks.serving_beside import beside
 from benchmarks.serving_common import QUICK, Machine, Sizes
 from benchmarks.serving_load import load
-from benchmarks.serving_processes import echo, overhead, reject, startup
-from benchmarks.serving_threads import concurrent, labels_case, state_case, streams
+from benchmarks.serving_processes import echo, overhead, reject, startup, streams
+from benchmarks.serving_threads import concurrent, labels_case, state_case
 
 TARGETS = {
     "startup": Targets(at_most={"health_s": 1.5}),

@@ -12,10 +12,12 @@ from typing import Any
 
 import selectrie
 from benchmarks._common import Figures
-from benchmarks.http_client import Connection, Lost
+from benchmarks.http_client import Connection, Lost, request_of
 from benchmarks.servers import ServerProcess, llama_cpp_server, llama_cpp_server_at, serve_process
 from benchmarks.serving_common import Machine, Sizes, body_of, ms
 from benchmarks.serving_requests import choice_of, state
+from selectrie import SamplingParams, StopParams
+from selectrie.engine.engine import Engine
 from selectrie.engine.sources import embedded_file
 
 ECHOED = (" It should be sent again.", " The money is returned.", " A new one is ordered.", " Nothing can be done.")
@@ -131,6 +133,63 @@ async def _tries(server: ServerProcess, sizes: Sizes, data: dict[str, Any]) -> t
             n_accepted += 1
     connection.close()
     return seconds, n_accepted
+
+
+async def streams(sizes: Sizes, machine: Machine) -> dict[str, Any]:
+    """Draw streams of different prompts at once, in this process and from a server."""
+    figures, n_tokens, path = Figures(), sizes.n_streams * sizes.stream_tokens, machine.path()
+    arguments = ("-m", str(path), "--threads", str(machine.threads), "--n-ctx", str(sizes.n_ctx))
+    with (
+        selectrie.load(path, n_threads=machine.threads, n_ctx=sizes.n_ctx) as llm,
+        serve_process(*arguments) as server,
+    ):
+        await server.seconds_until("/ready")
+        connections = [Connection(server.address, timeout_s=600) for _ in range(sizes.n_streams)]
+        for repeat in range(1 + sizes.repeats):
+            prompts = [state(1000 * repeat + i) for i in range(sizes.n_streams)]
+            for name in ("in_process", "server") if repeat % 2 else ("server", "in_process"):
+                llm.trim()
+                clock = time.process_time if name == "in_process" else server.cpu_s
+                start, start_cpu = time.perf_counter(), clock()
+                if name == "server":
+                    work = [_stream_of_server(connections[i], i, one, sizes) for i, one in enumerate(prompts)]
+                else:
+                    work = [_stream_in_process(llm, i, one, sizes) for i, one in enumerate(prompts)]
+                counts = await asyncio.gather(*work)
+                figures.add(name, time.perf_counter() - start)
+                figures.add(f"{name}_cpu", clock() - start_cpu)
+                assert counts == [sizes.stream_tokens] * sizes.n_streams, counts
+        for connection in connections:
+            connection.close()
+    for seconds in figures.seconds.values():
+        del seconds[0]  # the first repeat warms both up
+    at, pairs = figures.median, list(zip(figures.seconds["server"], figures.seconds["in_process"], strict=True))
+    return {
+        "streams_tokens": n_tokens,
+        "streams_in_process_per_s": n_tokens / at("in_process"),
+        "streams_per_s": n_tokens / at("server"),
+        "streams_ratios": ", ".join(f"{ours / own:.2f}" for ours, own in pairs),
+        "streams_cpu_over_in_process": at("server_cpu") / at("in_process_cpu"),
+        "streams_of_in_process": median(own / ours for ours, own in pairs),
+    }
+
+
+async def _stream_in_process(llm: Engine, seed: int, prompt: str, sizes: Sizes) -> int:
+    """Return the number of tokens with which an engine continues a prompt."""
+    sampling = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, penalty_last_n=-1)
+    stopping = StopParams(max_tokens=sizes.stream_tokens, ignore_eog=True)
+    stream = llm.astream(prompt, seed=seed, sampling=sampling, stopping=stopping)
+    return sum([len(chunk.tokens) async for chunk in stream])
+
+
+async def _stream_of_server(connection: Connection, seed: int, prompt: str, sizes: Sizes) -> int:
+    """Return the number of tokens with which a server continues a prompt."""
+    own = {"max_tokens": sizes.stream_tokens, "ignore_eos": True, "stream_options": {"include_usage": True}}
+    body = {"prompt": prompt, "seed": seed, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "stream": True, **own}
+    data = request_of("POST", "/v1/completions", json.dumps(body).encode())
+    *_, usage, last = [event async for _, event in connection.events(data)]
+    assert last == "[DONE]", last
+    return int(json.loads(usage)["usage"]["completion_tokens"])
 
 
 async def echo(sizes: Sizes, machine: Machine) -> dict[str, Any]:

@@ -262,8 +262,8 @@ class Engine(OneProcess, DecisionMethods):
             return prepare(self._model)
 
     def trim(self) -> None:
-        """Drop every cached prompt and row."""
-        self._model_thread.call(self._model_thread.scheduler.forget_all)
+        """Drop every cached prompt and row, and what is kept to settle near ties."""
+        self._model_thread.call(self._runtime.forget_all)
 
     @named_arguments
     def select(  # noqa: PLR0913 - choices or a grammar

@@ -45,6 +45,10 @@ class Runtime(ABC):
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
         """Return the `Session` of a task group; `model` describes the model to it."""
 
+    def forget_all(self) -> None:
+        """Drop every cached prompt, row and score, on the model's thread."""
+        self.thread.scheduler.forget_all()
+
     def sequences_scorer(self, nodes: int, *, keep: object) -> SequenceScorer:
         """Return a scorer of sequences of at most `nodes` tokens.
 
@@ -127,6 +131,10 @@ class LocalRuntime(Runtime):
 
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
         return Session(group, model, self.check, self.thread.scheduler.read_rows, self._kept, local=self._model)
+
+    def forget_all(self) -> None:
+        super().forget_all()
+        self._kept.clear()
 
     def sequences_scorer(self, nodes: int, *, keep: object) -> SequenceScorer:
         from selectrie.engine.requests.loglikelihood import SequenceScorer  # as for `generate`

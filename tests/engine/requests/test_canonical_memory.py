@@ -338,6 +338,10 @@ def test_what_was_settled_is_not_evaluated_again():
     assert (again, cost.rows) == (first, 0)
     for other in (prepared_of(model, "y"), prepared_of(model, "x", "eog")):
         assert joints(model, other, kept, remembers=True)[1].rows > 0
+    kept.clear()
+    forgotten, cost = joints(model, prepared_of(model, "x"), kept, remembers=True)
+    assert forgotten == first
+    assert cost.rows > 0
 
 
 def test_the_scores_that_were_used_last_are_remembered(monkeypatch):

@@ -251,6 +251,10 @@ class JointCache:
         while len(self._values) > max(_MAX_JOINTS, len(values)):
             del self._values[next(iter(self._values))]
 
+    def clear(self) -> None:
+        """Drop all values."""
+        self._values.clear()
+
 
 class Claim:
     """Reserves a memory for a request while the request keeps this object alive."""
@@ -376,6 +380,11 @@ class CanonicalMemories:
         taken = free[int(np.argmax(lengths))]  # the least recently used of those that hold most
         self._kept.remove(taken)
         return taken
+
+    def clear(self) -> None:
+        """Free the memories and drop all scores."""
+        self.close()
+        self.cached_joints.clear()
 
     def close(self) -> None:
         """Free the memories."""
