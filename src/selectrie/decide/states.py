@@ -23,7 +23,6 @@ from selectrie.errors import (
     PythonOnly,
     RequestError,
     clip,
-    of_value,
     quoted,
     words,
 )
