@@ -38,7 +38,7 @@ export const decide = {
     const mode = h("select", { name: "mode", "aria-label": "How the text is read" }, h("option", { value: "" }, "as a text"), h("option", { value: "json" }, "as JSON: data, or a list of messages"));
     const box = labelled("Text", state);
     box.classList.add("prompt", "wide");
-    box.append(mode);
+    state.before(mode);
     form.append(box, questionsField(), optionsOf(context.options[PATH]));
   },
   read(form) {

@@ -6,7 +6,7 @@
  * readers use the list. A shape shows its title on hover and on a click or touch; Escape closes it.
  */
 
-import { h, freshId } from "./form.js";
+import { freshId, h, scroller } from "./form.js";
 import { number } from "./format.js";
 
 /** @typedef {{tag: string, attributes: Record<string, string>, text: string, children: Shape[]}} Shape */
@@ -31,7 +31,7 @@ export function figureOf(drawing, { name, folded = [], onFold = null, caption = 
   const figure = h(
     "figure",
     { class: `drawing ${name}` },
-    h("div", { class: "picture" }, picture),
+    scroller(drawing.title, "picture", picture),
     caption ? h("figcaption", {}, caption) : null,
     h("details", { class: "as-list" }, h("summary", {}, `${drawing.title} – as a list`), list),
   );

@@ -52,6 +52,26 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+const sized = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (target.scrollWidth > target.clientWidth) target.setAttribute("tabindex", "0");
+    else target.removeAttribute("tabindex");
+  }
+});
+
+/**
+ * Return a box that scrolls sideways where its content is too wide, also by the keyboard.
+ *
+ * @param {string} label what it holds
+ * @param {string} kind its class
+ * @param {...Element} children
+ */
+export function scroller(label, kind, ...children) {
+  const box = h("div", { class: `scroll ${kind}`, role: "group", "aria-label": label }, children);
+  sized.observe(box);
+  return box;
+}
+
 let counted = 0;
 /** Return an id that no other element has. */
 export function freshId() {

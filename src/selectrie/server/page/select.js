@@ -3,7 +3,7 @@
 
 import { figureOf } from "./drawing.js";
 import { number, percent, score, textOf, visible, whole } from "./format.js";
-import { area, fill, h, labelled, optionsOf, readOptions, stateOf } from "./form.js";
+import { area, fill, h, labelled, optionsOf, readOptions, scroller, stateOf } from "./form.js";
 import { note } from "./states.js";
 
 /** @typedef {import("./main.js").Tab} Tab */
@@ -22,7 +22,6 @@ import { note } from "./states.js";
  */
 
 const MOST_ROWS = 200;
-const LOW_MASS = 0.01;
 
 /** @type {Record<string, Record<string, any>>} */
 const EXAMPLES = {
@@ -85,7 +84,7 @@ export function promptFields() {
   );
   const box = labelled("Prompt", control);
   box.classList.add("prompt");
-  box.append(mode);
+  control.before(mode);
   return [box];
 }
 
@@ -102,7 +101,7 @@ export function promptOf(state) {
 function choicesField() {
   const control = area("choices", { rows: 4, placeholder: "One on a line" });
   control.dataset.lines = "";
-  const box = labelled("Choices, one on a line", control, "Spaces at the beginning count. \\n is a line end inside a choice, \\t a tab, \\\\ a backslash.");
+  const box = labelled("Choices, one on a line", control, "Spaces at the beginning count; \\n is a line end, \\t a tab, \\\\ a backslash.");
   const read = h("p", { class: "read-as" });
   box.classList.add("choices");
   box.append(read);
@@ -142,13 +141,15 @@ export function choicesOf(text) {
  */
 function show(answer, place, context, isRank) {
   const say = answer.drawing?.sentences ?? {};
-  const low = answer.coverage < LOW_MASS;
+  /** @type {{code: string, text: string, remedy?: {option: string}}[]} */
+  const warnings = answer.warnings ?? [];
+  const low = warnings.find((one) => one.code === "coverage");
   const cannotDraw = Boolean(answer.drawing) && !answer.drawing.trie;
   const parts = [
     h("div", { class: "head" }, headlineOf(answer, say), sharesOf(answer, say)),
     answer.is_tie && note("tie", [h("strong", {}, "A tie. "), h("bdi", {}, say.tie ?? "The first places are closer than the tolerance.")]),
-    low && lowMass(answer, context),
-    ...(answer.warnings ?? []).map((/** @type {any} */ one) => note("warning", [h("bdi", {}, one.text)])),
+    low && lowMass(answer, low.remedy?.option ?? "", context),
+    ...warnings.filter((one) => !["coverage", "tie"].includes(one.code)).map((one) => note("warning", [h("bdi", {}, one.text)])),
     answer.drawing?.strip && stripOf(answer),
     cannotDraw && note("too-large", ["This is too large to draw. The list below has every choice."]),
     isRank && tableOf(answer),
@@ -187,7 +188,9 @@ function keepOpen(place, change) {
  * @param {Sentences} say
  */
 function headlineOf(answer, say) {
-  const words = [say.winner, say.agreement].filter(Boolean).map((one) => h("p", { class: "sentence" }, h("bdi", {}, ended(String(one)))));
+  const sentence = (/** @type {string | null} */ words, /** @type {string} */ kind) => words && h("p", { class: `sentence ${kind}` }, h("bdi", {}, ended(words)));
+  // The strip ends with whether its rows agree; where it does not fit, the sentence stands here.
+  const words = [sentence(say.winner, ""), sentence(say.agreement, answer.drawing?.strip ? "agreement" : "")].filter((one) => one instanceof Node);
   return h("div", { class: "headline" }, h("p", { class: "winner" }, h("span", { class: "star", "aria-hidden": "true" }, "★ "), textOf(answer.text, 200)), words);
 }
 
@@ -254,9 +257,10 @@ function trieOf(answer, context) {
  * Return a note on choices that the model hardly says, with what it wanted and two remedies.
  *
  * @param {any} answer
+ * @param {string} best the option that is the likely remedy
  * @param {Context} context
  */
-function lowMass(answer, context) {
+function lowMass(answer, best, context) {
   const wanted = (answer.top_tokens ?? []).slice(0, 5).flatMap((/** @type {any} */ one, /** @type {number} */ at) => [
     at ? ", " : " ",
     h("span", { class: "wanted" }, textOf(one.piece), " ", number(Math.exp(one.logp), percent(Math.exp(one.logp)), "wanted")),
@@ -273,7 +277,8 @@ function lowMass(answer, context) {
   if (!choices.some((/** @type {string} */ one) => /^\s/.test(one))) remedies.push(["Put a space before each choice", set("delimiter", " ")]);
   if (context.request?.body.user === undefined) remedies.push(["Ask as a user, in the chat template", set("mode", "user")]);
   const mass = number(answer.coverage, percent(answer.coverage), "coverage");
-  return note("low-mass", [h("strong", {}, "The model would hardly say any of these. "), "All choices together have ", mass, " of its belief. It wanted", ...wanted, "."], remedies);
+  if (best === "user") remedies.reverse();
+  return note("low-mass", [h("strong", {}, "The model expects something else than these choices. "), "All choices together have ", mass, " of its belief. It wanted", ...wanted, "."], remedies);
 }
 
 /**
@@ -301,7 +306,7 @@ function tableOf(answer) {
   const table = h("table", { class: "choices" }, h("thead", {}, h("tr", {}, heads.map((one) => h("th", { scope: "col" }, one)))), body);
   const filter = h("input", { type: "search", placeholder: "text in a choice" });
   filter.addEventListener("input", () => fillRows(filter.value.toLowerCase()));
-  return h("section", { class: "part" }, h("h3", {}, `All ${whole(rows.length)} choices`), rows.length > MOST_ROWS && labelled("Filter", filter), rows.length > MOST_ROWS && said, h("div", { class: "scroll" }, table));
+  return h("section", { class: "part" }, h("h3", {}, `All ${whole(rows.length)} choices`), rows.length > MOST_ROWS && labelled("Filter", filter), rows.length > MOST_ROWS && said, scroller("The choices", "", table));
 }
 
 /**
