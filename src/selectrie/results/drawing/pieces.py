@@ -157,6 +157,7 @@ class _Cutter:
             self._texts[node] = self._texts[int(self.trie.parent[node])] + piece
         self._tolerance = selection.signature.tolerance or 0.0
         self._open = 0.0
+        is_kept[self._old] = True  # with it the choices on the way to those
         self._more, self._n_more = self._sum_others(is_kept)
 
     def cut(self, examples: BeamResult | None) -> Strip:

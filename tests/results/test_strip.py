@@ -1,0 +1,302 @@
+"""All that a model would say next, cut by whole texts and step by step, beside an enumeration of every text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from selectrie import BeamSearchParams, Engine, Grammar, SearchParams, Selection
+from selectrie.engine.connect import PathRuntime
+from selectrie.engine.precision_check import SelfCheck
+from selectrie.results.drawing.pieces import Piece, Strip, choices_in, cut_strip
+from selectrie.results.drawing.shapes import CELL, Drawing, Shape, to_svg
+from selectrie.results.drawing.strip import draw_strip
+from selectrie.testing import HashModel, PathsOf, TableModel, make_vocabulary
+from selectrie.testing.oracles import NestedTrie, _all_texts, probabilities
+from tests.support.answers import answer
+
+EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
+LETTERS = make_vocabulary([b"a", b"b", b"c"])
+EOS = 1
+SETS = st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=6)
+few = settings(max_examples=25)
+TERMINATORS = st.sampled_from(["none", "eog", "unless-continued"])
+
+
+def selected(seed: int, texts: Sequence[str], terminator: str, **options: object) -> tuple[HashModel, Selection]:
+    """A model and the scores of texts after the prompt "a", every one of them."""
+    model = HashModel(seed, vocabulary=LETTERS)
+    with Engine(model, check=EXACT) as engine:
+        return model, engine.select("a", texts, terminator=terminator, search=SearchParams(stop="all"), **options)
+
+
+def is_path(text: tuple[int, ...], path: tuple[int, ...]) -> bool:
+    return text[: len(path)] == path
+
+
+def owners(text: tuple[int, ...], paths: Sequence[tuple[int, ...]], terminator: str) -> list[int]:
+    """The choices that a whole text belongs to: several if they overlap."""
+    begun = [at for at, path in enumerate(paths) if is_path(text, path)]
+    if terminator == "none":
+        return begun
+    if terminator == "eog":
+        return [at for at in begun if text[len(paths[at]) :][:1] == (EOS,)]
+    return begun and [max(begun, key=lambda at: len(paths[at]))]
+
+
+@few
+@given(seed=st.integers(0, 5), texts=SETS, terminator=TERMINATORS)
+def test_pieces_are_what_enumeration_counts(seed: int, texts: list[str], terminator: str):
+    """Widths sum to 1, a choice has its probability, and each other piece what leaves the trie after its text."""
+    model, selection = selected(seed, texts, terminator)
+    strip = cut_strip(selection)
+    assert strip is not None
+    context = (0, 2)
+    paths = [tuple(b"abc".index(one) + 2 for one in text.encode()) for text in texts]
+    everything = _all_texts(model, context, max(map(len, paths)) + 1)
+    assert math.fsum(one.width for one in strip.pieces) == pytest.approx(1.0, abs=1e-6)
+    afters = [one.after.decode() for one in strip.pieces if one.kind == "elsewhere"]
+    assert len(set(afters)) == len(afters)
+    left = dict.fromkeys(afters, 0.0)
+    p = [0.0] * len(paths)
+    for text, share in everything:
+        found = owners(text, paths, terminator)
+        for at in found:
+            p[at] += share
+        if not found:
+            shared = max((n for path in paths for n in range(len(path) + 1) if is_path(text, path[:n])), default=0)
+            words = "".join("abc"[one - 2] for one in text[:shared])
+            after = max((one for one in [*afters, ""] if words.startswith(one)), key=len)
+            left[after] = left.get(after, 0.0) + share
+    for one in strip.pieces:
+        if one.kind == "elsewhere":
+            assert one.width == pytest.approx(left.pop(one.after.decode()), abs=1e-6)
+    assert sum(left.values()) == pytest.approx(0.0, abs=1e-6)
+    drawn = {one.choice: one for one in choices_in(strip.pieces)}
+    assert {texts[at] for at in drawn if at is not None} == set(texts)
+    for at, one in drawn.items():
+        assert at is not None
+        assert one.low == one.high == one.width == pytest.approx(p[at], abs=1e-6)
+        assert one.width == pytest.approx(math.exp(selection.choices.logp[at]))
+
+
+@few
+@given(seed=st.integers(0, 5), texts=SETS, terminator=TERMINATORS)
+def test_steps_are_products_of_renormalised_steps(seed: int, texts: list[str], terminator: str):
+    """At each step the allowed tokens, and stopping where a choice ends, are stretched to the whole."""
+    model, selection = selected(seed, texts, terminator)
+    strip = cut_strip(selection)
+    assert strip is not None
+    paths = [tuple(b"abc".index(one) + 2 for one in text.encode()) for text in texts]
+    expected = dict(walk(model, (0, 2), (), NestedTrie.of(paths), terminator))
+    assert {texts[at]: p for at, p in strip.steps} == {
+        texts[paths.index(path)]: pytest.approx(p, abs=1e-6) for path, p in expected.items()
+    }
+    assert math.fsum(p for _, p in strip.steps) == pytest.approx(1.0, abs=1e-6)
+
+
+def walk(
+    model: HashModel, context: tuple[int, ...], path: tuple[int, ...], node: NestedTrie, terminator: str
+) -> Iterator[tuple[tuple[int, ...], float]]:
+    """The paths below a node with their step-by-step probabilities."""
+    p = probabilities(model, (*context, *path))
+    weights = {token: p[token] for token in node.children}
+    if node.ends and not weights:
+        yield path, 1.0
+        return
+    stop = 0.0
+    if node.ends:
+        stop = 1 - sum(weights.values()) if terminator == "unless-continued" else p[EOS]
+        yield path, stop / (stop + sum(weights.values()))
+    for token, child in node.children.items():
+        share = weights[token] / (stop + sum(weights.values()))
+        for end, below in walk(model, context, (*path, token), child, terminator):
+            yield end, share * below
+
+
+@few
+@given(seed=st.integers(0, 5), texts=SETS)
+def test_a_choice_that_continues_another_is_inside_it(seed: int, texts: list[str]):
+    """Without a terminator the longer text is a part of the shorter one, so they are never side by side."""
+    _, selection = selected(seed, texts, "none")
+    strip = cut_strip(selection)
+    assert strip is not None
+    tops = [texts[one.choice] for one in strip.pieces if one.choice is not None]
+    assert not any(one != other and one.startswith(other) for one in tops for other in tops)
+    for piece in choices_in(strip.pieces):
+        for inner in piece.inside:
+            assert piece.choice is not None
+            assert inner.choice is not None
+            assert texts[inner.choice].startswith(texts[piece.choice])
+            assert inner.width <= piece.width + 1e-9
+
+
+@few
+@given(seed=st.integers(0, 5), texts=SETS)
+def test_rows_in_part_are_drawn_with_bounds(seed: int, texts: list[str]):
+    """The true probability lies in each piece's bounds, all that may be a choice is kept free, and widths sum to 1."""
+    _, exact = selected(seed, texts, "none")
+    with Engine(PathRuntime(PathsOf(HashModel(seed, vocabulary=LETTERS), hides_rest=True))) as engine:
+        found = engine.select("a", texts, terminator="none", search=SearchParams(stop="all"))
+    strip = cut_strip(found)
+    assert strip is not None
+    assert math.fsum(one.width for one in strip.pieces) == pytest.approx(1.0, abs=1e-6)
+    for piece in choices_in(strip.pieces):
+        assert piece.choice is not None
+        true = math.exp(exact.choices.logp[piece.choice])
+        assert piece.low - 1e-6 <= true <= piece.high + 1e-6
+        assert piece.low - 1e-9 <= piece.width <= piece.high + 1e-9
+
+
+def test_what_a_search_left_open_is_one_piece():
+    """A search for the best proves it without the rest, whose mass is bounded and grey in both rows."""
+    texts = ["".join(one) for one in product("abc", repeat=4)]
+    with Engine(HashModel(3, vocabulary=LETTERS, sharpness=3.0), check=EXACT) as engine:
+        found = engine.select("a", texts, search=SearchParams(method="best_first", width=1))
+    strip = cut_strip(found)
+    assert strip is not None
+    assert not found.choices.finished.all()
+    [left] = [one for one in strip.pieces if one.kind == "open"]
+    assert left.low == 0 < left.high <= 1
+    assert left.n == int((~found.choices.finished).sum())
+    assert math.fsum(one.width for one in strip.pieces) == pytest.approx(1.0, abs=1e-6)
+    assert "not evaluated, at most" in "".join(texts_of(draw_strip(found, strip).shapes))
+
+
+def test_healed_bytes_are_given():
+    """Probabilities are those after the prompt's last bytes: all that begins with them is the whole."""
+    with Engine(HashModel(2), check=EXACT) as engine:
+        found = engine.select("a ", ["cat", "bat", "car"])
+    assert found.healed == b" "
+    strip = cut_strip(found)
+    assert strip is not None
+    assert math.fsum(one.width for one in strip.pieces) == pytest.approx(1.0)
+    for one in choices_in(strip.pieces):
+        assert one.choice is not None
+        assert one.low == pytest.approx(math.exp(found.choices.logp_lower[one.choice]))
+    assert not any(one.after.startswith(b" ") for one in strip.pieces)
+
+
+def test_other_rules_and_sums_have_no_strip():
+    """Their scores are no shares of what the model would say."""
+    with Engine(HashModel(2), check=EXACT) as engine:
+        assert cut_strip(engine.select("a", ["cat", "bat"], rule="token_mean")) is None
+        assert cut_strip(engine.select("a", ["cat", "bat"], tokenizations="all")) is None
+
+
+def city() -> tuple[Selection, Strip]:
+    """New York is likely and no choice: its first token makes New Zealand win step by step."""
+    table = {
+        (): {":": 1.0},
+        (":",): {" New": 0.5, " C": 0.25},
+        (":", " New"): {" York": 0.9, " Zealand": 0.02},
+        (":", " C"): {"hicago": 0.8},
+    }
+    vocabulary = make_vocabulary([b":", b" New", b" C", b" York", b" Zealand", b"hicago"])
+    with Engine(TableModel(table, vocabulary=vocabulary), check=EXACT) as engine:
+        found = engine.select(":", [" Chicago", " New Zealand"])
+        beam = BeamSearchParams(width=8, n=8, max_tokens=2, incomplete=True)
+        examples = engine.beam_search(":", Grammar.from_regex("[A-Za-z ]{1,20}"), beam=beam)
+    strip = cut_strip(found, examples)
+    assert strip is not None
+    return found, strip
+
+
+def test_the_city_by_hand():
+    """0.5 * 0.02 = 0.01 of New Zealand, 0.49 elsewhere after New, 0.2 of Chicago; step by step 0.5 to 0.25."""
+    found, strip = city()
+    pieces = [(one.kind, one.after, round(one.width, 6)) for one in strip.pieces]
+    assert pieces == [
+        ("choice", b"", 0.01),
+        ("elsewhere", b" New", 0.49),
+        ("choice", b"", 0.2),
+        ("elsewhere", b" C", 0.05),
+        ("elsewhere", b"", 0.25),
+    ]
+    assert [(at, round(p, 4)) for at, p in strip.steps] == [(1, 0.6667), (0, 0.3333)]
+    assert strip.pieces[1].examples == ((" New York", pytest.approx(0.45)),)
+    words = " ".join(texts_of(draw_strip(found, strip).shapes))
+    assert "goes on differently after ‹␣New› 49 % e.g. ␣New York… 45 %" in words
+    assert "masked greedy decoding picks ' New Zealand', which masked sampling draws 67 % of the time" in words
+
+
+def texts_of(shapes: Sequence[Shape]) -> Iterator[str]:
+    """The texts that are seen, in the order of drawing."""
+    for one in shapes:
+        if one.tag == "text":
+            yield one.text
+        yield from texts_of(one.children)
+
+
+def boxes_of(shapes: Sequence[Shape], dx: float = 0.0, dy: float = 0.0) -> Iterator[tuple[float, float, str]]:
+    """Each text with the left and the right end that its box or the drawing leaves it."""
+    for one in shapes:
+        if one.tag == "svg":
+            inner = [shape for shape in one.children if shape.tag == "text"]
+            for shape in inner:
+                yield float(shape.attributes["x"]), float(one.attributes["width"]), shape.text
+        elif one.tag == "g":
+            yield from boxes_of(one.children)
+
+
+@few
+@given(seed=st.integers(0, 3), texts=st.lists(st.text("abc", min_size=1, max_size=8), min_size=1, max_size=9))
+def test_no_text_crosses_its_box(seed: int, texts: list[str]):
+    """A text in a box is cut at it, and labels beside the bars neither meet nor leave the drawing."""
+    _, selection = selected(seed, texts, "none")
+    strip = cut_strip(selection)
+    assert strip is not None
+    drawing = draw_strip(selection, strip)
+    for left, width, words in boxes_of(drawing.shapes):
+        assert left + len(words) * CELL * 0.8 <= width
+    for line in lines_of_labels(drawing):
+        for (_, right), (left, _) in pairwise(line):
+            assert right < left
+        assert all(left >= 0 and right <= drawing.width for left, right in line)
+
+
+def lines_of_labels(drawing: Drawing) -> list[list[tuple[float, float]]]:
+    """The ends of the labels beside the bars, by the line that they are on."""
+    found: dict[tuple[int, float], list[tuple[float, float]]] = {}
+    groups = [drawing.shapes, *(one.children for one in drawing.shapes if "transform" in one.attributes)]
+    for at, group in enumerate(groups):
+        for one in group:
+            if one.tag == "text" and "sel-small" in one.attributes["class"] and float(one.attributes["x"]) != 12:
+                left = float(one.attributes["x"])
+                if "sel-middle" in one.attributes["class"]:
+                    continue
+                found.setdefault((at, float(one.attributes["y"])), []).append((left, left + len(one.text) * 6.2))
+    return [sorted(line) for line in found.values()]
+
+
+def test_two_hundred_choices_have_a_piece_each():
+    """The others are one piece, with their number and their probability."""
+    texts = ["".join(one) for one in product("abc", repeat=5)]
+    _, selection = selected(1, texts, "eog")
+    strip = cut_strip(selection)
+    assert strip is not None
+    assert len([*choices_in(strip.pieces)]) == 200
+    [more] = [one for one in strip.pieces if one.kind == "more"]
+    assert more.n == len(texts) - 200
+    shown = {one.choice for one in choices_in(strip.pieces)}
+    rest = sum(math.exp(one.logp or 0.0) for one in selection.choices if one.index not in shown)
+    assert more.width == pytest.approx(rest)
+    assert math.fsum(one.width for one in strip.pieces) == pytest.approx(1.0, abs=1e-6)
+    assert to_svg(draw_strip(selection, strip)).startswith("<svg")
+
+
+def test_bounds_are_solid_to_the_low_end_and_hatched_to_the_high():
+    """The hatched part of a choice begins where the solid part ends."""
+    selection = answer((" a", 0.5), (" b", 0.25))
+    piece = Piece("choice", 0.5, 0.25, 0.5, 0, n=1)
+    strip = Strip((), (piece, Piece("elsewhere", 0.5, 0.25, 0.5)), is_bounded=True)
+    shapes = draw_strip(selection, strip).shapes
+    classes = [one.attributes.get("class", "") for group in shapes for g in group.children for one in (g, *g.children)]
+    assert "sel-hatch sel-win" in classes
+    words = [*texts_of(shapes)]
+    assert any("25 % to 50 %" in one for one in words)
