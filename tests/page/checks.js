@@ -181,7 +181,7 @@
   function forced() {
     const faults = [];
     for (const shape of elements(`svg :is(${SHAPES})`)) {
-      if (shape.closest("defs, clipPath, pattern, mask, .sel-ground, .sel-band")) continue; // or what lies below others
+      if (shape.closest("defs, clipPath, pattern, mask, .sel-ground, .sel-band, .sel-plain, .sel-plate")) continue; // or what lies below others
       const style = getComputedStyle(shape), below = ground(shape.ownerSVGElement);
       const inks = [[style.fill, style.fillOpacity], [parseFloat(style.strokeWidth) ? style.stroke : "none", style.strokeOpacity]];
       const isSeenOn = ([ink, opacity]) => {
@@ -196,7 +196,7 @@
     }
     const look = tab => {
       const style = getComputedStyle(tab);
-      return ["color", "backgroundColor", "borderTop", "borderBottom", "outline", "textDecoration", "fontWeight"].map(one => style[one]).join();
+      return ["backgroundColor", "borderBottomStyle", "borderBottomWidth", "outline", "textDecoration", "fontWeight"].map(one => style[one]).join();
     };
     const chosen = elements("[role=tab][aria-selected=true]"), others = elements("[role=tab][aria-selected=false]");
     for (const tab of chosen) if (others.some(other => look(other) === look(tab))) faults.push(`${name(tab)}: looks like the other tabs`);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.page.tabs import FIRST, RANK, SELECT
+from tests.page.visitor import LISTEN
 
 
 def focused(page):
@@ -38,13 +39,7 @@ def test_from_start_to_answer_by_keyboard_alone(visit, double):
     page.keyboard.press("Control+A")
     page.keyboard.type(" Paris\n Rome")
     tab_to(page, "Run")
-    page.evaluate(
-        """() => {
-            window.said = [];
-            const status = document.querySelector('[role=status]');
-            new MutationObserver(() => said.push(status.textContent)).observe(status, {childList: true, characterData: true, subtree: true});
-        }"""
-    )
+    page.evaluate(LISTEN)
     before = page.evaluate("n_settled")
     page.keyboard.press("Enter")
     assert visitor.settled(before) == "done"

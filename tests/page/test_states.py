@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.page.tabs import CASES, SELECT
+from tests.page.visitor import LISTEN
 
 KEY = "a-key-that-is-asked-for"
 
@@ -153,13 +154,7 @@ def test_progress_is_shown_and_rarely_said(opened, double):
     visitor.press_run()
     call.wait().event({"type": "progress", "done": 7, "total": 20})
     visitor.answer.get_by_text("7 of 20").wait_for()
-    said = visitor.page.evaluate(
-        """() => {
-            window.said = [];
-            const status = document.querySelector('[role=status]');
-            new MutationObserver(() => said.push(status.textContent)).observe(status, {childList: true, characterData: true, subtree: true});
-        }"""
-    )
+    visitor.page.evaluate(LISTEN)
     for number, pause_ms in ((8, 1_000), (9, 3_000), (10, 2_000), (11, 1_000), (12, 5_000)):
         visitor.page.clock.run_for(pause_ms)
         call.event({"type": "progress", "done": number, "total": 20})

@@ -15,6 +15,12 @@ new MutationObserver(changes => {
 """
 """Runs before every page: a violation of the page's policy becomes an error of the
 console, and the times are counted that an answer came to a state that lasts."""
+LISTEN = """() => {
+    window.said = [];
+    const status = document.getElementById('status');
+    new MutationObserver(() => said.push(status.textContent)).observe(status, {childList: true, characterData: true, subtree: true});
+}"""
+"""A function of JavaScript, after which `said` has what screen readers are told."""
 _FAILED_LOAD = "Failed to load resource"
 
 
@@ -95,7 +101,7 @@ class Visitor:
 
     def announced(self, word: str) -> None:
         """Wait until the page has let a screen reader say something with a word."""
-        self.page.locator("[role=status]").filter(has_text=word).wait_for(state="attached")
+        self.page.locator("#status").filter(has_text=word).wait_for(state="attached")
 
     def _hear(self, message: Any) -> None:
         if message.type not in ("error", "warning"):
