@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("uvicorn", reason="needs the extra 'server'")
 
-from selectrie import ModelPool
+from selectrie import Engine, ModelPool, load
 from selectrie.cli import app as cli
 from selectrie.cli import serve as serve_command
 from selectrie.cli.serve import JsonLines, _report_ready
@@ -105,9 +105,29 @@ def test_a_server_from_start_to_end(tmp_path):
 def test_the_model_decides_once_before_the_server_is_ready(how):
     """What a first call reads is read then; a model that has no room for it is ready without."""
     with fake(**how) as llm:
-        assert llm.load.nodes_cached == 0
+        calls = []
+        llm._model.on_decode = lambda: calls.append(llm.load.n_active)
         _warm_up(llm)
-        assert (llm.load.nodes_cached > 0) == ("nodes" not in how)
+        assert bool(calls) == ("nodes" not in how)
+        assert llm.load.nodes_cached == 0
+
+
+def test_bits_repeat_on_an_empty_cache(embedded):
+    """The first answer of a server, and those after a `trim`, have the bits of a new engine."""
+    body = {"prompt": "Tom had a", "text": " cat that sat on the mat and the dog ran away in the park"}
+
+    def answer(llm: Engine) -> object:
+        reply = ask(app(llm), "POST", "/v1/loglikelihood", body)
+        return reply.json["logp"], reply.json["tokens"]
+
+    with load(embedded, n_threads=1) as llm:
+        new = answer(llm)
+    with load(embedded, n_threads=1) as llm:
+        _warm_up(llm)
+        first = answer(llm)
+        llm.generate("It was", seed=1, max_tokens=3)
+        llm.trim()
+        assert new == first == answer(llm)
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path):

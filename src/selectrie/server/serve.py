@@ -724,8 +724,11 @@ def _bind(serving: Serving) -> socket.socket:
 def _warm_up(engine: Engine) -> None:
     """Decide once, so that no client waits for data that the first call reads.
 
-    Models on another server, and those that cannot decide, are left alone.
+    The cache is empty again afterwards, so the first request is answered with the bits
+    of a new engine. Models on another server, and those that cannot decide, are left
+    alone.
     """
     if engine.identity.precision != "remote":
         with suppress(RequestError, UnsupportedModelError):
             engine.decide("A parcel is late.", Predicate("It is a complaint."))
+        engine.trim()
