@@ -23,10 +23,11 @@ include_patterns = [
     "src/selectrie/**/README.md",
     "src/selectrie/assets/*.md",
     "tools/embedded_model/README.md",
+    "tests/server/CONFORMANCE.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
 ]
-exclude_patterns = [".*", "build", "dist", "tests", "benchmarks", "grammars", "docs/_*"]
+exclude_patterns = [".*", "build", "dist", "benchmarks", "grammars", "docs/_*"]
 templates_path = ["_templates"]
 
 myst_heading_anchors = 4  # as GitHub makes them

@@ -670,19 +670,6 @@ def test_the_task_of_the_page_is_that_of_the_file():
     assert shown[1] == (ROOT / "examples" / "data" / "shop.toml").read_text(encoding="utf-8")
 
 
-def test_every_field_of_an_evaluation_is_documented():
-    """The page on Python has those of the records a user fills in or reads."""
-    from dataclasses import fields
-
-    from selectrie.evaluation import ChoiceLoglikelihood, Evaluation, Item, ItemRecord, TaskResult
-
-    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").split("## Benchmarks")[1].split("\n## ")[0]
-    names = {
-        one.name for kind in (Item, ItemRecord, ChoiceLoglikelihood, Evaluation, TaskResult) for one in fields(kind)
-    }
-    assert sorted(name for name in names if f"`{name}`" not in text) == []
-
-
 def test_every_subcommand_is_documented():
     """The page on benchmarks shows each command below `eval` at work."""
     from typer.main import get_command

@@ -287,32 +287,36 @@ def test_errors_are_described_as_they_are():
     assert described == {(k.code, k.__name__, issubclass(k, ValueError), k.exit_code) for k in kinds}
 
 
+def reference() -> str:
+    """The pages that Sphinx fills with docstrings, as one text."""
+    return "".join(page.read_text() for page in sorted((ROOT / "docs" / "reference").glob("*.md")))
+
+
 def test_every_field_is_documented():
-    """The page on Python has every field of the records that a user fills in or reads."""
-    from dataclasses import fields
+    """The reference has every record that a user fills in or reads, and the record's docstring every field."""
+    import dataclasses
 
-    from selectrie import options, results
-    from selectrie.core import types
-    from selectrie.engine.requests import generate
+    import selectrie
+    from selectrie import evaluation, options, results
 
-    text = (ROOT / "docs" / "python.md").read_text()
-    records = [
-        options.ScoringRule,
-        options.SearchParams,
-        options.PromptParams,
-        results.Selection,
-        results.ChoiceScore,
-        results.TextScore,
-    ]
-    records += [options.SamplingParams, options.StopParams, generate.GenerationParams]
-    records += [results.Generation, results.Completion, results.Chunk]
-    records += [options.RenderParams, results.Page, results.SlotEvent, results.TextEvent]
-    records += [results.JointSelection, results.Assignment, results.SampledChoice]
-    records += [results.TokenPlan, results.TokenScore, results.Certificate, results.Signature, types.Cost]
+    modules = (selectrie, results, options, evaluation)
+    records = {
+        getattr(module, name): f"{module.__name__}.{name}"
+        for module in reversed(modules)
+        for name in module.__all__
+        if isinstance(getattr(module, name), type) and dataclasses.is_dataclass(getattr(module, name))
+    }
+    assert len(records) > 40
     missing = [
-        f"{kind.__name__}.{field.name}" for kind in records for field in fields(kind) if f"`{field.name}`" not in text
+        f"{kind.__name__}.{field.name}"
+        for kind in records
+        for field in dataclasses.fields(kind)
+        if not field.name.startswith("_")
+        and not any(re.search(rf"[ ,]{field.name}(, \w+)*:\s", base.__doc__ or "") for base in kind.__mro__)
     ]
     assert missing == []
+    text = reference()
+    assert [name for name in records.values() if not re.search(rf"{name}\b", text)] == []
 
 
 def test_the_error_of_an_end_that_is_not_resolved_is_documented():
@@ -393,11 +397,27 @@ def test_no_page_speaks_of_what_is_to_come():
 
 
 def test_every_public_name_is_documented():
-    """What `selectrie` promises is on the page about Python."""
+    """What `selectrie` promises is in the reference."""
     import selectrie
 
-    text = (ROOT / "docs" / "python.md").read_text("utf-8")
-    assert [name for name in selectrie.__all__ if not re.search(rf"\b{name}\b", text)] == []
+    text = reference()
+    names = {*selectrie.__all__} - {"__version__", "Question"}
+    assert sorted(name for name in names if not re.search(rf"selectrie\.(?:errors\.)?{name}\b", text)) == ["SelectrieError"]
+    assert "automodule:: selectrie.errors" in text
+
+
+def words_by_hand() -> dict[str, int]:
+    """Words of each page outside code and generated text: `python -m pytest tests/meta/test_docs.py -k by_hand -s`."""
+    pages = sorted({*(ROOT / "docs").rglob("*.md")} - {*(ROOT / "docs" / "reference").glob("*.md")})
+    prose = {page.stem: re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S) for page in pages}
+    return {name: len(re.findall(r"\S*\w\S*", text)) for name, text in prose.items()}
+
+
+def test_the_pages_by_hand_have_at_most_35_000_words():
+    """A page that grows is paid for by another one."""
+    words = words_by_hand()
+    print(words, "in all", sum(words.values()))  # noqa: T201 - the figure
+    assert sum(words.values()) <= 35_000
 
 
 def test_every_test_says_what_holds():

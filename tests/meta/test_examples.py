@@ -14,13 +14,23 @@ from pathlib import Path
 import pytest
 
 from selectrie.engine.sources import embedded_file
-from tests.meta.test_docs import alike
+from tests.meta.test_docs import alike, snippets
+from tests.support import real_data
 
 ROOT = Path(__file__).resolve().parents[2]
 ON_PAGES = ("classify_emails.py", "fill_form.py", "render_character.py", "route_tools.py")
 """Examples with a template: chats need a chat template, and what comes out is stored beside them."""
+NEEDS = {
+    "label_frame.py": ("pandas", "narwhals"),
+    "serve_tickets.py": ("fastapi", "httpx2"),
+    "compare_quantisations.py": (),
+}
+"""Further examples whose output is stored, and what they import."""
+ON_REAL_MODEL = "rerank_passages.py"
 ON_RAY = "serve_on_ray.py"
-EXAMPLES = sorted({path.name for path in (ROOT / "examples").glob("[!_]*.py")} - {*ON_PAGES, ON_RAY})
+EXAMPLES = sorted(
+    {path.name for path in (ROOT / "examples").glob("[!_]*.py")} - {*ON_PAGES, *NEEDS, ON_REAL_MODEL, ON_RAY}
+)
 
 
 @functools.cache
@@ -66,11 +76,33 @@ def test_a_replica_that_is_killed_changes_no_answer():
     assert "120 answers, 0 wrong; the replica was replaced" in text
 
 
-@pytest.mark.parametrize("name", ON_PAGES)
+@pytest.mark.parametrize("name", [*ON_PAGES, *NEEDS])
 def test_a_page_of_an_example_is_as_stored(name, monkeypatch):
     """On the embedded model each writes what is stored beside it, numbers to the digits that processors agree on."""
+    for package in NEEDS.get(name, ()):
+        pytest.importorskip(package)
     got = run_here(monkeypatch, name)
     assert alike((ROOT / "examples" / name).with_suffix(".txt").read_text(encoding="utf-8"), got), got
+
+
+def test_passages_are_ranked_by_the_real_model(monkeypatch):
+    """The passage about parcels comes first, with the scores that are stored."""
+    path = real_data.real_model("qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
+    got = run_here(monkeypatch, ON_REAL_MODEL, path)
+    assert alike((ROOT / "examples" / ON_REAL_MODEL).with_suffix(".txt").read_text(encoding="utf-8"), got, 0.2, 0.5), got
+
+
+def test_the_cookbook_shows_the_examples():
+    """Its code is that of the examples, and its outputs are those stored."""
+    page = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
+    sources = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*.py"))]
+    outputs = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*.txt"))]
+    codes = [block for _, block in snippets(page, "python3")]
+    shown = [block for _, block in snippets(page, "text")]
+    assert len(codes) >= 6
+    assert len(shown) >= 6
+    assert [code for code in codes if not any(code in source for source in sources)] == []
+    assert [text for text in shown if not any(text in output for output in outputs)] == []
 
 
 @pytest.mark.parametrize("name", ON_PAGES)
