@@ -31,8 +31,7 @@ import numpy as np
 import selectrie
 from accuracy import banking
 from selectrie import Choice
-from selectrie.decide.calibration import LabelCalibration
-from selectrie.decide.labels import LabelledAnswers, labelled_answers
+from selectrie.decide.calibration import LabelCalibration, LabelledAnswers, labelled_answers
 from selectrie.decide.threshold import QuestionThreshold
 from selectrie.evaluation.label_report import compare_labelled, kept_rows, rescaled
 

@@ -590,7 +590,7 @@ def test_tables_fit_the_terminal_and_take_names_as_they_are(columns):
 
     from selectrie.cli.report.evaluation import comparison_report, evaluation_report
     from selectrie.evaluation.comparison import compare, comparison_dict
-    from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
+    from selectrie.evaluation.metrics import ChoiceLoglikelihood, ItemRecord
     from selectrie.evaluation.results import TaskResult
 
     def task(logps: tuple[float, float]) -> Evaluation:

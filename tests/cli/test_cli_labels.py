@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from selectrie import Calibration, DecisionParams, Threshold
 from selectrie.cli import app, requests
 from selectrie.evaluation import label_reports
-from selectrie.tables.labelled_rows import decide_labelled
 from selectrie.tables.table_questions import TableQuestions, read_questions
+from selectrie.tables.table_run import decide_labelled
 from tests.support.deciding import QUESTIONS, fake
 
 LABELS = ("track order", "refund", "reset password")

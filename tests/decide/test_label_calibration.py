@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import Calibration
-from selectrie.decide.calibration import METHODS, MIN_RIDGE, RIDGES, LabelCalibration, check_ridge
-from selectrie.decide.labels import LabelledAnswers
+from selectrie.decide.calibration import METHODS, MIN_RIDGE, RIDGES, LabelCalibration, LabelledAnswers, check_ridge
 from selectrie.errors import OptionError
 
 CONDITIONS = {

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import DecisionParams, Threshold
-from selectrie.decide.labels import LabelledAnswers
+from selectrie.decide.calibration import LabelledAnswers
 from selectrie.decide.threshold import QuestionThreshold, binomial_tail, least_answered
 from selectrie.errors import InputFileError, OptionError
 from tests.decide.test_label_calibration import CONDITIONS

@@ -21,8 +21,7 @@ from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.scoring import RowNeeds, plain_objective, row_needs
 from selectrie.decoding.spelling import SpellingSearch
 from selectrie.decoding.trie.best_first import BestFirst
-from selectrie.decoding.trie.exhaustive import ScoreTask, scoring_nodes
-from selectrie.decoding.trie.prompt_rows import PromptReads, PromptValues, ReadRows, path_keys
+from selectrie.decoding.trie.exhaustive import PromptReads, PromptValues, ReadRows, ScoreTask, path_keys, scoring_nodes
 from selectrie.errors import ProtocolError, SelectrieError, UnreadRowError
 from selectrie.options import BeamSearchParams, SamplingParams, SearchParams, StopParams
 from selectrie.testing import HashModel

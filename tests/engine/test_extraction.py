@@ -20,8 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import BeamSearchParams, DecisionParams, SearchParams
-from selectrie.decide.extraction import ExtractionOptions, extracted_type
-from selectrie.decide.marginals import searched_marginals
+from selectrie.decide.extraction import ExtractionOptions, extracted_type, searched_marginals
 from selectrie.engine.extraction import Extractor
 from selectrie.errors import (
     GrammarError,

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from selectrie.cli.show import to_json
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.comparison import KL_DIVERGENCE, compare, comparison_dict, kl_divergence, with_texts
-from selectrie.evaluation.items import ChoiceLoglikelihood, Item, ItemRecord
-from selectrie.evaluation.metrics import METRICS, find_metrics
+from selectrie.evaluation.metrics import METRICS, ChoiceLoglikelihood, Item, ItemRecord, find_metrics
 from selectrie.evaluation.report.formats import FORMATS
 from selectrie.evaluation.results import Evaluation, TaskResult
 from tests.support.n_examples import n_examples

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.evaluation.comparison import compare, comparison_dict, with_texts
-from selectrie.evaluation.items import ChoiceLoglikelihood, Item, ItemRecord
-from selectrie.evaluation.metrics import METRICS, find_metrics
+from selectrie.evaluation.metrics import METRICS, ChoiceLoglikelihood, Item, ItemRecord, find_metrics
 from selectrie.evaluation.report import html
 from selectrie.evaluation.report.html import MAX_PROBLEMS, Axis, ChartDescription, Row, comparison_page, evaluation_page
 from selectrie.evaluation.results import Evaluation, TaskResult

@@ -11,8 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectrie.errors import OptionError
-from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
-from selectrie.evaluation.metrics import METRICS, baseline_needs, estimate, find_metrics
+from selectrie.evaluation.metrics import (
+    METRICS,
+    ChoiceLoglikelihood,
+    ItemRecord,
+    baseline_needs,
+    estimate,
+    find_metrics,
+)
 from selectrie.evaluation.results import TaskResult, record_from_json, record_to_json
 
 

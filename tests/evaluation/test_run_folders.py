@@ -28,8 +28,7 @@ from selectrie.evaluation.evaluator import measure_units
 from selectrie.evaluation.runner import ITEMS, SUMMARY, UNIT_LINES, RunOptions, began_with, check_folder, read_run, run
 from selectrie.results import FORMAT_VERSION
 from selectrie.runs import folder
-from selectrie.runs.folder import LOG, RUN, signature_of
-from selectrie.runs.unit_log import LogLine, TornLineError
+from selectrie.runs.folder import LOG, RUN, LogLine, TornLineError, signature_of
 from selectrie.testing import HashModel
 from tests.support import kill_points, racing_runs, toy_backend
 

@@ -20,9 +20,8 @@ from selectrie.evaluation import Item
 from selectrie.evaluation.evaluator import evaluate_tasks, measure_units
 from selectrie.evaluation.runner import ITEMS, SUMMARY, UNIT_LINES, RunOptions, began_with, read_run, run
 from selectrie.evaluation.work_units import TaskItems, plan
-from selectrie.runs import unit_log
-from selectrie.runs.folder import LOG, RUN, open_log, plan_digest
-from selectrie.runs.unit_log import LogLine, TornLineError
+from selectrie.runs import folder
+from selectrie.runs.folder import LOG, RUN, LogLine, TornLineError, open_log, plan_digest
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
 from tests.support import kill_points
@@ -298,7 +297,7 @@ def test_a_full_disk_is_said_and_loses_nothing(finished, tmp_path, monkeypatch):
 
 def test_a_line_without_end_is_not_read_whole(finished, tmp_path, monkeypatch):
     """What is longer than any unit is torn, however long it is."""
-    monkeypatch.setattr(unit_log, "_LONGEST_LINE", 1 << 16)
+    monkeypatch.setattr(folder, "_LONGEST_LINE", 1 << 16)
     whole = (finished / LOG).read_bytes()
     (tmp_path / LOG).write_bytes(whole + b"x" * (1 << 20) + b"\n" + whole)
     with kill_points.engine() as llm, open_log(tmp_path, UNIT_LINES) as held:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from selectrie.engine.load import load
-from selectrie.evaluation.items import Item
+from selectrie.evaluation.metrics import Item
 from selectrie.evaluation.work_units import TaskItems, _Encoder, plan
 
 SHOTS = "Answer with a letter.\n\nQ: Is 1234 even?\nA. yes\nB. no\nAnswer: A\n\nQ: Où est l'été?\nA. ici\nB. là\nAnswer: B\n\n"

@@ -16,7 +16,7 @@ from selectrie.engine.load import load
 from selectrie.engine.requests.loglikelihood import LogLikelihoods
 from selectrie.errors import OptionError, PromptError
 from selectrie.evaluation.evaluator import evaluate_tasks, measure_units
-from selectrie.evaluation.items import Item
+from selectrie.evaluation.metrics import Item
 from selectrie.evaluation.work_units import TaskItems, plan, rolling_windows
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import make_vocabulary

@@ -18,7 +18,7 @@ from selectrie.grammar import token_mask
 from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.machine.nfa import GrammarLimits
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.rules.expressions import (
+from selectrie.grammar.rules import (
     Alternatives,
     Characters,
     Concatenation,

@@ -13,15 +13,7 @@ from selectrie.grammar import Grammar, installed_names
 from selectrie.grammar.analysis import MANY, DerivationCounter, report_on
 from selectrie.grammar.enumeration import Texts
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.rules.expressions import (
-    Alternatives,
-    Characters,
-    Concatenation,
-    LiteralText,
-    Reference,
-    Repeat,
-    RuleSet,
-)
+from selectrie.grammar.rules import Alternatives, Characters, Concatenation, LiteralText, Reference, Repeat, RuleSet
 from tests.support.n_examples import n_examples
 from tests.support.random_texts import count_derivations
 

@@ -24,7 +24,7 @@ from selectrie.grammar.machine.nfa import (
     byte_tree,
     simplify,
 )
-from selectrie.grammar.rules.expressions import (
+from selectrie.grammar.rules import (
     EMPTY,
     LAST_CODE_POINT,
     Alternatives,

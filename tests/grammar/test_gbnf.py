@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
 from selectrie.grammar.readers.gbnf import MAX_DEPTH, read_gbnf
-from selectrie.grammar.rules.expressions import (
+from selectrie.grammar.rules import (
+    ANY,
     EMPTY,
+    NOTHING,
     Alternatives,
     Characters,
     Concatenation,
@@ -21,9 +23,12 @@ from selectrie.grammar.rules.expressions import (
     Repeat,
     RuleSet,
     TokenTerminal,
+    canonical_rules,
+    gbnf_expression,
+    gbnf_names,
+    gbnf_rules,
 )
-from selectrie.grammar.rules.source_positions import MAX_SYMBOLS
-from selectrie.grammar.rules.unparse import ANY, NOTHING, canonical_rules, gbnf_expression, gbnf_names, gbnf_rules
+from selectrie.grammar.source_positions import MAX_SYMBOLS
 from tests.support.n_examples import n_examples
 
 

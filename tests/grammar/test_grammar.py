@@ -18,15 +18,7 @@ from selectrie.grammar.enumeration import NEVER, Texts, TooManyError, UnknownErr
 from selectrie.grammar.grammar import Automata
 from selectrie.grammar.machine.compiling import compile_rules
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.rules.expressions import (
-    Alternatives,
-    Characters,
-    Concatenation,
-    LiteralText,
-    Reference,
-    Repeat,
-    RuleSet,
-)
+from selectrie.grammar.rules import Alternatives, Characters, Concatenation, LiteralText, Reference, Repeat, RuleSet
 from selectrie.testing import make_vocabulary
 from tests.support.n_examples import n_examples
 from tests.support.slow_language import accepts as slowly_accepts

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from selectrie.grammar import Grammar
 from selectrie.grammar.grammar import installed_names, installed_summary
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.rules.expressions import RuleSet
+from selectrie.grammar.rules import RuleSet
 from tests.support.installed_oracles import EXACT, ORACLES
 from tests.support.llama_grammar import llama_grammar
 from tests.support.n_examples import n_examples

@@ -13,7 +13,7 @@ from lark.exceptions import LarkError
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.readers.lark import MAX_DEPTH, read_lark
-from selectrie.grammar.rules.expressions import Reference, RuleSet
+from selectrie.grammar.rules import Reference, RuleSet
 from tests.support.machines import compile_rules
 from tests.support.n_examples import n_examples
 from tests.support.slow_language import accepts

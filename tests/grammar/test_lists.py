@@ -14,7 +14,7 @@ from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
 from selectrie.grammar.machine.machine import ListMachine
 from selectrie.grammar.machine.nfa import GrammarLimits
-from selectrie.grammar.rules.expressions import TextList
+from selectrie.grammar.rules import TextList
 from selectrie.grammar.token_automaton import GrammarAutomaton
 from selectrie.testing import make_vocabulary
 from tests.support.machines import compile_rules

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from selectrie.errors import GrammarError
 from selectrie.grammar.machine.machine import DEAD, UNKNOWN, Machine
 from selectrie.grammar.machine.nfa import GrammarLimits
-from selectrie.grammar.rules.expressions import (
+from selectrie.grammar.rules import (
     EMPTY,
     Alternatives,
     Characters,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.readers.regex import MAX_DEPTH, case_variants, category, read_regex
-from selectrie.grammar.rules.expressions import EMPTY, Characters, LiteralText, RuleSet
+from selectrie.grammar.rules import EMPTY, Characters, LiteralText, RuleSet
 from tests.support.machines import compile_rules
 from tests.support.n_examples import n_examples
 from tests.support.slow_language import accepts

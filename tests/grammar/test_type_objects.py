@@ -18,8 +18,7 @@ from typing_extensions import NotRequired
 
 from selectrie.grammar import Grammar
 from selectrie.grammar.readers.model_schemas import open_sets
-from selectrie.grammar.readers.type_objects import object_maker
-from selectrie.grammar.readers.types import schema_of_type
+from selectrie.grammar.readers.types import object_maker, schema_of_type
 
 T = TypeVar("T")
 

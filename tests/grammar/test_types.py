@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.readers.types import list_of_choices, rules_of_type
-from selectrie.grammar.rules.expressions import RuleSet, TextList
+from selectrie.grammar.rules import RuleSet, TextList
 from tests.support.n_examples import n_examples
 from tests.support.slow_language import accepts
 

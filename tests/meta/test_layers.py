@@ -80,7 +80,6 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("thinking",),
         ("decision_prompts",),
-        ("batch_calibration",),
         ("decisions",),
         ("extraction",),
         ("decision_scorer",),
@@ -93,7 +92,6 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "decoding": (
         (
-            "healed_bytes",
             "scoring",
             "task",
         ),
@@ -116,6 +114,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "grammar": (
         ("rules",),
+        ("source_positions",),
         (
             "machine",
             "readers",

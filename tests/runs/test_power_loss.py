@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import OptionError
-from selectrie.runs import unit_log
+from selectrie.runs import folder
 from selectrie.runs.folder import LOG, RUN
 from tests.support import kill_points
 from tests.support.n_examples import n_examples
@@ -47,7 +47,7 @@ class Disk:
 
         monkeypatch.setattr(os, "fsync", syncing)
         monkeypatch.setattr(Path, "replace", replacing)
-        monkeypatch.setattr(unit_log, "monotonic", lambda: self.now)
+        monkeypatch.setattr(folder, "monotonic", lambda: self.now)
 
     @property
     def is_whole(self) -> bool:

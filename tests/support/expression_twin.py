@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Items
 from functools import cache
 
-from selectrie.grammar.rules.expressions import (
+from selectrie.grammar.rules import (
     Alternatives,
     Characters,
     Concatenation,

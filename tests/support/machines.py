@@ -5,7 +5,7 @@ from __future__ import annotations
 from selectrie.grammar.machine import compiling
 from selectrie.grammar.machine.machine import Machine
 from selectrie.grammar.machine.nfa import DEFAULT_LIMITS, GrammarLimits
-from selectrie.grammar.rules.expressions import RuleSet
+from selectrie.grammar.rules import RuleSet
 
 
 def compile_rules(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Machine:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import reduce
 
-from selectrie.grammar.rules.expressions import (
+from selectrie.grammar.rules import (
     Alternatives,
     Characters,
     Concatenation,

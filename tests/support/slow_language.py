@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selectrie.grammar.rules.expressions import (
+from selectrie.grammar.rules import (
     Alternatives,
     Characters,
     Concatenation,

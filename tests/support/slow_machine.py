@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from selectrie.grammar.rules.expressions import Alternatives, Characters, Concatenation, LiteralText, Reference, Repeat
+from selectrie.grammar.rules import Alternatives, Characters, Concatenation, LiteralText, Reference, Repeat
 
 DEAD, UNKNOWN = -1, -2
 

@@ -20,8 +20,7 @@ from selectrie import Calibration, Choice, DecisionParams, Option, Predicate, Sc
 from selectrie.engine.load import load
 from selectrie.errors import InputFileError, OptionError
 from selectrie.grammar import Grammar
-from selectrie.runs.folder import signature_of
-from selectrie.runs.unit_log import LogLine
+from selectrie.runs.folder import LogLine, signature_of
 from selectrie.tables import table_run
 from selectrie.tables.table_questions import TableQuestions, table_questions_of_data
 from selectrie.tables.table_run import (

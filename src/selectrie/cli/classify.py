@@ -14,9 +14,17 @@ from typer import Argument, Option
 from selectrie.cli import inputs, requests
 from selectrie.cli.decide import DecisionGroup, StateGroup, params_of, read_state
 from selectrie.cli.groups import STDIN_ROWS, CascadeGroup, JsonOutput
-from selectrie.cli.labels import LabelsGroup, check_labels, run_labelled
 from selectrie.cli.show import show_json, show_report
-from selectrie.cli.tables import ColumnsGroup, TableRunGroup, long_fields, resume_table, run_table
+from selectrie.cli.tables import (
+    ColumnsGroup,
+    LabelsGroup,
+    TableRunGroup,
+    check_labels,
+    long_fields,
+    resume_table,
+    run_labelled,
+    run_table,
+)
 from selectrie.core.files import DELIMITERS, SHOWN_SUFFIXES, TABLE_SUFFIXES
 from selectrie.errors import (
     IncompatibleOptionsError,

@@ -16,9 +16,17 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.groups import STDIN_JSON, STDIN_QUESTIONS, STDIN_ROWS, CascadeGroup, Json, ThinkingGroup, TraceGroup
-from selectrie.cli.labels import LabelsGroup, check_labels, run_labelled
 from selectrie.cli.show import show_json, show_report
-from selectrie.cli.tables import ColumnsGroup, TableRunGroup, long_fields, resume_table, run_table
+from selectrie.cli.tables import (
+    ColumnsGroup,
+    LabelsGroup,
+    TableRunGroup,
+    check_labels,
+    long_fields,
+    resume_table,
+    run_labelled,
+    run_table,
+)
 from selectrie.core.files import SHOWN_SUFFIXES
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.errors import (

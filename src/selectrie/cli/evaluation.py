@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from selectrie.evaluation.columns import Columns
     from selectrie.evaluation.configuration import Configuration, Loaded
     from selectrie.evaluation.evaluator import OnProgress, Progress
-    from selectrie.evaluation.items import Item
+    from selectrie.evaluation.metrics import Item
     from selectrie.evaluation.results import Evaluation
 
 

@@ -1,26 +1,28 @@
-"""Runs over tables, for the commands `selectrie decide` and `selectrie classify`."""
+"""Runs over tables, also with right answers, for `selectrie decide` and `classify`."""
 
 from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.groups import CascadeGroup, ColumnPrefix, ResumedTable, RunGroup, TableOut
-from selectrie.cli.show import count_progress, show_json
+from selectrie.cli.show import count_progress, show_json, show_report
 from selectrie.core.files import TEXT_SUFFIXES
 from selectrie.core.output import put, visible, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
+from selectrie.options.selection import BASELINE_RULES
 
 if TYPE_CHECKING:
+    from selectrie.evaluation.label_report import LabelReport
     from selectrie.tables.table_questions import TableQuestions
     from selectrie.tables.table_run import OnProgress, TablePlan, TableProgress
 
@@ -196,3 +198,188 @@ def _show_table(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:
 
 _LONGEST_FIELD = 16 << 20
 """Characters of a field of CSV; the csv module's own limit is 131 072."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsGroup:
+    """Right answers.
+
+    The options that judge a labelled table, and fit a calibration or threshold to it.
+    """
+
+    gold: Annotated[
+        list[str] | None,
+        Option("--gold", metavar="[NAME=]COLUMN", help="The column of right answers; the answers are judged by it."),
+    ] = None
+    fit_calibration: Annotated[
+        str | None, Option(metavar="FILE", help="Fit a calibration to the right answers, for --calibration.")
+    ] = None
+    calibration_method: Annotated[
+        str, Option(metavar="temperature|bias|vector", help="One scale, an offset for each option, or both for each.")
+    ] = "temperature"
+    ridge: Annotated[
+        str, Option(metavar="N|auto", help="Weight of the penalty of the calibration, or the best by cross-validation.")
+    ] = "1"
+    fit_threshold: Annotated[
+        str | None, Option(metavar="FILE", help="Fit a threshold to the right answers, for --min-confidence.")
+    ] = None
+    error: Annotated[float, Option(metavar="P", help="Largest share of wrong answers above the threshold.")] = 0.05
+    confidence: Annotated[float, Option(metavar="P", help="Probability that this share is kept.")] = 0.9
+
+
+def run_labelled(
+    model: CascadeGroup, source: Path, asked: TableQuestions, labels: LabelsGroup, *, as_json: bool
+) -> int:
+    """Decide the rows of a labelled table, show figures, and write what is fitted."""
+    from selectrie.decide.calibration import Calibration
+    from selectrie.decide.threshold import Threshold
+    from selectrie.evaluation.label_report import label_reports
+    from selectrie.results import FORMAT_VERSION
+    from selectrie.tables.table_run import decide_labelled
+
+    gold = _columns_of(labels, asked)
+    _check_fits(labels, asked)
+    ridge = _ridge_of(labels.ridge)
+    method = labels.calibration_method if labels.fit_calibration is not None else ""
+    with requests.open_decider(model) as llm, count_progress("rows") as tell:
+
+        def report_rows(done: int, total: int, n_errors: int) -> None:
+            tell(done, total, resumed=0, about=f"{n_errors} with an error")
+
+        decisions, right = decide_labelled(llm, source, asked, gold, report_rows)
+    reports = label_reports(decisions, right, method=method, ridge=ridge)
+    written: dict[str, object] = {}
+    if labels.fit_calibration is not None:
+        calibration = Calibration.fit(decisions, right, method=method, ridge=ridge)
+        _save(labels.fit_calibration, "fit_calibration", calibration)
+        written["calibration"] = labels.fit_calibration
+    threshold = None
+    if labels.fit_threshold is not None:
+        threshold = Threshold.fit(decisions, right, error=labels.error, confidence=labels.confidence)
+        _save(labels.fit_threshold, "fit_threshold", threshold)
+        written |= {"threshold": labels.fit_threshold, "guarantee": threshold.describe()}
+    if as_json:
+        figures = {name: one.to_dict() for name, one in reports.items()}
+        return show_json({"format": FORMAT_VERSION, "kind": "labelled_table", "questions": figures, **written})
+    for name, report in reports.items():
+        _show(name, report)
+    for path in (labels.fit_calibration, labels.fit_threshold):
+        if path is not None:
+            write(visible(f"wrote {path}"), sys.stdout)
+    if threshold is not None:
+        write(visible(threshold.describe()), sys.stdout)
+    return 0
+
+
+def check_labels(labels: LabelsGroup, *, is_run: bool) -> None:
+    """Raise `OptionError` if options go with no column of right answers, or with a run.
+
+    `is_run` says whether results are to be written.
+    """
+    if labels.gold is None:
+        raise OptionError("gold", None, "the column of right answers, for what is fitted")
+    for name in ("fit_calibration", "fit_threshold"):
+        if getattr(labels, name) == inputs.STDIN:
+            raise OptionError(name, inputs.STDIN, "a file; the figures go to stdout")
+    if is_run:
+        raise IncompatibleOptionsError("gold", OptionRef("out"), "rows are judged, or answered and written")
+
+
+def _columns_of(labels: LabelsGroup, asked: TableQuestions) -> dict[str, str]:
+    """Return the column of right answers by the name of the question."""
+    columns: dict[str, str] = {}
+    for one in labels.gold or ():
+        name, equals, column = one.partition("=")
+        if not equals or name not in asked.questions:
+            if len(asked.questions) > 1:
+                names = ", ".join(asked.questions)
+                raise OptionError("gold", one, f"NAME=COLUMN with the name of a question: {names}")
+            name, column = next(iter(asked.questions)), one
+        if name in columns:
+            raise OptionError("gold", one, f"one column for each question; {name!r} has {columns[name]!r} already")
+        columns[name] = column
+    return columns
+
+
+def _check_fits(labels: LabelsGroup, asked: TableQuestions) -> None:
+    """Raise before the model is asked if nothing could be fitted to the answers."""
+    if labels.fit_calibration is None:
+        return
+    fit, params = "fit_calibration", asked.params
+    if labels.fit_threshold is not None:
+        raise IncompatibleOptionsError(fit, OptionRef("fit_threshold"), "fit the threshold to other rows, calibrated")
+    for name, is_given in (("calibration", params.calibration is not None), ("prior", params.prior is not None)):
+        if is_given:
+            raise IncompatibleOptionsError(fit, OptionRef(name), "a calibration is fitted to plain answers")
+    if params.rule in BASELINE_RULES:
+        raise IncompatibleOptionsError(fit, OptionRef("rule", params.rule), "it compares with a baseline itself")
+
+
+def _ridge_of(given: str) -> float | Literal["auto"]:
+    """Return the ridge of the options; raise `OptionError` if it is none."""
+    from selectrie.decide.calibration import MIN_RIDGE, check_ridge
+
+    if given == "auto":
+        return "auto"
+    try:
+        ridge = float(given)
+    except ValueError:
+        raise OptionError("ridge", given, f"a number of at least {MIN_RIDGE:g}, or auto") from None
+    check_ridge(ridge)
+    return ridge
+
+
+def _save(path: str, name: str, fitted: object) -> None:
+    """Save a calibration or threshold; raise `OptionError` if that is not possible."""
+    try:
+        fitted.save(path)  # type: ignore[attr-defined]  # both have it
+    except OSError as error:
+        raise OptionError(name, path, f"a file that can be written ({error.strerror or error})") from error
+
+
+def _show(name: str, report: LabelReport) -> None:
+    """Write the figures of a question as a table."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    after = f"{report.method},\n{report.folds} parts" if report.after is not None else ""
+    for column in ("", "as it is", after, "difference\n(95 % interval)" if after else ""):
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
+    for row in _rows_of(report):
+        table.add_row(*map(Text, row))
+    show_report(Group(Text(visible(f"{name}: {report.before.n} labelled rows"), style="bold"), table))
+
+
+_COVERAGES = (0.9, 0.75, 0.5, 0.25)
+"""Shares of answers, the surest first, whose risk is shown."""
+
+
+def _rows_of(report: LabelReport) -> list[tuple[str, str, str, str]]:
+    """Return a name, the figure before and after, and the difference for each row."""
+    columns = [one for one in (report.before, report.after) if one is not None]
+    changes: Mapping[str, tuple[float, object]] = report.differences or {}
+    low, high = report.before.accuracy_interval.low, report.before.accuracy_interval.high
+
+    def row(name: str, texts: list[str], last: str = "") -> tuple[str, str, str, str]:
+        return (name, texts[0], texts[1] if len(texts) > 1 else "", last)
+
+    rows = [row("accuracy", [f"{one.accuracy:.1%}" for one in columns], f"as it is: {low:.1%} to {high:.1%}")]
+    for name, field in (("log loss", "log_loss"), ("Brier score", "brier")):
+        rows.append(row(name, [f"{getattr(one, field):.3f}" for one in columns], _change(changes, field)))
+    rows.append(row("calibration error", [f"{one.ece:.3f}" for one in columns]))
+    rows.append(row("  below, if calibrated", [f"{one.ece_95:.3f}" for one in columns]))
+    rows.append(row("risk over coverage", [f"{one.aurc:.3f}" for one in columns]))
+    return rows + [
+        row(f"  wrong in the surest {share:.0%}", [f"{one.risk_at(share):.1%}" for one in columns])
+        for share in _COVERAGES
+    ]
+
+
+def _change(changes: Mapping[str, tuple[float, object]], field: str) -> str:
+    """Return the difference of a figure with its interval as text."""
+    if field not in changes:
+        return ""
+    value, between = changes[field]
+    return f"{value:+.3f} ({between.low:+.3f} to {between.high:+.3f})"  # type: ignore[attr-defined]

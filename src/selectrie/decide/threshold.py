@@ -15,8 +15,15 @@ from typing import Any
 import numpy as np
 
 from selectrie.decide.answers import Answer, Decision
-from selectrie.decide.calibration import check_fitted, distinct_fits, load_fitted, match_conditions, save_fitted
-from selectrie.decide.labels import LabelledAnswers, labelled_answers
+from selectrie.decide.calibration import (
+    LabelledAnswers,
+    check_fitted,
+    distinct_fits,
+    labelled_answers,
+    load_fitted,
+    match_conditions,
+    save_fitted,
+)
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options.arguments import named_arguments
 from selectrie.options.checks import number

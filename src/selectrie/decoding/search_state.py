@@ -13,8 +13,8 @@ import numpy as np
 
 from selectrie.core import numerics
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, Capacity, FloatArray, IntArray
-from selectrie.decoding.healed_bytes import NOTHING_HEALED, Healed
 from selectrie.decoding.task import Ask
+from selectrie.tokenization.healing import NOTHING_HEALED, Healed
 
 NO_STATE = -1
 """State of a node that the automaton does not lead to; only its row is of interest."""

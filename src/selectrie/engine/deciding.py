@@ -223,7 +223,7 @@ class Decider(ABC):
         several, (named, options) = list(iterate_states(states)), _read_questions_of_many(questions, params, on_error)
         first = 0 if len(several) > 1 else None
         if options.calibration == "batch":
-            from selectrie.engine.batch_calibration import with_fitted_calibration, without_batch
+            from selectrie.engine.decisions import with_fitted_calibration, without_batch
 
             # Nothing runs if a state is invalid.
             self._prepare(several, named, without_batch(options), on_error, first)
@@ -433,7 +433,7 @@ class Decider(ABC):
         """
         from selectrie.decide.columns import Frame, columns_of
         from selectrie.decide.states import row_states
-        from selectrie.engine.batch_calibration import with_fitted_calibration, without_batch
+        from selectrie.engine.decisions import with_fitted_calibration, without_batch
 
         named, options = _read_questions(questions, params)
         at_least("unit_rows", unit_rows, 1, optional=False)
@@ -650,7 +650,7 @@ class DecisionMethods(Decider):
             ModelError: If the model fails.
         """
         from selectrie.decide.calibration import refuse_gold
-        from selectrie.engine.batch_calibration import fit_to_states, params_to_fit
+        from selectrie.engine.decisions import fit_to_states, params_to_fit
 
         refuse_gold(questions)
         named, options = _read_questions(questions, params, may_be_one=True)

@@ -17,8 +17,7 @@ import numpy as np
 
 from selectrie.core.model import ModelDescription
 from selectrie.core.numerics import logsumexp
-from selectrie.decide.extraction import ExtractedType, ExtractionOptions
-from selectrie.decide.marginals import marginals_of, searched_marginals
+from selectrie.decide.extraction import ExtractedType, ExtractionOptions, marginals_of, searched_marginals
 from selectrie.decide.questions import Choice
 from selectrie.decide.states import State, text_of_state
 from selectrie.decide.templates import Page

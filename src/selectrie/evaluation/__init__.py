@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from selectrie.evaluation.comparison import Comparison, compare
 from selectrie.evaluation.evaluator import evaluate
-from selectrie.evaluation.items import ChoiceLoglikelihood, Item, ItemRecord
 from selectrie.evaluation.label_report import LabelFigures, LabelReport, label_reports
-from selectrie.evaluation.metrics import METRICS
+from selectrie.evaluation.metrics import METRICS, ChoiceLoglikelihood, Item, ItemRecord
 from selectrie.evaluation.results import Evaluation, TaskResult
 
 __all__ = [

@@ -13,8 +13,7 @@ from selectrie.core import numerics
 from selectrie.core.types import FloatArray
 from selectrie.errors import OptionError
 from selectrie.evaluation import metrics
-from selectrie.evaluation.items import Item, ItemRecord
-from selectrie.evaluation.metrics import METRICS, ConfidenceInterval, bootstrap, mcnemar
+from selectrie.evaluation.metrics import METRICS, ConfidenceInterval, Item, ItemRecord, bootstrap, mcnemar
 from selectrie.evaluation.results import Evaluation, TaskResult
 from selectrie.results.plain import JsonRecord, fields_of
 from selectrie.results.records import FORMAT_VERSION

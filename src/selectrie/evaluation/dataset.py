@@ -14,7 +14,7 @@ from typing import Any
 
 from selectrie.core.files import DELIMITERS, ITEM_SUFFIXES, PARQUET
 from selectrie.errors import InputFileError, OptionError, TemplateError
-from selectrie.evaluation.items import Item
+from selectrie.evaluation.metrics import Item
 from selectrie.evaluation.tasks import FieldError, Format, Task, load_task, render_text, shipped, value_at
 from selectrie.evaluation.work_units import TaskItems
 from selectrie.options import at_least

@@ -15,8 +15,7 @@ from selectrie.engine.requests.loglikelihood import LogLikelihoods, Sequences, S
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.evaluation.columns import Table, build_task, columns_with_defaults, data_of, names_of
 from selectrie.evaluation.dataset import items_of
-from selectrie.evaluation.items import Item, ItemRecord
-from selectrie.evaluation.metrics import METRICS, Metric, find_metrics
+from selectrie.evaluation.metrics import METRICS, Item, ItemRecord, Metric, find_metrics
 from selectrie.evaluation.results import Evaluation, TaskResult
 from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
 from selectrie.options.arguments import named_arguments

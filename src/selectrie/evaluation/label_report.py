@@ -14,8 +14,7 @@ import numpy as np
 
 from selectrie.core.types import FloatArray
 from selectrie.decide.answers import Answer, Decision, confidence_of
-from selectrie.decide.calibration import METHODS, LabelCalibration, check_ridge
-from selectrie.decide.labels import LabelledAnswers, labelled_answers
+from selectrie.decide.calibration import METHODS, LabelCalibration, LabelledAnswers, check_ridge, labelled_answers
 from selectrie.errors import OptionError
 from selectrie.evaluation.metrics import (
     BOOTSTRAP_SAMPLES,

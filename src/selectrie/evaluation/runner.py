@@ -28,8 +28,7 @@ from selectrie.evaluation.evaluator import (
     measure_units,
     results_of,
 )
-from selectrie.evaluation.items import ItemRecord
-from selectrie.evaluation.metrics import find_metrics
+from selectrie.evaluation.metrics import ItemRecord, find_metrics
 from selectrie.evaluation.results import Evaluation, record_from_json, record_to_json
 from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
 from selectrie.runs.folder import (

@@ -19,8 +19,14 @@ from selectrie.core.types import IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.engine.requests.loglikelihood import LogLikelihoods, Sequences
 from selectrie.errors import OptionError, PromptError
-from selectrie.evaluation.items import BaselineNeeds, ChoiceLoglikelihood, Item, ItemRecord
-from selectrie.evaluation.metrics import baseline_needs, find_metrics
+from selectrie.evaluation.metrics import (
+    BaselineNeeds,
+    ChoiceLoglikelihood,
+    Item,
+    ItemRecord,
+    baseline_needs,
+    find_metrics,
+)
 from selectrie.options import DEFAULT_PROMPTING
 from selectrie.tokenization.canonical import split_stable
 from selectrie.tokenization.encoding import PromptText, encode_choices, encode_prompt

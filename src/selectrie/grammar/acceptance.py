@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from selectrie.core.vocabulary import to_bytes
 from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.machine.nfa import join_runs
-from selectrie.grammar.rules.expressions import SURROGATES, TokenTerminal
+from selectrie.grammar.rules import SURROGATES, TokenTerminal
 
 LEADS = ((0x00, 0x80, 0), (0xC2, 0xE0, 1), (0xE0, 0xF0, 2), (0xF0, 0xF5, 3))
 """First byte, end (exclusive) of lead bytes, and the number of bytes that follow.

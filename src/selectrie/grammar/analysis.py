@@ -14,7 +14,7 @@ from selectrie.grammar.enumeration import Texts, TooLongError
 from selectrie.grammar.machine.compiling import Facts, compile_rules, find_facts, is_finite, rings, walk
 from selectrie.grammar.machine.machine import Machine
 from selectrie.grammar.machine.program import Program
-from selectrie.grammar.rules.expressions import (
+from selectrie.grammar.rules import (
     Alternatives,
     Characters,
     Concatenation,

@@ -13,7 +13,7 @@ from selectrie.grammar.acceptance import Characterwise
 from selectrie.grammar.machine.compiling import find_facts, rings, walk
 from selectrie.grammar.machine.machine import DEAD, Machine
 from selectrie.grammar.machine.program import NO_RETURN, Program
-from selectrie.grammar.rules.expressions import (
+from selectrie.grammar.rules import (
     Alternatives,
     Characters,
     Concatenation,

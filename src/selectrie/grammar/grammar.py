@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final, get_origin
 from selectrie.core.types import BoolArray, IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.errors import GrammarError, InputFileError, OptionError
-from selectrie.grammar.rules.expressions import RuleSet, TextList, TokenTerminal
+from selectrie.grammar.rules import RuleSet, TextList, TokenTerminal
 from selectrie.grammar.token_automaton import ByteAutomaton, PrefixableAutomaton
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
@@ -368,7 +368,7 @@ class Grammar:
 
         Raises `GrammarError` for a rule that GBNF cannot express.
         """
-        from selectrie.grammar.rules.unparse import gbnf_rules
+        from selectrie.grammar.rules import gbnf_rules
 
         return MappingProxyType(gbnf_rules(self._rule_set("rules")))
 
@@ -377,7 +377,7 @@ class Grammar:
 
         The root is the first rule.
         """
-        from selectrie.grammar.rules.unparse import gbnf_rules
+        from selectrie.grammar.rules import gbnf_rules
 
         rules = gbnf_rules(self._rule_set("to_gbnf"))
         return "".join(f"{name} ::= {right}\n" for name, right in rules.items())
@@ -390,7 +390,7 @@ class Grammar:
         """
         if not isinstance(self._source, RuleSet | TextList):
             return self._source.digest
-        from selectrie.grammar.rules.unparse import canonical_rules
+        from selectrie.grammar.rules import canonical_rules
 
         rules = self._rule_set("digest")
         return blake2b("\n".join(canonical_rules(rules)).encode(), digest_size=16).hexdigest()
@@ -449,7 +449,7 @@ class Grammar:
         >>> bool(Grammar.from_regex("[a-z]+").followed_by(", ").accepts("one, "))
         True
         """
-        from selectrie.grammar.rules.expressions import append_to_root
+        from selectrie.grammar.rules import append_to_root
 
         check_text("text", text)
         data = to_bytes(text, "text")

@@ -18,7 +18,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import GrammarError, ProtocolError
 from selectrie.grammar.acceptance import LEADS, LENGTH_BITS, describe_bytes, describe_characters, limit_descriptions
 from selectrie.grammar.machine.machine import DEAD
-from selectrie.grammar.rules.expressions import TokenTerminal
+from selectrie.grammar.rules import TokenTerminal
 from selectrie.grammar.token_mask import byte_trie
 
 GuidanceDialect = Literal["auto", "lark", "regex", "serialised"]

@@ -14,7 +14,7 @@ from selectrie.core.types import BoolArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import GrammarError, ProtocolError
 from selectrie.grammar.machine.machine import DEAD, Recogniser
-from selectrie.grammar.rules.expressions import TokenTerminal
+from selectrie.grammar.rules import TokenTerminal
 from selectrie.grammar.token_mask import TrieWalk, byte_trie
 
 

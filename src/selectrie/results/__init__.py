@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from selectrie.results.advice import Advice, AdviceWarning, Remedy
     from selectrie.results.beam import BeamCertificate, BeamResult, Hypothesis, Samples
     from selectrie.results.extraction import ExtractedValue, Extraction, Marginal
-    from selectrie.results.generation import Chunk, Completion, Generation
+    from selectrie.results.generation import Chunk, Completion, Generation, PromptLogprobs
     from selectrie.results.models import ModelRecord
     from selectrie.results.page import Assignment, Event, JointSelection, Page, SlotEvent, TextEvent
-    from selectrie.results.prompt_logprobs import PromptLogprobs
     from selectrie.results.records import (
         FORMAT_VERSION,
         Certificate,

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol
 
 from selectrie.errors import ClusterError, MissingExtraError, OptionError
 from selectrie.options import at_least
-from selectrie.runs.unit_log import UnitT
+from selectrie.runs.folder import UnitT
 
 logger = logging.getLogger(__name__)
 

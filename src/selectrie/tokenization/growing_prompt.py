@@ -17,8 +17,7 @@ from selectrie.core.vocabulary import TIME_ARGUMENT, ChatTemplate, Vocabulary, t
 from selectrie.errors import IncompatibleOptionsError, PromptError, ProtocolError, words
 from selectrie.tokenization.canonical import split_stable
 from selectrie.tokenization.encoding import PromptText, encode_after, encode_text
-from selectrie.tokenization.prompts import clip_stripped, template_spans, track_args, with_fixed_end, with_text
-from selectrie.tokenization.roles import ROLE
+from selectrie.tokenization.prompts import ROLE, clip_stripped, template_spans, track_args, with_fixed_end, with_text
 
 _KEY = blake2b(b"selectrie turns", digest_size=8).hexdigest()
 

@@ -13,8 +13,8 @@ for _name in ("torch", "transformers"):
 import torch
 
 from selectrie.backends.transformers import attention, module, probe
+from selectrie.backends.transformers.cells import Prefix
 from selectrie.backends.transformers.module import cache_in
-from selectrie.backends.transformers.prefix import Prefix
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT
 from selectrie.errors import UnsupportedModelError

@@ -13,7 +13,7 @@ from selectrie.errors import NonFiniteLogitsError, UnreadRowError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from selectrie.backends.transformers.rows import TorchRows, rows_of
+from selectrie.backends.transformers.model import TorchRows, rows_of
 from tests.support.n_examples import n_examples
 
 NEAR = 2e-7

@@ -15,9 +15,16 @@ from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity, ModelKind, SelfCheck
 from selectrie.decoding.scoring import RowNeeds
-from selectrie.decoding.trie import prompt_rows
-from selectrie.decoding.trie.exhaustive import ScoreTask, scoring_nodes
-from selectrie.decoding.trie.prompt_rows import PromptReads, PromptValues, ReadRows, RowValues, path_keys
+from selectrie.decoding.trie import exhaustive
+from selectrie.decoding.trie.exhaustive import (
+    PromptReads,
+    PromptValues,
+    ReadRows,
+    RowValues,
+    ScoreTask,
+    path_keys,
+    scoring_nodes,
+)
 from selectrie.engine.engine import Engine
 from selectrie.testing import FakeModel, HashModel, numbered_vocabulary
 from selectrie.testing.fakes import WIDE
@@ -94,7 +101,7 @@ def test_the_logits_of_one_ask_are_bounded(n_vocabulary, rows):
 def test_memory_stays_bounded(monkeypatch, kind):
     """600 rows of 16384 tokens (39 MB) with a top-5 of each, in asks of 1 MiB: never more than 8 MiB at once."""
     n_vocabulary, n_rows = 1 << 14, 600
-    monkeypatch.setattr(prompt_rows, "WANTED_BYTES", 1 << 20)
+    monkeypatch.setattr(exhaustive, "WANTED_BYTES", 1 << 20)
     row = np.linspace(0, 1, n_vocabulary, dtype=np.float32)
     model = FakeModel(
         lambda path: row + len(path),

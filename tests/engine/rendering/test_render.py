@@ -458,11 +458,11 @@ def test_a_slot_at_the_beginning_of_a_page_needs_a_token_before_it():
 
 def test_pages_are_bounded(fake, monkeypatch):
     """Slots, items, segments and text; each bound is told where it is met."""
-    from selectrie.engine.rendering import page_writer
+    from selectrie.engine.rendering import renderer
 
     with pytest.raises(TemplateError, match=f"more than the {MAX_TURNS}|{MAX_TURNS}"):
         render(fake, "<<#each items>>a<</each>>", {"items": range(MAX_TURNS + 1)})
-    monkeypatch.setattr(page_writer, "MAX_PAGE_BYTES", 100)
+    monkeypatch.setattr(renderer, "MAX_PAGE_BYTES", 100)
     with pytest.raises(TemplateError, match=r"<template>:1:16: the page grows beyond"):
         render(fake, "<<#each items>>a cat s.<</each>>", {"items": range(30)})
     few = RenderParams(max_segments=50)

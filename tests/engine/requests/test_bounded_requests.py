@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from selectrie import Template
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import NO_NODE
-from selectrie.decoding import healed_bytes
-from selectrie.decoding.healed_bytes import HealedMass
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.engine.engine import Engine
 from selectrie.errors import OptionError
 from selectrie.options import SearchParams
 from selectrie.testing import HashModel, TableModel, make_vocabulary
+from selectrie.tokenization import healing
+from selectrie.tokenization.healing import HealedMass
 from tests.laws.test_engine_laws import EXACT
 from tests.support.hidden_rows import HiddenRows, HidingModel, served_engine
 
@@ -244,9 +244,9 @@ def test_the_mass_of_healed_bytes_behind_a_search_has_bounds(seed, shares, text)
 def test_bytes_that_few_rows_do_not_cover_are_followed_to_their_end(seed, text, n_rows):
     """`HealedMass`: with the fewest rows the interval is finite, and it holds the value that all rows give."""
     healed = text.encode()
-    with patch.object(healed_bytes, "MAX_ROWS", 10_000), patch.object(healed_bytes, "ENOUGH", 1e-300):
+    with patch.object(healing, "MAX_ROWS", 10_000), patch.object(healing, "ENOUGH", 1e-300):
         exact = _healed_mass(seed, healed, (0.0,))
-    with patch.object(healed_bytes, "MAX_ROWS", n_rows):
+    with patch.object(healing, "MAX_ROWS", n_rows):
         low, gap = _healed_mass(seed, healed, (0.0,))
     assert exact[1] == 0.0
     assert gap < np.inf

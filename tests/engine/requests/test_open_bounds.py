@@ -10,12 +10,12 @@ import pytest
 
 from selectrie import BeamSearchParams, Grammar, SearchParams
 from selectrie.core.types import SelfCheck
-from selectrie.decoding import healed_bytes
 from selectrie.engine.connect import PathRuntime
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests import near_ties
 from selectrie.options import PromptParams
 from selectrie.testing import PathsOf, TableModel, make_vocabulary
+from selectrie.tokenization import healing
 from tests.laws.test_engine_laws import EXACT, WIDE
 from tests.support.hidden_rows import HidingModel
 
@@ -204,7 +204,7 @@ SEARCHES = {
 @pytest.mark.parametrize("method", SEARCHES)
 def test_a_gap_of_searched_texts_holds_for_every_probability_of_the_healed_bytes(method, monkeypatch):
     """`ca` has 0.4 to 0.8 as its second row is not read: log 0.75 - log(0.25)/4, or log 0.375 - log(0.125)/4."""
-    monkeypatch.setattr(healed_bytes, "MAX_ROWS", 1)
+    monkeypatch.setattr(healing, "MAX_ROWS", 1)
     table = {(): {"cat": 0.3, "cab": 0.1, "c": 0.4, "s": 0.2}}
     with closing(Engine(TableModel(table, vocabulary=HEALS), check=EXACT)) as engine:
         found = SEARCHES[method](engine, Grammar.from_regex("t|bs+"))

@@ -24,8 +24,8 @@ from selectrie import Engine, SearchParams, Selection, load
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.backends.llama_cpp.context import Context
 from selectrie.engine.precision_check import SelfCheck
+from selectrie.engine.scheduler.job import LOOK_AGAIN_S
 from selectrie.engine.scheduler.model_thread import _INTERRUPT_AGAIN_S, ModelThread, _Call
-from selectrie.engine.scheduler.outcome import LOOK_AGAIN_S
 from selectrie.engine.scheduler.turns import CallTimes
 from selectrie.errors import CancelledError, ClosedError, OptionError
 from selectrie.testing import HashModel

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from selectrie.engine.scheduler.outcome import Outcome
+from selectrie.engine.scheduler.job import Outcome
 from tests.support.interrupts import Interrupter
 
 WAITS_S = 20.0
@@ -35,7 +35,7 @@ def can_be_set(outcome) -> bool:
 
 def test_ctrl_c_at_any_instruction_of_a_wait_leaves_the_result_to_be_set(monkeypatch):
     """An unset result waits in steps, so every instruction comes."""
-    monkeypatch.setattr("selectrie.engine.scheduler.outcome.LOOK_AGAIN_S", 1e-4)
+    monkeypatch.setattr("selectrie.engine.scheduler.job.LOOK_AGAIN_S", 1e-4)
     for n in range(160):
         outcome: Outcome[int] = Outcome()
         assert interrupted(outcome, n)
@@ -114,7 +114,7 @@ def test_only_the_main_thread_wakes_to_look_for_signals(monkeypatch):
             return self._lock.acquire(timeout=timeout)
 
     names = {name: getattr(threading, name) for name in ("current_thread", "main_thread", "TIMEOUT_MAX")}
-    monkeypatch.setattr("selectrie.engine.scheduler.outcome.threading", SimpleNamespace(Lock=Lock, **names))
+    monkeypatch.setattr("selectrie.engine.scheduler.job.threading", SimpleNamespace(Lock=Lock, **names))
     outcome: Outcome[int] = Outcome()
     waiting = threading.Thread(target=outcome.result, daemon=True)
     waiting.start()

@@ -21,8 +21,7 @@ from selectrie.backends.llama_cpp.context import (
 )
 from selectrie.backends.llama_cpp.library import StopFlag, build, processor, weights_type
 from selectrie.backends.llama_cpp.options import LlamaOptions
-from selectrie.backends.llama_cpp.sequences import AttentionSequences, Sequences
-from selectrie.backends.llama_cpp.sequences_recurrent import RecurrentSequences
+from selectrie.backends.llama_cpp.sequences import AttentionSequences, RecurrentSequences, Sequences
 from selectrie.backends.llama_cpp.weights import Weights, open_weights
 from selectrie.backends.prefix_tree import (
     CallPlan,

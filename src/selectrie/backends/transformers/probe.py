@@ -21,9 +21,8 @@ from torch import Tensor, nn
 
 from selectrie.backends.prefix_tree import PrefixTree
 from selectrie.backends.transformers.attention import EXACT_BATCH_MULTIPLE
-from selectrie.backends.transformers.cells import CellContexts, StateContexts, TorchContexts
+from selectrie.backends.transformers.cells import CellContexts, Prefix, StateContexts, TorchContexts
 from selectrie.backends.transformers.module import PreparedModule, Route, full_precision
-from selectrie.backends.transformers.prefix import Prefix
 from selectrie.core.model import Model, chain
 from selectrie.core.rows import Reads
 from selectrie.core.types import ROOT, FloatArray, ModelKind

@@ -18,12 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from selectrie.backends.transformers import checkpoint
-from selectrie.backends.transformers.cells import bytes_of, cells_for, states_for
+from selectrie.backends.transformers.cells import bytes_of, cells_for, length_of, states_for
 from selectrie.backends.transformers.checkpoint import CONFIG, Checkpoint
 from selectrie.backends.transformers.model import TransformersModel, nodes_and_rows, open_module
 from selectrie.backends.transformers.module import cache_in, max_positions_of, may_have_cells, threads
 from selectrie.backends.transformers.options import TransformersOptions
-from selectrie.backends.transformers.prefix import length_of
 from selectrie.backends.transformers.vocabulary import open_tokenizer, read_vocabulary
 from selectrie.core.types import Precision
 from selectrie.core.vocabulary import Vocabulary

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from selectrie.core.output import count, escaped, thousands
-from selectrie.evaluation.notation import (
+from selectrie.evaluation.results import (
     MAX_CONTEXT,
     between,
     choices_line,

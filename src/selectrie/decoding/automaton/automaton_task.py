@@ -15,12 +15,12 @@ from selectrie.core.numerics import Interval
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import ROOT, Capacity, FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.healed_bytes import Healed, HealedMass
 from selectrie.decoding.search_state import HeldNodes, PathTree
 from selectrie.decoding.task import TaskBase
 from selectrie.errors import OptionError, ProtocolError
 from selectrie.options import DEFAULT_SEARCH, SearchParams, at_least, one_of
 from selectrie.options.selection import GRAMMAR_TERMINATORS
+from selectrie.tokenization.healing import Healed, HealedMass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,21 +12,23 @@ import numpy as np
 from selectrie.core.automaton import Automaton
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, Capacity, IntArray
-from selectrie.decoding.beam.expansion import BeamExpander, CandidateQueue, Follower
-from selectrie.decoding.beam.records import (
+from selectrie.decoding.beam.expansion import (
+    BeamExpander,
     BeamOutcome,
     BeamPath,
     BeamSpec,
+    CandidateQueue,
     FinishedHypotheses,
     FinishedText,
+    Follower,
     Key,
     PathView,
     add_up,
 )
-from selectrie.decoding.healed_bytes import HealedMass
 from selectrie.decoding.search_state import HeldNodes
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.errors import ProtocolError
+from selectrie.tokenization.healing import HealedMass
 
 __all__ = ["BeamOutcome", "BeamPath", "BeamSpec", "BeamTask", "PathView"]
 

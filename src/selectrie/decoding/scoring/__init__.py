@@ -31,23 +31,21 @@ from selectrie.decoding.scoring.paths import (
     stack_evaluations,
     stop_logp,
 )
-from selectrie.decoding.scoring.posterior import (
+from selectrie.decoding.scoring.rules import (
+    Bounds,
+    Lengths,
+    Objective,
     Posterior,
     best_of_paths,
     coverage_of,
     duplicates,
     has_near_tie,
     is_certain,
-    posterior,
-)
-from selectrie.decoding.scoring.rules import (
-    Bounds,
-    Lengths,
-    Objective,
     log_priors,
     mean_joint,
     objective_of,
     plain_objective,
+    posterior,
     rounding_of,
     score_choices,
     score_with,

@@ -12,7 +12,7 @@ from selectrie.core.numerics import Interval
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.scoring.evaluation import TrieEvaluation, levels, longest_prefix_owner
-from selectrie.decoding.scoring.posterior import Posterior
+from selectrie.decoding.scoring.rules import Posterior
 
 RESOLVED = 1e-4
 """Largest width in nats of a joint's bounds at which their middle counts as its value.

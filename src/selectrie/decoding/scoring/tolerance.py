@@ -8,8 +8,7 @@ from selectrie.core import numerics
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.scoring.evaluation import TrieEvaluation, levels, row_owner
-from selectrie.decoding.scoring.posterior import best_of_paths
-from selectrie.decoding.scoring.rules import Lengths
+from selectrie.decoding.scoring.rules import Lengths, best_of_paths
 from selectrie.options import BASELINE_RULES
 
 ROUNDING = 1e-6

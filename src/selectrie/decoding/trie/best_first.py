@@ -2,19 +2,467 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from selectrie.core import numerics
+from selectrie.core.numerics import Interval
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, FloatArray, IntArray
-from selectrie.decoding.scoring import Objective, RowNeeds, TrieEvaluation, TrieReader, greedy_child
+from selectrie.core.types import NO_NODE, NO_PATH, ROOT, BoolArray, Capacity, FloatArray, IntArray
+from selectrie.decoding.scoring import (
+    RESOLVED,
+    Bounds,
+    Objective,
+    RowNeeds,
+    TrieEvaluation,
+    TrieReader,
+    greedy_child,
+    row_owner,
+)
+from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.search_state import FILL_ROWS, MIN_BOUND, HeldNodes, Open, OpenList, RowChildren
 from selectrie.decoding.task import NOTHING, Ask, TaskBase
 from selectrie.decoding.trie.exhaustive import DepthFirstOrder, DepthFirstWindows
-from selectrie.decoding.trie.frontier import Frontier, Heal
 from selectrie.options import SearchParams
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A path end whose tokens are evaluated, but whose terminator is only bounded.
+
+    Attributes:
+        node, path: The end's node and its path.
+        lower, upper: Bounds on its score.
+        logp: Bounds on its log-probability. The healed bytes' log-probability is not
+            subtracted.
+        is_final: Whether all rows that narrow the bounds were evaluated. They may still
+            differ if a row was given in part.
+    """
+
+    node: int
+    path: int
+    lower: float
+    upper: float
+    logp: Interval[float]
+    is_final: bool = False
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether the bounds on the score are equal."""
+        return self.lower == self.upper
+
+
+class Incumbents:
+    """The k best lower bounds on scores, and the candidates.
+
+    Only the terminator "unless-continued" has candidates. The terminator's probability
+    at an end is then a sum over the inner nodes that the end owns (at or below it, with
+    no other end between). A node whose row is known adds the mass of its tokens that
+    are not children, or bounds on it. An open node adds up to its whole mass.
+
+    Attributes:
+        log_finished: Log of the summed exp(score) of the finished paths.
+        candidates: The candidates by the node of the end.
+        log_heal: Log-probability of the healed bytes where it changes the order of
+            scores, else 0. It is subtracted from every log-probability before scoring.
+    """
+
+    def __init__(self, trie: TokenTrie, objective: Objective, reader: TrieReader, k: int) -> None:
+        self._trie, self._objective, self._reader = trie, objective, reader
+        self._k = min(k, len(trie.path_node))
+        # Heap of (score, tolerance) of the k best finished paths.
+        self._top: list[tuple[float, float]] = []
+        self.log_finished = -np.inf
+        self.candidates: dict[int, Candidate] = {}
+        self._dirty: set[int] = set()
+        self._certain: set[int] = set()  # ends whose owned nodes were all read
+        self.log_heal = 0.0
+
+    def finish(self, paths: IntArray, logp: FloatArray) -> None:
+        """Record paths whose log-probabilities are certain."""
+        if len(paths) == 0:
+            return
+        scores = self._objective.score(paths, logp - self.log_heal)
+        self.log_finished = float(np.logaddexp(self.log_finished, numerics.logsumexp(scores)))
+        best = np.argsort(-scores, kind="stable")[: self._k]
+        for score, tolerance in zip(
+            scores[best].tolist(), self._objective.tolerance[paths[best]].tolist(), strict=True
+        ):
+            if len(self._top) < self._k:
+                heapq.heappush(self._top, (score, tolerance))
+            elif score > self._top[0][0]:
+                heapq.heapreplace(self._top, (score, tolerance))
+            else:
+                return
+
+    def mark_changed(self, ends: IntArray) -> None:
+        """Mark ends for `refresh`, because rows of nodes that they own were read.
+
+        A finished end stays finished: nodes read below it afterwards have probability
+        0.
+        """
+        self._dirty.update(end for end in ends.tolist() if end not in self._certain)
+
+    def refresh(self, owner: IntArray, prefix: FloatArray) -> None:
+        """Update the intervals of the ends marked by `mark_changed`.
+
+        Args:
+            owner: int32[N], the end that owns each node.
+            prefix: float64[N], log-probabilities of prefixes, NaN where unknown.
+        """
+        for end in self._dirty:
+            stop = end + int(self._trie.n_nodes_below[end]) + 1
+            own = np.flatnonzero((owner[end:stop] == end) & self._trie.inner[end:stop]) + end
+            known = own[self._reader.evaluated[own]]
+            waiting = own[~self._reader.evaluated[own] & (prefix[own] > -np.inf)]
+            rest = self._reader.rest
+            low = high = numerics.logsumexp(prefix[known] + rest.low[known])
+            if not rest.is_known:
+                high = numerics.logsumexp(prefix[known] + rest.high[known])
+            is_final, is_bounded = len(waiting) == 0, high != low
+            high = min(float(np.logaddexp(high, numerics.logsumexp(prefix[waiting]))), float(prefix[end]))
+            path = int(self._trie.end_path[end])
+            if is_final:
+                self._certain.add(end)
+            if is_final and not is_bounded:
+                self.candidates.pop(end, None)
+                self.finish(np.array([path], dtype=np.int32), np.array([min(low, float(prefix[end]))]))
+                continue
+            self._add(end, min(low, high), high, is_final=is_final)
+        self._dirty.clear()
+
+    def add_final(self, ends: IntArray, prefix: FloatArray) -> None:
+        """Add ends as candidates that own one row, which was given in part."""
+        for end in ends.tolist():
+            rest = self._reader.rest
+            self._add(end, float(prefix[end] + rest.low[end]), float(prefix[end] + rest.high[end]), is_final=True)
+
+    def _add(self, end: int, low: float, high: float, *, is_final: bool) -> None:
+        """Add an end as a candidate with these bounds on its log-probability.
+
+        `low` and `high` include the healed bytes, whose log-probability `log_heal` is
+        subtracted before the bounds are scored. `is_final` says that no further row
+        narrows the bounds.
+        """
+        path = int(self._trie.end_path[end])
+        lower, upper = self._objective.score(np.array([path, path]), np.array([low, high]) - self.log_heal).tolist()
+        self.candidates[end] = Candidate(end, path, lower, upper, Interval(low, high), is_final)
+
+    def threshold(self) -> tuple[float, float]:
+        """Return the k-th best lower bound and the tolerance of its path.
+
+        The result is (-inf, 0) while fewer than k paths have a lower bound.
+        """
+        lowers = list(self._top)
+        lowers += [(c.lower, float(self._objective.tolerance[c.path])) for c in self.candidates.values()]
+        if len(lowers) < self._k:
+            return -np.inf, 0.0
+        return heapq.nlargest(self._k, lowers)[-1] if self.candidates else self._top[0]
+
+    def find_unsettled(self, threshold: float, margin: float) -> list[Candidate]:
+        """Return the candidates whose intervals must still narrow, best first.
+
+        They are those whose score may reach `threshold`, and which are not resolved or
+        overlap another path that may reach it.
+
+        Args:
+            threshold: The minimum score that matters.
+            margin: Allowance for rounding.
+        """
+        tolerance = self._objective.tolerance
+        counting = [c for c in self.candidates.values() if c.upper + tolerance[c.path] + margin >= threshold]
+        counting.sort(key=lambda c: (-c.upper, c.node))
+        spans = [(c.lower, c.upper) for c in counting] + [(score, score) for score, _ in self._top]
+        spans.sort()
+        return [c for c in counting if not c.is_exact and (not _is_resolved(c) or _overlaps(c, spans, margin))]
+
+    def check_proof(self, best_open: float, margin: float) -> bool:
+        """Return whether the first k paths are proven.
+
+        They are proven if no other path can be among them and their order cannot
+        change. An unresolved candidate has no score to rank it by, so it counts among
+        the others.
+
+        Args:
+            best_open: Upper bound on the scores of all paths below open nodes.
+            margin: Allowance for rounding.
+        """
+        kth, _ = self.threshold()
+        ranked = sorted(self.candidates.values(), key=lambda c: -c.lower)
+        n_exact_above = sum(score >= kth for score, _ in self._top)
+        inside = [c for c in ranked if c.lower >= kth and (c.is_exact or _is_resolved(c))]
+        inside = inside[: max(0, self._k - n_exact_above)]
+        outside = [c.upper for c in ranked if c not in inside]
+        best_open = max([best_open, *outside])
+        spans = sorted([(c.lower, c.upper) for c in inside] + [(score, score) for score, _ in self._top])
+        ordered = not any(_overlaps(c, spans, margin) for c in inside if not c.is_exact)
+        return ordered and (best_open == -np.inf or best_open + margin < kth)
+
+    def log_resolved(self) -> float:
+        """Return the log of the summed exp(score) of all finished or resolved paths."""
+        lowers = [c.lower for c in self.candidates.values() if _is_resolved(c)]
+        return numerics.logsumexp(np.array([self.log_finished, *lowers]))
+
+    @property
+    def has_value(self) -> bool:
+        """Return whether a path with positive probability has a score."""
+        is_final = any(c.is_final and c.upper > -np.inf for c in self.candidates.values())
+        return is_final or self.log_resolved() > -np.inf
+
+    def unresolved(self) -> list[Candidate]:
+        """Return the candidates whose interval is too wide to count as one score."""
+        return [c for c in self.candidates.values() if not _is_resolved(c)]
+
+
+def _is_resolved(candidate: Candidate) -> bool:
+    """Return whether the candidate's interval is narrow enough to count as one score.
+
+    It also counts if nothing can narrow it. The limit is a little below `RESOLVED`, so
+    that `path_scores` agrees, which adds the same terms in another order (1e-13 nats).
+    """
+    return candidate.is_final or candidate.logp.high - candidate.logp.low <= RESOLVED * (1 - 1e-6)
+
+
+def _overlaps(candidate: Candidate, spans: list[tuple[float, float]], margin: float) -> bool:
+    """Return whether the candidate's interval touches a span other than its own.
+
+    `spans` are (low, high) and include the candidate's own.
+    """
+    touching = sum(low - margin <= candidate.upper and candidate.lower <= high + margin for low, high in spans)
+    return touching > 1
+
+
+Heal = Callable[[FloatArray, Interval[FloatArray]], Interval[float]]
+"""Maps (edge_logp, observed) of a `TrieEvaluation` to bounds on the log-probability of
+the healed bytes.
+"""
+
+_BEYOND = 1e9
+"""A finite stand-in for an infinite distance between two scores, in nats."""
+
+
+class Frontier:
+    """Scores of finished paths, intervals of candidates, and bounds on open nodes.
+
+    A path is finished when its score is certain. A `Candidate` is an end whose score
+    lies in a known interval. An open node is an unread node whose row is needed, below
+    an evaluated node.
+
+    If the objective divides by lengths, the order of the scores depends on the
+    probability of the healed bytes. The argument `heal` computes it, and no bound
+    exists before all nodes that it depends on (`needs.observe`) were read.
+
+    Attributes:
+        prefix: float64[N], log-probability of each node's prefix, NaN where unknown.
+        reader: Collects the numbers read from the rows.
+        incumbents: The best scores and the candidates.
+        bounds: Computes the bounds on the scores below a node.
+        ready: Whether bounds can be computed yet.
+        continues: Whether terminators depend on rows below their ends. Only then are
+            there candidates.
+        margin: Largest error in nats of the difference of two scores: rounding, plus
+            the width of the interval of the baseline that is subtracted, plus that of
+            the healed bytes' log-probability if scores are divided by lengths.
+    """
+
+    def __init__(
+        self, trie: TokenTrie, needs: RowNeeds, terminator: str, *, objective: Objective, k: int, heal: Heal | None
+    ) -> None:
+        self._trie, self._needs, self._terminator = trie, needs, terminator
+        self._objective, self._heal = objective, heal
+        owner = row_owner(trie, terminator)
+        self.continues = owner is not None
+        self.reader = TrieReader(trie, needs)
+        self.bounds = Bounds(trie, objective, inclusive=self.continues or terminator == "eog")
+        self.prefix: FloatArray = np.full(len(trie.token), np.nan)
+        self.prefix[ROOT] = 0.0
+        self.incumbents = Incumbents(trie, objective, self.reader, k)
+        self._owner = np.full(len(trie.token), NO_NODE, dtype=np.int32) if owner is None else owner
+        self._n_owned = np.bincount(self._owner[trie.inner & (self._owner != NO_NODE)], minlength=len(trie.token))
+        self._chain = longest_chain(trie) if terminator in ("none", "text") else 1
+        self._read_before_heal: list[IntArray] = []
+        self.ready = heal is None or not objective.divides
+        self.margin = ROUNDING + min(objective.moves, _BEYOND)
+
+    def read(self, nodes: IntArray, rows: Rows) -> IntArray:
+        """Read the rows of `nodes`; return the nodes whose children have bounds now."""
+        self.reader.read(nodes, rows)
+        self._extend_prefixes(nodes)
+        if not self.ready:
+            self._read_before_heal.append(nodes)
+            if self.unobserved():
+                return nodes[:0]
+            nodes = np.concatenate(self._read_before_heal)
+            self.ready = True
+            self.incumbents.log_heal = self._log_heal()
+            self.margin += self._heal_effect()
+        self._finish_paths(nodes)
+        return nodes
+
+    def unobserved(self) -> list[int]:
+        """Return the nodes of `needs.observe` whose rows were not read."""
+        return [node for node, _ in self._needs.observe if not self.reader.evaluated[node]]
+
+    def refresh(self) -> None:
+        """Update the intervals of all candidates.
+
+        Call it after reading rows and before using `incumbents` or the methods below.
+        """
+        self.incumbents.refresh(self._owner, self.prefix)
+
+    def _log_heal(self) -> float:
+        """Return the log-probability of the healed bytes to subtract.
+
+        It is 0 if they have probability 0, since no path then has a positive
+        probability.
+        """
+        log_heal = self._heal_bounds().low
+        return log_heal if log_heal > -np.inf else 0.0
+
+    def _heal_bounds(self) -> Interval[float]:
+        """Return bounds on the log-probability of the healed bytes."""
+        return Interval.point(0.0) if self._heal is None else self._heal(self.reader.edge_logp, self.reader.observed)
+
+    def _heal_effect(self) -> float:
+        """Return by how many nats `heal` may change the difference of two scores.
+
+        Its log-probability is divided by the paths' lengths, and it may be an interval.
+        """
+        length = self._objective.length
+        share = float(1 / length.min() - 1 / length.max())
+        return min(self._heal_bounds().width * share, _BEYOND) if share else 0.0
+
+    def _extend_prefixes(self, nodes: IntArray) -> None:
+        """Set `prefix` of the children of `nodes`.
+
+        Parents are handled before their children, because `nodes` may hold both.
+        """
+        depths = self._trie.depth[nodes]
+        for depth in np.unique(depths):
+            children, owner = self.reader.children(nodes[depths == depth])
+            above = self.prefix[nodes[depths == depth]][owner]
+            counts = self._trie.depth[children] > self._objective.first_scored
+            self.prefix[children] = above + np.where(counts, self.reader.edge_logp[children], 0.0)
+
+    def _finish_paths(self, nodes: IntArray) -> None:
+        """Finish the paths whose scores the rows of `nodes` make certain.
+
+        Ends that own such nodes are marked for an update of their intervals.
+        """
+        trie, incumbents = self._trie, self.incumbents
+        if self._terminator == "eog":
+            ends = nodes[trie.end_path[nodes] != NO_PATH]
+            incumbents.finish(trie.end_path[ends], self.prefix[ends] + self.reader.eog_logp[ends])
+            return
+        children, _ = self.reader.children(nodes)
+        is_end = trie.end_path[children] != NO_PATH
+        if self.continues:
+            is_end &= ~trie.inner[children]
+            touched = self._owner[nodes[trie.inner[nodes]]]
+            touched = touched[touched != NO_NODE]
+            # An end that owns only its own row needs no interval.
+            alone = touched[self._n_owned[touched] == 1]
+            rest = self.reader.rest
+            if not rest.is_known:
+                is_bounded = rest.high[alone] > rest.low[alone]
+                incumbents.add_final(alone[is_bounded], self.prefix)
+                alone = alone[~is_bounded]
+            incumbents.finish(trie.end_path[alone], self.prefix[alone] + rest.low[alone])
+            incumbents.mark_changed(touched[self._n_owned[touched] > 1])
+        ends = children[is_end]
+        incumbents.finish(trie.end_path[ends], self.prefix[ends])
+        if ROOT in nodes and trie.end_path[ROOT] != NO_PATH and not (self.continues and trie.inner[ROOT]):
+            incumbents.finish(trie.end_path[:1], np.zeros(1))
+
+    def upper(self, nodes: IntArray, *, cautious: bool = False) -> FloatArray:
+        """Return upper bounds on the scores below each node, float64[n].
+
+        With `cautious`, each bound includes the tolerance of the scores.
+        """
+        return self.bounds.upper(nodes, self.prefix[nodes] - self.incumbents.log_heal, cautious=cautious)
+
+    def unread_children(self, nodes: IntArray) -> IntArray:
+        """Return the children of `nodes` whose rows are needed and unread, int32[]."""
+        children, _ = self.reader.children(nodes)
+        return children[self._needs.row[children] & ~self.reader.evaluated[children]]
+
+    def open_nodes(self) -> IntArray:
+        """Return the open nodes whose prefix has a positive probability, int32[]."""
+        children = self.unread_children(np.flatnonzero(self.reader.evaluated).astype(np.int32))
+        return children[self.prefix[children] > -np.inf]
+
+    def nodes_deciding(self, candidate: Candidate, min_nodes: int) -> list[int]:
+        """Return the open nodes that the candidate's end owns, most probable first.
+
+        Nodes too improbable to matter are left out, but at least `min_nodes` are
+        returned.
+        """
+        start, stop = candidate.node, candidate.node + int(self._trie.n_nodes_below[candidate.node]) + 1
+        waits = (self._owner[start:stop] == start) & self._needs.row[start:stop]
+        waits &= ~self.reader.evaluated[start:stop] & (self.prefix[start:stop] > -np.inf)
+        own = np.flatnonzero(waits) + start
+        own = own[np.argsort(-self.prefix[own], kind="stable")]
+        # The mass of each node together with all less probable ones.
+        lighter = np.logaddexp.accumulate(self.prefix[own][::-1])[::-1]
+        # Half of the width that counts as resolved may stay open.
+        enough = candidate.logp.low + np.log(RESOLVED / 2)
+        matter: list[int] = own[: max(min_nodes, int(np.count_nonzero(lighter > enough)))].tolist()
+        return matter
+
+    def _log_open(self) -> float:
+        """Return the log of a bound on the summed exp(score) of all unresolved paths.
+
+        If the score is a joint, all paths below a node together weigh at most the
+        node's bound times the maximum number of them that are prefixes of one another
+        (1 except for terminators "none" and "text"). Otherwise each path may weigh as
+        much as the bound.
+        """
+        nodes = self.open_nodes()
+        is_joint = not self._objective.divides and not self._objective.first_scored
+        count = np.full(len(nodes), self._chain) if is_joint else self.bounds.n_paths[nodes]
+        with np.errstate(divide="ignore"):
+            weights = self.upper(nodes) + np.log(count)
+        return numerics.logsumexp(np.append(weights, [c.upper for c in self.incumbents.unresolved()]))
+
+    def holds_mass(self, mass: float) -> bool:
+        """Return whether resolved paths hold the share `mass` of the set's mass."""
+        finished = self.incumbents.log_resolved()
+        return bool(finished - np.logaddexp(finished, self._log_open()) >= np.log(mass))
+
+    def check_proof(self) -> bool:
+        """Return `Incumbents.check_proof` for the best bound of all open nodes."""
+        return self.incumbents.check_proof(float(self.upper(self.open_nodes()).max(initial=-np.inf)), self.margin)
+
+    def bound_open_mass(self) -> tuple[float, float]:
+        """Return bounds on the mass of all unresolved paths, given the healed bytes.
+
+        The first is on their probability; the second is the log of a bound on their
+        summed exp(score).
+        """
+        nodes, log_heal = self.open_nodes(), self._log_heal()
+        count = self.bounds.n_paths[nodes] if self._objective.first_scored else np.full(len(nodes), self._chain)
+        mass = self.prefix[nodes] + np.log(np.maximum(count, 1))
+        mass = np.append(mass, [c.logp.high for c in self.incumbents.unresolved()])
+        open_mass = float(numerics.exp(np.array(numerics.logsumexp(mass) - log_heal)))
+        heal = self._heal_bounds()
+        if heal.low == -np.inf < heal.high:
+            open_mass = float(self._chain) if open_mass else 0.0
+        # Subtract the part of `log_heal` that the bounds do not include yet.
+        return open_mass, self._log_open() - (log_heal - self.incumbents.log_heal)
+
+
+def longest_chain(trie: TokenTrie) -> int:
+    """Return the maximum number of choices that end on one path from the root.
+
+    Each of them is a prefix of the next, so up to this many choices can count the same
+    probability mass.
+    """
+    return int(trie.accumulate((trie.end_path != NO_PATH).astype(np.float64)).max())
+
 
 WIDE = 16
 """Width from which a call takes a quarter of the nodes so far."""

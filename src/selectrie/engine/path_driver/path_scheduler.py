@@ -15,9 +15,8 @@ import numpy as np
 from selectrie.core.path_model import Answer, Cancellation, RowReader, RowStarter
 from selectrie.core.types import IntArray, Limits
 from selectrie.decoding.task import Ask
-from selectrie.engine.scheduler.job import Job, end_early
+from selectrie.engine.scheduler.job import LOOK_AGAIN_S, Job, end_early
 from selectrie.engine.scheduler.model_thread import JobThread
-from selectrie.engine.scheduler.outcome import LOOK_AGAIN_S
 from selectrie.engine.scheduler.scheduler import Load, copy_error
 from selectrie.errors import CapacityError, ProtocolError
 from selectrie.options import at_least

@@ -20,7 +20,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding import scoring
 from selectrie.decoding.automaton.automaton_task import AutomatonOutcome, AutomatonSpec
 from selectrie.decoding.automaton.best_first import AutomatonSearch
-from selectrie.decoding.beam.records import BeamSpec
+from selectrie.decoding.beam.expansion import BeamSpec
 from selectrie.decoding.beam.search import BeamTask
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
@@ -160,8 +160,8 @@ def _paths_of_grammar(
     Only canonical paths count, so each path found must be checked.
     """
     from selectrie.grammar import Grammar
-    from selectrie.grammar.rules.expressions import Alternatives, LiteralText, RuleSet
-    from selectrie.grammar.rules.expressions import Concatenation as InOrder
+    from selectrie.grammar.rules import Alternatives, LiteralText, RuleSet
+    from selectrie.grammar.rules import Concatenation as InOrder
 
     items = [
         LiteralText(part) if isinstance(part, bytes) else Alternatives(tuple(LiteralText(option) for option in part))

@@ -14,7 +14,7 @@ from selectrie.core import numerics
 from selectrie.core.numerics import Interval, Numbers
 from selectrie.core.types import Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
-from selectrie.decoding.trie.frontier import longest_chain
+from selectrie.decoding.trie.best_first import longest_chain
 from selectrie.engine.requests.selection import PreparedSelect, group_starts
 from selectrie.engine.requests.session import Session
 from selectrie.errors import InternalError, OptionError

@@ -17,7 +17,6 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, IntArray, Limits
 from selectrie.core.vocabulary import TokenizerKind, Vocabulary, to_bytes
 from selectrie.decoding.automaton.automaton_task import AutomatonOutcome, AutomatonSpec, FinishedPath
-from selectrie.decoding.healed_bytes import MAX_GAP, Healed
 from selectrie.engine.requests.reasons import reason_heal_unknown
 from selectrie.engine.requests.session import Session, fix_time
 from selectrie.errors import LOAD_HERE, GrammarError, NothingFoundError, TextError, WholeRowsError, remedies, words
@@ -34,6 +33,7 @@ from selectrie.tokenization.canonical import (
     open_prompt,
 )
 from selectrie.tokenization.encoding import PromptText
+from selectrie.tokenization.healing import MAX_GAP, Healed
 from selectrie.tokenization.prompts import (
     Prompt,
     check_length,

@@ -17,7 +17,6 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.core.vocabulary import Vocabulary, to_bytes
-from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.sampling.task import Drafter, Sampled, SampleSpec, SampleTask
 from selectrie.engine.aio import Outlet, QueueStream
 from selectrie.engine.requests.constrained_prompt import list_bytes_after
@@ -41,7 +40,7 @@ from selectrie.options import (
 from selectrie.results import Chunk, Completion, Generation
 from selectrie.tokenization.canonical import HealedPrompt, reopen
 from selectrie.tokenization.encoding import EncodedChoices, PromptText, encode_choices, least_tokens
-from selectrie.tokenization.healing import HealedBytes
+from selectrie.tokenization.healing import Healed, HealedBytes
 from selectrie.tokenization.prompts import (
     SHORTEN_PROMPT,
     CheckLength,

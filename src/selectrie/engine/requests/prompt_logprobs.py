@@ -17,8 +17,15 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Cost, IntArray, Limits, OffsetArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.scoring import RowNeeds, TrieEvaluation
-from selectrie.decoding.trie.exhaustive import ScoreTask, mark_ancestors, scoring_nodes
-from selectrie.decoding.trie.prompt_rows import PromptReads, PromptValues, RowValues, path_keys
+from selectrie.decoding.trie.exhaustive import (
+    PromptReads,
+    PromptValues,
+    RowValues,
+    ScoreTask,
+    mark_ancestors,
+    path_keys,
+    scoring_nodes,
+)
 from selectrie.engine.requests.session import Session, fix_time
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError, OptionRef, of_request, words

@@ -14,7 +14,7 @@ from selectrie.core.path_model import REMOTE
 from selectrie.core.types import Cost, IntArray, SelfCheck
 from selectrie.core.vocabulary import TIME_ARGUMENT, Vocabulary
 from selectrie.decoding.search_state import FILL_ROWS
-from selectrie.decoding.trie.prompt_rows import ReadRows
+from selectrie.decoding.trie.exhaustive import ReadRows
 from selectrie.engine.requests.canonical_memory import (
     CHUNK,
     CanonicalMemories,

@@ -22,8 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from selectrie.core.model import Model
 from selectrie.core.types import Cost
 from selectrie.decoding.task import Task
-from selectrie.engine.scheduler.job import Job, Observer
-from selectrie.engine.scheduler.outcome import LOOK_AGAIN_S, Outcome
+from selectrie.engine.scheduler.job import LOOK_AGAIN_S, Job, Observer, Outcome
 from selectrie.engine.scheduler.scheduler import Load, Scheduler
 from selectrie.errors import CancelledError, ClosedError, DecodeInterrupted, ForkedError, OptionError, QueueFullError
 from selectrie.options import at_least

@@ -42,7 +42,7 @@ from operator import attrgetter
 
 from selectrie.core.model import Model
 from selectrie.core.types import NO_NODE, Capacity, Cost
-from selectrie.decoding.trie.prompt_rows import ReadRows
+from selectrie.decoding.trie.exhaustive import ReadRows
 from selectrie.engine.scheduler.batch import (
     allocate_prefill,
     ask_part,

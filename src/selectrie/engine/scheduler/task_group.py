@@ -11,9 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from selectrie.core.model import Model
 from selectrie.decoding.task import Task
-from selectrie.engine.scheduler.job import Job, Observer
+from selectrie.engine.scheduler.job import Job, Observer, Outcome
 from selectrie.engine.scheduler.model_thread import Handle, JobThread
-from selectrie.engine.scheduler.outcome import Outcome
 from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.engine.scheduler.turns import Turn
 from selectrie.errors import CancelledError, ClosedError, ForkedError

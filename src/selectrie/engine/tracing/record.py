@@ -19,7 +19,7 @@ from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import Capacity, IntArray, Limits
 from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.decoding.task import Ask, Task
-from selectrie.decoding.trie.prompt_rows import ReadRows
+from selectrie.decoding.trie.exhaustive import ReadRows
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.served_generate import ServedTask
 from selectrie.engine.requests.session import time_args

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from selectrie.core.output import escaped
 from selectrie.errors import OptionError
-from selectrie.evaluation.notation import (
+from selectrie.evaluation.report.html import difference_chart, difference_rows, svg_file
+from selectrie.evaluation.results import (
     MAX_CONTEXT,
     choices_line,
     number,
@@ -22,7 +23,6 @@ from selectrie.evaluation.notation import (
     signed,
     signed_interval,
 )
-from selectrie.evaluation.report.html import difference_chart, difference_rows, svg_file
 
 Comparison: TypeAlias = Mapping[str, Any]
 """A comparison, ready for JSON (`comparison.comparison_dict`)."""

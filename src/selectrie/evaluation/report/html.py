@@ -16,8 +16,11 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from selectrie.core.output import count, thousands
 from selectrie.evaluation import metrics
 from selectrie.evaluation.metrics import METRICS, Estimate, wilson
-from selectrie.evaluation.notation import (
+from selectrie.evaluation.results import (
     MAX_CONTEXT,
+    Evaluation,
+    Figures,
+    TaskResult,
     between,
     choices_line,
     number,
@@ -27,7 +30,6 @@ from selectrie.evaluation.notation import (
     signed,
     signed_interval,
 )
-from selectrie.evaluation.results import Evaluation, Figures, TaskResult
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Matches control characters, direction marks, and what no page may hold."""

@@ -24,7 +24,7 @@ from selectrie.grammar.machine.nfa import (
     terminal_label,
 )
 from selectrie.grammar.machine.program import NO_RETURN, Plans, Program, link_rules
-from selectrie.grammar.rules.expressions import (
+from selectrie.grammar.rules import (
     Characters,
     Concatenation,
     Expression,
@@ -35,7 +35,7 @@ from selectrie.grammar.rules.expressions import (
     TokenTerminal,
     parts_of,
 )
-from selectrie.grammar.rules.source_positions import GrammarSource
+from selectrie.grammar.source_positions import GrammarSource
 
 Node = TypeVar("Node", bound=Hashable)
 

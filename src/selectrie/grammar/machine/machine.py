@@ -17,7 +17,7 @@ from selectrie.core.types import IntArray
 from selectrie.errors import GrammarError
 from selectrie.grammar.machine.nfa import DEFAULT_LIMITS, GrammarLimits
 from selectrie.grammar.machine.program import Plans, Program
-from selectrie.grammar.rules.expressions import TokenTerminal
+from selectrie.grammar.rules import TokenTerminal
 
 
 class Recogniser(Protocol):

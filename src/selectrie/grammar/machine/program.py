@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from selectrie.grammar.machine.nfa import FIRST_TERMINAL, RuleAutomaton, called_rule
-from selectrie.grammar.rules.expressions import TokenTerminal
+from selectrie.grammar.rules import TokenTerminal
 
 NO_RETURN = -1
 """In place of a state to return to: the called rule returns to its caller's caller."""

@@ -13,9 +13,11 @@ from lark.common import LexerConf
 from lark.lexer import Lexer
 
 from selectrie.errors import GrammarError, MessageText, Noun, clipped, remedies, words
-from selectrie.grammar.rules.expressions import (
+from selectrie.grammar.rules import (
+    ANY,
     EMPTY,
     LAST_CODE_POINT,
+    MAX_REPEATED,
     Alternatives,
     Characters,
     Concatenation,
@@ -28,7 +30,7 @@ from selectrie.grammar.rules.expressions import (
     TokenTerminal,
     parts_of,
 )
-from selectrie.grammar.rules.source_positions import (
+from selectrie.grammar.source_positions import (
     MAX_SYMBOLS,
     GrammarSource,
     SymbolError,
@@ -37,7 +39,6 @@ from selectrie.grammar.rules.source_positions import (
     span_of,
     start_of,
 )
-from selectrie.grammar.rules.unparse import ANY, MAX_REPEATED
 
 MAX_DEPTH = 100
 """Maximum nesting of parentheses and operators; deeper nesting is refused."""

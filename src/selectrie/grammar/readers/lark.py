@@ -24,7 +24,7 @@ from lark.lexer import Lexer
 from selectrie.errors import GrammarError, clipped
 from selectrie.grammar.readers.regex import MAX_COUNT, SetMaker, case_variants, read_pattern
 from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
-from selectrie.grammar.rules.expressions import (
+from selectrie.grammar.rules import (
     EMPTY,
     LAST_CODE_POINT,
     SURROGATES,
@@ -35,7 +35,7 @@ from selectrie.grammar.rules.expressions import (
     RuleSet,
     Span,
 )
-from selectrie.grammar.rules.source_positions import (
+from selectrie.grammar.source_positions import (
     MAX_SYMBOLS,
     GrammarSource,
     SymbolError,

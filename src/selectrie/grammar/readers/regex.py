@@ -13,16 +13,8 @@ from functools import cache
 from selectrie.errors import GrammarError, clipped
 from selectrie.grammar.readers import shapes
 from selectrie.grammar.readers.shapes import NOTHING, alternatives, empty_part, first_characters, repeat, sequence
-from selectrie.grammar.rules.expressions import (
-    LAST_CODE_POINT,
-    SURROGATES,
-    Characters,
-    Expression,
-    LiteralText,
-    RuleSet,
-    Span,
-)
-from selectrie.grammar.rules.source_positions import GrammarSource
+from selectrie.grammar.rules import LAST_CODE_POINT, SURROGATES, Characters, Expression, LiteralText, RuleSet, Span
+from selectrie.grammar.source_positions import GrammarSource
 
 Ranges = tuple[tuple[int, int], ...]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.rules.expressions import (
+from selectrie.grammar.rules import (
     EMPTY,
     Alternatives,
     Characters,

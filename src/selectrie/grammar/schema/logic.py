@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from selectrie.grammar.rules.expressions import Characters
+from selectrie.grammar.rules import Characters
 from selectrie.grammar.schema.keywords import DECIDING, TYPES, is_number, key_of, kind_of
 from selectrie.grammar.schema.patterns import UNSPELLED
 

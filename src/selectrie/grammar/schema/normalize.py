@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from selectrie.errors import GrammarError, clip
-from selectrie.grammar.rules.expressions import Characters
+from selectrie.grammar.rules import Characters
 from selectrie.grammar.schema.keywords import (
     APPLICATORS,
     LISTED,

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from selectrie.grammar.rules.expressions import LAST_CODE_POINT, Characters
+from selectrie.grammar.rules import LAST_CODE_POINT, Characters
 
 Ranges = tuple[tuple[int, int], ...]
 

@@ -22,7 +22,7 @@ from selectrie.server.fields.wire import (
     UnsupportedError,
     WireModel,
 )
-from selectrie.tokenization.roles import ROLE
+from selectrie.tokenization.prompts import ROLE
 
 _TEXTS = ("name", "reasoning", "reasoning_content", "tool_call_id")
 """Fields of a message, besides role and content, that a template may read."""

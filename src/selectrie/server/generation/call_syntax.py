@@ -19,7 +19,7 @@ from selectrie.engine.requests.session import time_args
 from selectrie.engine.thinking import OPEN_THOUGHT
 from selectrie.errors import PromptError
 from selectrie.options import PromptParams
-from selectrie.tokenization.roles import adapt_roles
+from selectrie.tokenization.prompts import adapt_roles
 
 Messages = Sequence[Mapping[str, Any]]
 

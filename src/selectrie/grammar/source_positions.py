@@ -12,7 +12,7 @@ from lark import Lark, Token, Transformer, UnexpectedToken
 from lark.lexer import Lexer
 
 from selectrie.errors import GrammarError, clipped
-from selectrie.grammar.rules.expressions import Span
+from selectrie.grammar.rules import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,0 @@
-"""Grammar rules as data: expressions, facts about them, and GBNF output."""
