@@ -29,6 +29,7 @@ from selectrie.results.drawing.shapes import style
 from selectrie.server.calls.bodies import CALLS
 from selectrie.server.decisions.decisions import DecisionsBody
 from selectrie.server.fields.wire import flat_union_members, schemas_of
+from selectrie.server.generation.completions import DEFAULT_MAX_TOKENS, CompletionBody
 from selectrie.server.options import ServerOptions
 from selectrie.server.transport.middleware import wants_page
 
@@ -60,6 +61,11 @@ _APART = {
     *("values", "grammar", "regex", "json_schema", "input", "questions", "prior", "drawing", "fold"),
 }
 """Fields that the page has inputs of another kind for, or that are no options."""
+_OF_TEXTS = (
+    *("n", "max_tokens", "temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "stop", "min_tokens"),
+    *("best_of", "ignore_eos", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+)
+"""Fields of completions and of chats that the page has inputs for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,9 @@ def _describe_calls(options: ServerOptions) -> Iterator[tuple[str, list[dict[str
             defaults |= _defaults_of(record())
         yield path, list(_describe_fields(call.body, defaults, options))
     yield "/v1/decisions", list(_describe_fields(DecisionsBody, _defaults_of(DecisionParams()), options))
+    defaults = {"n": 1, "max_tokens": DEFAULT_MAX_TOKENS, "min_tokens": 0}
+    described = {one["path"]: one for one in _describe_fields(CompletionBody, defaults, options)}
+    yield "/v1/completions", [described[name] for name in _OF_TEXTS]
 
 
 def _defaults_of(record: object) -> dict[str, Any]:

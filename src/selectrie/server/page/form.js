@@ -164,7 +164,7 @@ export function optionField(option) {
     return labelled(title, control, option.help);
   }
   const bounds = [
-    option.minimum !== undefined && `at least ${option.minimum}`,
+    Number.isSafeInteger(option.minimum ?? 0) && option.minimum !== undefined && `at least ${option.minimum}`,
     option.maximum !== undefined && `at most ${option.maximum}`,
   ].filter(Boolean);
   const input = h("input", {

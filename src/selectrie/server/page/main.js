@@ -50,7 +50,10 @@ import { Pane, announce, announceAnswer, keyForm } from "./states.js";
  * @property {(form: HTMLFormElement, state: Record<string, any>) => void} write
  * @property {(answer: any, place: HTMLElement, context: Context) => Outcome} show
  * @property {(answer: any) => [string, number][]} [numbers] of an answer that a link keeps; by default those of its choices
- * @property {(event: any, place: HTMLElement, context: Context) => void} [news] shows an event before the result
+ * @property {(event: any, place: HTMLElement, context: Context, gathered?: any) => void} [news] shows an event before the result
+ * @property {() => {add: (event: any) => void, result: () => any}} [gather] makes the answer of a stream that has no event `result`
+ * @property {(place: HTMLElement) => void} [begin] is called before a request is sent
+ * @property {(message: string, form: HTMLFormElement) => Node | null} [explain] returns what is shown below an error's message
  */
 
 const LIVE_MS = 300;
@@ -60,6 +63,9 @@ const TABS = [
   { name: "decide", title: "Decide", load: () => import("./decide.js").then((one) => one.decide) },
   { name: "select", title: "Select", load: async () => select },
   { name: "rank", title: "Rank", load: async () => rank },
+  { name: "grammar", title: "Grammar", load: () => import("./grammar.js").then((one) => one.grammar) },
+  { name: "template", title: "Template", load: () => import("./template.js").then((one) => one.template) },
+  { name: "generate", title: "Generate", load: () => import("./generate.js").then((one) => one.generate) },
 ];
 
 /** A tab with its form and its answer. */
@@ -163,6 +169,7 @@ export class Slot {
     this.controller = controller;
     const began = performance.now();
     this.pane.run(() => this.stop());
+    this.tab?.begin?.(this.pane.place);
     this.reveal();
     try {
       const answer = await this.answerOf(request, controller.signal);
@@ -185,14 +192,20 @@ export class Slot {
   async answerOf(request, signal) {
     const body = this.page.named(request.body);
     if (!this.tab?.isStream) return ask(request.path, body, signal);
+    const gathered = this.tab.gather?.();
     for await (const event of stream(request.path, body, signal)) {
-      if (event.type === "result") return event;
-      if (event.type === "progress") this.pane.progress(event.done, event.total);
+      if (gathered) {
+        gathered.add(event);
+        this.pane.stream();
+        this.tab.news?.(event, this.pane.place, this.context, gathered.result());
+      } else if (event.type === "result") return event;
+      else if (event.type === "progress") this.pane.progress(event.done, event.total);
       else if (this.tab.news) {
         this.pane.stream();
         this.tab.news(event, this.pane.place, this.context);
       }
     }
+    if (gathered) return gathered.result();
     throw new GoneError("the answer ended early");
   }
 
@@ -222,6 +235,8 @@ export class Slot {
     };
     const isFound = field !== "" && toField(this.isMoving);
     this.pane.fail(error, { retry: () => void this.run(), toField: isFound ? toField : null });
+    const explained = this.tab?.explain?.(message, this.form);
+    if (explained) this.pane.head.append(explained);
   }
 
   /** Stop what runs; the server ends its work. */

@@ -65,7 +65,7 @@ function tabOf(name, title, path, lead) {
       fill(form, state);
       form.querySelector("[name=choices]")?.dispatchEvent(new Event("input"));
     },
-    show: (answer, place, context) => show(answer, place, context, name === "rank"),
+    show: (answer, place, context) => showSelection(answer, place, context, name === "rank"),
   };
 }
 
@@ -139,7 +139,7 @@ export function choicesOf(text) {
  * @param {boolean} isRank whether the order of all choices comes first
  * @returns {import("./main.js").Outcome}
  */
-function show(answer, place, context, isRank) {
+export function showSelection(answer, place, context, isRank) {
   const say = answer.drawing?.sentences ?? {};
   /** @type {{code: string, text: string, remedy?: {option: string}}[]} */
   const warnings = answer.warnings ?? [];

@@ -1,0 +1,158 @@
+// @ts-check
+/** The tab Template: a page that fills while its slots are decided. */
+
+import { figureOf } from "./drawing.js";
+import { number, percent, score, textOf, visible } from "./format.js";
+import { area, fill, freshId, h, labelled, optionsOf, parseJson, readOptions, stateOf } from "./form.js";
+import { caretOf } from "./grammar.js";
+import { barOf } from "./select.js";
+
+const PATH = "/v1/render";
+const MOST_CHOICES = 20;
+const TEMPLATE = `The following is a character profile for an RPG game in plain text format.
+Name: <<name>>
+Race: <<race>>
+<<#joint k=3>>Class: <<#select 'class'>>ranger<<or>>wizard<<or>>knight<<or>>paladin<</select>>
+Armor: <<select 'armor' options=armors>>
+Mantra: <<select 'mantra' options=mantras>><</joint>>
+Weapon: <<select 'weapon' options=weapons>>`;
+const VALUES = {
+  name: "Aria",
+  race: "elf",
+  armors: ["leather", "chainmail", "plate"],
+  mantras: ["Honor above all.", "The forest is my home.", "Magic is everywhere.", "I serve the light."],
+  weapons: ["sword", "bow", "staff", "silver bow"],
+};
+
+/**
+ * @typedef {object} Piece A part of the page as it came.
+ * @property {string} kind `text`, or the kind of a slot
+ * @property {string} text
+ * @property {boolean} [hidden]
+ * @property {string} [path]
+ */
+/** @type {WeakMap<HTMLElement, Piece[]>} the parts of the page that came as events */
+const pieces = new WeakMap();
+
+/** @type {import("./main.js").Tab} */
+export const template = {
+  name: "template",
+  title: "Template",
+  lead: "How does the model fill the slots of a page, each from its own alternatives?",
+  isStream: true,
+  example: { template: TEMPLATE, values: JSON.stringify(VALUES, null, 1) },
+  build(form, context) {
+    const source = area("template", { rows: 8, placeholder: "A text with slots: <<select 'name' options=names>>" });
+    const values = area("values", { rows: 8, placeholder: '{"names": ["a", "b"]}' });
+    source.dir = values.dir = "ltr";
+    const box = labelled("Template", source, "<<select …>> is decided, <<gen …>> is written, <<name>> is a value.");
+    form.append(box, labelled("Values, as JSON", values, "They are data: no tag in them is read."), optionsOf(context.options[PATH]));
+  },
+  read(form) {
+    const state = stateOf(form);
+    const typed = String(state.values ?? "").trim();
+    const values = typed ? parseJson("values", typed) : {};
+    return { path: PATH, body: { template: String(state.template ?? ""), values, ...readOptions(form), drawing: true }, state };
+  },
+  write: fill,
+  begin(place) {
+    pieces.delete(place);
+  },
+  news(event, place) {
+    if (event.type !== "text") return;
+    const parts = [...(pieces.get(place) ?? []), event];
+    pieces.set(place, parts);
+    place.replaceChildren(h("div", { class: "page-text", dir: "auto" }, parts.filter((one) => !one.hidden).map((one) => (one.kind === "text" ? plain(one.text) : h("mark", { class: "slot" }, plain(one.text))))));
+  },
+  show,
+  numbers: (answer) => scoredSlots(answer).map((one) => [`${one.path}: ${one.text}`, one.record.logp]),
+  explain: (message, form) => caretOf(message, /** @type {HTMLTextAreaElement} */ (form.elements.namedItem("template"))),
+};
+
+/**
+ * Return a text of the page, its lines kept; only characters that cannot be seen are shown by marks.
+ *
+ * @param {string} text
+ */
+function plain(text) {
+  return h("bdi", {}, text.split("\n").flatMap((line, at) => [at ? h("br") : null, line.replace(/[^ ]+/g, visible)]));
+}
+
+/**
+ * @param {any} answer
+ * @returns {any[]} the slots that were decided among alternatives
+ */
+function scoredSlots(answer) {
+  return answer.slots.filter((/** @type {any} */ one) => Number.isFinite(one.record?.logp));
+}
+
+/**
+ * Show a page; a click on a slot opens what it was decided among.
+ *
+ * @param {any} answer
+ * @param {HTMLElement} place
+ * @returns {import("./main.js").Outcome}
+ */
+function show(answer, place) {
+  const joint = answer.slots.filter((/** @type {any} */ one) => one.record?.kind === "joint");
+  const withRecord = answer.slots.map((/** @type {any} */ one) => ({ ...one, record: one.record ?? joint.find((/** @type {any} */ other) => other.record.names.includes(one.name))?.record }));
+  const slots = new Map(withRecord.map((/** @type {any} */ one) => [one.path, one]));
+  const detail = h("div", { class: "slot-detail", id: freshId(), hidden: true, tabindex: "-1" });
+  /** @type {HTMLButtonElement[]} */
+  const buttons = [];
+  const buttonOf = (/** @type {any} */ slot, /** @type {string} */ text) => {
+    const button = h("button", { type: "button", class: "slot", "aria-expanded": "false", "aria-controls": detail.id, "data-slot": slot.path }, plain(text));
+    button.addEventListener("click", () => {
+      const opens = button.getAttribute("aria-expanded") !== "true";
+      for (const one of buttons) one.setAttribute("aria-expanded", "false");
+      button.setAttribute("aria-expanded", String(opens));
+      detail.hidden = !opens;
+      detail.replaceChildren(...(opens ? detailOf(slot) : []));
+    });
+    buttons.push(button);
+    return button;
+  };
+  const parts = pieces.get(place) ?? [];
+  const shown = parts.filter((one) => !one.hidden);
+  // A page that did not come as events has its text alone, and its slots below it.
+  const isWhole = shown.map((one) => one.text).join("") === answer.text;
+  const body = isWhole
+    ? shown.map((one) => (one.kind === "text" || !slots.has(one.path) ? plain(one.text) : buttonOf(slots.get(one.path), one.text)))
+    : [plain(answer.text), h("p", {}, withRecord.map((/** @type {any} */ one) => buttonOf(one, `${one.name}: ${one.text}`)))];
+  const low = scoredSlots(answer).some((one) => (one.record.warnings ?? []).some((/** @type {any} */ warning) => warning.code === "coverage"));
+  const ties = scoredSlots(answer).some((one) => one.record.is_tie);
+  place.replaceChildren(h("h2", {}, "The page"), h("div", { class: "page-text", dir: "auto" }, body), h("p", { class: "hint" }, "A slot opens what it was decided among."), detail);
+  return { state: ties ? "tie" : low ? "low-mass" : "done", sentence: `The page is filled: ${answer.slots.length} slots.` };
+}
+
+/**
+ * Return what a slot was decided among.
+ *
+ * @param {any} slot
+ * @returns {(string | Node)[]}
+ */
+function detailOf(slot) {
+  const record = slot.record;
+  const head = h("h3", {}, "Slot ", h("bdi", {}, slot.path), ": ", textOf(slot.text, 80));
+  const warnings = (record?.warnings ?? []).map((/** @type {any} */ one) => h("div", { class: "note warning" }, h("p", {}, h("bdi", {}, one.text))));
+  if (record?.drawing?.trie) return [head, ...warnings, figureOf(record.drawing.trie, { name: "trie" })];
+  if (record?.kind === "joint") return [head, h("p", {}, "Decided together with ", h("bdi", {}, record.names.filter((/** @type {string} */ one) => one !== slot.name).join(", ")), ". The best of all together:"), tableOf(record.assignments), h("p", {}, "This slot's own share of them:"), tableOf(Object.entries(record.marginals[slot.name] ?? {}).map(([text, p]) => ({ text, probability: p, logp: null })))];
+  if (!Array.isArray(record?.choices)) return [head, ...warnings, h("p", { class: "hint" }, record ? "This slot was written, and not chosen among alternatives." : "This slot has no scores.")];
+  return [head, ...warnings, tableOf(record.choices)];
+}
+
+/**
+ * Return the most probable choices as a table.
+ *
+ * @param {any[]} choices choices of a select, or assignments of slots that are decided together
+ */
+function tableOf(choices) {
+  const best = [...choices].sort((a, b) => (b.score ?? b.probability ?? 0) - (a.score ?? a.probability ?? 0)).slice(0, MOST_CHOICES);
+  const rows = best.map((one) => {
+    const p = one.probability ?? one.probability_low ?? 0;
+    const text = one.texts ? one.texts.join(" / ") : one.text;
+    return h("tr", {}, h("th", { scope: "row" }, textOf(text, 80)), h("td", { class: "share" }, barOf(p, one.probability_high ?? p), number(p, percent(p), "probability")), h("td", { class: "number" }, one.logp === null ? "" : number(one.logp, score(one.logp), "logp")));
+  });
+  const heads = ["choice", "share of the set", "log-probability"].map((one) => h("th", { scope: "col" }, one));
+  return h("div", { class: "scroll" }, h("table", { class: "choices" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)));
+}
