@@ -89,7 +89,9 @@ def test_passages_are_ranked_by_the_real_model(monkeypatch):
     """The passage about parcels comes first, with the scores that are stored."""
     path = real_data.real_model("qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
     got = run_here(monkeypatch, ON_REAL_MODEL, path)
-    assert alike((ROOT / "examples" / ON_REAL_MODEL).with_suffix(".txt").read_text(encoding="utf-8"), got, 0.2, 0.5), got
+    assert alike((ROOT / "examples" / ON_REAL_MODEL).with_suffix(".txt").read_text(encoding="utf-8"), got, 0.2, 0.5), (
+        got
+    )
 
 
 def test_the_cookbook_shows_the_examples():
