@@ -23,7 +23,8 @@ def quantise(source: Path, target: Path) -> Path:
     """Write the model of a file with weights of four bits."""
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype = llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0
-    assert llama_cpp.llama_model_quantize(str(source).encode(), str(target).encode(), params) == 0
+    if llama_cpp.llama_model_quantize(str(source).encode(), str(target).encode(), params):
+        raise OSError(f"{source} could not be quantized")
     return target
 
 

@@ -77,10 +77,9 @@ _NAMES = {
     "advice": "Advice AdviceWarning Remedy",
     "beam": "BeamCertificate BeamResult Hypothesis Samples",
     "extraction": "ExtractedValue Extraction Marginal",
-    "generation": "Chunk Completion Generation",
+    "generation": "Chunk Completion Generation PromptLogprobs",
     "models": "ModelRecord",
     "page": "Assignment Event JointSelection Page SlotEvent TextEvent",
-    "prompt_logprobs": "PromptLogprobs",
     "records": (
         "FORMAT_VERSION Certificate ChoiceScore ChoiceSpellings GrammarFacts Signature Spellings TextScore TokenScore"
     ),
