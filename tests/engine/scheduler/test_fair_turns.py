@@ -240,6 +240,35 @@ def test_within_one_client_small_requests_do_not_wait_for_the_memory_of_large_on
     assert not any(one.future.done() for one in large)
 
 
+@pytest.mark.parametrize("n_clients", [1, 4, 8, 12])
+def test_a_request_larger_than_its_share_waits_for_few_others(n_clients: int) -> None:
+    """Whenever a search of another client ends, the next one comes: those that are there and eight more go before it."""
+    model = HashModel(1, limits=replace(WIDE, nodes=1000, rows_per_call=64))
+    scheduler = Scheduler(model)
+    searches, lengths = list[Job](), np.random.default_rng(0)
+    n_begun = n_ended = 0
+
+    def step() -> None:
+        nonlocal n_begun, n_ended
+        n_ended += sum(job.future.done() for job in searches)
+        searches[:] = [job for job in searches if not job.future.done()]
+        while len(searches) < n_clients:
+            n_begun += 1
+            searches.append(submit(scheduler, [Search(prompt_of(n_begun, 4), int(lengths.integers(10, 60)))])[0])
+        scheduler.step()
+
+    for _ in range(100):
+        step()
+    (large,) = submit(scheduler, [Line(prompt_of(0, 480), 20)])
+    n_before = n_ended
+    while large.n_rows_evaluated == 0:
+        assert n_ended - n_before <= n_clients + 8
+        step()
+    while not large.future.done():
+        step()
+    assert large.cost.rows_repeated == 0
+
+
 @pytest.mark.parametrize("n_searches", [8, 12, 20])
 def test_a_request_of_several_tasks_waits_once_for_the_memory_of_searches(n_searches: int) -> None:
     """Seven fit, and each that ends is replaced: the tasks after the first take no more calls than alone."""

@@ -61,7 +61,7 @@ __all__ = ["ROW_CACHE_BYTES", "Job", "Load", "RowCache", "Scheduler"]
 
 logger = logging.getLogger(__name__)
 
-MAX_PASSED = 64
+MAX_PASSED = 8
 """Maximum number of jobs admitted before a job that is first but does not fit."""
 MAX_TRIED = 256
 """Maximum number of waiting requests that are searched for one that fits."""
