@@ -337,7 +337,7 @@ def test_explain_has_a_block_for_each_decision(opened):
     assert [head.split(" (")[0] for head in heads] == ["armor + weapon", "level", "item", "kind"]
     assert heads[-1].endswith(", hidden)")
     kind = blocks[blocks.index("kind (") :]
-    for words in ("chosen", "times likelier than the next", "greedy", "ended by    text", "one by one", "█", "\n3  '"):
+    for words in ("chosen", "times as likely as the next", "greedy", "ended by    text", "one by one", "█", "\n3  '"):
         assert words in kind
     assert "… 1 more choice" in kind
     assert "embedded.gguf, which comes with selectrie" in blocks

@@ -58,13 +58,15 @@ def test_a_selection_at_eighty_columns():
 4  ' plate'      ██▉                       0.1176  -2.303  -1.386
 
 """
-    winner = "' leather' p 0.4706, 1.6 times likelier than the next (0.470 nats)"
+    winner = "' leather' p 0.4706, 1.6 times as likely as the next, ' chain' (0.47"
     facts = f"""\
 winner    {winner}
+          nats)
 coverage  0.8500 of the model's belief is in the set
 """
     explained = f"""\
 winner     {winner}
+           nats)
 coverage   0.8500 of the model's belief is in the set
 greedy     agrees: masked greedy decoding picks the same
 proof      every choice scored, 3 inner nodes
@@ -199,7 +201,7 @@ def test_open_mass_shows_an_interval():
     selection = armour()
     choices = replace(selection.choices, probability_low=selection.choices.probability - 0.1)
     report = shown(results.selection_report(armour(choices=choices)))
-    assert "winner    ' leather' p 0.3706–0.4706, 1.6 times likelier" in report
+    assert "winner    ' leather' p 0.3706–0.4706, 1.6 times as likely" in report
     assert "  0.0176–0.1176  -2.303" in report
 
 

@@ -98,14 +98,14 @@ def test_the_text_shows_the_first_and_counts_the_rest():
     assert shown[-1] == "  … 3 more"
 
 
-def test_the_table_is_escaped_and_has_a_column_a_slot():
+def test_the_picture_is_escaped_and_has_the_text_of_each_slot():
     """What options and names say is no markup."""
     table = selection(3)._repr_html_()
-    assert table.count("<tr>") == 3 + 1 + 1
+    assert table.count("<li>") == 3 + 1
     assert "&lt;bow&gt;" in table
     assert "<bow>" not in table
-    assert "<th>armor</th><th>weapon</th>" in table
-    assert "… 3 more" in table
+    assert "armor · weapon</text>" in table
+    assert "… 3 more texts" in table
 
 
 def test_records_are_frozen_and_equal_by_value():

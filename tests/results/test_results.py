@@ -288,7 +288,7 @@ def test_repr_fits_a_screen():
     assert "pruned, logp ≤ -0.693" in repr(answer((" a", 0.5), (" b|z", 0.5, None)))
 
 
-def test_the_notebook_table_escapes_texts():
+def test_the_notebook_picture_escapes_texts():
     """Choices come from anywhere; none of them becomes markup."""
     html = answer(("<script>alert(1)</script>", 0.5), (" b|z", 0.5, None))._repr_html_()
     assert "<script>" not in html

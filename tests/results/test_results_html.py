@@ -11,37 +11,46 @@ from selectrie import BeamSearchParams, Engine, SearchParams
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.evaluation import Item, evaluate
 from selectrie.grammar import Grammar
-from selectrie.results.plain import texts_html
+from selectrie.results.drawing.bars import draw_texts
+from selectrie.results.drawing.choices import draw_choices
+from selectrie.results.drawing.shapes import to_html
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 
 EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
+SVG = "{http://www.w3.org/2000/svg}"
 LETTERS = make_vocabulary([bytes([byte]) for byte in range(256)])
 TEXTS = Grammar.from_choices(["cat", "bat"])
 
 
-def places_of_bars(table):
-    """The boxes that hold a bar each."""
-    return [box for box in table.iter("div") if len(box) and box[0].tag == "div"]
+def widths_of_bars(picture):
+    """The widths of the bars, without the ground that each lies on."""
+    return [float(box.get("width")) for box in picture.iter(f"{SVG}rect") if "sel-bar" in box.get("class")]
 
 
-def test_a_row_for_each_text():
-    """Escaped, the likeliest with the longest bar, a beginning marked as one; impossible ones have no bar."""
-    rows = [("<b>", -1.0, True), ("a", -1.0 - math.log(2), False), ("c", -math.inf, True)]
-    table = fromstring(texts_html(rows, caption="x < y"))  # noqa: S314 - our own
-    cells = [["".join(cell.itertext()) for cell in row] for row in table.iter("tr")][1:]
-    assert cells == [["'<b>'", "", "-1.000"], ["'a' …", "", "-1.693"], ["'c'", "", "-inf"]]
-    bars = [place[0].get("style").partition(";")[0] for place in places_of_bars(table)]
-    assert bars == ["width:100.0%", "width:50.0%", "width:0.0%"]
+def texts_in(picture):
+    """The texts that are seen, in the order of drawing."""
+    return [one.text or "" for one in picture.iter(f"{SVG}text")]
 
 
-def test_beam_results_and_draws_are_tables():
+def test_a_bar_for_each_text():
+    """Escaped, of a length relative to 1, a beginning marked as one; impossible ones have no bar."""
+    rows = [("<b>", math.log(0.5), True), ("a", math.log(0.25), False), ("c", -math.inf, True)]
+    picture = fromstring(to_html(draw_texts(rows, title="x < y"), before=["x < y"]))  # noqa: S314 - our own
+    texts = texts_in(picture)
+    assert texts[3:] == ["", "<b>", "50 %", "-0.693", "…", "a", "25 %", "-1.386", "", "c", "0 %", "-inf"]
+    assert widths_of_bars(picture) == [120.0, 60.0, 0.0]
+    items = [one.text for one in picture.iter("li")]
+    assert items[1] == "a, probability 25 %, log-probability -1.386, a beginning"
+
+
+def test_beam_results_and_draws_are_pictures():
     """Every text of a small grammar is in them, and how sure they are."""
     with Engine(HashModel(1)) as engine:
         found = engine.beam_search("a ", TEXTS, beam=BeamSearchParams(n=2, max_tokens=4))
         drawn = engine.sample("a ", TEXTS, n=2, seed=1, search=SearchParams(max_tokens=4))
     for result in (found, drawn):
-        table = fromstring(result._repr_html_())  # noqa: S314 - our own
-        assert len([*table.iter("tr")]) == 1 + len(result)
+        picture = fromstring(result._repr_html_())  # noqa: S314 - our own
+        assert len([*picture.iter("li")]) == len(result)
     assert "proved" in found._repr_html_()
     assert "2 exact draws" in drawn._repr_html_()
 
@@ -59,20 +68,21 @@ def results():
         yield evaluate(engine, [Item(" a<", ("b", "c"), (0,))], metrics=["acc", "brier"])
 
 
-@pytest.mark.parametrize("place", range(6))
-def test_a_long_label_leaves_the_bars_their_width(place):
-    """Each bar stands in a box of a fixed width, each label in one that cuts it and shows the whole where the mouse points."""
+@pytest.mark.parametrize("place", [0, 2, 3, 4])
+def test_a_long_label_is_cut_and_shown_as_a_whole_elsewhere(place):
+    """In the drawing it ends in "…"; the whole text is in a title, for the mouse, and in the list, for the keyboard."""
     result = [*results()][place]
-    table = fromstring(result._repr_html_())  # noqa: S314 - our own
-    assert all(box.get("style") == "width:12em" for box in places_of_bars(table))
-    labels = [box for box in table.iter("div") if box.get("title") is not None]
-    assert labels
-    for box in labels:
-        assert {"overflow:hidden", "text-overflow:ellipsis"} <= set(box.get("style").split(";"))
-        assert "max-width:" in box.get("style")
-        assert box.get("title") == "".join(box.itertext())
-    widths = {len([*line]) for line in table.iter("tr") if "colspan" not in str(line[0].attrib)}
-    assert len(widths) == 1
+    html = to_html(draw_choices(result)) if place == 0 else result._repr_html_()
+    picture = fromstring(html)  # noqa: S314 - our own
+    assert all(len(one) <= 120 for one in texts_in(picture))
+    drawing = next(picture.iter(f"{SVG}svg"))
+    assert drawing.get("aria-hidden") == "true"
+    assert not any(one.get("tabindex") for one in drawing.iter())
+    if place == 0:
+        titles = [one.text for one in drawing.iter(f"{SVG}title")]
+        whole = "␣" + LONG[1:]
+        assert any(whole in one for one in titles)
+        assert any(whole in "".join(one.itertext()) for one in picture.iter("li"))
 
 
 @pytest.mark.parametrize("place", range(6))

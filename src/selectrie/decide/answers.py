@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeGuard
 
 from selectrie.core import output
 from selectrie.core.types import Cost
+from selectrie.decide.drawn_answers import draw_answers
 from selectrie.decide.thinking import Rationales
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.results import FORMAT_VERSION, Selection, Signature
 from selectrie.results.advice import LOW_COVERAGE, Advice, expected_tokens
+from selectrie.results.drawing.shapes import to_html
 from selectrie.results.plain import (
     JsonRecord,
-    add_warnings,
-    bar,
-    cell,
     fields_of,
-    format_bounds,
     frame,
     jsonable,
     label,
@@ -257,6 +255,11 @@ class _AnswerBase(JsonRecord):
     def __bool__(self) -> bool:
         """Raise `TypeError`: only the answer to a `Predicate` is true or false."""
         raise truth_error(self, "its `.value`")
+
+    def _repr_html_(self) -> str:
+        """Return the options with bars, for notebooks."""
+        answers: Mapping[str, Any] = {"": self}
+        return to_html(draw_answers(answers, bound_probability), before=[f"! {one}" for one in self.warnings])
 
     def _base_to_dict(self) -> dict[str, object]:
         """Return the shared fields, except selections, as JSON data."""
@@ -536,30 +539,18 @@ class Decision(JsonRecord, Mapping[str, Answer], Generic[V_co]):
         confidence, label_mass, margin and abstained.
         """
         rows = (
-            (name, one.value, *_bound_probability(one), one.confidence, one.label_mass, one.margin, one.abstained)
+            (name, one.value, *bound_probability(one), one.confidence, one.label_mass, one.margin, one.abstained)
             for name, one in self._require_answers().items()
         )
         names = "question value probability probability_low probability_high confidence label_mass margin abstained"
         return frame(rows, names)
 
     def _repr_html_(self) -> str:
-        """Return a small table with bars, for notebooks."""
+        """Return the options of each question with bars, for notebooks."""
         if self.error is not None:
             return table(("error",), [row(label(str(self.error), wide=True))], type(self.error).__name__)
-        rows = [
-            row(
-                label(name),
-                label(_format_value(one.value), bold=True),
-                bar(_bound_probability(one)[0]),
-                cell(format_bounds(*_bound_probability(one)[1:], 4)),
-                cell(f"{one.label_mass:.3g}"),
-                faint=bool(one.abstained),
-            )
-            for name, one in self.answers.items()
-        ]
-        return table(
-            ("question", "answer", "", "p", "label mass"), rows, add_warnings(f"{len(rows)} questions", self.warnings)
-        )
+        lines = [f"! {one}" for one in self.warnings]
+        return to_html(draw_answers(self.answers, bound_probability), before=lines)
 
     def __repr__(self) -> str:
         if self.error is not None:
@@ -737,7 +728,7 @@ def _summarize(probability: float, answer: _AnswerBase) -> str:
     return f"p={probability:.4g}, confidence={answer.confidence:.3g}, label_mass={answer.label_mass:.3g}{abstained}"
 
 
-def _bound_probability(answer: Any) -> tuple[float, float, float]:
+def bound_probability(answer: Any) -> tuple[float, float, float]:
     """Return the probability of an answer's value, and the bounds on it."""
     p = answer.probabilities[answer.value]
     return (p, p, p) if answer.bounds is None else (p, *answer.bounds.probabilities[answer.value])

@@ -12,7 +12,9 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.options import BeamSearchParams
 from selectrie.results.advice import Advice, Remedy, notes_advice
-from selectrie.results.plain import JsonRecord, add_warnings, fields_of, listing, plain, quoted, text_fields, texts_html
+from selectrie.results.drawing.bars import draw_texts
+from selectrie.results.drawing.shapes import to_html
+from selectrie.results.plain import JsonRecord, fields_of, listing, plain, quoted, text_fields
 from selectrie.results.records import Signature, TokenScore, result_fields
 from selectrie.results.trie_view import TrieView, view_of
 
@@ -250,11 +252,12 @@ class BeamResult(JsonRecord, Sequence[Hypothesis]):
         }
 
     def _repr_html_(self) -> str:
-        """Return a small table with bars, for notebooks."""
+        """Return the texts with bars, for notebooks."""
         shown = [(h.text, h.logp, h.complete) for h in (*self.hypotheses, *self.incomplete)[:_REPR_ROWS]]
         proof = "proved" if self.certificate.proved else "not proved"
         caption = f"{self.grammar} · {proof}, of {self.certificate.about}"
-        return texts_html(shown, caption=add_warnings(caption, self.warnings))
+        drawing = draw_texts(shown, title=caption, n=len(self.hypotheses) + len(self.incomplete))
+        return to_html(drawing, before=[caption, *(f"! {one}" for one in self.warnings)])
 
     def __repr__(self) -> str:
         shown = [f"  {quoted(h.text)} logp {h.logp:.4f}" for h in self.hypotheses[:_REPR_ROWS]]
@@ -347,10 +350,11 @@ class Samples(JsonRecord, Sequence[Hypothesis]):
         return result_fields(self, "samples", names)
 
     def _repr_html_(self) -> str:
-        """Return a small table with bars, for notebooks."""
+        """Return the texts with bars, for notebooks."""
         shown = [(one.text, one.logp, one.complete) for one in self.texts[:_REPR_ROWS]]
         caption = f"{self.grammar} · {len(self)} {'exact' if self.exact else 'local'} draws"
-        return texts_html(shown, caption=add_warnings(caption, self.warnings))
+        drawing = draw_texts(shown, title=caption, n=len(self))
+        return to_html(drawing, before=[caption, *(f"! {one}" for one in self.warnings)])
 
     def __repr__(self) -> str:
         shown = [f"  {quoted(one.text)}  logp={one.logp:.3f}" for one in self.texts[:_REPR_ROWS]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,21 +14,10 @@ from selectrie.core.types import Cost, ModelIdentity
 from selectrie.errors import IncompatibleOptionsError, OptionRef, clip
 from selectrie.options import SamplingParams, StopParams, at_least
 from selectrie.results.advice import Advice, notes_advice
-from selectrie.results.plain import (
-    JsonRecord,
-    add_warnings,
-    cell,
-    fields_of,
-    frame,
-    label,
-    listing,
-    number,
-    plain,
-    row,
-    table,
-    text_fields,
-    tokens_table,
-)
+from selectrie.results.drawing.bars import draw_texts
+from selectrie.results.drawing.shapes import to_html
+from selectrie.results.drawing.tokens import TokenText, draw_tokens
+from selectrie.results.plain import JsonRecord, fields_of, frame, listing, number, plain, text_fields
 from selectrie.results.records import Signature, TokenScore, json_logprob, result_fields
 from selectrie.version import __version__
 
@@ -161,6 +151,7 @@ def _make_token_dict(token: TokenScore) -> dict[str, object]:
 
 _REPR_ROWS = 8
 _HTML_ROWS = 20
+_HTML_TOKENS = 100
 _REPR_CHARS = 200
 
 
@@ -233,6 +224,17 @@ class Completion(JsonRecord):
         head = {**fields_of(self, "prompt=prompt_index index"), **text_fields(self.text, self.data)}
         names = "logp healed log_heal finish stop ended_by seed close_steps tokens alternatives n_drafted n_accepted"
         return {**head, **fields_of(self, f"{names} cost named?")}
+
+    def in_tokens(self) -> TokenText:
+        """Return what a notebook shows: where it ended, and the text as tokens."""
+        head = f"{self.prompt_index}.{self.index} · ends by {self.finish}"
+        head += "" if self.logp is None else f" · logp {self.logp:.3f}"
+        tokens = self.tokens or (TokenScore(-1, self.data, math.nan),)
+        return TokenText(tokens, head, self.alternatives)
+
+    def _repr_html_(self) -> str:
+        """Return the text as tokens, tinted by their probabilities, for notebooks."""
+        return to_html(draw_tokens([self.in_tokens()]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,18 +392,12 @@ class Generation(JsonRecord, Sequence[Completion]):
         return frame(rows, "prompt index text finish logp n_tokens seed")
 
     def _repr_html_(self) -> str:
-        """Return a small table for notebooks."""
-        rows = [
-            row(
-                cell(f"{one.prompt_index}.{one.index}"),
-                label(repr(clip(one.text, 4 * _REPR_CHARS)), wide=True),
-                cell(one.finish),
-                cell("" if one.logp is None else f"{one.logp:.3f}"),
-            )
-            for one in self.completions[:_HTML_ROWS]
-        ]
-        caption = add_warnings(f"{len(self.prompt_tokens)} prompts, n={self.n}", self.warnings)
-        return table(("", "text", "end", "logp"), rows, caption, hidden=len(self) - len(rows))
+        """Return the texts as tokens, tinted by their probabilities, for notebooks."""
+        shown = self.completions[:_HTML_ROWS]
+        caption = f"{len(self.prompt_tokens)} prompts, n={self.n}"
+        more = [f"… {len(self) - len(shown)} more"] if len(self) > len(shown) else []
+        lines = [caption, *(f"! {one}" for one in self.warnings), *more]
+        return to_html(draw_tokens([one.in_tokens() for one in shown], title=caption), before=lines)
 
     def __repr__(self) -> str:
         shown = [
@@ -538,5 +534,7 @@ class PromptLogprobs(JsonRecord):
 
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks."""
-        known = ((label, logp) for label, logp in zip(self.labels, self.logp, strict=True) if logp is not None)
-        return tokens_table(known, f"logp {self.total_logp:.4f}")
+        known = [(label, logp, True) for label, logp in zip(self.labels, self.logp, strict=True) if logp is not None]
+        shown = known[:_HTML_TOKENS]
+        caption = f"logp {self.total_logp:.4f}"
+        return to_html(draw_texts(shown, title=caption, n=len(known)), before=[caption])

@@ -13,17 +13,14 @@ from selectrie.core.types import Cost, ModelIdentity
 from selectrie.errors import OptionError, clip
 from selectrie.options.checks import ReadOnlyDict
 from selectrie.results.advice import Advice, notes_advice
+from selectrie.results.drawing.bars import draw_bars, make_bar, more_words
+from selectrie.results.drawing.shapes import to_html
 from selectrie.results.plain import (
     JsonRecord,
-    bar,
-    cell,
     fields_of,
     jsonable,
-    label,
     listing,
     quoted,
-    row,
-    table,
     truth_error,
 )
 from selectrie.results.records import Certificate, Signature, result_fields
@@ -234,19 +231,18 @@ class JointSelection(JsonRecord):
         return listing(head, lines, self.n_assignments)
 
     def _repr_html_(self) -> str:
-        """Return a small table with bars, for notebooks.
-
-        The best assignment is bold.
-        """
+        """Return the best assignments with bars, for notebooks."""
         shown = self.assignments[:_HTML_ROWS]
-        rows = []
-        for rank, one in enumerate(shown):
-            options = (label(repr(text), bold=rank == 0, of=len(self.names)) for text in one.texts)
-            numbers = (cell(f"{one.probability:.4f}"), cell(f"{one.logp:.3f}"))
-            rows.append(row(*options, bar(one.probability, strong=rank == 0), *numbers))
+        marks = [("win", ("★", "winner")), *(len(shown) - 1) * [("", ("", ""))]]
+        bars = [
+            make_bar(" · ".join(one.texts), one.probability, one.logp, *mark)
+            for one, mark in zip(shown, marks, strict=False)
+        ]
         proved = "proved" if self.certificate.proved else "not proved"
         caption = f"margin {self.margin:.4g} nats · coverage {self.coverage:.3g} · {self.terminator} · {proved}"
-        return table((*self.names, "", "p", "logp"), rows, caption, hidden=self.n_assignments - len(shown))
+        heads = (" · ".join(self.names), "share of the set", "log-probability")
+        drawing = draw_bars(bars, title=caption, heads=heads, rest=more_words(self.n_assignments - len(shown)))
+        return to_html(drawing, before=[caption])
 
 
 _REPR_SLOTS = 12

@@ -187,9 +187,6 @@ def frame(rows: Iterable[Any], names: str = "") -> pd.DataFrame:
 
 
 _WIDEST_EM = 32
-_BAR_EM = 12
-STRONG, PLAIN = "#4c8bf5", "#9aa5b1"
-"""Colours of bars: for the chosen row, and for all others."""
 
 
 def table(heads: Sequence[str], rows: Iterable[str], caption: str, *, hidden: int = 0) -> str:
@@ -202,11 +199,6 @@ def table(heads: Sequence[str], rows: Iterable[str], caption: str, *, hidden: in
     title = f'<caption style="text-align:left">{escape(caption)}</caption>'
     style = ' style="border-collapse:collapse"'
     return f"<table{style}>{title}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}{more}</tbody></table>"
-
-
-def add_warnings(caption: str, warnings: Iterable[object]) -> str:
-    """Return a caption with the warnings of a result appended."""
-    return " · ".join([caption, *(f"! {one}" for one in warnings)])
 
 
 def row(*cells: str, faint: bool = False) -> str:
@@ -234,38 +226,6 @@ def label(text: str, *, bold: bool = False, of: int = 1, indent: int = 0, wide: 
     return f'<td style="text-align:left"><div style="{style}" title="{shown}">{inner}</div></td>'
 
 
-def bar(share: float, *, strong: bool = True) -> str:
-    """Return an HTML table cell with a bar; `share` is the filled fraction."""
-    share = min(1.0, max(0.0, share)) if math.isfinite(share) else 0.0
-    colour = STRONG if strong else PLAIN
-    inner = f'<div style="width:{100 * share:.1f}%;min-width:1px;height:.8em;background:{colour}"></div>'
-    return f'<td><div style="width:{_BAR_EM}em">{inner}</div></td>'
-
-
 def cell(text: str = "") -> str:
     """Return an HTML table cell with a short text, such as a number."""
     return f"<td>{escape(text)}</td>"
-
-
-def tokens_table(rows: Iterable[tuple[str, float]], caption: str) -> str:
-    """Return an HTML table of (token, logp) rows with bar, probability and logp."""
-    lines = [
-        row(label(repr(text)), bar(math.exp(logp)), cell(f"{math.exp(logp):.4f}"), cell(f"{logp:.3f}"))
-        for text, logp in rows
-    ]
-    return table(("token", "", "p", "logp"), lines, caption)
-
-
-def texts_html(texts: Sequence[tuple[str, float, bool]], *, caption: str) -> str:
-    """Return an HTML table of (text, logp, is_complete) rows.
-
-    The length of a bar is the probability divided by that of the likeliest text.
-    Incomplete texts are grey.
-    """
-    best = max((logp for _, logp, _ in texts), default=0.0)
-    rows = []
-    for text, logp, is_complete in texts:
-        share = math.exp(logp - best) if best > -math.inf else 0.0
-        name = label(repr(text) if is_complete else f"{text!r} …")
-        rows.append(row(name, bar(share), cell(f"{logp:.3f}"), faint=not is_complete))
-    return table(("text", "", "logp"), rows, caption)

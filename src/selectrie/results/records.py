@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.results.advice import Advice, notes_advice
+from selectrie.results.drawing.shapes import to_html
+from selectrie.results.drawing.tokens import TokenText, draw_tokens
 from selectrie.results.plain import (
     JsonRecord,
-    add_warnings,
     bytes_fields,
     fields_of,
     format_bounds,
@@ -25,7 +26,6 @@ from selectrie.results.plain import (
     number,
     plain,
     quoted,
-    tokens_table,
 )
 from selectrie.version import __version__
 
@@ -501,7 +501,7 @@ class TextScore(JsonRecord):
         return listing(head, shown, len(self.tokens))
 
     def _repr_html_(self) -> str:
-        """Return a small table with bars, for notebooks."""
-        greedy = " · what greedy decoding gives" if self.is_greedy else ""
-        caption = add_warnings(f"logp {format_bounds(self._logp_lower, self.logp_upper, 4)}{greedy}", self.warnings)
-        return tokens_table(((one.label, one.logp) for one in self.tokens), caption)
+        """Return the tokens, tinted by their probabilities, for notebooks."""
+        lines = [f"logp {format_bounds(self._logp_lower, self.logp_upper, 4)}"]
+        lines += ["what greedy decoding gives"] if self.is_greedy else []
+        return to_html(draw_tokens([TokenText(self.tokens)]), before=[*lines, *(f"! {one}" for one in self.warnings)])

@@ -13,10 +13,11 @@ import numpy as np
 from selectrie.core.types import ROOT, Cost
 from selectrie.options.selection import MEAN_RULES
 from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, expected_tokens, notes_advice
+from selectrie.results.drawing.choices import draw_selection_trie
+from selectrie.results.drawing.sentences import notebook_lines
+from selectrie.results.drawing.shapes import to_html
 from selectrie.results.plain import (
     JsonRecord,
-    add_warnings,
-    bar,
     cell,
     fields_of,
     format_bounds,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 _REPR_ROWS = 5
 _HTML_ROWS = 20
+_HTML_NODES = 60
 _REPR_TOKENS = 12
 _KNOWN = 1e-4
 """Maximum distance of the bounds on a probability that is returned as a number."""
@@ -406,14 +408,12 @@ class Selection(JsonRecord):
         return listing(head, lines, len(self.choices))
 
     def _repr_html_(self) -> str:
-        """Return a small table with bars, for notebooks.
+        """Return the trie with its choices as a picture, for notebooks.
 
-        The winner is bold; pruned choices are grey.
+        The winner and masked greedy decoding are marked. The sentences above it are
+        those of a terminal.
         """
-        shown = self.top(_HTML_ROWS)
-        caption = add_warnings(self._make_caption(), self.warnings)
-        rows = [_make_html_row(choice, self.index) for choice in shown]
-        return table(("choice", "", "p", "logp", "score"), rows, caption, hidden=len(self.choices) - len(shown))
+        return to_html(draw_selection_trie(self, limit=_HTML_NODES), before=notebook_lines(self))
 
     def margin_words(self, spec: str = ".4g") -> str:
         """Return the margin as text: "0.5 nats", "at least 0.5 nats" or "unknown".
@@ -435,26 +435,6 @@ class Selection(JsonRecord):
         """Return the coverage, a probability mass, or its bounds, as text."""
         low, high = f"{self.coverage:.3g}", f"{self.coverage if self.coverage_high is None else self.coverage_high:.3g}"
         return low if low == high else f"{low} … {high}"
-
-    def _make_caption(self) -> str:
-        """Return the caption of the table for notebooks."""
-        greedy = ""
-        if self.greedy_index is not None and not self.agrees_with_greedy:
-            greedy = f" · masked greedy picks {quoted(self.choices.texts[self.greedy_index])}"
-        numbers = f"margin {self.margin_words()} · coverage {self._format_mass()}"
-        return f"{numbers} · {self.rule} · {self.terminator}{greedy}"
-
-
-def _make_html_row(choice: ChoiceScore, winner: int) -> str:
-    """Return the HTML row of a choice; `winner` is the index of the winner."""
-    is_winner = choice.index == winner
-    text = label(repr(choice.text), bold=is_winner)
-    if choice.logp is None or choice.probability is None:
-        return row(text, cell(), cell(), cell(f"≤ {choice.logp_upper:.3f}"), cell(), faint=True)
-    logp = format_bounds(choice.logp_lower, choice.logp_upper)
-    p = format_bounds(choice.probability_low, choice.probability_high, 4)
-    numbers = (cell(p), cell(logp), cell(f"{choice.score:.3f}"))
-    return row(text, bar(choice.probability, strong=is_winner), *numbers)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -608,6 +588,13 @@ class SampledChoice(JsonRecord):
         """
         drawn = fields_of(self, "index text probability temperature seed close")
         return {**self.selection.to_dict(), "kind": "sampled_choice", "drawn": drawn}
+
+    def _repr_html_(self) -> str:
+        """Return the picture of the scored set, for notebooks."""
+        drawn = f"drawn {quoted(self.text)} p {self.probability:.4g} at temperature {self.temperature:g}"
+        return to_html(
+            draw_selection_trie(self.selection, limit=_HTML_NODES), before=[drawn, *notebook_lines(self.selection)]
+        )
 
     def __repr__(self) -> str:
         head = f"SampledChoice({self.text!r}, p={self.probability:.4g}, temperature={self.temperature:g})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from selectrie.core.output import count
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, FloatArray, IntArray, OffsetArray
 from selectrie.errors import OptionError
-from selectrie.results.plain import bar, cell, label, listing, row, table
+from selectrie.results.drawing.shapes import to_html
+from selectrie.results.drawing.trie import draw_trie
+from selectrie.results.plain import listing
 
 _REPR_ROWS = 20
-_HTML_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -68,18 +69,9 @@ class TrieView:
         return listing(head, lines, len(self) - 1)
 
     def _repr_html_(self) -> str:
-        """Return a small table with bars, for notebooks.
-
-        It has a row for each node, below its parent's row. The winner's path is bold.
-        """
-        rows = []
-        for at, depth in self._list_depths(_HTML_ROWS):
-            logp, won = self.logp[at], self.on_winner[at]
-            numbers = (cell(), cell()) if logp is None else (bar(math.exp(logp), strong=won), cell(f"{logp:.3f}"))
-            name = label(_format_piece(self.piece[at]), bold=won, indent=depth - 1)
-            rows.append(row(name, *numbers, cell(str(self.n_choices[at])), faint=self.pruned[at]))
-        hidden = len(self) - 1 - len(rows)
-        return table(("token", "", "logp", "choices"), rows, f"{len(self) - 1} nodes", hidden=hidden)
+        """Return the nodes as a picture, for notebooks."""
+        title = f"The tokens of {count(self.n_choices[0], 'choice')} as a tree"
+        return to_html(draw_trie(self, title=title))
 
     def _list_depths(self, limit: int) -> list[tuple[int, int]]:
         """Return the first `limit` nodes below node 0 as (node, depth) pairs."""

@@ -19,6 +19,7 @@ from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.engine.engine import Engine
 from selectrie.errors import OptionError
 from selectrie.options import SearchParams
+from selectrie.results.drawing.choices import set_words
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 from selectrie.tokenization import healing
 from selectrie.tokenization.healing import HealedMass
@@ -65,7 +66,7 @@ def test_bounds_are_shown_wherever_the_number_is():
     best = found.choices[found.index]
     shown = f"{best.logp:.3f} … {best.logp_upper:.3f}"
     assert shown in repr(found)
-    assert shown in found._repr_html_()
+    assert set_words(found, found.index) in found._repr_html_()
     assert f"coverage={found.coverage:.3g} … {found.coverage_high:.3g}" in repr(found)
     assert f"{scored.logp:.4f} … {scored.logp_upper:.4f}" in repr(scored)
     written = json.loads(json.dumps(found.to_dict()))

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from selectrie.cli.report.summaries import (
     advice_facts,
-    ahead_words,
     plan_facts,
     selection_facts,
     slot_facts,
@@ -42,7 +41,7 @@ from selectrie.results import (
     TextScore,
     TokenPlan,
 )
-from selectrie.results.drawing.sentences import cost_sentence
+from selectrie.results.drawing.sentences import ahead_words, cost_sentence
 from selectrie.results.plain import format_bounds, jsonable
 from selectrie.template.analysis.template import Template
 from selectrie.template.syntax.ast import GenEach, Slot, line_and_column, walk

@@ -5,7 +5,6 @@ Names of warnings begin with "!".
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from selectrie.cli.arguments import long_flag
@@ -13,7 +12,14 @@ from selectrie.core.output import count, interval, quoted, quoted_bytes, thousan
 from selectrie.options.selection import TERMINATOR_MEANINGS
 from selectrie.results import Selection, Spellings, TextScore, TokenPlan
 from selectrie.results.advice import Advice
-from selectrie.results.drawing.sentences import cost_sentence, coverage_sentence, greedy_sentence, proof_sentence
+from selectrie.results.drawing.sentences import (
+    cost_sentence,
+    coverage_sentence,
+    greedy_sentence,
+    lead_words,
+    proof_sentence,
+    share_of_set,
+)
 from selectrie.results.plain import format_bounds
 
 
@@ -147,35 +153,10 @@ def unnamed_model(name: str | None) -> list[tuple[str, str]]:
     return [] if name is None else [("model", f"{name}, which comes with selectrie; -m names another")]
 
 
-def ahead_words(margin: float, words: str, *, is_joint: bool) -> str:
-    """Return the winner's margin in words, also as a ratio of probabilities.
-
-    Args:
-        margin: The margin in nats.
-        words: The margin as text; "unknown" if it is not known.
-        is_joint: Whether scores are log-probabilities, so that the margin is a ratio.
-    """
-    if words == "unknown":
-        return "not certainly ahead"
-    if not is_joint or not 0 < margin < math.inf:
-        return f"ahead by {words}"
-    ratio = math.exp(min(margin, math.log(_LARGE_RATIO)))
-    times = f"{ratio:.1f}" if ratio < 10 else thousands(ratio)
-    return f"{'over ' if ratio >= _LARGE_RATIO else ''}{times} times likelier than the next ({words})"
-
-
-_LARGE_RATIO = 10_000.0
-"""Largest ratio of probabilities that is written exactly."""
-
-
 def _winner_sentence(selection: Selection) -> str:
     """Return a selection's winner, its probability, and how far it is ahead."""
-    choices = selection.choices
-    ahead = ahead_words(selection.margin, selection.margin_words(".3f"), is_joint=selection.score == selection.logp)
-    if math.isinf(selection.margin):
-        ahead = "no other choice" + (" was scored" if int(choices.distinct.sum()) > 1 else "")
-    low, high = (float(ends[selection.index]) for ends in (choices.probability_low, choices.probability_high))
-    return f"{quoted(selection.text)} p {interval(low, high)}, {ahead}"
+    low, high = share_of_set(selection, selection.index)
+    return f"{quoted(selection.text)} p {interval(low, high)}, {lead_words(selection)}"
 
 
 def _healing_facts(healed: bytes, log_heal: float | None, heal_gap: float) -> list[tuple[str, str]]:

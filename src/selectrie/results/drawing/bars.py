@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from selectrie.core.output import count
-from selectrie.results.drawing.numbers import show_text
+from selectrie.results.drawing.numbers import percent, show_text
 from selectrie.results.drawing.shapes import Drawing, Item, Shape, hatch, label_in, rect, text
 
 MAX_ROWS = 200
@@ -27,7 +28,7 @@ class Bar:
         more: Another number as text; "" without one.
         numbers: The numbers of the outline, as in `Item`.
         kind: "win" for the first place, "alt" for another mark, "off" for a text that
-            is not compared, else "".
+            is not compared, "head" for the name of the rows below, else "".
         mark: A mark before the text, and its meaning in words.
     """
 
@@ -51,7 +52,7 @@ def draw_bars(bars: Sequence[Bar], *, title: str, heads: tuple[str, str, str], r
         rest: What is left out, in words.
     """
     shown = bars[:MAX_ROWS]
-    rest = rest or (f"… {count(len(bars) - len(shown), 'more text')}" if len(bars) > len(shown) else "")
+    rest = rest or more_words(len(bars) - len(shown))
     height = _TOP + (len(shown) + bool(rest)) * _ROW + 6
     x_bar = 34 + _LABEL
     x_words, x_more = x_bar + _BAR + 90, WIDTH - 8
@@ -63,6 +64,10 @@ def draw_bars(bars: Sequence[Bar], *, title: str, heads: tuple[str, str, str], r
     ]
     for at, one in enumerate(shown):
         top = _TOP + at * _ROW
+        if one.kind == "head":
+            shapes += label_in(8, top, WIDTH - 200, _ROW, show_text(one.label), "strong")
+            shapes.append(text(x_more, top + 16, one.more, "end", "soft"))
+            continue
         name = one.kind if one.kind != "off" else ""
         faint = "soft" if one.kind == "off" else ""
         shapes.append(text(12, top + 16, one.mark[0], "strong", name))
@@ -77,7 +82,46 @@ def draw_bars(bars: Sequence[Bar], *, title: str, heads: tuple[str, str, str], r
         shapes.append(text(x_more, top + 16, one.more, "end", "soft"))
     if rest:
         shapes.append(text(38, _TOP + len(shown) * _ROW + 16, rest, "soft"))
-    outline = tuple(Item(show_text(one.label), one.numbers, (one.mark[1],) if one.mark[1] else ()) for one in shown) + (
-        (Item(rest),) if rest else ()
+    return Drawing(WIDTH, height, title, tuple(shapes), _describe(shown, rest))
+
+
+def _describe(bars: Sequence[Bar], rest: str) -> tuple[Item, ...]:
+    """Return the outline: an item for each row, below that of its head."""
+    items: list[tuple[Item, list[Item]]] = []
+    for one in bars:
+        item = Item(show_text(one.label), one.numbers, (one.mark[1],) if one.mark[1] else ())
+        if one.kind != "head" and bars[0].kind == "head":
+            items[-1][1].append(item)
+        else:
+            items.append((item, []))
+    outline = [replace(item, children=tuple(children)) for item, children in items]
+    return (*outline, Item(rest)) if rest else tuple(outline)
+
+
+def more_words(n: int) -> str:
+    """Return how many texts are left out, as text; "" for none."""
+    return f"… {count(n, 'more text')}" if n > 0 else ""
+
+
+def make_bar(label: str, p: float, logp: float | None, kind: str = "", mark: tuple[str, str] = ("", "")) -> Bar:
+    """Return the bar of a known probability, with a log-probability if there is one."""
+    numbers: tuple[tuple[str, float | None, str], ...] = (("probability", p, percent(p)),)
+    more = "" if logp is None else f"{logp:.3f}"
+    if logp is not None:
+        numbers += (("log-probability", logp, more),)
+    return Bar(label, p, p, percent(p), more, numbers, kind, mark)
+
+
+def draw_texts(texts: Sequence[tuple[str, float, bool]], *, title: str, n: int = 0) -> Drawing:
+    """Return texts with their probabilities as bars.
+
+    Args:
+        texts: Triples of text, log-probability, and whether the text is complete.
+        title: What is drawn, as a sentence.
+        n: Number of all texts, if some are left out.
+    """
+    marks = {True: ("", ("", "")), False: ("off", ("…", "a beginning"))}
+    bars = [make_bar(words, math.exp(min(0.0, logp)), logp, *marks[is_whole]) for words, logp, is_whole in texts]
+    return draw_bars(
+        bars, title=title, heads=("text", "probability", "log-probability"), rest=more_words(n - len(texts))
     )
-    return Drawing(WIDTH, height, title, tuple(shapes), outline)

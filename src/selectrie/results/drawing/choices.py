@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from selectrie.core.output import count, quoted
-from selectrie.results.drawing.bars import MAX_ROWS, Bar, draw_bars
+from selectrie.results.drawing.bars import MAX_ROWS, Bar, draw_bars, more_words
+from selectrie.results.drawing.inputs import BeamLike, SelectionLike
 from selectrie.results.drawing.numbers import percent_between
 from selectrie.results.drawing.pieces import cut_strip
 from selectrie.results.drawing.sentences import error_of, selection_sentences, share_of_all, share_of_set
 from selectrie.results.drawing.shapes import Drawing
 from selectrie.results.drawing.strip import draw_strip
 from selectrie.results.drawing.trie import MAX_NODES, End, draw_trie
-
-if TYPE_CHECKING:
-    from selectrie.results.beam import BeamResult
-    from selectrie.results.records import ChoiceScore
-    from selectrie.results.selection import Selection
+from selectrie.results.records import ChoiceScore
 
 _WANTED = 3
 """Maximum number of tokens shown that the model would go on with."""
@@ -27,7 +23,7 @@ _LEAST_WANTED = 0.01
 
 
 def draw_selection(
-    selection: Selection, examples: BeamResult | None = None, *, fold: Collection[int] = ()
+    selection: SelectionLike, examples: BeamLike | None = None, *, fold: Collection[int] = ()
 ) -> dict[str, object]:
     """Return the drawings of a selection and the sentences on it, ready for JSON.
 
@@ -48,22 +44,22 @@ def draw_selection(
     }
 
 
-def draw_choices(selection: Selection) -> Drawing:
+def draw_choices(selection: SelectionLike) -> Drawing:
     """Return the drawing of the choices as bars, best first."""
     shown = selection.top(MAX_ROWS, distinct=True)
     n = int(selection.choices.distinct.sum())
-    rest = f"… {count(n - len(shown), 'more text')}" if n > len(shown) else ""
+    rest = more_words(n - len(shown))
     bars = [_make_bar(selection, one) for one in shown]
     title = f"The share of each choice in the set, best first: {quoted(selection.text)} has the best score"
     return draw_bars(bars, title=title, heads=("choice", "share of the set", _score_name(selection)), rest=rest)
 
 
-def _score_name(selection: Selection) -> str:
+def _score_name(selection: SelectionLike) -> str:
     """Return the name of the second number of a choice."""
     return "log-probability" if selection.rule == "joint" else f"score ({selection.rule})"
 
 
-def _make_bar(selection: Selection, choice: ChoiceScore) -> Bar:
+def _make_bar(selection: SelectionLike, choice: ChoiceScore) -> Bar:
     """Return the bar of a choice."""
     at = choice.index
     path_of = selection.choices.trie.path_of
@@ -87,19 +83,19 @@ def _make_bar(selection: Selection, choice: ChoiceScore) -> Bar:
     return Bar(choice.text, low, high, shown, more, numbers, "win" if won else "alt" if is_greedy else "", mark)
 
 
-def set_words(selection: Selection, choice: int) -> str:
+def set_words(selection: SelectionLike, choice: int) -> str:
     """Return the share of a choice in the set as text."""
     p = float(selection.choices.probability[choice])
     return percent_between(*share_of_set(selection, choice), error_of(selection, choice) * p * (1 - p))
 
 
-def all_words(selection: Selection, choice: int) -> str:
+def all_words(selection: SelectionLike, choice: int) -> str:
     """Return the probability that the model writes a choice as text."""
     low, high = share_of_all(selection, choice)
     return percent_between(low, high, error_of(selection, choice) * high)
 
 
-def draw_selection_trie(selection: Selection, *, limit: int = MAX_NODES, fold: Collection[int] = ()) -> Drawing:
+def draw_selection_trie(selection: SelectionLike, *, limit: int = MAX_NODES, fold: Collection[int] = ()) -> Drawing:
     """Return the drawing of the trie, the winner and masked greedy decoding marked.
 
     Args:
@@ -112,7 +108,7 @@ def draw_selection_trie(selection: Selection, *, limit: int = MAX_NODES, fold: C
     def end(choice: int) -> End:
         text = choices.texts[choice]
         if math.isnan(choices.score[choice]):
-            return End(text, math.nan, math.nan, "pruned")
+            return End(text, math.nan, math.nan, f"≤ {choices.logp_upper[choice]:.3f}")
         low, high = share_of_set(selection, choice)
         return End(text, low, high, set_words(selection, choice))
 

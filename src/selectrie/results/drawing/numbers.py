@@ -1,4 +1,7 @@
-"""Writes texts, probabilities and ratios for drawings, no digit beyond their error."""
+"""Writes texts, probabilities and ratios for drawings.
+
+The largest error of a number moves its last digit by at most two.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,11 @@ _BROKEN = re.compile("[\udc80-\udcff]+")
 def percent(p: float, error: float = 0.0) -> str:
     """Return a probability as a percentage, such as "12 %", "0.4 %" or "< 0.1 %".
 
-    It reads 0 % or 100 % only if that is exact. `error` is the largest error of `p`; no
-    digit is written that it makes uncertain.
+    It reads 0 % or 100 % only if that is exact. `error` is the largest error of `p`.
     """
     if p in (0.0, 1.0) and not error:
         return f"{100 * p:.0f} %"
-    unit = next((one for one in _UNITS if one >= error), 0.1)
+    unit = next((one for one in _UNITS if one >= error / 2), 0.1)
     if p < unit:
         return f"< {_trim(100 * unit)} %"
     if p > 1 - unit:
@@ -61,15 +63,15 @@ def ratio_words(ratio: float, error: float = 0.0) -> str:
     """
     if ratio >= _LARGE_RATIO:
         return f"over {thousands(_LARGE_RATIO)} times"
-    digits = max(0, math.ceil(math.log10(max(error * ratio, 1e-9))))
-    if ratio < 10 and error * ratio <= 0.1:
+    digits = max(0, math.ceil(math.log10(max(error * ratio / 2, 1e-9))))
+    if ratio < 10 and error * ratio <= 0.2:
         return f"{max(ratio, 1.1):.1f} times"
     return f"{thousands(max(2, round(ratio, -digits)))} times"
 
 
 def nats(x: float, error: float = 0.0) -> str:
     """Return a number of nats with those of three decimals that `error` allows."""
-    decimals = 3 if not error else min(3, max(0, math.floor(-math.log10(error))))
+    decimals = 3 if not error else min(3, max(0, math.floor(-math.log10(error / 2))))
     return f"{x:.{decimals}f} nats"
 
 

@@ -6,15 +6,11 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from selectrie.core.types import ROOT, BoolArray, FloatArray
-
-if TYPE_CHECKING:
-    from selectrie.results.beam import BeamResult
-    from selectrie.results.selection import Selection
+from selectrie.results.drawing.inputs import BeamLike, SelectionLike
 
 MAX_CHOICES = 200
 """Maximum number of choices that have a piece each."""
@@ -100,7 +96,7 @@ class Strip:
         return tuple(step for one in self.slices for step in one.steps)
 
 
-def cut_strip(selection: Selection, examples: BeamResult | None = None) -> Strip | None:
+def cut_strip(selection: SelectionLike, examples: BeamLike | None = None) -> Strip | None:
     """Return everything that the model would say next in pieces.
 
     The result is None unless scores are joint log-probabilities of the choices' own
@@ -134,7 +130,7 @@ class _Node:
 class _Cutter:
     """Cuts one selection. Arrays are indexed by the nodes of the trie that is drawn."""
 
-    def __init__(self, selection: Selection) -> None:
+    def __init__(self, selection: SelectionLike) -> None:
         choices = selection.choices
         self._selection, self._terminator = selection, selection.terminator
         self._first = choices.first
@@ -160,7 +156,7 @@ class _Cutter:
         is_kept[self._old] = True  # with it the choices on the way to those
         self._more, self._n_more = self._sum_others(is_kept)
 
-    def cut(self, examples: BeamResult | None) -> Strip:
+    def cut(self, examples: BeamLike | None) -> Strip:
         """Return the strip."""
         branch = self._find_branch()
         nodes = self._cut_nodes(branch)
@@ -267,7 +263,7 @@ class _Cutter:
         more = self._more[at] - sum(self._more[child] for child in children)
         return max(0.0, mass - own - sum(known) - float(more))
 
-    def _fit(self, groups: list[tuple[bytes, list[Piece]]], rest: list[Piece], examples: BeamResult | None) -> Strip:
+    def _fit(self, groups: list[tuple[bytes, list[Piece]]], rest: list[Piece], examples: BeamLike | None) -> Strip:
         """Return the strip of pieces whose widths sum to 1.
 
         Args:
@@ -333,7 +329,7 @@ class _Examples:
     """
 
     def __init__(
-        self, found: BeamResult | None, choices: Sequence[str], afters: Sequence[bytes], *, has_longer: bool
+        self, found: BeamLike | None, choices: Sequence[str], afters: Sequence[bytes], *, has_longer: bool
     ) -> None:
         self._texts: dict[bytes, dict[bytes, float]] = {one: {} for one in (*afters, b"")}
         known = tuple(one.encode("utf-8", "surrogatepass") for one in choices)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from selectrie.core.output import count, interval, probability, quoted, thousands
+from selectrie.core.types import Cost
+from selectrie.results.drawing.inputs import SelectionLike
 from selectrie.results.drawing.numbers import nats, percent, percent_between, ratio_words
 
-if TYPE_CHECKING:
-    from selectrie.core.types import Cost
-    from selectrie.results.selection import Selection
 
-
-def selection_sentences(selection: Selection) -> dict[str, str | None]:
+def selection_sentences(selection: SelectionLike) -> dict[str, str | None]:
     """Return the sentences on a selection by name; None where one does not apply.
 
     They are `winner`, `margin`, `share_of_set`, `share_of_all`, `coverage`, `proof`,
@@ -39,7 +36,18 @@ def selection_sentences(selection: Selection) -> dict[str, str | None]:
     }
 
 
-def error_of(selection: Selection, *choices: int) -> float:
+def notebook_lines(selection: SelectionLike) -> list[str]:
+    """Return the lines above a drawing in a notebook: what a terminal says, too."""
+    differs = selection.greedy_index is None or not selection.agrees_with_greedy
+    return [
+        winner_sentence(selection),
+        coverage_sentence(selection),
+        *([f"greedy {greedy_sentence(selection)}"] if differs else []),
+        *(f"! {one}" for one in selection.warnings),
+    ]
+
+
+def error_of(selection: SelectionLike, *choices: int) -> float:
     """Return by how many nats batching may move the joints of choices, or their sum.
 
     It is 0 where the tolerance is not known.
@@ -49,44 +57,64 @@ def error_of(selection: Selection, *choices: int) -> float:
     return (selection.signature.tolerance or 0.0) * math.sqrt(n_rows)
 
 
-def share_of_set(selection: Selection, choice: int) -> tuple[float, float]:
+def share_of_set(selection: SelectionLike, choice: int) -> tuple[float, float]:
     """Return bounds on the probability of a choice in the set."""
     choices = selection.choices
     return float(choices.probability_low[choice]), float(choices.probability_high[choice])
 
 
-def share_of_all(selection: Selection, choice: int) -> tuple[float, float]:
+def share_of_all(selection: SelectionLike, choice: int) -> tuple[float, float]:
     """Return bounds on the probability that the model writes a choice."""
     choices = selection.choices
     low, high = float(choices.logp_lower[choice]), float(choices.logp_upper[choice])
     return math.exp(min(0.0, low)), math.exp(min(0.0, high)) if not math.isnan(high) else 1.0
 
 
-def winner_sentence(selection: Selection) -> str:
-    """Return the winner and how far it is ahead of the next choice.
-
-    A ratio of probabilities is given for joint scores only.
-    """
-    name, runner = quoted(selection.text), next_choice(selection)
+def winner_sentence(selection: SelectionLike) -> str:
+    """Return the winner and how far it is ahead of the next choice."""
+    name, ahead = quoted(selection.text), lead_words(selection)
     if selection.is_tie:
         return f"{name} shares the first place"
+    return f"{name}, {ahead}" if ahead.startswith("no ") else f"{name} is {ahead}"
+
+
+def lead_words(selection: SelectionLike) -> str:
+    """Return how far the winner is ahead; its name and "is" or a comma go before."""
+    runner = next_choice(selection)
     if runner is None:
-        return f"{name}, no other choice" + (" was scored" if int(selection.choices.distinct.sum()) > 1 else "")
-    words, other = selection.margin_words(".3f"), quoted(selection.choices.texts[runner])
+        return "no other choice" + (" was scored" if int(selection.choices.distinct.sum()) > 1 else "")
+    return ahead_words(
+        selection.margin,
+        selection.margin_words(".3f"),
+        is_joint=selection.score == selection.logp,
+        other=quoted(selection.choices.texts[runner]),
+        error=error_of(selection, selection.index, runner),
+    )
+
+
+def ahead_words(margin: float, words: str, *, is_joint: bool, other: str = "", error: float = 0.0) -> str:
+    """Return a margin in words, as a ratio of probabilities if scores are joints.
+
+    Args:
+        margin: The margin in nats.
+        words: The margin as text: "0.5 nats", "at least 0.5 nats" or "unknown".
+        is_joint: Whether scores are log-probabilities, so that the margin is a ratio.
+        other: Name of the next one; "" to leave it out.
+        error: By how much batching may move the margin, in nats.
+    """
     if words == "unknown":
-        return f"{name} is not certainly ahead of {other}"
-    error = error_of(selection, selection.index, runner)
-    if selection.score != selection.logp or not 0 < selection.margin < math.inf:
-        return f"{name} is ahead of the next, {other}, by {words}"
-    if selection.margin <= error:
-        return f"{name} is as likely as the next, {other}, within the tolerance ({words})"
+        return "not certainly ahead"
+    if not is_joint or not 0 < margin < math.inf:
+        return f"ahead by {words}"
+    following = f"the next, {other}" if other else "the next"
+    if margin <= error:
+        return f"as likely as {following}, within the tolerance ({words})"
     least = "at least " if words.startswith("at least") else ""
-    ratio = ratio_words(math.exp(min(selection.margin, 700.0)), error)
-    margin = nats(selection.margin, error)
-    return f"{name} is {least}{ratio} as likely as the next, {other} ({least}{margin})"
+    ratio = ratio_words(math.exp(min(margin, 700.0)), error)
+    return f"{least}{ratio} as likely as {following} ({least}{nats(margin, error)})"
 
 
-def next_choice(selection: Selection) -> int | None:
+def next_choice(selection: SelectionLike) -> int | None:
     """Return the best choice on another path than the winner's, or None."""
     choices = selection.choices
     others = choices.finished & (choices.trie.path_of != choices.trie.path_of[selection.index])
@@ -95,7 +123,7 @@ def next_choice(selection: Selection) -> int | None:
     return int(np.argmax(np.where(others, choices.score, -np.inf)))
 
 
-def likeliest_sampled(selection: Selection) -> int | None:
+def likeliest_sampled(selection: SelectionLike) -> int | None:
     """Return the choice that masked sampling draws most often, or None if not known.
 
     Masked sampling draws each token among those that a choice goes on with. Ties go to
@@ -108,13 +136,13 @@ def likeliest_sampled(selection: Selection) -> int | None:
     return greedy if greedy is not None and local[greedy] == local[best] else best
 
 
-def step_words(selection: Selection, choice: int) -> str:
+def step_words(selection: SelectionLike, choice: int) -> str:
     """Return the probability of a choice that is chosen step by step, as text."""
     p = math.exp(min(0.0, float(selection.choices.logp_local[choice])))
     return "not known" if math.isnan(p) else percent(p, error_of(selection, choice) * p * (1 - p))
 
 
-def agreement_sentence(selection: Selection) -> str | None:
+def agreement_sentence(selection: SelectionLike) -> str | None:
     """Return whether choosing step by step comes to the same; None if not known."""
     greedy, sampled = selection.greedy_index, likeliest_sampled(selection)
     if selection.rule != "joint" or greedy is None or sampled is None:
@@ -137,7 +165,7 @@ def agreement_sentence(selection: Selection) -> str | None:
     return f"Step by step it comes out differently: masked greedy decoding picks {picks}, {also}."
 
 
-def coverage_sentence(selection: Selection) -> str:
+def coverage_sentence(selection: SelectionLike) -> str:
     """Return how much of the model's probability the choices cover."""
     if selection.coverage_high is not None:
         share = interval(selection.coverage, min(selection.coverage_high, 1.0))
@@ -146,7 +174,7 @@ def coverage_sentence(selection: Selection) -> str:
     return f"{prefix}{probability(selection.coverage)} of the model's belief is in the set"
 
 
-def greedy_sentence(selection: Selection) -> str:
+def greedy_sentence(selection: SelectionLike) -> str:
     """Return whether masked greedy decoding agrees with the winner."""
     if selection.agrees_with_greedy:
         return "agrees: masked greedy decoding picks the same"
@@ -159,7 +187,7 @@ def greedy_sentence(selection: Selection) -> str:
     return f"disagrees: masked greedy decoding picks {quoted(other.text)}{p}"
 
 
-def proof_sentence(selection: Selection) -> str:
+def proof_sentence(selection: SelectionLike) -> str:
     """Return how a selection was proved, or why it was not."""
     certificate = selection.certificate
     nodes = f"{thousands(certificate.nodes_evaluated)} nodes"

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from selectrie.core.output import count
+from selectrie.results.drawing.inputs import SelectionLike
 from selectrie.results.drawing.numbers import cells_of, cut, percent, percent_between, show_bytes, show_text
 from selectrie.results.drawing.pieces import Piece, Strip
 from selectrie.results.drawing.sentences import agreement_sentence, likeliest_sampled, step_words
@@ -31,9 +31,6 @@ from selectrie.results.drawing.shapes import (
     titles,
     write,
 )
-
-if TYPE_CHECKING:
-    from selectrie.results.selection import Selection
 
 WIDTH = 760.0
 _LEFT, _BAR = 112.0, 636.0
@@ -55,7 +52,7 @@ class _Callout:
     weight: float
 
 
-def draw_strip(selection: Selection, strip: Strip) -> Drawing:
+def draw_strip(selection: SelectionLike, strip: Strip) -> Drawing:
     """Return the drawing of a strip.
 
     Args:
@@ -68,7 +65,7 @@ def draw_strip(selection: Selection, strip: Strip) -> Drawing:
 class _Painter:
     """Draws one strip."""
 
-    def __init__(self, selection: Selection, strip: Strip) -> None:
+    def __init__(self, selection: SelectionLike, strip: Strip) -> None:
         self._selection, self._strip = selection, strip
         self._sampled = likeliest_sampled(selection)
         self._path_of = selection.choices.trie.path_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from selectrie.core.output import count
 from selectrie.results.drawing.numbers import cells_of, cut, percent, show_bytes, show_text
 from selectrie.results.drawing.shapes import CELL, LABEL_CELL, Drawing, Item, Shape, path, rect, text, titles
-from selectrie.results.trie_view import TrieView
 
 MAX_NODES = 200
 """Maximum number of nodes that are drawn."""
@@ -20,6 +20,35 @@ _BAR, _NUMBER = 120.0, 92.0
 _MAX_RUN = 4
 """Maximum number of tokens without a branch that have a box each."""
 MARKS = {"winner": "★", "greedy": "~", "pruned": "×", "wanted": "…"}
+
+
+class TrieLike(Protocol):
+    """The attributes of a `TrieView`, which are parallel tuples over its nodes."""
+
+    @property
+    def parent(self) -> tuple[int, ...]: ...
+    @property
+    def piece(self) -> tuple[bytes, ...]: ...
+    @property
+    def logp(self) -> tuple[float | None, ...]: ...
+    @property
+    def logp_prefix(self) -> tuple[float | None, ...]: ...
+    @property
+    def choice(self) -> tuple[int | None, ...]: ...
+    @property
+    def n_choices(self) -> tuple[int, ...]: ...
+    @property
+    def n_hidden(self) -> tuple[int, ...]: ...
+    @property
+    def on_winner(self) -> tuple[bool, ...]: ...
+    @property
+    def on_greedy(self) -> tuple[bool, ...]: ...
+    @property
+    def pruned(self) -> tuple[bool, ...]: ...
+    @property
+    def node(self) -> tuple[int, ...]: ...
+    @property
+    def p_hidden(self) -> tuple[float | None, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +89,8 @@ class _Node:
 
 
 def draw_trie(
-    view: TrieView,
-    end: Callable[[int], End],
+    view: TrieLike,
+    end: Callable[[int], End] | None = None,
     *,
     title: str,
     root: str = "after the prompt",
@@ -71,7 +100,8 @@ def draw_trie(
 
     Args:
         view: The part of the trie.
-        end: Returns what is drawn where the choice with an index ends.
+        end: Returns what is drawn where the choice with an index ends; None if nothing
+            is known of choices.
         title: What is drawn, as a sentence.
         root: Name of the shared context.
         wanted: Texts that the model would like to go on with, which no choice does,
@@ -86,17 +116,18 @@ def draw_trie(
     boxes = [shape for node in nodes for shape in (*_draw_box(view, node), *_draw_hidden(view, node))]
     for node in nodes:
         choice = view.choice[node.at]
-        if choice is not None and node.at:
+        if choice is not None and node.at and end is not None:
             shapes += _draw_end(view, node, end(choice), edge + _GAP)
     ghosts = _draw_wanted(tree, wanted, n_rows)
-    width, height = edge + _GAP + 26 + _BAR + _NUMBER, _TOP + (n_rows + len(wanted)) * _ROW + 8
+    width = edge + _GAP + (26 + _BAR + _NUMBER if end is not None else 0)
+    height = _TOP + (n_rows + len(wanted)) * _ROW + 8
     legend = text(_LEFT, 20, _legend(view, wanted), "soft", "small")
     ground = rect(0, 0, width, height, "ground")
     outline = (_describe(view, tree, end, wanted),)
     return Drawing(width, height, title, (ground, legend, *shapes, *boxes, *ghosts), outline)
 
 
-def _legend(view: TrieView, wanted: Sequence[object]) -> str:
+def _legend(view: TrieLike, wanted: Sequence[object]) -> str:
     """Return the meaning of the marks that occur."""
     used = {
         "winner": any(view.on_winner),
@@ -116,7 +147,7 @@ def _legend(view: TrieView, wanted: Sequence[object]) -> str:
 class _Layout:
     """Places the nodes of a view in rows."""
 
-    def __init__(self, view: TrieView) -> None:
+    def __init__(self, view: TrieLike) -> None:
         self._view = view
         self._below: list[list[int]] = [[] for _ in view.parent]
         for child, above in enumerate(view.parent[1:], start=1):
@@ -179,7 +210,7 @@ def _shorten(run: list[int]) -> list[list[int]]:
     return [[one] for one in run] if len(run) <= _MAX_RUN else [run[:1], run[1:-1], run[-1:]]
 
 
-def _order(view: TrieView, nodes: list[int]) -> list[int]:
+def _order(view: TrieLike, nodes: list[int]) -> list[int]:
     """Return siblings in the order of drawing: the most probable first."""
     return sorted(nodes, key=lambda at: (view.logp[at] is None, -(view.logp[at] or 0.0), at))
 
@@ -199,14 +230,14 @@ def _middle(row: float) -> float:
     return _TOP + row * _ROW + _BOX / 2
 
 
-def _classes(view: TrieView, at: int) -> tuple[str, ...]:
+def _classes(view: TrieLike, at: int) -> tuple[str, ...]:
     """Return the classes of a node by its marks."""
     if view.pruned[at]:
         return ("off",)
     return ("win" if view.on_winner[at] else "", "alt" if view.on_greedy[at] else "")
 
 
-def _draw_edges(view: TrieView, node: _Node) -> list[Shape]:
+def _draw_edges(view: TrieLike, node: _Node) -> list[Shape]:
     """Return the lines from a node to its children; a thick line is a probable one."""
     shapes, x, y = [], node.right, _middle(node.row)
     for child in reversed(node.children):  # the most probable one lies on top
@@ -221,7 +252,7 @@ def _draw_edges(view: TrieView, node: _Node) -> list[Shape]:
     return shapes
 
 
-def _draw_box(view: TrieView, node: _Node) -> list[Shape]:
+def _draw_box(view: TrieLike, node: _Node) -> list[Shape]:
     """Return the box of a token with its probability after the tokens before it."""
     top, names = _TOP + node.row * _ROW, _classes(view, node.at)
     if not node.at:
@@ -238,7 +269,7 @@ def _draw_box(view: TrieView, node: _Node) -> list[Shape]:
     return [Shape("g", number, "", (*titles(_tell(view, node)), *words))]
 
 
-def _tell(view: TrieView, node: _Node) -> str:
+def _tell(view: TrieLike, node: _Node) -> str:
     """Return what a node's title says: text, probabilities and log-probability."""
     logp, whole = _step_logp(view, node), view.logp_prefix[node.at]
     words = [f"‹{show_bytes(node.text)}›"]
@@ -248,13 +279,13 @@ def _tell(view: TrieView, node: _Node) -> str:
     return "; ".join([*words, count(view.n_choices[node.at], "choice"), *_mark_words(view, node.at)])
 
 
-def _step_logp(view: TrieView, node: _Node) -> float | None:
+def _step_logp(view: TrieLike, node: _Node) -> float | None:
     """Return the log-probability of a node's tokens, given the ones before them."""
     known = [logp for one in node.tokens if (logp := view.logp[one]) is not None]
     return sum(known) if len(known) == len(node.tokens) else None
 
 
-def _mark_words(view: TrieView, at: int) -> list[str]:
+def _mark_words(view: TrieLike, at: int) -> list[str]:
     """Return the marks of a node in words."""
     marks = (
         (view.on_winner[at], "on the winner's path"),
@@ -264,7 +295,7 @@ def _mark_words(view: TrieView, at: int) -> list[str]:
     return [words for is_marked, words in marks if is_marked]
 
 
-def _draw_end(view: TrieView, node: _Node, end: End, x: float) -> list[Shape]:
+def _draw_end(view: TrieLike, node: _Node, end: End, x: float) -> list[Shape]:
     """Return bar and number of the choice that ends at a node."""
     top, won = _TOP + node.row * _ROW, view.on_winner[node.at]
     is_greedy = view.on_greedy[node.at] and not any(view.on_greedy[one.at] for one in node.children)
@@ -283,7 +314,7 @@ def _draw_end(view: TrieView, node: _Node, end: End, x: float) -> list[Shape]:
     return shapes
 
 
-def _draw_hidden(view: TrieView, node: _Node) -> list[Shape]:
+def _draw_hidden(view: TrieLike, node: _Node) -> list[Shape]:
     """Return the line that counts the choices hidden below a node."""
     if node.more is None:
         return []
@@ -296,18 +327,18 @@ def _draw_hidden(view: TrieView, node: _Node) -> list[Shape]:
     return [line, text(x + _GAP + 4, _middle(node.more) + 4.5, words, "small", "soft")]
 
 
-def _line_end(view: TrieView, node: _Node) -> float:
+def _line_end(view: TrieLike, node: _Node) -> float:
     """Return where the line to the number of a choice begins."""
     return 4 + (_right_end(view, node) if node.more == node.row else node.right)
 
 
-def _right_end(view: TrieView, node: _Node) -> float:
+def _right_end(view: TrieLike, node: _Node) -> float:
     """Return the right end of a node with what is beside it."""
     hidden = 0.0 if node.more is None else cells_of(_hidden_words(view, node.at)) * LABEL_CELL + _GAP + 8
     return node.right + hidden
 
 
-def _hidden_words(view: TrieView, at: int) -> str:
+def _hidden_words(view: TrieLike, at: int) -> str:
     """Return how many texts are hidden below a node, and their probability."""
     n, p = view.n_hidden[at], view.p_hidden[at]
     return f"… {count(n, 'text')}{'' if p is None or not n else f', p {_hidden_percent(p)}'}"
@@ -332,7 +363,9 @@ def _draw_wanted(tree: _Node, wanted: Sequence[tuple[str, float]], row: int) -> 
     return shapes
 
 
-def _describe(view: TrieView, node: _Node, end: Callable[[int], End], wanted: Sequence[tuple[str, float]] = ()) -> Item:
+def _describe(
+    view: TrieLike, node: _Node, end: Callable[[int], End] | None, wanted: Sequence[tuple[str, float]] = ()
+) -> Item:
     """Return the outline of a node and of all below it."""
     items: dict[int, Item] = {}
     for one in reversed(_walk(node)):
@@ -343,7 +376,7 @@ def _describe(view: TrieView, node: _Node, end: Callable[[int], End], wanted: Se
             numbers.append(("probability of everything", math.exp(whole), percent(math.exp(whole))))
             numbers.append(("log-probability", whole, f"{whole:.3f}"))
         children = [items[child.at] for child in one.children]
-        if choice is not None:
+        if choice is not None and end is not None:
             last = end(choice)
             p = None if math.isnan(last.low) else (last.low + last.high) / 2
             numbers.append(("share of the set", p, last.words))
