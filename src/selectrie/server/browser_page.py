@@ -1,9 +1,9 @@
 """The page at `/`, which asks this server from a browser.
 
 Its files lie in the folder `page` and hold no data, so they are sent without a key. The
-page loads nothing from elsewhere, and its policy lets a browser load nothing else. Two
-files are made here: `options.json`, the options of each call with their defaults, from
-the models of the bodies, and `drawing.css`, the styles that all drawings share.
+page loads nothing from elsewhere, and its policy lets a browser load nothing else. The
+options of each call, with their defaults, are in `options.json`, which is made here from
+the models of the bodies. The styles that all drawings share come before `page.css`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TYPES = {
     ".json": "application/json",
     ".svg": "image/svg+xml",
 }
-_INDEX = "index.html"
+_INDEX, _STYLES = "index.html", "page.css"
 _NO_FILES = {"jsconfig.json"}
 """Files in the folder that a browser does not need."""
 _HEADERS: Mapping[str, str] = {
@@ -98,7 +98,7 @@ def add_page(api: FastAPI, options: ServerOptions) -> None:
         for path in sorted(FOLDER.iterdir())
         if path.suffix in _TYPES and path.name not in _NO_FILES
     }
-    files["drawing.css"] = PageFile.of(_TYPES[".css"], style().encode())
+    files[_STYLES] = PageFile.of(_TYPES[".css"], style().encode() + files[_STYLES].data)
     described = json.dumps(dict(_describe_calls(options)), separators=(",", ":"))
     files["options.json"] = PageFile.of(_TYPES[".json"], described.encode())
 

@@ -305,7 +305,7 @@ function sectionOf(name, one, question, context) {
   const section = h(
     "section",
     { class: "part decided", "aria-label": `Answer to ${name}` },
-    h("h3", {}, h("bdi", {}, name), asked && h("span", { class: "asked" }, " ", h("bdi", {}, asked))),
+    h("h2", {}, h("bdi", {}, name), asked && h("span", { class: "asked" }, " ", h("bdi", {}, asked))),
     told.abstained && note("abstained", [h("strong", {}, "Abstained: "), h("bdi", {}, String(told.abstained))]),
     told.is_tie && note("tie", [h("strong", {}, "A tie. "), "The first two are closer than the tolerance."]),
     told.order_dependent && note("warning", ["The order of the options decides: another order has another winner."]),

@@ -329,7 +329,7 @@ export function focusField(form, field, message, isFocused = true) {
     const note = h("p", { class: "wrong", id: freshId() }, message);
     control.closest(".field")?.append(note);
     control.setAttribute("aria-invalid", "true");
-    control.setAttribute("aria-errormessage", note.id);
+    control.setAttribute("aria-describedby", [control.getAttribute("aria-describedby"), note.id].filter(Boolean).join(" "));
     if (!isFocused) return true;
     const line = /\[(\d+)\]/.exec(field.slice(path.length));
     if (line && control instanceof HTMLTextAreaElement && control.dataset.lines !== undefined) selectLine(control, Number(line[1]));
@@ -362,9 +362,11 @@ function selectLine(control, index) {
  * @param {ParentNode} form
  */
 export function clearErrors(form) {
-  for (const one of form.querySelectorAll(".wrong")) one.remove();
   for (const one of form.querySelectorAll("[aria-invalid]")) {
+    const hint = one.id && document.getElementById(`${one.id}-hint`);
+    if (hint) one.setAttribute("aria-describedby", hint.id);
+    else one.removeAttribute("aria-describedby");
     one.removeAttribute("aria-invalid");
-    one.removeAttribute("aria-errormessage");
   }
+  for (const one of form.querySelectorAll(".wrong")) one.remove();
 }

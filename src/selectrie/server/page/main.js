@@ -57,6 +57,7 @@ import { Pane, announce, announceAnswer, keyForm } from "./states.js";
  */
 
 const LIVE_MS = 300;
+const LOADING_MS = 1500; // after which it is asked again whether the model is loaded
 
 /** @type {{name: string, title: string, load: () => Promise<Tab>}[]} */
 const TABS = [
@@ -336,6 +337,7 @@ export class Page {
     list.addEventListener("keydown", (event) => this.onTabKey(event));
     const main = /** @type {HTMLElement} */ (document.getElementById("main"));
     main.replaceChildren(list, ...this.slots.map((one) => one.panel));
+    document.addEventListener("key", () => void this.listModels());
     document.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
         event.preventDefault();
@@ -364,11 +366,16 @@ export class Page {
         this.model = menu.value;
         this.changed();
       });
+      if (!names.length) {
+        place.replaceChildren(h("span", {}, "The model is being loaded."));
+        setTimeout(() => void this.listModels(), LOADING_MS);
+        return;
+      }
       if (names.length > 1) this.model = names[0];
-      place.replaceChildren(...(names.length > 1 ? [h("label", { for: "models" }, "Model"), menu] : [h("span", {}, "Model "), h("bdi", {}, names[0] ?? "")]));
+      place.replaceChildren(...(names.length > 1 ? [h("label", { for: "models" }, "Model"), menu] : [h("span", {}, "Model "), h("bdi", {}, names[0])]));
       if (this.wanted) this.choose(this.wanted);
     } catch (error) {
-      if (error instanceof ServerError && error.status === 401) place.replaceChildren(keyForm(() => void this.listModels()));
+      if (error instanceof ServerError && error.status === 401) place.replaceChildren(keyForm());
       else place.replaceChildren(h("span", { class: "wrong" }, "The server does not answer."));
     }
   }

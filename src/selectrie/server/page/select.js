@@ -136,10 +136,10 @@ export function choicesOf(text) {
  * @param {any} answer
  * @param {HTMLElement} place
  * @param {Context} context
- * @param {boolean} isRank whether the order of all choices comes first
+ * @param {boolean} [isRank] whether the order of all choices comes first
  * @returns {import("./main.js").Outcome}
  */
-export function showSelection(answer, place, context, isRank) {
+export function showSelection(answer, place, context, isRank = false) {
   const say = answer.drawing?.sentences ?? {};
   /** @type {{code: string, text: string, remedy?: {option: string}}[]} */
   const warnings = answer.warnings ?? [];
@@ -231,7 +231,7 @@ function factsOf(answer, say) {
     ["scored by", `${answer.rule} · ${answer.terminator} · ${answer.signature?.precision ?? ""}`],
     ["model", h("bdi", {}, answer.signature?.model ?? answer.model)],
   ];
-  return h("section", { class: "part" }, h("h3", {}, "How it was found"), h("dl", { class: "facts" }, facts.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
+  return h("section", { class: "part" }, h("h2", {}, "How it was found"), h("dl", { class: "facts" }, facts.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
 }
 
 /**
@@ -240,7 +240,7 @@ function factsOf(answer, say) {
  * @param {any} answer
  */
 function stripOf(answer) {
-  return h("section", { class: "part" }, h("h3", {}, "Everything the model would say next"), figureOf(answer.drawing.strip, { name: "strip" }));
+  return h("section", { class: "part" }, h("h2", {}, "Everything the model would say next"), figureOf(answer.drawing.strip, { name: "strip" }));
 }
 
 /**
@@ -250,7 +250,7 @@ function stripOf(answer) {
 function trieOf(answer, context) {
   const folded = context.request?.body.fold ?? [];
   const onFold = (/** @type {number[]} */ fold) => void context.again({ fold });
-  return h("section", { class: "part" }, h("h3", {}, "The texts as one tree"), figureOf(answer.drawing.trie, { name: "trie", folded, onFold }));
+  return h("section", { class: "part" }, h("h2", {}, "The texts as one tree"), figureOf(answer.drawing.trie, { name: "trie", folded, onFold }));
 }
 
 /**
@@ -302,11 +302,11 @@ function tableOf(answer) {
     said.textContent = rows.length > MOST_ROWS ? `${whole(shown)} of ${whole(found.length)} shown` : "";
   };
   fillRows("");
-  const heads = ["#", "choice", "share of the set", answer.rule === "joint" ? "log-probability" : "score", "step by step", ""];
+  const heads = ["#", "choice", "share of the set", answer.rule === "joint" ? "log-probability" : "score", "step by step", "marks"];
   const table = h("table", { class: "choices" }, h("thead", {}, h("tr", {}, heads.map((one) => h("th", { scope: "col" }, one)))), body);
   const filter = h("input", { type: "search", placeholder: "text in a choice" });
   filter.addEventListener("input", () => fillRows(filter.value.toLowerCase()));
-  return h("section", { class: "part" }, h("h3", {}, `All ${whole(rows.length)} choices`), rows.length > MOST_ROWS && labelled("Filter", filter), rows.length > MOST_ROWS && said, scroller("The choices", "", table));
+  return h("section", { class: "part" }, h("h2", {}, `All ${whole(rows.length)} choices`), rows.length > MOST_ROWS && labelled("Filter", filter), rows.length > MOST_ROWS && said, scroller("The choices", "", table));
 }
 
 /**

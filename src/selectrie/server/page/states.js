@@ -8,7 +8,7 @@
 
 import { GoneError, ServerError, setKey } from "./api.js";
 import { duration, whole } from "./format.js";
-import { h } from "./form.js";
+import { freshId, h } from "./form.js";
 
 /** @typedef {"empty" | "running" | "streaming" | "done" | "tie" | "low-mass" | "too-large" | "stopped" | "error" | "refused" | "gone"} State */
 
@@ -48,7 +48,7 @@ export class Pane {
    * @param {...(string | Node)} said
    */
   enter(state, ...said) {
-    clearInterval(this.timer);
+    clearInterval(this.timer); // or a timeout: they share their numbers
     this.section.dataset.state = state;
     this.section.setAttribute("aria-busy", String(state === "running" || state === "streaming"));
     this.place.classList.toggle("stale", !["done", "tie", "low-mass", "too-large", "streaming", "empty"].includes(state));
@@ -107,6 +107,10 @@ export class Pane {
     if (error instanceof ServerError && error.status === 401) {
       this.enter("refused", h("p", {}, h("strong", {}, "This server wants an API key.")), keyForm(retry));
       announce("This server wants an API key.");
+    } else if (error instanceof ServerError && error.code === "loading") {
+      this.enter("refused", h("progress", { "aria-label": "Loading" }), h("p", {}, h("strong", {}, "The model is being loaded."), " This is asked again when it may be ready."), again);
+      announce("The model is being loaded.");
+      this.timer = setTimeout(retry, 1000 * Math.max(1, error.retryAfterS));
     } else if (error instanceof ServerError && error.retryAfterS > 0) {
       this.wait(error, again);
     } else if (error instanceof GoneError) {
@@ -156,12 +160,13 @@ export class Pane {
 }
 
 /**
- * Return a form that asks for the key and keeps it for the session.
+ * Return a form that asks for the key and keeps it for the session. The document then has an
+ * event `key`.
  *
- * @param {() => void} then what is done with it
+ * @param {() => void} [then] what is done besides
  */
-export function keyForm(then) {
-  const input = h("input", { type: "password", id: "api-key", autocomplete: "off", spellcheck: "false", required: true });
+export function keyForm(then = () => {}) {
+  const input = h("input", { type: "password", id: freshId(), autocomplete: "off", spellcheck: "false", required: true });
   return h(
     "form",
     {
@@ -169,10 +174,11 @@ export function keyForm(then) {
       onsubmit: (/** @type {Event} */ event) => {
         event.preventDefault();
         setKey(input.value.trim());
+        document.dispatchEvent(new Event("key"));
         then();
       },
     },
-    h("label", { for: "api-key" }, "API key"),
+    h("label", { for: input.id }, "API key"),
     input,
     h("button", { class: "primary" }, "Use it"),
     h("p", { class: "hint" }, "It is kept until this tab of the browser is closed, and is in no link and no export."),
