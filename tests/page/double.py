@@ -193,12 +193,14 @@ class Double:
         asked: Path and body of every call of the page since the last `reset`.
         answers: Of each answer that was sent whole, in the same order as they ended: the object, or that of the event
             `result` of a stream.
+        events: The events of the last answer that was sent whole; [] if it was no stream.
     """
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.asked: list[tuple[str, Any]] = []
         self.answers: list[Any] = []
+        self.events: list[Any] = []
         self._expected: dict[str, deque[Call]] = defaultdict(deque)
 
     def reset(self) -> None:
@@ -207,7 +209,7 @@ class Double:
             for call in calls:
                 call.drop()
         self._expected.clear()
-        self.asked, self.answers = [], []
+        self.asked, self.answers, self.events = [], [], []
 
     def expect(self, path: str) -> Call:
         """Return the next call of a path, which waits for what the test says."""
@@ -240,12 +242,14 @@ class Double:
         else:
             await answer.pass_on()
         if answer.is_whole:
-            self.answers.append(_content(answer.sent))
+            self.events = _events(answer.sent)
+            results = [event for event in self.events if event.get("type") == "result"] or [None]
+            self.answers.append(results[-1] if self.events else json.loads(answer.sent))
 
 
-def _content(data: bytes) -> Any:
-    """The object of an answer; of a stream, the last one of type `result`."""
+def _events(data: bytes) -> list[Any]:
+    """The events of a stream; [] for another answer."""
     if not data.startswith((b"data: ", b"event: ", b":")):
-        return json.loads(data)
+        return []
     frames = [one for one in data.split(b"\n\n") if one and not one.startswith(b":") and one != b"data: [DONE]"]
-    return next((event for event in map(event_of, reversed(frames)) if event.get("type") == "result"), None)
+    return [event_of(one) for one in frames]

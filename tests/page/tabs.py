@@ -15,7 +15,7 @@ class Tab:
     Attributes:
         name: Its name.
         path: The path of its call.
-        fields: Texts of its fields, by their names, that make a request with an answer.
+        fields: Texts of its fields, by their names, that make a request with an answer; those of its example stay.
         at_fault: A field that an error can name: the path in the body as the server says it, and the field's own.
     """
 
@@ -40,10 +40,24 @@ RANK = Tab(
     {"prompt": "The capital of Italy is", "choices": " Paris\n Rome\n Oslo"},
     ("choices[2]", "choices"),
 )
-DECIDE = Tab("Decide", "/v1/decisions")
+DECIDE = Tab(
+    "Decide",
+    "/v1/decisions",
+    {"state": "The parcel came late, and it was broken."},
+    ("questions.intent.instructions", "q.instructions"),
+)
 FIRST = (SELECT, RANK, DECIDE)
 """Tried in `make test`."""
-LATER = (Tab("Grammar", "/v1/select"), Tab("Template", "/v1/render"), Tab("Generate", "/v1/sample"))
+LATER = (
+    Tab("Grammar", "/v1/select", {"prompt": "They live in"}, ("grammar", "source")),
+    Tab(
+        "Template",
+        "/v1/render",
+        {"template": "It is <<select 'word'>>a<<or>>the<</select>>."},
+        ("template", "template"),
+    ),
+    Tab("Generate", "/v1/completions", {"prompt": "Once upon a time"}, ("prompt", "prompt")),
+)
 """Tried in `.ci/run`."""
 ALL = (*FIRST, *LATER)
 CASES = [pytest.param(one, id=str(one)) for one in FIRST]

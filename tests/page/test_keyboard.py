@@ -118,13 +118,13 @@ def test_the_outline_of_a_drawing_is_used_by_keyboard(visit):
 
 
 def test_escape_closes_what_hovers_before_it_stops(visit, double):
-    """The first Escape closes the numbers over a drawing; the request goes on."""
+    """A click on a shape shows what a mouse sees over it; the first Escape closes that, and the request goes on."""
     visitor = visit().choose(SELECT.name)
     visitor.run()
     call = double.expect(SELECT.path)
     visitor.press_run()
     call.wait()
-    visitor.answer.locator("figure.trie svg [data-node]").first.hover()
+    visitor.answer.locator("figure.strip svg :has(> title)").first.click()
     visitor.answer.locator(".tip:visible").wait_for()
     visitor.page.keyboard.press("Escape")
     assert visitor.answer.locator(".tip:visible").count() == 0

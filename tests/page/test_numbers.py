@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.page.tabs import RANK, SELECT
+from tests.page.tabs import DECIDE, RANK, SELECT
 
 WORDS = (
     " Paris",
@@ -55,9 +55,9 @@ def numbers_of(value):
 
 
 def strangers(shown, answer):
-    """Shown numbers that the answer does not have, neither as they are nor as the probability of a logarithm in it."""
+    """Shown numbers that the answer does not have, neither as they are, nor as the probability of a logarithm in it, nor as the rest to 1."""
     known = set(numbers_of(answer))
-    derived = {math.exp(one) for one in known if one <= 0}
+    derived = {math.exp(one) for one in known if one <= 0} | {1 - one for one in known if 0 <= one <= 1}
     found = []
     for name, value, text in shown:
         number = float(value)
@@ -115,14 +115,15 @@ def random_request(random):
     return {"prompt": random.choice(PROMPTS), "choices": "\n".join(choices)}, random.choice(OPTIONS)
 
 
+@pytest.mark.parametrize("n_requests", [3, pytest.param(N_REQUESTS // 2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("tab", [SELECT, RANK], ids=str)
-def test_what_is_shown_equals_the_answer(visit, double, tab):
-    """On 25 random requests each, every number has all its digits, is one of the answer, and each choice has its own."""
+def test_what_is_shown_equals_the_answer(visit, double, tab, n_requests):
+    """On random requests, every number has all its digits, is one of the answer, and each choice has its own."""
     random, visitor = Random(tab.name), visit().choose(tab.name)
     visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
     visitor.panel.evaluate("panel => panel.querySelectorAll('details').forEach(one => { one.open = true; })")
     n_numbers = 0
-    for _ in range(N_REQUESTS // 2):
+    for _ in range(n_requests):
         fields, options = random_request(random)
         options = {name: value for name, value in options.items() if visitor.field(name).count()}
         visitor.fill(**fields)
@@ -149,7 +150,24 @@ def test_what_is_shown_equals_the_answer(visit, double, tab):
         n_numbers += len(shown)
         for name in options:
             visitor.field(name).select_option("")
-    assert n_numbers > 10 * N_REQUESTS // 2
+    assert n_numbers > 10 * n_requests
+
+
+STATES = ("My parcel has not come!", "Thank you, all is well.", "", "12 items are missing 📦", "Bitte um Rückruf")
+
+
+def test_what_decide_shows_equals_the_answer(visit, double):
+    """Every number of every question is one of the answer, with all its digits."""
+    visitor = visit().choose(DECIDE.name)
+    visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
+    for state in STATES:
+        visitor.fill(state=state)
+        assert visitor.run() in ("done", "tie", "low-mass")
+        shown, answer = shown_numbers(visitor), double.answers[-1]
+        assert strangers(shown, answer) == []
+        values = {float(value) for _, value, _ in shown}
+        for one in answer["answers"].values():
+            assert set(one["probabilities"].values() if "probabilities" in one else [one["noul"]]) <= values
 
 
 def test_strangers_are_found():

@@ -16,7 +16,7 @@ def opened(visit):
 
     def of(tab, **options):
         visitor = visit(**options).choose(tab.name)
-        visitor.field(next(iter(tab.fields), "prompt")).wait_for() if tab.fields else visitor.panel.wait_for()
+        visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
         return visitor.fill(**tab.fields)
 
     return of

@@ -1,0 +1,186 @@
+"""Links, files and copies of a request: they hold everything typed, no key, and mean exactly this request."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.page.tabs import DECIDE, RANK, SELECT
+
+KEY = "a-key-of-this-session"
+TEXT = "Q: ü 👍 'quoted' \"twice\" $HOME `x` \\ back & <b> #? A:"
+CHOICES = ' yes\n it\'s\n "no"\n $(touch x)\n a\\nb'
+
+
+@pytest.fixture
+def answered(visit):
+    """`answered(tab, **fields)`: a page with an answer, whose menu for sharing is open."""
+
+    def of(tab, **fields):
+        visitor = visit(permissions=["clipboard-read", "clipboard-write"], accept_downloads=True).choose(tab.name)
+        visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
+        visitor.fill(**(fields or tab.fields))
+        assert visitor.run() in ("done", "tie", "low-mass")
+        visitor.panel.locator("details.share").evaluate("one => { one.open = true; }")
+        return visitor
+
+    return of
+
+
+def press(visitor, name):
+    """Press a button of the menu."""
+    visitor.panel.locator("details.share").get_by_role("button", name=name, exact=True).click()
+
+
+def copied(visitor, name):
+    """What a button of the menu copies."""
+    press(visitor, name)
+    visitor.panel.locator("details.share [role=status]").filter(has_text="copied").wait_for()
+    return visitor.page.evaluate("navigator.clipboard.readText()")
+
+
+def saved(visitor, name):
+    """The bytes of the file that a button of the menu saves."""
+    with visitor.page.expect_download() as download:
+        press(visitor, name)
+    return download.value.path().read_bytes()
+
+
+def test_a_link_fills_the_page_and_waits(answered, visit, double):
+    """Another browser shows the inputs and the numbers of the link as such, asks nothing, and compares after Run."""
+    visitor = answered(RANK, prompt=TEXT, choices=CHOICES)
+    link = copied(visitor, "Copy link")
+    answer = double.answers[-1]
+    double.reset()
+    other = visit(link)
+    other.panel.locator(".from-link").wait_for()
+    assert other.page.get_by_role("tab", selected=True).inner_text() == RANK.name
+    assert [other.field(name).input_value() for name in RANK.fields] == [TEXT, CHOICES]
+    assert "From the link" in other.answer.inner_text()
+    shown = {float(value) for value in other.answer.locator("data").evaluate_all("all => all.map(one => one.value)")}
+    assert shown == {one["logp"] for one in answer["choices"]}
+    assert double.asked == []
+    other.run()
+    assert "are those of the link" in other.answer.inner_text()
+    assert double.asked[-1][1]["choices"] == [" yes", " it's", ' "no"', " $(touch x)", " a\nb"]
+
+
+def test_what_differs_from_a_link_is_named(answered, visit, double):
+    """A number that moved by more than the tolerance is named, and one within it is not."""
+    visitor = answered(SELECT)
+    link = copied(visitor, "Copy link")
+    changed = json.loads(json.dumps(double.answers[-1]))
+    changed["choices"][0]["logp"] -= 0.5
+    changed["choices"][1]["logp"] -= 0.001
+    other = visit(link)
+    other.panel.locator(".from-link").wait_for()
+    double.expect(SELECT.path).stream().event({**changed, "type": "result"}).end()
+    other.run()
+    said = other.answer.locator(".note", has_text="Differs from the link").inner_text()
+    assert "Paris" in said
+    assert "Rome" not in said
+
+
+def test_a_link_asks_no_server_for_what_is_in_it(answered, double):
+    """Everything typed stands behind the number sign, which is not sent; a key is nowhere in it."""
+    visitor = answered(SELECT, prompt="a secret prompt", choices=" a\n b")
+    visitor.page.evaluate("key => sessionStorage.setItem('selectrie.key', key)", KEY)
+    link = copied(visitor, "Copy link")
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#[\w-]+", link)
+    assert all("secret" not in url.partition("#")[0] for url in visitor.requests)
+    texts = [copied(visitor, one) for one in ("Copy curl", "Copy Python", "Copy command")]
+    files = [saved(visitor, one).decode() for one in ("Save inputs", "Save answer")]
+    assert [KEY in one for one in [link, *texts, *files]] == [False] * 6
+    assert '"Authorization: Bearer $SELECTRIE_API_KEY"' in texts[0]
+
+
+@pytest.mark.parametrize("link", ["#", "#x", "#AAAA", "#" + "A" * 9_000, "#large", "#q1YqU7JSMtRRKkktLlGyUsrPV6oFAA"])
+def test_a_broken_link_opens_the_page(visit, double, link):
+    """What is no link of this page is left alone: the example is there, and nothing is asked."""
+    visitor = visit(f"/{link}")
+    visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
+    assert visitor.run() in ("done", "tie", "low-mass")
+    assert [path for path, _ in double.asked] == [SELECT.path]
+
+
+def test_what_is_too_long_for_a_link_is_a_file(answered, visit, tmp_path):
+    """Above 8 kB the menu says so; the inputs survive a reload, and another browser opens the file."""
+    prompt = "".join(chr(0x4E00 + n * 7919 % 20_000) for n in range(9_000))
+    visitor = answered(SELECT)
+    visitor.paste("prompt", prompt)
+    press(visitor, "Copy link")
+    visitor.panel.get_by_text("too long for a link").wait_for()
+    data = saved(visitor, "Save inputs")
+    visitor.page.reload()
+    visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
+    assert visitor.field("prompt").input_value() == prompt
+    (tmp_path / "saved.json").write_bytes(data)
+    other = visit()
+    other.panel.locator("details.share").evaluate("one => { one.open = true; }")
+    other.panel.get_by_label("Open a saved file").set_input_files(tmp_path / "saved.json")
+    other.page.wait_for_function(
+        "text => document.querySelector('[role=tabpanel]:not([hidden]) [name=prompt]').value === text", arg=prompt
+    )
+
+
+def test_files_are_the_answer_and_its_pictures(answered, double):
+    """The answer as JSON has all digits; the SVG brings its styles and needs nothing else; the PNG is one."""
+    visitor = answered(SELECT)
+    answer = json.loads(saved(visitor, "Save answer"))
+    assert answer["choices"] == double.answers[-1]["choices"]
+    svg = saved(visitor, "Save SVG").decode()
+    root = ET.fromstring(svg)  # noqa: S314 - our own
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert ".sel" in root.find("{http://www.w3.org/2000/svg}style").text
+    assert not re.search(r"(?:href|src)=|url\(|@import|<script", svg)
+    png = saved(visitor, "Save PNG")
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    assert len(png) > 5_000
+
+
+def test_curl_is_exactly_this_request(answered, double):
+    """A shell reads the copied command as the request of the page, without the drawing, and it has the same answer."""
+    visitor = answered(RANK, prompt=TEXT, choices=CHOICES)
+    words = shlex.split(copied(visitor, "Copy curl").replace("\\\n", " "))
+    _, body = double.asked[-1]
+    assert words[0] == "curl"
+    assert (
+        next(word for word in words if word.startswith("http")) == f"{visitor.page.evaluate('location.origin')}/v1/rank"
+    )
+    sent = json.loads(words[words.index("--data-binary") + 1])
+    assert sent == {name: one for name, one in body.items() if name not in ("drawing", "fold", "stream")}
+    found = visitor.page.request.post("/v1/rank", data=sent).json()
+    assert [one["logp"] for one in found["choices"]] == [one["logp"] for one in double.answers[-1]["choices"]]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tab", [SELECT, RANK, DECIDE], ids=str)
+def test_python_and_the_command_answer_the_same(answered, double, tmp_path, tab):
+    """What is copied runs as it is, and names the same winner."""
+    fields = (
+        {"state": 'It is broken, says the "customer" — it\'s late.'}
+        if tab is DECIDE
+        else {"prompt": TEXT, "choices": CHOICES}
+    )
+    visitor = answered(tab, **fields)
+    answer = double.answers[-1]
+    wanted = (
+        [one["choice"] for one in answer["answers"].values() if "choice" in one] if tab is DECIDE else [answer["text"]]
+    )
+    script = tmp_path / "copied.py"
+    script.write_text(copied(visitor, "Copy Python"), encoding="utf-8")
+    command = tmp_path / "copied.sh"
+    command.write_text(
+        f'selectrie() {{ "{sys.executable}" -m selectrie "$@"; }}\n{copied(visitor, "Copy command")}', encoding="utf-8"
+    )
+    for words in ([sys.executable, str(script)], ["bash", str(command)]):
+        run = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        for text in wanted:
+            assert text in run.stdout
