@@ -411,7 +411,10 @@ def test_every_public_name_is_documented():
 def words_by_hand() -> dict[str, int]:
     """Words of each page outside code and generated text: `python -m pytest tests/meta/test_docs.py -k by_hand -s`."""
     pages = sorted({*(ROOT / "docs").rglob("*.md")} - {*(ROOT / "docs" / "reference").glob("*.md")})
-    prose = {page.stem: re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL) for page in pages}
+    prose = {
+        page.stem: re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for page in pages
+    }
     return {name: len(re.findall(r"\S*\w\S*", text)) for name, text in prose.items()}
 
 
