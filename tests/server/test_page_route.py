@@ -36,6 +36,7 @@ def files() -> list[str]:
 
 
 def test_a_browser_gets_the_page_and_its_policy(llm):
+    """It is HTML, with a policy that lets nothing else load."""
     reply = ask(app(llm), "GET", "/", headers=HTML)
     assert (reply.status, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
     policy = dict(part.strip().split(" ", 1) for part in reply.headers["content-security-policy"].split(";"))
@@ -45,6 +46,7 @@ def test_a_browser_gets_the_page_and_its_policy(llm):
 
 
 def test_other_clients_get_at_the_root_what_they_got(llm):
+    """The page is for those who accept HTML."""
     for options in (ServerOptions(), ServerOptions(page=False)):
         reply = ask(app(llm, options), "GET", "/", headers={"accept": "*/*"})
         assert (reply.status, reply.error["code"]) == (404, "not_found")
@@ -68,10 +70,12 @@ def test_files_need_no_key_and_answer_by_their_tags(llm, path):
 
 
 def test_a_host_of_others_gets_no_page(llm):
+    """The rule about names of hosts holds for it too."""
     assert ask(app(llm, ServerOptions(hosts=("localhost",))), "GET", "/", headers=HTML).error["code"] == "host"
 
 
 def test_a_server_without_the_page(llm):
+    """None of its files is there."""
     for path in files():
         reply = ask(app(llm, ServerOptions(page=False)), "GET", path, headers=HTML)
         assert (reply.status, reply.error["code"]) == (404, "not_found")
@@ -81,6 +85,7 @@ def test_a_server_without_the_page(llm):
     "path", ["/page/", "/page/nothing.js", "/page/..%2Foptions.py", "/page/../serve.py", "/page/jsconfig.json"]
 )
 def test_only_files_of_the_page_are_sent(llm, path):
+    """Names with dots, and files that a browser does not need, are not found."""
     assert ask(app(llm), "GET", path, headers=HTML).error["code"] == "not_found"
 
 

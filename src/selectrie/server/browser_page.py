@@ -2,8 +2,8 @@
 
 Its files lie in the folder `page` and hold no data, so they are sent without a key. The
 page loads nothing from elsewhere, and its policy lets a browser load nothing else. The
-options of each call, with their defaults, are in `options.json`, which is made here from
-the models of the bodies. The styles that all drawings share come before `page.css`.
+options of each call, with their defaults, are in `options.json`, made here from the
+models of the bodies. The styles that all drawings share come before `page.css`.
 """
 
 from __future__ import annotations
