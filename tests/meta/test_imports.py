@@ -212,7 +212,7 @@ def test_tests_import_only_what_the_test_extra_declares():
         of_tools = groups["train"] | (groups["dev"] & {"coverage"})
         beyond = {"tools": of_tools, "benchmarks": groups["bench"] - allowed}.get(folder.name, set())
         optional = (
-            groups["page"] | groups["server"]
+            groups["page"] | groups["server"] | groups["remote"]
             if folder.name == "tools"
             else set().union(*(groups[name] for name in SKIPPED_WITHOUT))
         )
