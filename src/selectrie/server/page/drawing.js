@@ -3,7 +3,7 @@
  * Drawings of the server: its shapes as elements of SVG, and the same content as a nested list.
  *
  * The layout is the server's. The picture is hidden from screen readers; keyboards and screen
- * readers use the list. A shape shows its title on hover and on a click or touch; Escape closes it.
+ * readers use the list. A shape shows its title on hover and touch; Escape closes it.
  */
 
 import { freshId, h, scroller } from "./form.js";
@@ -131,8 +131,7 @@ function wordsOf(item) {
 }
 
 /**
- * Let a click fold the branch at a node, and show the title of another shape, which a mouse sees
- * on hover.
+ * Show the title of a shape below a mouse, a pen or a finger, and let a click fold its branch.
  *
  * @param {HTMLElement} figure
  * @param {SVGSVGElement} picture
@@ -151,20 +150,30 @@ function listen(figure, picture, outline, folded, onFold) {
     }
   };
   collect(outline);
-  picture.addEventListener("click", (event) => {
-    const target = /** @type {Element} */ (event.target);
-    const node = target.closest("[data-node]")?.getAttribute("data-node");
-    if (onFold && node && foldable.has(Number(node)) && /** @type {PointerEvent} */ (event).pointerType !== "touch") {
-      onFold(toggled(folded, Number(node)));
-      return;
-    }
-    const titled = target.closest(":has(> title)");
-    const text = titled?.querySelector(":scope > title")?.textContent;
-    tip.hidden = !text || tip.textContent === text;
-    tip.textContent = tip.hidden ? "" : (text ?? "");
+  let putBack = () => {};
+  picture.addEventListener("pointerover", (event) => {
+    const shape = /** @type {Element} */ (event.target).closest(":has(> title)");
+    const title = shape?.querySelector(":scope > title");
+    putBack();
+    tip.hidden = !title;
+    if (!shape || !title) return;
+    tip.textContent = title.textContent;
+    const next = title.nextSibling;
+    title.remove(); // else the browser shows it too
+    putBack = () => void shape.insertBefore(title, next);
     const box = figure.getBoundingClientRect();
-    tip.style.left = `${Math.max(0, Math.min(event.clientX - box.left + 8, box.width - tip.offsetWidth))}px`;
-    tip.style.top = `${event.clientY - box.top + 16}px`;
+    const at = shape.getBoundingClientRect();
+    tip.style.left = `${Math.max(0, Math.min(at.left - box.left, box.width - tip.offsetWidth))}px`;
+    tip.style.top = `${at.bottom - box.top + 4}px`;
+  });
+  picture.addEventListener("pointerleave", (event) => {
+    putBack();
+    putBack = () => {};
+    if (event.pointerType === "mouse") tip.hidden = true;
+  });
+  picture.addEventListener("click", (event) => {
+    const node = Number(/** @type {Element} */ (event.target).closest("[data-node]")?.getAttribute("data-node") ?? -1);
+    if (onFold && foldable.has(node) && /** @type {PointerEvent} */ (event).pointerType !== "touch") onFold(toggled(folded, node));
   });
 }
 
