@@ -1,0 +1,273 @@
+"""What drawings are made of: numbers in words, visible texts, shapes, their colours, and the trie's rows."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from xml.etree.ElementTree import fromstring
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from selectrie.core.token_trie import TokenTrie
+from selectrie.results.drawing.bars import Bar, draw_bars
+from selectrie.results.drawing.choices import draw_choices, draw_selection, draw_selection_trie
+from selectrie.results.drawing.numbers import (
+    cells_of,
+    cut,
+    nats,
+    percent,
+    percent_between,
+    ratio_words,
+    show_bytes,
+    show_text,
+)
+from selectrie.results.drawing.sentences import selection_sentences
+from selectrie.results.drawing.shapes import Drawing, Item, Shape, hatch, style, text, to_html, to_svg
+from selectrie.results.drawing.trie import draw_trie
+from selectrie.results.trie_view import view_of
+from tests.support.answers import answer, armour
+
+
+@given(p=st.floats(0, 1), error=st.one_of(st.just(0.0), st.floats(0, 0.2)))
+def test_percentages_are_near_and_never_round_to_certainty(p: float, error: float):
+    """Within half a digit of the number; 0 % and 100 % are exact."""
+    words = percent(p, error)
+    if words in ("0 %", "100 %"):
+        assert (p, error) in ((0.0, 0.0), (1.0, 0.0))
+    value = float(words.strip("<>% ")) / 100
+    digit = 0.001 if "." in words else 0.01 if error <= 0.02 else 0.1
+    if words.startswith("<"):
+        assert p < value
+    elif words.startswith(">"):
+        assert p > value
+    else:
+        assert abs(p - value) <= digit / 2 + 1e-9
+    assert digit >= min(error / 2, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (percent(0.12), "12 %"),
+        (percent(0.0004), "< 0.1 %"),
+        (percent(0.9996), "> 99.9 %"),
+        (percent(0.1951, 0.002), "20 %"),
+        (percent(0.1951, 0.05), "20 %"),
+        (percent(0.034), "3.4 %"),
+        (percent(0.034, 0.01), "3 %"),
+        (percent(0.004, 0.004), "< 1 %"),
+        (percent_between(0.12, 0.15), "12 % to 15 %"),
+        (percent_between(0.121, 0.122), "12 %"),
+        (percent_between(0.0, 0.15), "at most 15 %"),
+        (percent_between(0.12, 1.0), "at least 12 %"),
+        (percent_between(0.0, 1.0), "not known"),
+        (ratio_words(27.3), "27 times"),
+        (ratio_words(634, 0.012), "630 times"),
+        (ratio_words(1.62), "1.6 times"),
+        (ratio_words(1e9), "over 10 000 times"),
+        (nats(6.4523), "6.452 nats"),
+        (nats(6.4523, 0.012), "6.45 nats"),
+        (nats(2.53, 0.8), "3 nats"),
+    ],
+)
+def test_numbers_in_words(words: str, expected: str):
+    """No digit that the error moves by more than two."""
+    assert words == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (show_text(" New York"), "␣New York"),
+        (show_text("a  b\n\tc "), "a␣␣b⏎⇥c␣"),
+        (show_text("\u202eabc\x1b"), "‹U+202E›abc‹U+001B›"),
+        (show_text("שלום é 👍🏽"), "שלום é 👍🏽"),
+        (show_bytes(b"\xe2\x96"), "‹e2 96›"),
+        (show_bytes(b" a\xffb"), "␣a‹ff›b"),
+        (show_bytes("é".encode()), "é"),
+        (cut("abcdef", 6), "abcdef"),
+        (cut("abcdef", 4), "abc…"),
+        (cut("日本語", 5), "日…"),
+    ],
+)
+def test_nothing_is_invisible(words: str, expected: str):
+    """Spaces at the ends, line ends, tabs, direction marks and bytes of no character are shown."""
+    assert words == expected
+
+
+@given(words=st.text(max_size=30), cells=st.integers(1, 30))
+def test_a_cut_text_fits(words: str, cells: int):
+    """It is a beginning of the text, and no wider than asked."""
+    short = cut(words, cells)
+    assert short == words or (words.startswith(short[:-1].rstrip("\u200c\u200d")) and short.endswith("…"))
+    assert cells_of(short) <= cells or cells_of(words) <= cells
+
+
+@given(x=st.floats(0, 100), y=st.floats(0, 100), width=st.floats(0.5, 300), height=st.floats(2, 70))
+def test_hatching_stays_in_its_box(x: float, y: float, width: float, height: float):
+    """Every end of every line lies in the rectangle, up to rounding."""
+    for a, b in re.findall(r"[ML]([\d.-]+) ([\d.-]+)", hatch(x, y, width, height).attributes["d"]):
+        assert x - 0.01 <= float(a) <= x + width + 0.01
+        assert y - 0.01 <= float(b) <= y + height + 0.01
+
+
+def test_a_drawing_is_xml_and_json():
+    """Texts are escaped; the JSON has the same elements; the list beside it has all that is drawn."""
+    shapes = (text(1, 2, "<b>&", "data", title='"x"'), Shape("g", {"data-node": "1"}, "", (text(0, 0, "é"),)))
+    drawing = Drawing(10.5, 20, "A title", shapes, (Item("‹a›", (("p", 0.5, "50 %"),), ("winner",), 3, (Item("b"),)),))
+    root = fromstring(to_svg(drawing))  # noqa: S314 - our own
+    assert (root.get("class"), root.get("aria-hidden"), root.get("viewBox")) == ("sel", "true", "0 0 10.5 20")
+    assert [*root][1].text == "<b>&"
+    data = json.loads(json.dumps(drawing.to_dict()))
+    assert elements(data["shapes"]) == [(one.tag.rpartition("}")[2], (one.text or "")) for one in [*root.iter()][2:]]
+    page = fromstring(to_html(drawing, before=["a < b"]))  # noqa: S314 - our own
+    assert [one.text for one in page.iter("li")] == ["‹a›, p 50 %, winner", "b"]
+
+
+def elements(shapes: list[dict[str, object]]) -> list[tuple[object, object]]:
+    """Tags and texts of shapes, depth first."""
+    found: list[tuple[object, object]] = []
+    for one in shapes:
+        children = one["children"]
+        assert isinstance(children, list)
+        found += [(one["tag"], one["text"]), *elements(children)]
+    return found
+
+
+def palettes() -> Iterator[dict[str, str]]:
+    """The colours of the light and of the dark style."""
+    blocks = re.findall(r"\.sel \{([^}]*--g: #[^}]*)\}", style())
+    for block in blocks:
+        yield dict(re.findall(r"--(\w+): (#\w+)", block))
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of WCAG 2."""
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * one for one in colour[1:])
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a: str, b: str) -> float:
+    """The contrast of two colours, 1 to 21."""
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_colours_have_contrast():
+    """Texts 4.5 on every ground that they lie on, shapes 3 on the drawing's, in light and in dark."""
+    found = [*palettes()]
+    assert len(found) == 2
+    for colours in found:
+        for ground in ("g", "still", "pale", "tint"):
+            assert contrast(colours["ink"], colours[ground]) >= 4.5
+        for name, ground in (
+            ("soft", "g"),
+            ("soft", "still"),
+            ("win", "g"),
+            ("win", "pale"),
+            ("alt", "g"),
+            ("alt", "tint"),
+        ):
+            assert contrast(colours[name], colours[ground]) >= 4.5, (name, ground)
+        for name, ground in (("soft", "pale"), ("soft", "tint")):
+            assert contrast(colours[name], colours[ground]) >= 4.5, (name, ground)
+        for name in ("bar", "win", "alt"):
+            assert contrast(colours[name], colours["g"]) >= 3
+
+
+@given(
+    texts=st.lists(st.text("ab", min_size=1, max_size=7), min_size=1, max_size=12, unique=True),
+    limit=st.integers(1, 20),
+    fold=st.sets(st.integers(0, 3), max_size=2),
+)
+def test_a_trie_shows_each_node_once_and_counts_the_rest(texts: list[str], limit: int, fold: set[int]):
+    """Choices that are drawn and those counted as hidden are all; no two boxes meet; each folded node can be opened."""
+    sequences = [[1 + "ab".index(one) for one in words] for words in texts]
+    trie = TokenTrie.from_sequences(sequences)
+    fold = {one for one in fold if one < len(trie)}
+    p = np.full(len(texts), 1 / len(texts))
+    view = view_of(trie, [b"", b"a", b"b"], limit=limit, winner=0, probability=p, fold=fold)
+    drawing = draw_trie(view, title="x")
+    boxes = [
+        box
+        for one in drawing.shapes
+        for box in (one.children if one.tag == "g" else [one])
+        if "sel-box" in box.attributes.get("class", "")
+    ]
+    places = sorted(
+        (float(box.attributes["y"]), float(box.attributes["x"]), float(box.attributes["width"])) for box in boxes
+    )
+    assert len({(y, x) for y, x, _ in places}) == len(places)
+    for (y, x, width), (other_y, other_x, _) in pairwise(places):
+        assert y != other_y or x + width < other_x
+    assert all(x + width <= drawing.width for _, x, width in places)
+    shown = [choice for choice in view.choice if choice is not None]
+    assert len(shown) + sum(view.n_hidden) == len(texts)
+    hidden = [one for one in view.p_hidden if one is not None]
+    assert math.fsum(hidden) == pytest.approx(sum(view.n_hidden) / len(texts))
+    numbers = {int(one.attributes["data-node"]) for one in drawing.shapes if "data-node" in one.attributes}
+    folded = {node for node, n in zip(view.node, view.n_hidden, strict=True) if node in fold and n}
+    assert folded - {0} <= numbers
+
+
+def test_bars_are_relative_to_one():
+    """Half of the set has half of the width; what is not known has no bar; heads hold the rows below them."""
+    bars = [
+        Bar("q", None, None, "", kind="head"),
+        Bar("a", 0.5, 0.5, "50 %", kind="win"),
+        Bar("b", 0.2, 0.4, "20 % to 40 %"),
+        Bar("c", None, None, "pruned", kind="off"),
+    ]
+    drawing = draw_bars(bars, title="x", heads=("a", "b", "c"))
+    widths = [
+        float(one.attributes["width"])
+        for one in drawing.shapes
+        if one.tag == "rect" and "sel-bar" in one.attributes["class"]
+    ]
+    grounds = [
+        float(one.attributes["width"])
+        for one in drawing.shapes
+        if one.tag == "rect" and "sel-band" in one.attributes["class"]
+    ]
+    assert widths == pytest.approx([grounds[0] / 2, grounds[0] / 5])
+    assert sum(one.tag == "path" for one in drawing.shapes) == 1
+    [head] = drawing.outline
+    assert [one.label for one in head.children] == ["a", "b", "c"]
+
+
+def test_sentences_of_a_selection():
+    """The winner beside the next one, two shares that are told apart, and whether steps agree."""
+    said = selection_sentences(armour())
+    assert said["winner"] == "' leather' is 1.6 times as likely as the next, ' chain' (0.47 nats)"
+    assert said["share_of_set"] == "share of the set 47 %"
+    assert said["share_of_all"] == "share of everything the model would say 40 %"
+    assert said["tie"] is None
+    tied = answer((" a", 0.25), (" b", 0.25), is_tie=True, margin=0.0)
+    assert selection_sentences(tied)["winner"] == "' a' shares the first place"
+    assert selection_sentences(tied)["tie"] is not None
+    alone = selection_sentences(answer((" a", 0.25), margin=math.inf))
+    assert alone["winner"] == "' a', no other choice"
+
+
+def test_other_rules_have_bars_and_no_odds():
+    """The margin has its own unit, and there is no strip of what the model would say."""
+    selection = armour(rule="token_mean", choices=armour().choices)
+    drawn = draw_selection(selection)
+    assert drawn["strip"] is None
+    assert [one for one in draw_choices(selection).shapes if one.text == "score (token_mean)"]
+
+
+def test_pruned_choices_are_marked():
+    """They have a bound in place of a bar, in the list of choices and in the trie."""
+    selection = answer((" a", 0.5), (" b|z", 0.5, None))
+    words = to_svg(draw_choices(selection)) + to_svg(draw_selection_trie(selection))
+    assert words.count("≤ -0.693") == 2
+    assert "×" in words
