@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 XLA := .venv-xla
 # Where torch without CUDA is found; on Linux the usual index has builds of 3 GB.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-BENCHMARKS := real select decide extract serving large_sets generation grammar templates evaluation hf_generate transformers_calls lm_eval_hf buckets trie spellings encode tracing startup
+BENCHMARKS := real select decide extract serving page large_sets generation grammar templates evaluation hf_generate transformers_calls lm_eval_hf buckets trie spellings encode tracing startup
 TRAINING := PYTHONPATH=tools $(BIN)/python -m embedded_model
 BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/text/*.txt))
 

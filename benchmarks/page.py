@@ -30,7 +30,7 @@ TARGETS = Targets(
         "first_answer_ms": 1000.0,
         "run_over_fetch": 2.0,
         "key_short_p95_ms": 50.0,
-        **{f"key_{name}_over_bare": 2.0 for name in CONTENTS},
+        **{f"key_{name}_over_bare": 2.0 for name in ("megabyte", "choices")},
     }
 )
 """Bounds: below a second a page seems to open at once, below 50 ms a key to be shown at
@@ -43,6 +43,7 @@ KEYS = """n => {
         requestAnimationFrame(() => setTimeout(() => keys.push(performance.now() - began)));
     }, {capture: true});
 }"""
+PASTE = "(field, text) => { field.value = text; field.dispatchEvent(new Event('input', {bubbles: true})); }"
 ANSWERED = ".answer:is([data-state=done], [data-state=tie], [data-state=low-mass])"
 
 
@@ -63,7 +64,7 @@ def first_answer_ms(browser: Any, url: str) -> float:
         }})"""
     )
     page.goto(url)
-    page.wait_for_function("window.shown_ms")
+    page.wait_for_function("() => window.shown_ms")
     found: float = page.evaluate("shown_ms")
     context.close()
     return found
@@ -106,7 +107,7 @@ def key_ms(page: Any, field: Any, n_keys: int) -> list[float]:
     page.evaluate("window.keys = []")
     for number in range(n_keys):
         page.keyboard.press("abcdefgh "[number % 9])
-        page.wait_for_function(f"window.keys.length > {number}")
+        page.wait_for_function("n => window.keys.length > n", arg=number)
     found: list[float] = page.evaluate("window.keys")
     return found
 
@@ -133,7 +134,7 @@ def main() -> int:
         keys = {}
         for name, (field, text) in CONTENTS.items():
             for place, control in ((bare_page, "textarea"), (panel, f"[name={field}]")):
-                place.locator(control).fill(text)
+                place.locator(control).evaluate(PASTE, text)
                 on = bare_page if place is bare_page else page
                 on.bring_to_front()
                 keys[name, place is panel] = key_ms(on, place.locator(control), options.keys)
