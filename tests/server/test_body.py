@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
-from selectrie.server import ServerOptions
+from selectrie.server import ServerOptions, app
+from selectrie.server.options import MAX_DEPTH
 from selectrie.server.transport.body import MAX_CONTAINERS, decompress, parse_object
 from selectrie.server.transport.http_errors import HttpError
+from tests.support.deciding import fake
+from tests.support.serving import ask
 
 OPTIONS = ServerOptions(max_body_bytes=100_000, max_depth=4)
 BODY = {"input": "A body that is longer than its frames. " * 9, "n": [1, 2.5, None]}
@@ -171,3 +174,34 @@ def test_depth_is_that_of_the_value(value, limit):
         assert read(data, "identity", options) == value
     else:
         assert refused(data, options=options) == (400, "bad_json")
+
+
+def nested(n: int, *, as_objects: bool) -> object:
+    """A text in n lists or objects."""
+    value: object = "a"
+    for _ in range(n):
+        value = {"k": value} if as_objects else [value]
+    return value
+
+
+@pytest.mark.parametrize("as_objects", [False, True])
+def test_the_largest_depth_is_read_by_all(as_objects):
+    """At the largest limit of an operator, no endpoint runs out of stack; each answers or refuses."""
+    value = nested(MAX_DEPTH - 4, as_objects=as_objects)
+    schema = {"const": value}
+    bodies = {
+        "/v1/chat/completions": {"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"a": value}},
+        "/v1/decisions": {"input": {"v": value}, "questions": [{"type": "predicate", "instructions": "x"}]},
+        "/v1/classify": {"text": value, "labels": ["a", "b"]},
+        "/v1/render": {"template": "<<x>>", "values": {"x": value}},
+        "/v1/extract": {"input": value, "schema": schema},
+        "/v1/select": {"prompt": "a", "json_schema": schema, "max_tokens": 400},
+        "/v1/completions": {"prompt": "a", "max_tokens": 1, "guided_json": schema},
+    }
+    with fake() as llm:
+        application = app(llm, ServerOptions(max_depth=MAX_DEPTH))
+        found = {
+            path: ask(application, "POST", path, {"max_tokens": 1, **body}).status for path, body in bodies.items()
+        }
+    assert set(found.values()) <= {200, 400}, found
+    assert found["/v1/decisions"] == found["/v1/chat/completions"] == found["/v1/render"] == 200

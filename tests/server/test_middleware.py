@@ -246,6 +246,10 @@ def test_pages_may_read_answers_only_where_named(llm):
     application = app(llm, ServerOptions(origins=("https://a.example",)))
     reply = ask(application, "GET", "/v1/models", headers=headers)
     assert reply.headers["access-control-allow-origin"] == "https://a.example"
+    asking = {**headers, "access-control-request-method": "PUT"}
+    assert "method is not allowed" in ask(application, "OPTIONS", "/v1/models", headers=asking).error["message"]
+    asking |= {"origin": "https://b.example"}
+    assert "--cors-origin" in ask(application, "OPTIONS", "/v1/models", headers=asking).error["message"]
     other = ask(application, "GET", "/v1/models", headers={"origin": "https://b.example"})
     assert "access-control-allow-origin" not in other.headers
 
@@ -683,6 +687,9 @@ def test_metrics_add_up():
         {"confidence": "x"},
         {"strict_model": 1},
         {"key_digests": [b"short"]},
+        {"max_depth": 129},
+        *({"hosts": [one]} for one in ("http://a", "a:80", "a/b", "A.example", "")),
+        *({"origins": [one]} for one in ("a.example", "http://a/path", "https://a/", "https://A.example", "")),
     ],
     ids=str,
 )

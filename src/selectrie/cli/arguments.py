@@ -110,6 +110,8 @@ _NAMED_OTHERWISE = {
     "metrics": "metric",
     "choices": "choice",
     "template_args": "template_arg",
+    "hosts": "allowed_host",
+    "origins": "cors_origin",
 }
 """Library names whose options have different names."""
 _SWITCHES = {"canonical_only": "any_path", "merge_equal_text": "best_path"}

@@ -88,7 +88,7 @@ class AddressGroup:
     ] = False
     allowed_host: Annotated[
         list[str] | None,
-        Option("--allowed-host", metavar="NAME", help="A further value of the header Host. Repeatable."),
+        Option("--allowed-host", metavar="NAME", help="A further Host, without its port. Repeatable."),
     ] = None
     cors_origin: Annotated[
         list[str] | None,
@@ -124,7 +124,7 @@ class ServingGroup:
         int, Option(metavar="N", help="Tokens of a chat's answer where the request does not say.")
     ] = 1_024
     max_body_mib: Annotated[float, Option(metavar="MIB", help="Size of a body, decoded.")] = 8.0
-    max_depth: Annotated[int, Option(metavar="N", help="Nesting of a body.")] = 64
+    max_depth: Annotated[int, Option(metavar="N", help="Nesting of a body, at most 128.")] = 64
     deadline_s: Annotated[float, Option("--deadline", metavar="S", help="Seconds for a request.")] = 600.0
     header_timeout_s: Annotated[
         float, Option("--header-timeout", metavar="S", help="Seconds in which headers must arrive.")

@@ -290,11 +290,10 @@ class _Cors(CORSMiddleware):
         """Return the response to a preflight request, with an id and our error body."""
         response = super().preflight_response(request_headers)
         if response.status_code != 200:
-            error = HttpError(
-                403,
-                "cors",
-                "pages of this origin may not send it; the operator can start the server with --cors-origin",
-            )
+            failed = bytes(response.body).decode().removeprefix("Disallowed CORS ")
+            remedy = "the operator can start the server with --cors-origin"
+            reason = remedy if "origin" in failed else f"of what it says, {failed} is not allowed"
+            error = HttpError(403, "cors", f"pages of this origin may not send it; {reason}")
             response = _response(error, response.headers)
         response.raw_headers.extend(Exchange(id_of(request_headers.get("x-request-id", "")), "other").headers())
         return response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
@@ -13,6 +14,10 @@ from selectrie.options.checks import at_least, flag, number, one_of
 
 GENERATION_CONFIGS = ("model", "none")
 CONFIDENCES = ("top", "entropy", "label_mass")
+MAX_DEPTH = 128
+"""Largest limit of nesting: what reads a body needs stack for each level."""
+_HOST = re.compile(r"[^\sA-Z/:]+|\[[^\sA-Z/\]]+\]")
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\sA-Z/?#]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +38,7 @@ class ServerOptions:
         allow_priority: Whether requests may have a `priority`.
         max_requests: Number of requests that may wait or be worked on at once.
         max_body_bytes: Maximum size of a body, after decoding, in bytes.
-        max_depth: Maximum nesting of a body.
+        max_depth: Maximum nesting of a body, at most 128.
         body_timeout_s: Seconds in which a body must arrive.
         deadline_s: Seconds in which a request must be answered, streams included.
         ping_interval_s: Seconds without an event after which a stream sends a comment.
@@ -107,6 +112,13 @@ class ServerOptions:
                 flag(one.name, value)
             elif one.name.endswith("_s"):
                 number(one.name, value, min_value=0.001, remedy="a number of seconds above 0")
+        at_least("max_depth", self.max_depth, 1, max_value=MAX_DEPTH)
+        for one in self.hosts:
+            if not _HOST.fullmatch(one):
+                raise OptionError("hosts", one, "a host without scheme and port, such as app.example.org")
+        for one in self.origins:
+            if not _ORIGIN.fullmatch(one):
+                raise OptionError("origins", one, "an origin as browsers send it, such as https://app.example.org")
         one_of("generation_config", self.generation_config, GENERATION_CONFIGS)
         one_of("confidence", self.confidence, CONFIDENCES)
         SHARE.check("min_label_mass", self.min_label_mass)
