@@ -20,7 +20,7 @@ from selectrie.server.application import BODIES as MODELS
 from selectrie.server.calls.tokenizer import TokenizeChatBody
 from selectrie.server.decisions.decisions import DecisionsBody
 from selectrie.server.decisions.systemone import SystemoneBody
-from selectrie.server.fields.wire import read
+from selectrie.server.fields.reading import read
 from tests.support.calling import FULL, LEAST
 from tests.support.deciding import fake
 from tests.support.n_examples import n_examples

@@ -32,8 +32,9 @@ from selectrie.server.calls import tokenizer
 from selectrie.server.calls.bodies import MAX_SCORED_BYTES
 from selectrie.server.decisions import bodies as decision_bodies
 from selectrie.server.fields.messages import MAX_MESSAGES
+from selectrie.server.fields.reading import MAX_TOKENIZED_BYTES
 from selectrie.server.fields.tools import MAX_TOOLS
-from selectrie.server.fields.wire import MAX_ARGUMENTS, MAX_TOKENIZED_BYTES
+from selectrie.server.fields.wire import MAX_ARGUMENTS
 from selectrie.server.generation import completions
 from selectrie.server.generation.completions import MAX_SCORES
 from selectrie.server.transport.body import MAX_CONTAINERS, MAX_VALUES, parse_object

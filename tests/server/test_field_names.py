@@ -8,7 +8,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.server import app
 from selectrie.server.decisions.decisions import DecisionsBody
-from selectrie.server.fields.names import advice_on_names
+from selectrie.server.fields.reading import advice_on_names
 from selectrie.server.generation.chat import ChatBody
 from tests.support.deciding import fake
 from tests.support.serving import ask

@@ -16,8 +16,7 @@ import pydantic
 import selectrie
 from selectrie.results.records import TokenScore
 from selectrie.server import ServerOptions, app
-from selectrie.server.generation.response_writer import ResponseWriter
-from selectrie.server.generation.responses import read_responses
+from selectrie.server.generation.responses import ResponseWriter, read_responses
 from selectrie.server.generation.tool_turn import Piece
 from selectrie.server.transport.request_context import Exchange
 from tests.support.deciding import fake

@@ -14,7 +14,8 @@ from selectrie.options import SamplingParams
 from selectrie.server import ServerOptions, app
 from selectrie.server.application import BODIES, statuses_of
 from selectrie.server.calls.bodies import CALLS
-from selectrie.server.fields.wire import Body, NotOffered, flat_union_members, read, schemas_of, with_options
+from selectrie.server.fields.reading import flat_union_members, read, schemas_of
+from selectrie.server.fields.wire import Body, NotOffered, with_options
 from selectrie.server.transport.http_errors import HttpError
 from selectrie.server.transport.middleware import OPEN, WORK
 from tests.support import calling

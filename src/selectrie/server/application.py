@@ -38,7 +38,8 @@ from selectrie.server.decisions import classify, decisions
 from selectrie.server.decisions.classify import ClassifyBody
 from selectrie.server.decisions.decisions import DecisionsBody
 from selectrie.server.decisions.systemone import SystemoneBody
-from selectrie.server.fields.wire import REFERENCE, Body, WireModel, flat_union_members, schemas_of
+from selectrie.server.fields.reading import REFERENCE, flat_union_members, schemas_of
+from selectrie.server.fields.wire import Body, WireModel
 from selectrie.server.generation import chat, completions, responses
 from selectrie.server.generation.chat import ChatBody
 from selectrie.server.generation.completions import CompletionBody

@@ -28,7 +28,7 @@ from selectrie.engine.engine import Engine
 from selectrie.results.drawing.shapes import style
 from selectrie.server.calls.bodies import CALLS
 from selectrie.server.decisions.decisions import DecisionsBody
-from selectrie.server.fields.wire import flat_union_members, schemas_of
+from selectrie.server.fields.reading import flat_union_members, schemas_of
 from selectrie.server.generation.completions import DEFAULT_MAX_TOKENS, CompletionBody
 from selectrie.server.options import ServerOptions
 from selectrie.server.transport.middleware import wants_page

@@ -44,6 +44,7 @@ from selectrie.server.calls import page_templates
 from selectrie.server.calls.drawings import MAX_FOLDED, score_all
 from selectrie.server.calls.page_templates import MAX_TEMPLATE, MAX_WIDTH, check_values, read_template
 from selectrie.server.fields.messages import MAX_MESSAGES, Message
+from selectrie.server.fields.reading import check_tokenized, read, unknown_fields
 from selectrie.server.fields.structured import Constraint, Schema, Source, StructuredText
 from selectrie.server.fields.tools import check_calls
 from selectrie.server.fields.wire import (
@@ -58,10 +59,7 @@ from selectrie.server.fields.wire import (
     TemplateArgs,
     TokenId,
     UpTo,
-    check_tokenized,
     one_of,
-    read,
-    unknown_fields,
     with_options,
 )
 from selectrie.server.options import ServerOptions

@@ -16,7 +16,8 @@ from selectrie.decide.params import LAYOUTS, DecisionParams
 from selectrie.decide.states import of_json, text_of_state
 from selectrie.errors import THE_STATE, GrammarError, NothingFoundError, OptionError, remedies
 from selectrie.results import Extraction
-from selectrie.server.fields.wire import Body, TextOrJson, fields_of, one_of, read, refuse_media, unknown_fields
+from selectrie.server.fields.reading import read, refuse_media, unknown_fields
+from selectrie.server.fields.wire import Body, TextOrJson, fields_of, one_of
 from selectrie.server.options import ServerOptions
 from selectrie.server.transport.request_context import exchange_of, json_response, read_request
 from selectrie.server.transport.state import state_of

@@ -22,6 +22,7 @@ from selectrie.decide.params import DecisionParams
 from selectrie.decide.questions import Choice
 from selectrie.engine.scheduler.task_group import set_priority
 from selectrie.errors import THE_STATE, OptionError, PromptTooLongError
+from selectrie.server.fields.reading import read, unknown_fields
 from selectrie.server.fields.wire import (
     BY_TYPE,
     Body,
@@ -32,8 +33,6 @@ from selectrie.server.fields.wire import (
     UpTo,
     WireModel,
     fields_of,
-    read,
-    unknown_fields,
 )
 from selectrie.server.options import ServerOptions
 from selectrie.server.transport.http_errors import HttpError, message_of

@@ -31,16 +31,8 @@ from selectrie.engine.scheduler.task_group import check_cancelled
 from selectrie.errors import OptionError, TextError
 from selectrie.options import PromptParams
 from selectrie.server.fields.messages import Conversation
-from selectrie.server.fields.wire import (
-    Body,
-    EncodableText,
-    Items,
-    NotOffered,
-    check_tokenized,
-    one_of,
-    read,
-    unknown_fields,
-)
+from selectrie.server.fields.reading import check_tokenized, read, unknown_fields
+from selectrie.server.fields.wire import Body, EncodableText, Items, NotOffered, one_of
 from selectrie.server.generation.call_syntax import write_chat
 from selectrie.server.options import ServerOptions
 from selectrie.server.transport.http_errors import errors_at

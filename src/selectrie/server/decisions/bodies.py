@@ -22,6 +22,7 @@ from selectrie.decide.thinking import MAX_RATIONALES, Thinking
 from selectrie.errors import MAX_QUOTED, OptionError, of_slot
 from selectrie.options.selection import BASELINE_RULES
 from selectrie.results.advice import collected_warnings
+from selectrie.server.fields.reading import refuse_media
 from selectrie.server.fields.wire import (
     BY_TYPE,
     TAG,
@@ -38,7 +39,6 @@ from selectrie.server.fields.wire import (
     UpTo,
     WireModel,
     one_of,
-    refuse_media,
     with_options,
 )
 from selectrie.server.options import CONFIDENCES, ServerOptions

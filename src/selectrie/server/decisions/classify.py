@@ -25,7 +25,8 @@ from selectrie.server.decisions.bodies import (
     make_request,
 )
 from selectrie.server.decisions.decisions import Form, answer_by, labels_answer
-from selectrie.server.fields.wire import Items, TextOrJson, fields_of, read, refuse_media, unknown_fields
+from selectrie.server.fields.reading import read, refuse_media, unknown_fields
+from selectrie.server.fields.wire import Items, TextOrJson, fields_of
 from selectrie.server.options import ServerOptions
 
 

@@ -33,7 +33,8 @@ from selectrie.server.decisions.bodies import (
     make_request,
 )
 from selectrie.server.decisions.systemone import SYSTEMONE_FIELDS, read_systemone, systemone_response
-from selectrie.server.fields.wire import BY_TYPE, Ignored, Items, UpTo, fields_of, read, refuse_media, unknown_fields
+from selectrie.server.fields.reading import read, refuse_media, unknown_fields
+from selectrie.server.fields.wire import BY_TYPE, Ignored, Items, UpTo, fields_of
 from selectrie.server.options import ServerOptions
 from selectrie.server.transport.request_context import exchange_of, json_response, read_request
 from selectrie.server.transport.state import state_of

@@ -28,7 +28,8 @@ from selectrie.server.decisions.bodies import (
     check_size,
     make_request,
 )
-from selectrie.server.fields.wire import NotOffered, TextOrJson, UpTo, fields_of, read, refuse_media, unknown_fields
+from selectrie.server.fields.reading import read, refuse_media, unknown_fields
+from selectrie.server.fields.wire import NotOffered, TextOrJson, UpTo, fields_of
 from selectrie.server.options import ServerOptions
 
 

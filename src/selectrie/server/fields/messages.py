@@ -9,10 +9,10 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator,
 
 from selectrie.errors import OptionError
 from selectrie.options import PromptParams
+from selectrie.server.fields.reading import MEDIA
 from selectrie.server.fields.tools import MAX_TOOLS, ToolCall, check_calls, reject_other_types
 from selectrie.server.fields.wire import (
     BY_TYPE,
-    MEDIA,
     EncodableText,
     Ignored,
     Items,

@@ -22,15 +22,10 @@ from selectrie.options import PromptParams
 from selectrie.results import Chunk, Generation
 from selectrie.results.generation import chat_completion, chat_logprobs, finish_reason
 from selectrie.server.fields.messages import Conversation, Message
+from selectrie.server.fields.reading import read, unknown_fields
 from selectrie.server.fields.structured import constraining_field
 from selectrie.server.fields.tools import ToolFields, ToolSet, check_with_tools
-from selectrie.server.fields.wire import (
-    NotOffered,
-    UpTo,
-    one_of,
-    read,
-    unknown_fields,
-)
+from selectrie.server.fields.wire import NotOffered, UpTo, one_of
 from selectrie.server.generation.call_syntax import EFFORTS, VERBOSITIES, WISHES, grant_wishes, write_chat
 from selectrie.server.generation.generation import (
     GenerationBody,

@@ -35,8 +35,9 @@ from selectrie.options import PromptParams
 from selectrie.results import Chunk, Completion, Generation, PromptLogprobs
 from selectrie.results.generation import finish_reason
 from selectrie.results.records import json_logprob
+from selectrie.server.fields.reading import check_tokenized, read
 from selectrie.server.fields.structured import constraining_field
-from selectrie.server.fields.wire import BY_TYPE, EncodableText, Items, NotOffered, TokenId, UpTo, check_tokenized, read
+from selectrie.server.fields.wire import BY_TYPE, EncodableText, Items, NotOffered, TokenId, UpTo
 from selectrie.server.generation.generation import (
     GenerationBody,
     GenerationRequest,

@@ -33,6 +33,7 @@ from selectrie.errors import (
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, StopParams
 from selectrie.options.checks import N_SEEDS, numbers_of
 from selectrie.results import Chunk, Generation
+from selectrie.server.fields.reading import unknown_fields
 from selectrie.server.fields.structured import (
     STRUCTURED_OUTPUTS,
     StructuredFields,
@@ -53,7 +54,6 @@ from selectrie.server.fields.wire import (
     WireModel,
     bounded,
     fields_of,
-    unknown_fields,
     with_options,
 )
 from selectrie.server.options import ServerOptions
