@@ -113,12 +113,12 @@ class ServerOptions:
             elif one.name.endswith("_s"):
                 number(one.name, value, min_value=0.001, remedy="a number of seconds above 0")
         at_least("max_depth", self.max_depth, 1, max_value=MAX_DEPTH)
-        for one in self.hosts:
-            if not _HOST.fullmatch(one):
-                raise OptionError("hosts", one, "a host without scheme and port, such as app.example.org")
-        for one in self.origins:
-            if not _ORIGIN.fullmatch(one):
-                raise OptionError("origins", one, "an origin as browsers send it, such as https://app.example.org")
+        for host in self.hosts:
+            if not _HOST.fullmatch(host):
+                raise OptionError("hosts", host, "a host without scheme and port, such as app.example.org")
+        for origin in self.origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise OptionError("origins", origin, "an origin as browsers send it, such as https://app.example.org")
         one_of("generation_config", self.generation_config, GENERATION_CONFIGS)
         one_of("confidence", self.confidence, CONFIDENCES)
         SHARE.check("min_label_mass", self.min_label_mass)

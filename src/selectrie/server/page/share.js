@@ -242,7 +242,11 @@ async function unpack(packed) {
  * @param {Map<Slot, Saved>} links
  */
 function addMenu(page, slot, links) {
-  const said = h("p", { class: "hint", role: "status" });
+  const hint = h("p", { class: "hint" });
+  const say = (/** @type {string} */ text) => {
+    hint.textContent = text;
+    announce(text);
+  };
   const shown = h("textarea", { class: "copy", rows: 6, readonly: true, hidden: true, "aria-label": "What was copied", spellcheck: "false", dir: "ltr" });
   const request = () => /** @type {import("./main.js").Tab} */ (slot.tab).read(slot.form);
   const model = () => slot.context.answer?.signature?.model?.replace(/^embedded\.gguf$/, "embedded") ?? (page.model || "embedded");
@@ -251,10 +255,10 @@ function addMenu(page, slot, links) {
     shown.value = text;
     try {
       await navigator.clipboard.writeText(text);
-      said.textContent = `${what} is copied.`;
+      say(`${what} is copied.`);
     } catch {
       shown.select();
-      said.textContent = `The browser does not let this page copy; ${what} is selected below.`;
+      say(`The browser does not let this page copy; ${what} is selected below.`);
     }
   };
   const copies = () => import("./copies.js");
@@ -268,7 +272,7 @@ function addMenu(page, slot, links) {
   const button = (/** @type {string} */ label, /** @type {() => void | Promise<void>} */ act) => h("button", { type: "button", onclick: guarded(act) }, label);
   const link = async () => {
     await writeAddress(page);
-    if (location.hash === LARGE) said.textContent = "This is too long for a link. Save it as a file, which this menu opens again.";
+    if (location.hash === LARGE) say("This is too long for a link. Save it as a file, which this menu opens again.");
     else await copy("The link", location.href);
   };
   const file = h("input", { type: "file", accept: "application/json,.json", "aria-label": "Open a saved file" });
@@ -278,14 +282,14 @@ function addMenu(page, slot, links) {
       if (!isSaved(saved) || !(await restore(page, saved, links))) throw new Error("no file of this page");
       page.changed();
     } catch {
-      said.textContent = "This file was not saved by this page.";
+      say("This file was not saved by this page.");
     }
     file.value = "";
   });
   const drawn = () => /** @type {SVGSVGElement[]} */ ([...slot.pane.place.querySelectorAll("svg.sel")]);
   const withPicture = (/** @type {(text: string) => void | Promise<void>} */ act) => async () => {
     if (drawn().length) await act(await standalone(drawn()));
-    else said.textContent = "There is no picture yet. Run first.";
+    else say("There is no picture yet. Run first.");
   };
   const name = `selectrie-${slot.name}`;
   slot.share = h(
@@ -302,13 +306,13 @@ function addMenu(page, slot, links) {
       button("Save inputs", () => save(`${name}.json`, "application/json", JSON.stringify(savedOf(page), null, 1))),
       button("Save answer", () => {
         if (slot.context.answer) save(`${name}-answer.json`, "application/json", JSON.stringify(slot.context.answer, null, 1));
-        else said.textContent = "There is no answer yet. Run first.";
+        else say("There is no answer yet. Run first.");
       }),
       button("Save SVG", withPicture((text) => save(`${name}.svg`, "image/svg+xml", text))),
       button("Save PNG", withPicture(async (text) => save(`${name}.png`, "image/png", await rasterised(text)))),
       h("label", { class: "open-file" }, "Open a file ", file),
     ),
-    said,
+    hint,
     shown,
   );
   slot.actions.append(slot.share);
