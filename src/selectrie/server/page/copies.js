@@ -8,6 +8,7 @@
  */
 
 import { address, key } from "./api.js";
+import { FieldError } from "./form.js";
 
 /** @typedef {{path: string, body: Record<string, any>}} Request */
 
@@ -133,13 +134,27 @@ function forGeneration(body) {
   if (options.logprobs) body.options = recordOf("GenerationParams", { n_alternatives: options.logprobs });
 }
 
-/** @param {Record<string, any>} questions by their names, as the body has them */
+/** Fields of questions that Python has under the same names. */
+const SAME = new Set(["yes", "no", "yes_when", "no_when", "low", "high", "cue"]);
+
+/**
+ * Return questions as objects of Python; raise `FieldError` for one that Python writes otherwise.
+ *
+ * @param {Record<string, any>} questions by their names, as the body has them
+ */
 function questionsOf(questions) {
-  const shown = Object.entries(questions).map(([name, one]) => {
-    const words = pythonOf(one.instructions ?? name);
-    if (one.type === "predicate") return `${pythonOf(name)}: selectrie.Predicate(${words})`;
-    const kind = one.type === "score" ? "Score" : "Choice";
-    return `${pythonOf(name)}: selectrie.${kind}(${words}, ${pythonOf(one.levels ?? one.options)})`;
+  const shown = Object.entries(questions).map(([name, { type, instructions = "", ...rest }]) => {
+    const words = [pythonOf(instructions)];
+    const kind = /** @type {Record<string, string>} */ ({ choice: "Choice", predicate: "Predicate", score: "Score" })[type];
+    const others = [];
+    for (const [field, value] of Object.entries(rest)) {
+      const isPlain = !Array.isArray(value) || value.every((one) => typeof one !== "object");
+      if ((field === "choices" || field === "levels") && isPlain) words.push(pythonOf(value));
+      else if (SAME.has(field)) others.push(`${field}=${pythonOf(value)}`);
+      else if (value !== null && value !== false) throw new FieldError("questions", `Python writes \`${field}\` of ${name} otherwise; copy curl or the command`);
+    }
+    if (!kind) throw new FieldError("questions", `Python writes questions of the type ${type} otherwise; copy curl or the command`);
+    return `${pythonOf(name)}: selectrie.${kind}(${[...words, ...others].join(", ")})`;
   });
   return `{${shown.join(", ")}}`;
 }

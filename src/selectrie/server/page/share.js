@@ -7,7 +7,7 @@
  * inputs outlive a reload in `sessionStorage`. A key is never in it.
  */
 
-import { address } from "./api.js";
+import { GoneError, address } from "./api.js";
 import { h, stateOf } from "./form.js";
 import { number, score, textOf } from "./format.js";
 import { announce, note } from "./states.js";
@@ -324,7 +324,9 @@ function addMenu(page, slot, links) {
  * @param {SVGSVGElement[]} pictures
  */
 async function standalone(pictures) {
-  const styles = await (await fetch(address("/page/drawing.css"))).text();
+  const response = await fetch(address("/page/drawing.css"));
+  if (!response.ok) throw new GoneError("the styles of pictures could not be loaded");
+  const styles = await response.text();
   const gap = 16;
   const size = (/** @type {SVGSVGElement} */ one, /** @type {string} */ side) => Number(one.getAttribute(side));
   const width = Math.max(...pictures.map((one) => size(one, "width")));
