@@ -40,8 +40,9 @@ def press(visitor, name):
 
 def copied(visitor, name):
     """What a button of the menu copies."""
+    visitor.page.evaluate("document.getElementById('status').textContent = ''")
     press(visitor, name)
-    visitor.panel.locator("details.share [role=status]").filter(has_text="copied").wait_for()
+    visitor.announced("copied")
     return visitor.page.evaluate("navigator.clipboard.readText()")
 
 

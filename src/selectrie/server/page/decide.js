@@ -311,7 +311,7 @@ function sectionOf(name, one, question, context) {
     told.order_dependent && note("warning", ["The order of the options decides: another order has another winner."]),
     isLow && lowMass(one, context),
     h("p", { class: "decision" }, textOf(value)),
-    h("ol", { class: "bars" }, rows.map(([text, p, isBest]) => h("li", { class: isBest ? "wins" : null }, h("span", { class: "label" }, textOf(text, 120)), barOf(p), number(p, percent(p), "probability")))),
+    h("ol", { class: "bars" }, rows.map(([text, p, isBest]) => h("li", { class: isBest ? "wins" : null }, h("span", { class: "label" }, textOf(text, 120)), barOf(p), number(p, percent(p, Number.MIN_VALUE), "probability")))),
     h("dl", { class: "facts" }, facts),
   );
   const best = rows.find(([, , isBest]) => isBest);

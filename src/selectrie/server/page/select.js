@@ -150,9 +150,9 @@ export function showSelection(answer, place, context, isRank = false) {
     answer.is_tie && note("tie", [h("strong", {}, "A tie. "), h("bdi", {}, say.tie ?? "The first places are closer than the tolerance.")]),
     low && lowMass(answer, low.remedy?.option ?? "", context),
     ...warnings.filter((one) => !["coverage", "tie"].includes(one.code)).map((one) => note("warning", [h("bdi", {}, one.text)])),
+    isRank && tableOf(answer),
     answer.drawing?.strip && stripOf(answer),
     cannotDraw && note("too-large", ["This is too large to draw. The list below has every choice."]),
-    isRank && tableOf(answer),
     answer.drawing?.trie && trieOf(answer, context),
     !isRank && tableOf(answer),
     factsOf(answer, say),
@@ -321,8 +321,10 @@ function rowOf(answer, place, one, at, tolerance) {
   const isWinner = at === answer.winner;
   const low = one.probability_low ?? one.probability ?? 0;
   const high = one.probability_high ?? low;
+  // A share beside others is never exactly 0 or 1; a float may be.
+  const error = answer.choices.length > 1 ? Math.max(tolerance * low * (1 - low), Number.MIN_VALUE) : 0;
   const value = one.logp ?? one.logp_upper;
-  const shown = isOpen ? `at most ${percent(high, tolerance * high)}` : percent(one.probability ?? low, tolerance * low * (1 - low));
+  const shown = isOpen ? `at most ${percent(high, Math.max(tolerance * high, error))}` : percent(one.probability ?? low, error);
   const marks = [
     isWinner && ["★", "winner"],
     at === answer.greedy && ["~", "masked greedy"],
@@ -338,7 +340,7 @@ function rowOf(answer, place, one, at, tolerance) {
     h("th", { scope: "row" }, textOf(one.text, 200)),
     h("td", { class: "share" }, barOf(low, high), number(isOpen ? high : one.probability, shown, "probability")),
     h("td", { class: "number", "data-label": answer.rule === "joint" ? "log-probability" : "score" }, number(measured, measured === null ? "–" : (isOpen ? "≤ " : "") + score(measured, tolerance), "logp")),
-    h("td", { class: "number", "data-label": "step by step" }, local === null || local === undefined ? "–" : number(Math.exp(local), percent(Math.exp(local), tolerance), "step by step")),
+    h("td", { class: "number", "data-label": "step by step" }, local === null || local === undefined ? "–" : number(Math.exp(local), percent(Math.exp(local), Math.max(tolerance * Math.exp(local), error)), "step by step")),
     h("td", { class: "marks" }, marks.filter((one) => Array.isArray(one)).map(([sign, words]) => h("span", { class: "tag" }, h("span", { "aria-hidden": "true" }, `${sign} `), words))),
   );
 }

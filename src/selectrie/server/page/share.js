@@ -47,8 +47,12 @@ export async function install(page) {
       compare(slot, link.shown);
     }
     clearTimeout(timer);
-    timer = setTimeout(() => void writeAddress(page), WAIT_MS);
+    timer = setTimeout(() => {
+      timer = 0;
+      void writeAddress(page);
+    }, WAIT_MS);
   });
+  window.addEventListener("pagehide", () => timer && keep(savedOf(page))); // there is no time to pack it
   page.changed();
   window.addEventListener("hashchange", () => void followLink(page, links));
   return isFilled;
@@ -191,19 +195,26 @@ async function writeAddress(page) {
   if (!saved) return;
   const packed = await pack(saved);
   const isLong = packed.length > MOST_BYTES;
+  keep(isLong ? saved : null);
+  history.replaceState(null, "", isLong ? LARGE : `#${packed}`);
+}
+
+/** @param {Saved | null} saved what outlives a reload beside the address */
+function keep(saved) {
   try {
-    if (isLong) sessionStorage.setItem(TYPED, JSON.stringify(saved));
+    if (saved) sessionStorage.setItem(TYPED, JSON.stringify(saved));
     else sessionStorage.removeItem(TYPED);
   } catch {
     // The browser keeps no more; it can still be saved as a file.
   }
-  history.replaceState(null, "", isLong ? LARGE : `#${packed}`);
 }
 
 /** Return what the address or the session has, or null. @returns {Promise<Saved | null>} */
 async function readAddress() {
+  const came = /** @type {PerformanceNavigationTiming} */ (performance.getEntriesByType("navigation")[0]);
   try {
-    const kept = location.hash === LARGE ? sessionStorage.getItem(TYPED) : null;
+    const isSame = location.hash === LARGE || came.type === "reload" || came.type === "back_forward";
+    const kept = isSame ? sessionStorage.getItem(TYPED) : null;
     const saved = kept ? JSON.parse(kept) : location.hash.length > 1 ? await unpack(location.hash.slice(1)) : null;
     return isSaved(saved) ? saved : null;
   } catch {
