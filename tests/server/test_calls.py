@@ -15,6 +15,7 @@ from selectrie import BeamSearchParams, Grammar, Option, PromptParams, RenderPar
 from selectrie.engine.engine import Engine
 from selectrie.errors import OptionError
 from selectrie.options.checks import options_of
+from selectrie.results.drawing.beams import draw_beam
 from selectrie.results.drawing.choices import draw_choices, draw_selection_trie
 from selectrie.results.drawing.sentences import selection_sentences
 from selectrie.server import ServerOptions, app
@@ -531,3 +532,20 @@ def test_a_branch_is_folded_by_its_number(llm):
     assert [one["label"] for one in branch["children"]] == ["2 more texts"]
     reply = ask(app(llm), "POST", "/v1/select", {**body, "fold": [999]})
     assert (reply.status, reply.error["param"]) == (400, "fold")
+
+
+def test_beams_and_slots_are_drawn(llm):
+    """Texts of a beam as bars and as a trie; a page has drawings in the records of slots that decide among texts."""
+    beam = ask(app(llm), "POST", "/v1/beam", {"prompt": "a", "regex": "[ab]{1,3}", "n": 3, "drawing": True}).json
+    found = llm.beam_search("a", Grammar.from_regex("[ab]{1,3}"), n=3)
+    assert {**beam["drawing"]["sentences"], "work": ""} == {**draw_beam(found)["sentences"], "work": ""}
+    assert [one["label"] for one in beam["drawing"]["bars"]["outline"]] == [one.text for one in found]
+    body = {
+        "template": PAGE,
+        "values": {"name": "x", "options": ["b", "cd"]},
+        "drawing": True,
+        "rendering": {"seed": 1},
+    }
+    free, chosen = ask(app(llm), "POST", "/v1/render", body).json["slots"]
+    assert "drawing" not in free["record"]
+    assert set(chosen["record"]["drawing"]) == {"strip", "trie", "bars", "sentences"}

@@ -31,7 +31,7 @@ def llm():
 
 def files() -> list[str]:
     """Paths of everything that the page may ask for."""
-    names = {one.name for one in FOLDER.iterdir()} - {"index.html", "jsconfig.json"} | {"options.json"}
+    names = {one.name for one in FOLDER.iterdir()} - {"index.html", "jsconfig.json"} | {"drawing.css", "options.json"}
     return ["/", *sorted(f"/page/{name}" for name in names)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
@@ -215,10 +215,11 @@ class BeamResult(JsonRecord, Sequence[Hypothesis]):
         listed = (*self.hypotheses, *self.incomplete)
         return next((at for at, one in enumerate(listed) if [token.id for token in one.tokens] == path), None)
 
-    def trie(self, limit: int = 60) -> TrieView:
+    def trie(self, limit: int = 60, *, fold: Collection[int] = ()) -> TrieView:
         """Return the `limit` most probable nodes of the trie of the paths in `shown`.
 
-        The choices of the view are indices into `shown`.
+        The choices of the view are indices into `shown`. Below the nodes whose numbers
+        are in `fold`, nothing is shown.
         """
         paths = [one.tokens for one in self.shown]
         ids = [np.array([token.id for token in path], dtype=np.int32) for path in paths]
@@ -233,7 +234,7 @@ class BeamResult(JsonRecord, Sequence[Hypothesis]):
                 node = int(trie.parent[node])
         greedy = None if self.greedy is None else self._greedy_index
         greedy = len(paths) - 1 if greedy is None and self.greedy is not None else greedy
-        return view_of(trie, pieces, limit=limit, edge_logp=edge_logp, winner=0, greedy=greedy)
+        return view_of(trie, pieces, limit=limit, edge_logp=edge_logp, winner=0, greedy=greedy, fold=fold)
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "beam".

@@ -98,7 +98,7 @@ def add_page(api: FastAPI, options: ServerOptions) -> None:
         for path in sorted(FOLDER.iterdir())
         if path.suffix in _TYPES and path.name not in _NO_FILES
     }
-    files["drawing.css"] = PageFile.of(_TYPES[".css"], style().encode())  # alone, for pictures that are saved
+    files["drawing.css"] = PageFile.of(_TYPES[".css"], style().encode())  # for pictures that are saved
     files[_STYLES] = PageFile.of(_TYPES[".css"], style().encode() + files[_STYLES].data)
     described = json.dumps(dict(_describe_calls(options)), separators=(",", ":"))
     files["options.json"] = PageFile.of(_TYPES[".json"], described.encode())

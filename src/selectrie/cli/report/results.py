@@ -41,6 +41,7 @@ from selectrie.results import (
     TextScore,
     TokenPlan,
 )
+from selectrie.results.drawing.beams import beam_greedy_sentence, beam_proof_sentence
 from selectrie.results.drawing.sentences import ahead_words, cost_sentence
 from selectrie.results.plain import format_bounds, jsonable
 from selectrie.template.analysis.template import Template
@@ -246,7 +247,7 @@ def beam_facts(result: BeamResult, *, explain: bool = True, remedy: str = "--exa
     best = result.best
     facts = [("best", f"{quoted(best.text)} logp {best.logp:.4f}, {count(len(best.tokens), 'token')}")]
     facts += advice_facts(result.warnings)
-    facts += [("greedy", _greedy_sentence(result)), ("proof", _proof_sentence(result, remedy))]
+    facts += [("greedy", beam_greedy_sentence(result)), ("proof", beam_proof_sentence(result, remedy))]
     if not explain:
         return facts
     dropped = _dropped_sentence(result)
@@ -260,26 +261,6 @@ def beam_facts(result: BeamResult, *, explain: bool = True, remedy: str = "--exa
         spelled = f"{quoted_bytes(result.healed)} of the prompt is written again by every path"
         facts.append(("healed", f"{spelled} (logp {result.log_heal:.3f}, taken off{gap})"))
     return facts
-
-
-def _greedy_sentence(result: BeamResult) -> str:
-    """Return what masked greedy decoding writes, compared with the best text."""
-    if result.agrees_with_greedy:
-        return "masked greedy decoding writes the same"
-    if result.greedy is not None:
-        return f"masked greedy decoding writes {quoted(result.greedy.text)} (logp {result.greedy.logp:.4f})"
-    return "masked greedy decoding writes something else" if result.agrees_with_greedy is False else "not known"
-
-
-def _proof_sentence(result: BeamResult, remedy: str) -> str:
-    """Return how a beam search was proved, or why it was not, with a remedy."""
-    certificate = result.certificate
-    nodes = count(certificate.nodes_evaluated, "node")
-    if not certificate.proved:
-        helps = certificate.method == "beam" and certificate.bound_gap <= 0
-        return f"not proved, after {nodes}: {certificate.reason}{f'; {remedy}' if helps else ''}"
-    gap = f", the rest at least {certificate.bound_gap:.3f} nats behind" if math.isfinite(certificate.bound_gap) else ""
-    return f"proved with {nodes}{gap}; of {certificate.about}"
 
 
 def _dropped_sentence(result: BeamResult) -> str:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Collection
 
 from selectrie.core.output import count, quoted
+from selectrie.results.beam import BeamResult
 from selectrie.results.drawing.bars import MAX_ROWS, Bar, draw_bars, more_words
-from selectrie.results.drawing.inputs import BeamLike, SelectionLike
+from selectrie.results.drawing.inputs import SelectionLike
 from selectrie.results.drawing.numbers import percent_between
 from selectrie.results.drawing.pieces import cut_strip
 from selectrie.results.drawing.sentences import error_of, selection_sentences, share_of_all, share_of_set
@@ -23,7 +24,7 @@ _LEAST_WANTED = 0.01
 
 
 def draw_selection(
-    selection: SelectionLike, examples: BeamLike | None = None, *, fold: Collection[int] = ()
+    selection: SelectionLike, examples: BeamResult | None = None, *, fold: Collection[int] = ()
 ) -> dict[str, object]:
     """Return the drawings of a selection and the sentences on it, ready for JSON.
 
@@ -65,7 +66,12 @@ def _make_bar(selection: SelectionLike, choice: ChoiceScore) -> Bar:
     path_of = selection.choices.trie.path_of
     won = bool(path_of[at] == path_of[selection.index])
     is_greedy = selection.greedy_index is not None and bool(path_of[at] == path_of[selection.greedy_index])
-    marks = [("★", "winner")] * won + [("~", "what masked greedy decoding picks")] * is_greedy
+    is_tied = selection.is_tie and not won and choice.score == selection.score
+    marks = (
+        [("=", "shares the first place")] * is_tied
+        + [("★", "winner")] * won
+        + [("~", "what masked greedy decoding picks")] * is_greedy
+    )
     mark = ("".join(one for one, _ in marks), "; ".join(words for _, words in marks))
     if choice.score is None or choice.logp is None or choice.probability is None:
         bound = f"≤ {choice.logp_upper:.3f}"
@@ -80,7 +86,9 @@ def _make_bar(selection: SelectionLike, choice: ChoiceScore) -> Bar:
         ("log-probability", choice.logp, f"{choice.logp:.3f}"),
         *((("score", choice.score, f"{choice.score:.3f}"),) if choice.score != choice.logp else ()),
     )
-    return Bar(choice.text, low, high, shown, more, numbers, "win" if won else "alt" if is_greedy else "", mark)
+    return Bar(
+        choice.text, low, high, shown, more, numbers, "win" if won or is_tied else "alt" if is_greedy else "", mark
+    )
 
 
 def set_words(selection: SelectionLike, choice: int) -> str:

@@ -1,7 +1,6 @@
-"""Names what drawings and sentences read of a selection and of a beam search.
+"""Names what drawings and sentences read of a selection.
 
-The records themselves stand above this folder, because they show themselves in
-notebooks.
+The record itself is above this folder, because it shows itself in notebooks.
 """
 
 from __future__ import annotations
@@ -69,23 +68,3 @@ class SelectionLike(Protocol):
     def margin_words(self, spec: str = ...) -> str: ...
     def top(self, k: int, *, distinct: bool = ...) -> Sequence[ChoiceScore]: ...
     def trie(self, limit: int = ..., *, fold: Collection[int] = ...) -> TrieLike: ...
-
-
-class TextLike(Protocol):
-    """The attribute of a `Hypothesis` that examples read."""
-
-    @property
-    def tokens(self) -> Sequence[TokenLike]: ...
-
-
-class BeamLike(Protocol):
-    """The attributes of a `BeamResult` that examples read."""
-
-    @property
-    def hypotheses(self) -> Sequence[TextLike]: ...
-    @property
-    def incomplete(self) -> Sequence[TextLike]: ...
-    @property
-    def healed(self) -> bytes: ...
-    @property
-    def log_heal(self) -> float: ...

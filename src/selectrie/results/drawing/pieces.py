@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from selectrie.core.types import ROOT, BoolArray, FloatArray
-from selectrie.results.drawing.inputs import BeamLike, SelectionLike
+from selectrie.results.beam import BeamResult
+from selectrie.results.drawing.inputs import SelectionLike
 
 MAX_CHOICES = 200
 """Maximum number of choices that have a piece each."""
@@ -96,7 +97,7 @@ class Strip:
         return tuple(step for one in self.slices for step in one.steps)
 
 
-def cut_strip(selection: SelectionLike, examples: BeamLike | None = None) -> Strip | None:
+def cut_strip(selection: SelectionLike, examples: BeamResult | None = None) -> Strip | None:
     """Return everything that the model would say next in pieces.
 
     The result is None unless scores are joint log-probabilities of the choices' own
@@ -156,7 +157,7 @@ class _Cutter:
         is_kept[self._old] = True  # with it the choices on the way to those
         self._more, self._n_more = self._sum_others(is_kept)
 
-    def cut(self, examples: BeamLike | None) -> Strip:
+    def cut(self, examples: BeamResult | None) -> Strip:
         """Return the strip."""
         branch = self._find_branch()
         nodes = self._cut_nodes(branch)
@@ -263,7 +264,7 @@ class _Cutter:
         more = self._more[at] - sum(self._more[child] for child in children)
         return max(0.0, mass - own - sum(known) - float(more))
 
-    def _fit(self, groups: list[tuple[bytes, list[Piece]]], rest: list[Piece], examples: BeamLike | None) -> Strip:
+    def _fit(self, groups: list[tuple[bytes, list[Piece]]], rest: list[Piece], examples: BeamResult | None) -> Strip:
         """Return the strip of pieces whose widths sum to 1.
 
         Args:
@@ -329,7 +330,7 @@ class _Examples:
     """
 
     def __init__(
-        self, found: BeamLike | None, choices: Sequence[str], afters: Sequence[bytes], *, has_longer: bool
+        self, found: BeamResult | None, choices: Sequence[str], afters: Sequence[bytes], *, has_longer: bool
     ) -> None:
         self._texts: dict[bytes, dict[bytes, float]] = {one: {} for one in (*afters, b"")}
         known = tuple(one.encode("utf-8", "surrogatepass") for one in choices)

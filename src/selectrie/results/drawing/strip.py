@@ -38,6 +38,8 @@ _UPPER, _RIBBON, _LOWER, _LANE = 66.0, 48.0, 44.0, 18.0
 _MAX_LANES = 4
 _LEAST_NAMED = 0.02
 """Least width of a piece that is no choice and has a label beside the bar."""
+_CUT_LABEL = 110.0
+"""Width in pixels from which a box shows the beginning of a label that is longer."""
 _NARROW = 4.0
 """Width in pixels below which a piece has no outline, which would widen it."""
 
@@ -119,15 +121,12 @@ class _Painter:
         back = rect(x, y, width, height, "plain" if hatched else "band")
         shapes = [back, *([hatch(x, y, width, height, "faint")] if hatched else [])]
         shapes.append(rect(x, y, width, height, "line"))
-        lines = _lines_of(piece)
-        fits = all(width > cells_of(words) * LABEL_CELL + 14 for words, _ in lines[:2])
-        for at, (words, is_data) in enumerate(lines if fits else []):
+        lines = next((one for one in _lines_of(piece) if _fits(one, width)), [])
+        for at, (words, is_data) in enumerate(lines):
             cells = CELL if is_data else LABEL_CELL
-            if at < 2 or width > 90:
-                shapes += _plate(
-                    x + 5, y + 5 + 19 * at, min(width - 10, cells_of(words) * cells + 10), words, is_data=is_data
-                )
-        if not fits and piece.width >= _LEAST_NAMED:
+            wide = min(width - 10, cells_of(words) * cells + 10)
+            shapes += _plate(x + 5, y + 5 + 19 * at, wide, words, is_data=is_data)
+        if not lines and piece.width >= _LEAST_NAMED:
             label = f"different after ‹{show_bytes(piece.after)}›" if piece.after else "different"
             self._callouts.append(_Callout(x + width / 2, f"{label} {self._percent(piece)}", "soft", piece.width))
         return [Shape("g", {}, "", (*titles(item.words), *shapes))]
@@ -145,7 +144,7 @@ class _Painter:
         line = f"{label} {words}"
         if piece.inside and width > 60:
             shapes += label_in(x, y, width, 22, line, "data", name)
-        elif width > cells_of(label) * CELL + 10 and width > cells_of(words) * LABEL_CELL + 10:
+        elif width > _label_width(label, words):
             shapes += label_in(
                 x, y + height / 2 - 20, width, 20, label, "data", name, "strong" if name == "win" else ""
             )
@@ -170,7 +169,8 @@ class _Painter:
             name = "win" if "win" in names else "alt" if "alt" in names else ""
             points = ((left, y), (left + width, y), (low + wide, y + _RIBBON), (low, y + _RIBBON))
             data = "M" + "L".join(f"{write(a)} {write(b)}" for a, b in points) + "Z"
-            shares = percent(min(1.0, one.whole), 0.005), percent(min(1.0, wide / _BAR), 0.005)
+            step, relative = min(1.0, wide / _BAR), 2 * (self._selection.signature.tolerance or 0.0)
+            shares = percent(min(1.0, one.whole), relative * one.whole), percent(step, relative * step * (1 - step))
             words = f"‹{show_bytes(one.text)}› {' → '.join(shares)}"
             band = Shape("path", {"d": data, "class": classes("band", name)}, "", titles(words))
             shapes.append(band)
@@ -190,7 +190,7 @@ class _Painter:
             marks = self._step_marks(choice)
             line = "".join(f"{mark} " for mark, _ in marks) + label
             inner = _box(x, 0, width, _LOWER, name)
-            if width > cells_of(line) * CELL + 10 and width > cells_of(words) * LABEL_CELL + 10:
+            if width > _label_width(line, words):
                 inner += label_in(x, 2, width, 20, line, "data", name)
                 inner += label_in(x, 22, width, 20, words, name)
                 words = ""
@@ -262,18 +262,35 @@ class _Painter:
         return Item(label, numbers, (), None, examples)
 
 
-def _lines_of(piece: Piece) -> list[tuple[str, bool]]:
-    """Return the lines inside a piece that is no choice; True for a model's text."""
+def _label_width(label: str, words: str) -> float:
+    """Return the least width of a box for a label, which may be cut, and a number."""
+    return max(min(cells_of(label) * CELL, _CUT_LABEL), cells_of(words) * LABEL_CELL) + 12
+
+
+def _lines_of(piece: Piece) -> list[list[tuple[str, bool]]]:
+    """Return what may be written in a piece that is no choice, the longest first.
+
+    Each is a list of lines; True marks the text of a model, which may be cut.
+    """
     if piece.kind == "open":
-        return [("not evaluated,", False), (f"at most {percent(piece.high)}", False)]
+        return [[("not evaluated,", False), (f"at most {percent(piece.high)}", False)]]
     words = percent_between(piece.low, piece.high, piece.error)
     if piece.kind == "more":
-        return [(count(piece.n, "more choice"), False), (words, False)]
+        return [[(count(piece.n, "more choice"), False), (words, False)]]
     examples = [f"{show_text(one)}… {percent(p, 0.005 * p)}" for one, p in piece.examples]
-    lines = [("begins differently", False), (words, False)]
-    if piece.after:
-        lines = [("goes on differently", False), (f"after ‹{show_bytes(piece.after)}› {words}", False)]
-    return [*lines, (f"e.g. {', '.join(examples)}", True)] if examples else lines
+    example = [(f"e.g. {', '.join(examples)}", True)] if examples else []
+    if not piece.after:
+        return [[("begins differently", False), (words, False), *example], [("different", False), (words, False)]]
+    after = f"after ‹{show_bytes(piece.after)}›"
+    return [
+        [("goes on differently", False), (f"{after} {words}", False), *example],
+        [("different", False), (after, False), (words, False)],
+    ]
+
+
+def _fits(lines: Sequence[tuple[str, bool]], width: float) -> bool:
+    """Return whether lines fit a width; of a model's text a part is enough."""
+    return all(width > min(cells_of(words), 11 if is_data else 1e9) * LABEL_CELL + 14 for words, is_data in lines)
 
 
 def _box(x: float, y: float, width: float, height: float, name: str) -> list[Shape]:

@@ -131,6 +131,15 @@ class CallBody(Body):
 _Item = Annotated[TokenId | Message, BY_TYPE]
 
 
+class DrawnBody(CallBody):
+    """The fields of a call whose result can be drawn."""
+
+    drawing: bool | None = None
+    """Whether the answer has drawings of the result, and sentences about it."""
+    fold: Annotated[Items[Annotated[int, Field(ge=0)]], Field(max_length=MAX_FOLDED)] | None = None
+    """Numbers of the trie's nodes below which nothing is drawn."""
+
+
 class PromptBody(CallBody):
     """The fields of a call about a prompt."""
 
@@ -177,7 +186,7 @@ _Weight = Annotated[float, Field(ge=0)]
 _Weights = Annotated[Annotated[Items[_Weight], _COUNT] | Annotated[dict[str, _Weight], _COUNT], BY_TYPE]
 
 
-class ChoicesBody(PromptBody):
+class ChoicesBody(PromptBody, DrawnBody):
     """The fields of a call that compares choices."""
 
     choices: _Choices | None = Field(None, title="a list of texts that is not empty")
@@ -196,10 +205,6 @@ class ChoicesBody(PromptBody):
     """Number of first places that must be certain."""
     search: SearchFields | None = None
     """Options of the search."""
-    drawing: bool | None = None
-    """Whether the answer has drawings of the result, and sentences about it."""
-    fold: Annotated[Items[Annotated[int, Field(ge=0)]], Field(max_length=MAX_FOLDED)] | None = None
-    """Numbers of the trie's nodes below which nothing is drawn."""
 
 
 class GrammarBody(PromptBody):
@@ -236,7 +241,7 @@ class LoglikelihoodBody(PromptBody):
     """The text after it, of which the first tokens are scored too."""
 
 
-class BeamBody(GrammarBody):
+class BeamBody(GrammarBody, DrawnBody):
     """A prompt, and a grammar whose most probable texts are searched."""
 
     width: int | None = Field(None, ge=1)
@@ -262,7 +267,7 @@ class SampleBody(GrammarBody):
     """Options of the search."""
 
 
-class RenderBody(CallBody):
+class RenderBody(DrawnBody):
     """A template, and the values that it reads."""
 
     template: EncodableText = Field(max_length=MAX_TEMPLATE, title=f"a text of at most {MAX_TEMPLATE} characters")
@@ -315,10 +320,7 @@ CALLS: Mapping[str, Call] = {
     "/v1/render": Call("render", RenderBody, "Render a template.", {"rendering": RenderParams}),
 }
 """The calls by their paths."""
-_DRAWN = ("drawing", "fold")
-_OWN = frozenset(
-    {*CallBody.model_fields, *_DRAWN, "prompt", "user", "messages", *_GRAMMARS, "template", "values", "dialect"}
-)
+_OWN = frozenset({*DrawnBody.model_fields, "prompt", "user", "messages", *_GRAMMARS, "template", "values", "dialect"})
 """Fields that are no keyword of a method, or that are read apart."""
 
 
@@ -394,8 +396,8 @@ def read_call(call: Call, data: Mapping[str, Any], options: ServerOptions) -> Ca
         field = "text" if isinstance(body, LoglikelihoodBody) else "choices"
         _check_size(field if constraint is None else constraint.path, texts, arguments)
         _limit_search(call.method, arguments, options.max_rows, is_listed=bool(texts))
-    fold = (body.fold or ()) if isinstance(body, ChoicesBody) and body.drawing else None
-    if fold is not None:
+    fold = (body.fold or ()) if isinstance(body, DrawnBody) and body.drawing else None
+    if fold is not None and isinstance(body, ChoicesBody):
         score_all(arguments, texts)
     return CallRequest(call, arguments, constraint, texts, bool(body.stream), warnings, fold)
 

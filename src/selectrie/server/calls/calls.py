@@ -31,10 +31,9 @@ from selectrie.options import (
 )
 from selectrie.results import Event as PageEvent
 from selectrie.results import Page, SlotEvent
-from selectrie.results.drawing.choices import draw_selection
 from selectrie.results.plain import fields_of, jsonable
 from selectrie.server.calls.bodies import CALLS, Call, CallRequest, fields_of_call, read_call
-from selectrie.server.calls.drawings import Drawn, find_examples
+from selectrie.server.calls.drawings import Drawn, add_drawings, find_examples
 from selectrie.server.calls.page_templates import template_errors
 from selectrie.server.fields.structured import grammar_errors_at
 from selectrie.server.generation.call_syntax import write_chat
@@ -121,7 +120,8 @@ def _call_engine(engine: Engine, request: CallRequest, max_rows: int, report: Re
     arguments = dict(request.arguments)
     if request.call.method == "render":
         with template_errors():
-            return _render(engine, arguments, report)
+            page = _render(engine, arguments, report)
+        return page if request.fold is None else Drawn(page)
     prompt = arguments["prompt"]
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], Mapping):
         arguments["prompt"], _ = write_chat(engine.vocabulary, prompt, DEFAULT_PROMPTING)
@@ -239,8 +239,7 @@ def _answer(request: CallRequest, result: Any, exchange: Exchange) -> dict[str, 
     """Return the body of a response, with drawings if they were asked for."""
     if not isinstance(result, Drawn):
         return _response_of(request, result, exchange)
-    drawing = draw_selection(result.result, result.examples, fold=request.fold or ())
-    return {**_response_of(request, result.result, exchange), "drawing": drawing}
+    return add_drawings(_response_of(request, result.result, exchange), result, request.fold or ())
 
 
 def _response_of(request: CallRequest, result: Any, exchange: Exchange) -> dict[str, Any]:

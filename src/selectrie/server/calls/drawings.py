@@ -12,13 +12,15 @@ from selectrie.engine.engine import Engine
 from selectrie.errors import RequestError
 from selectrie.grammar import Grammar
 from selectrie.options import DEFAULT_PROMPTING, DEFAULT_SEARCH, BeamSearchParams, SearchParams
-from selectrie.results import BeamResult, Selection
+from selectrie.results import BeamResult, Page, SampledChoice, Selection
+from selectrie.results.drawing.beams import draw_beam
+from selectrie.results.drawing.choices import draw_selection
 
 MAX_FOLDED = 1000
 """Maximum number of nodes that a request folds."""
 _SCORED_ALL = 200
 """Number of choices up to which a request with drawings scores every choice."""
-_EXAMPLES = BeamSearchParams(width=8, n=8, max_tokens=6, incomplete=True, canonical_only=False)
+_EXAMPLES = BeamSearchParams(width=8, n=8, max_tokens=4, incomplete=True, canonical_only=False)
 """The search for texts that the model would write instead of the choices."""
 
 
@@ -31,8 +33,40 @@ class Drawn:
         examples: Probable texts of any kind after the prompt, or None.
     """
 
-    result: Selection
-    examples: BeamResult | None
+    result: Selection | BeamResult | Page
+    examples: BeamResult | None = None
+
+
+def add_drawings(answer: dict[str, Any], drawn: Drawn, fold: Sequence[int]) -> dict[str, Any]:
+    """Return the body of a response with drawings.
+
+    Those of a page are in the records of its slots.
+
+    Args:
+        answer: The body without drawings, whose slots are changed.
+        drawn: The result.
+        fold: Numbers of the trie's nodes below which nothing is drawn.
+
+    Raises:
+        OptionError: If the trie has no node that is to be folded.
+    """
+    result = drawn.result
+    if not isinstance(result, Page):
+        return {**answer, "drawing": _draw(result, drawn.examples, fold)}
+    for slot, fields in zip(result.slots, answer["slots"], strict=True):
+        drawing = _draw(slot.record, None, ())
+        if fields["record"] is not None and drawing is not None:
+            fields["record"]["drawing"] = drawing
+    return answer
+
+
+def _draw(result: object, examples: BeamResult | None, fold: Sequence[int]) -> dict[str, object] | None:
+    """Return the drawings of a result; None for one that has none."""
+    if isinstance(result, SampledChoice):
+        result = result.selection
+    if isinstance(result, Selection):
+        return draw_selection(result, examples, fold=fold)
+    return draw_beam(result, fold=fold) if isinstance(result, BeamResult) else None
 
 
 def score_all(arguments: dict[str, Any], texts: Sequence[str]) -> None:
@@ -47,17 +81,17 @@ def score_all(arguments: dict[str, Any], texts: Sequence[str]) -> None:
         arguments["search"] = replace(search or DEFAULT_SEARCH, stop="all")
 
 
-def find_examples(engine: Engine, result: Selection, arguments: Mapping[str, Any]) -> BeamResult | None:
-    """Return the texts that the model would most likely write, of six tokens at most.
+def find_examples(engine: Engine, result: object, arguments: Mapping[str, Any]) -> BeamResult | None:
+    """Return the texts that the model would most likely write, of four tokens at most.
 
-    They are None for scores that are no joint probability, and if nothing was found.
+    They are None for results that are not drawn as a strip, and if nothing was found.
 
     Args:
         engine: The engine.
         result: The result that is drawn.
         arguments: The arguments of the call that gave it.
     """
-    if result.rule != "joint":
+    if not isinstance(result, Selection) or result.rule != "joint":
         return None
     prompting = arguments.get("prompting", DEFAULT_PROMPTING)
     with suppress(RequestError):

@@ -1,0 +1,66 @@
+"""Draws the texts of a beam search, and says in words what is known of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from selectrie.core.output import count, quoted
+from selectrie.results.beam import BeamResult
+from selectrie.results.drawing.bars import draw_texts
+from selectrie.results.drawing.numbers import percent
+from selectrie.results.drawing.sentences import cost_sentence
+from selectrie.results.drawing.trie import MAX_NODES, End, draw_trie
+
+
+def draw_beam(result: BeamResult, *, fold: Collection[int] = ()) -> dict[str, object]:
+    """Return the drawings of a beam search and the sentences on it, ready for JSON.
+
+    Args:
+        result: The result.
+        fold: Numbers of nodes of the trie below which nothing is drawn.
+    """
+    shown = result.shown
+    texts = [(one.text, one.logp, one.complete) for one in (*result.hypotheses, *result.incomplete)]
+
+    def end(choice: int) -> End:
+        p = math.exp(min(0.0, shown[choice].logp))
+        return End(shown[choice].text, p, p, percent(p))
+
+    title = f"The tokens of {count(len(shown), 'text')} as a tree: {quoted(result.text)} is the best"
+    return {
+        "strip": None,
+        "trie": draw_trie(result.trie(MAX_NODES, fold=fold), end, title=title).to_dict(),
+        "bars": draw_texts(texts, title="The texts that were found, best first").to_dict(),
+        "sentences": {
+            "winner": f"{quoted(result.text)}, {percent(math.exp(min(0.0, result.logp)))} of everything",
+            "proof": beam_proof_sentence(result),
+            "work": cost_sentence(result.cost),
+            "greedy": beam_greedy_sentence(result),
+        },
+    }
+
+
+def beam_greedy_sentence(result: BeamResult) -> str:
+    """Return what masked greedy decoding writes, compared with the best text."""
+    if result.agrees_with_greedy:
+        return "masked greedy decoding writes the same"
+    if result.greedy is not None:
+        return f"masked greedy decoding writes {quoted(result.greedy.text)} (logp {result.greedy.logp:.4f})"
+    return "masked greedy decoding writes something else" if result.agrees_with_greedy is False else "not known"
+
+
+def beam_proof_sentence(result: BeamResult, remedy: str = "") -> str:
+    """Return how a beam search was proved, or why it was not.
+
+    Args:
+        result: The result.
+        remedy: Names the search that proves more; "" to name none.
+    """
+    certificate = result.certificate
+    nodes = count(certificate.nodes_evaluated, "node")
+    if not certificate.proved:
+        helps = remedy and certificate.method == "beam" and certificate.bound_gap <= 0
+        return f"not proved, after {nodes}: {certificate.reason}{f'; {remedy}' if helps else ''}"
+    gap = f", the rest at least {certificate.bound_gap:.3f} nats behind" if math.isfinite(certificate.bound_gap) else ""
+    return f"proved with {nodes}{gap}; of {certificate.about}"
