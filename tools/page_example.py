@@ -1,6 +1,7 @@
 """Writes the answered example with which the server's page opens.
 
     python tools/page_example.py          # writes src/selectrie/server/page/example.json
+                                          # and the same as a picture, docs/strip.svg
     python tools/page_example.py --check  # compares the file with the model's answer
 
 The embedded model answers a request over HTTP's own code. Times are left out, so that the
@@ -20,9 +21,11 @@ from typing import Any
 import httpx2
 
 import selectrie
+from selectrie.results.drawing.shapes import Drawing, Shape, to_svg
 from selectrie.server import app
 
 PATH = Path(selectrie.__file__).parent / "server" / "page" / "example.json"
+PICTURE = Path(__file__).resolve().parent.parent / "docs" / "strip.svg"
 ENDPOINT = "/v1/select"
 _IGNORED = frozenset(
     {"attributes", "build", "processor", "version", "moved", "rows_compared", "rows_padded", "near_margin"}
@@ -52,6 +55,11 @@ async def _ask() -> dict[str, Any]:
     return answer
 
 
+def shape_of(data: dict[str, Any]) -> Shape:
+    """Return a shape of an answer."""
+    return Shape(data["tag"], data["attributes"], data["text"], tuple(map(shape_of, data["children"])))
+
+
 def differences(written: object, now: object, tolerance: float, where: str = "") -> list[str]:
     """Return where two values differ: numbers by more than `tolerance`, texts by their words.
 
@@ -79,6 +87,9 @@ def main() -> int:
     example = make_example()
     if not parser.parse_args().check:
         PATH.parent.mkdir(exist_ok=True)
+        strip = example["answer"]["drawing"]["strip"]
+        drawing = Drawing(strip["width"], strip["height"], strip["title"], tuple(map(shape_of, strip["shapes"])))
+        PICTURE.write_text(to_svg(drawing) + "\n", encoding="utf-8")
         PATH.write_text(json.dumps(example, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
         return 0
     found = differences(json.loads(PATH.read_text(encoding="utf-8")), example, 0.05)

@@ -271,3 +271,22 @@ def test_pruned_choices_are_marked():
     words = to_svg(draw_choices(selection)) + to_svg(draw_selection_trie(selection))
     assert words.count("≤ -0.693") == 2
     assert "×" in words
+
+
+@given(
+    texts=st.lists(
+        st.text(min_size=1, max_size=12).filter(lambda one: "|" not in one), min_size=1, max_size=5, unique=True
+    )
+)
+def test_any_text_is_drawn_as_text(texts: list[str]):
+    """Markup is escaped, and characters that XML or a terminal obeys are shown by their codes."""
+    encodable = [one.encode("utf-8", "replace").decode() for one in texts]
+    selection = answer(*((one, 0.5 / len(texts)) for one in dict.fromkeys(encodable)))
+    for drawn in (draw_choices(selection), draw_selection_trie(selection)):
+        for element in fromstring(to_html(drawn)).iter():  # noqa: S314 - our own
+            assert (
+                show_text(element.text or "").replace("␣", " ") == (element.text or "").replace("␣", " ")
+                or "style" in element.tag
+            )
+    strip = draw_selection(selection)["strip"]
+    assert json.dumps(strip, ensure_ascii=False).isprintable()

@@ -25,7 +25,7 @@ def draw_beam(result: BeamResult, *, fold: Collection[int] = ()) -> dict[str, ob
 
     def end(choice: int) -> End:
         p = math.exp(min(0.0, shown[choice].logp))
-        return End(shown[choice].text, p, p, percent(p))
+        return End(p, p, percent(p))
 
     title = f"The tokens of {count(len(shown), 'text')} as a tree: {quoted(result.text)} is the best"
     return {

@@ -114,11 +114,10 @@ def draw_selection_trie(selection: SelectionLike, *, limit: int = MAX_NODES, fol
     choices, view = selection.choices, selection.trie(limit, fold=fold)
 
     def end(choice: int) -> End:
-        text = choices.texts[choice]
         if math.isnan(choices.score[choice]):
-            return End(text, math.nan, math.nan, f"≤ {choices.logp_upper[choice]:.3f}")
+            return End(math.nan, math.nan, f"≤ {choices.logp_upper[choice]:.3f}")
         low, high = share_of_set(selection, choice)
-        return End(text, low, high, set_words(selection, choice))
+        return End(low, high, set_words(selection, choice))
 
     wanted: tuple[tuple[str, float], ...] = ()
     if not selection.healed:

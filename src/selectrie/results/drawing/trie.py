@@ -56,12 +56,10 @@ class End:
     """What is drawn where a choice ends.
 
     Attributes:
-        text: The whole text of the choice.
         low, high: Bounds on its probability in the set; NaN if it is not compared.
         words: The probability as text.
     """
 
-    text: str
     low: float
     high: float
     words: str
