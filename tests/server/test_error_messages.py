@@ -26,7 +26,7 @@ from selectrie.errors import (
 )
 from selectrie.server import app
 from selectrie.server.calls.bodies import CALLS, fields_of_call
-from selectrie.server.calls.calls import EXTRACT_FIELDS
+from selectrie.server.calls.extraction import EXTRACT_FIELDS
 from selectrie.server.decisions.bodies import ChoiceQuestion, PredicateQuestion, QuestionOption
 from selectrie.server.decisions.decisions import DECISIONS_FIELDS
 from selectrie.server.decisions.systemone import SYSTEMONE_FIELDS

@@ -36,6 +36,11 @@ transforms typical_p usage watermark
         ("/v1/decisions", {"threshold": 0.9}, "argument of the Python API that this endpoint does not have"),
         ("/v1/systemone", {"lay-out": "auto"}, "did you mean layout?"),
         ("/v1/extract", {"json_schema": {}}, "give schema in its place"),
+        ("/v1/select", {"budget_nodes": 1}, "give `search.budget_nodes`"),
+        ("/v1/beam", {"budget_nodes": 1}, "give `beam.budget_nodes`"),
+        ("/v1/render", {"seed": 1}, "give `rendering.seed`"),
+        ("/v1/select", {"seed": 1}, "it is a field of other calls; leave it out"),
+        ("/v1/rank", {"regex": "a"}, "it is a field of other calls; leave it out"),
     ],
 )
 def test_a_name_that_stands_for_a_field_is_refused(path, field, meant):
@@ -47,6 +52,10 @@ def test_a_name_that_stands_for_a_field_is_refused(path, field, meant):
         "/v1/decisions": {"input": "x", "questions": [asked]},
         "/v1/systemone": {"state": "x", "questions": {"q": asked}},
         "/v1/extract": {"input": "x", "schema": {"type": "boolean"}},
+        "/v1/select": {"prompt": "x", "choices": ["a", "b"]},
+        "/v1/rank": {"prompt": "x", "choices": ["a", "b"]},
+        "/v1/beam": {"prompt": "x", "regex": "[ab]"},
+        "/v1/render": {"template": "x"},
     }[path]
     with fake() as llm:
         reply = ask(app(llm), "POST", path, body | field)

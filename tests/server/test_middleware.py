@@ -646,6 +646,30 @@ def test_what_is_accepted_ends_or_is_open(monkeypatch):
         asyncio.run(many(llm))
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "n_drawn"),
+    [
+        ("/v1/extract", {"input": "x", "schema": {"type": "boolean"}}, 0),
+        ("/v1/render", {"template": "<<gen 'x' max_tokens=3>> <<select 'y' options=['b', 'c']>>"}, 3),
+        ("/v1/select", {"prompt": "a", "choices": ["b", "cd"]}, 0),
+        ("/v1/completions", {"prompt": "a", "max_tokens": 3, "ignore_eos": True}, 3),
+    ],
+)  # fmt: skip
+def test_tokens_are_counted_where_they_are_read_and_drawn(path, body, n_drawn):
+    """In the metrics, and in the log their sum; an answer that has `usage` says the same."""
+    with fake() as llm:
+        application, ended = app(llm), []
+        application.state.metrics.count_ended, count = (
+            lambda exchange, s: (ended.append(exchange.n_prompt + exchange.n_drawn), count(exchange, s)),
+            application.state.metrics.count_ended,
+        )
+        reply = ask(application, "POST", path, body)
+        counted = counts(ask(application, "GET", "/metrics").data.decode())
+    read, drawn = (counted[f'selectrie_tokens_total{{kind="{kind}"}}'] for kind in ("prompt", "drawn"))
+    assert (read > 0, drawn, ended[0]) == (True, n_drawn, read + drawn)
+    assert reply.json.get("usage", {}).get("total_tokens", read + drawn) == read + drawn
+
+
 def test_metrics_add_up():
     """Requests by endpoint and status, rows, calls and seconds inside the model."""
     with fake() as llm:

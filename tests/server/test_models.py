@@ -60,8 +60,9 @@ def test_a_pool_answers_by_name(pool):
     assert [one["id"] for one in ask(application, "GET", "/v1/models").json["data"]] == ["a", "b"]
 
 
-def test_requests_wait_in_the_order_in_which_they_came(pool):
-    """One that needs the memory of another waits for it, and holds up those behind it, also those whose model is there."""
+def test_requests_wait_in_the_order_in_which_they_came(pool, monkeypatch):
+    """One that needs the memory of another waits for it; when enough have passed it, it holds up those behind it."""
+    monkeypatch.setattr(server_models, "_MAX_PASSED", 0)
     order = []
 
     async def used(models, name, number, begun, hold):
@@ -87,6 +88,31 @@ def test_requests_wait_in_the_order_in_which_they_came(pool):
     assert order == [(0, "a"), (1, "b"), (3, "b")]
     with pool.use("a"):
         assert pool.used_bytes > 0
+
+
+def test_requests_for_models_that_are_loaded_pass_one_that_waits_for_memory(pool):
+    """Eight of them; then it holds up the rest, so it gets the memory when they have ended."""
+    begun = []
+
+    async def used(models, name, hold):
+        async with models.lease(name) as lease:
+            begun.append(lease.name)
+            await hold.wait()
+
+    async def all_of_them():
+        models, hold = Models(pool, ServerOptions()), asyncio.Event()
+        tasks = [asyncio.ensure_future(used(models, "a", hold))]
+        await until(lambda: begun)
+        tasks += [asyncio.ensure_future(used(models, name, hold)) for name in ["b"] + ["a"] * 12]
+        await until(lambda: len(begun) == 9)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert begun == ["a"] * 9
+        hold.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(asyncio.wait_for(all_of_them(), 60))
+    assert begun == ["a"] * 9 + ["b"] + ["a"] * 4
 
 
 async def until(holds):
@@ -118,6 +144,12 @@ def roomy(tiny_model):
     path = str(tiny_model("f32"))
     with ModelPool({"a": path, "b": path}, n_ctx=256, n_threads=1) as made:
         yield made
+
+
+def test_a_request_to_a_pool_names_a_model(roomy):
+    """The error of one that does not says so, with the names."""
+    reply = ask(app(roomy), "POST", "/v1/decisions", BODY)
+    assert (reply.status, reply.error["message"]) == (404, "model is not given; give one of 'a', 'b'")
 
 
 def test_metrics_list_the_models_that_are_loaded(roomy):
@@ -202,8 +234,9 @@ def test_a_model_that_never_fits_is_not_tried_again(tiny_model):
 
 
 @pytest.mark.parametrize("how", ["leaves", "is late"])
-def test_who_waits_for_memory_frees_its_place(pool, how):
+def test_who_waits_for_memory_frees_its_place(pool, how, monkeypatch):
     """By leaving, or by its deadline, after which it may try again; those behind it go on."""
+    monkeypatch.setattr(server_models, "_MAX_PASSED", 0)
 
     async def all_of_them():
         application, leave = app(pool, ServerOptions(deadline_s=60 if how == "leaves" else 0.1)), asyncio.Event()
@@ -279,11 +312,14 @@ def test_a_cascade_is_a_further_name(three):
         reply = ask(application, "POST", "/v1/decisions", {**BODY, "model": name}).json
         [answer] = reply["answers"]
         assert (reply["model"], answer["probability"]) == (name, expected.probability)
-        assert answer["diagnostics"]["decided_by"]["index"] == 1
+        assert answer["diagnostics"]["decided_by"] == {"index": 1, "model": "b"}
         assert answer["diagnostics"]["rows_alone"] == expected.usage.rows_alone
         assert len(answer["diagnostics"]["rows_by_model"]) == 2
     reply = ask(application, "POST", "/v1/classify", {"model": "ab", "text": "x", "labels": ["b", "c"]})
     assert reply.json["diagnostics"]["decided_by"]["index"] == 1
+    reply = ask(application, "POST", "/v1/decisions", {**BODY, "model": "ab", "think": {"n": 1}})
+    assert (reply.status, reply.error["param"]) == (400, "think.stop")
+    assert "model 'a': think.stop" in reply.error["message"]
     assert "ab" in [one["id"] for one in ask(application, "GET", "/v1/models").json["data"]]
     reply = ask(application, "POST", "/v1/completions", {"model": "ab", "prompt": "x", "max_tokens": 1})
     assert (reply.status, reply.error["param"]) == (400, "model")

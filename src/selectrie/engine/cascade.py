@@ -91,18 +91,22 @@ class Cascade(Decider):
     Args:
         engines: The engines, at least one.
         min_confidence: Confidence below which an answer goes to the next model.
+        names: Names of the models in answers and errors; those of their files if they
+            are left out.
     """
 
     _is_cascade = True
 
     @named_arguments
-    def __init__(self, engines: Iterable[Engine], min_confidence: Any = 0.8) -> None:
+    def __init__(
+        self, engines: Iterable[Engine], min_confidence: Any = 0.8, names: Sequence[str] | None = None
+    ) -> None:
         self._engines = _list_engines(engines)
+        self._names = tuple(one.identity.name for one in self._engines) if names is None else tuple(names)
         self._least = DecisionParams(min_confidence=min_confidence).min_confidence
 
     def __repr__(self) -> str:
-        names = ", ".join(repr(one.identity.name) for one in self._engines)
-        return f"Cascade([{names}], min_confidence={self._least!r})"
+        return f"Cascade([{', '.join(map(repr, self._names))}], min_confidence={self._least!r})"
 
     if not TYPE_CHECKING:
 
@@ -160,7 +164,7 @@ class Cascade(Decider):
                 engine.decision_scorer(named, params=own)
                 for engine, own in zip(self._engines, self._params_of_each(options), strict=True)
             ],
-            self._engines,
+            self._names,
         )
 
     def _params_of_each(self, params: DecisionParams) -> list[DecisionParams]:
@@ -190,8 +194,10 @@ class Cascade(Decider):
     ) -> list[DecisionBatch]:
         """Return the prompts of all questions about all states, for each model."""
         batches = []
-        for engine, params_of_engine in zip(self._engines, self._params_of_each(params), strict=True):
-            with _name_model(engine):
+        for engine, name, params_of_engine in zip(
+            self._engines, self._names, self._params_of_each(params), strict=True
+        ):
+            with _name_model(name):
                 batches.append(engine._prepare(states, questions, params_of_engine, on_error, first))
         return batches
 
@@ -207,10 +213,10 @@ class Cascade(Decider):
     ) -> list[Decision]:
         batches = self._prepare(states, questions, params, on_error, first)
         if max_rows is not None:
-            for engine, batch in zip(self._engines, batches, strict=True):
-                with _name_model(engine):
+            for name, batch in zip(self._names, batches, strict=True):
+                with _name_model(name):
                     batch.check_rows(max_rows)
-        return _decide_in_turn(batches, self._engines, [_run_on(engine) for engine in self._engines])
+        return _decide_in_turn(batches, self._names, [_run_on(engine) for engine in self._engines])
 
 
 class CascadeScorer(AbstractContextManager["CascadeScorer"]):
@@ -218,11 +224,11 @@ class CascadeScorer(AbstractContextManager["CascadeScorer"]):
 
     Args:
         scorers: The scorer of each model.
-        engines: The engine of each model.
+        names: The name of each model.
     """
 
-    def __init__(self, scorers: Sequence[DecisionScorer], engines: Sequence[Engine]) -> None:
-        self._scorers, self._engines = scorers, engines
+    def __init__(self, scorers: Sequence[DecisionScorer], names: Sequence[str]) -> None:
+        self._scorers, self._names = scorers, names
 
     def __exit__(self, *_error: object) -> None:
         self.close()
@@ -230,7 +236,7 @@ class CascadeScorer(AbstractContextManager["CascadeScorer"]):
     def decisions(self, states: Sequence[State]) -> list[Decision]:
         """Return the decision on each state of a unit."""
         batches = [one.prepare(states) for one in self._scorers]
-        return _decide_in_turn(batches, self._engines, [one.run for one in self._scorers])
+        return _decide_in_turn(batches, self._names, [one.run for one in self._scorers])
 
     def close(self) -> None:
         """Free the memory. May be called twice."""
@@ -244,40 +250,40 @@ def _run_on(engine: Engine) -> Run:
     return lambda batch: engine._run(lambda _: batch)
 
 
-def _decide_in_turn(batches: Sequence[DecisionBatch], engines: Sequence[Engine], runs: Sequence[Run]) -> list[Decision]:
+def _decide_in_turn(batches: Sequence[DecisionBatch], names: Sequence[str], runs: Sequence[Run]) -> list[Decision]:
     """Return the decisions of several models, each asked what those before left open.
 
     Args:
         batches: The prompts of all questions about all states, for each model.
-        engines: The engine of each model.
+        names: The name of each model.
         runs: What evaluates the prompts of each model.
     """
     errors: dict[int, SelectrieError] = {}
-    for engine, batch in reversed([*zip(engines, batches, strict=True)]):
+    for name, batch in reversed([*zip(names, batches, strict=True)]):
         for refusal in batch.errors.values():
-            _add_model(refusal, engine)
+            _add_model(refusal, name)
         errors |= batch.errors
     keys = [key for key in batches[0].prompts if key[0] not in errors]
     rows_alone = batches[-1].restricted_to(keys).planned_rows()
     usages: dict[QuestionKey, list[DecisionUsage]] = {key: [] for key in keys}
     answers: dict[QuestionKey, Answer] = {}
     left_open = keys
-    for index, (batch, engine, run) in enumerate(zip(batches, engines, runs, strict=True)):
+    for index, (batch, name, run) in enumerate(zip(batches, names, runs, strict=True)):
         if not left_open:
             break
-        with _name_model(engine):
+        with _name_model(name):
             decisions = run(batch.restricted_to(left_open))
         for key in left_open:
             error = decisions[key[0]].error
             if error is not None:
                 if key[0] not in errors:
-                    _add_model(error, engine)
+                    _add_model(error, name)
                     errors[key[0]] = error
                 continue
             answer = decisions[key[0]][key[1]]
             usages[key].append(answer.usage)
-            usage = _add_usages(usages[key], len(engines), rows_alone[key])
-            answers[key] = replace(answer, usage=usage, decided_by=DecidedBy(index, engine.identity.name))
+            usage = _add_usages(usages[key], len(names), rows_alone[key])
+            answers[key] = replace(answer, usage=usage, decided_by=DecidedBy(index, name))
         left_open = [key for key in left_open if key[0] not in errors and answers[key].abstained]
     maker = batches[0].maker
     return [
@@ -297,16 +303,16 @@ def _add_usages(usages: Sequence[DecisionUsage], n_models: int, rows_alone: int)
 
 
 @contextmanager
-def _name_model(engine: Engine) -> Iterator[None]:
+def _name_model(name: str) -> Iterator[None]:
     """Say in errors raised in the block which model they are about."""
     try:
         yield
     except SelectrieError as error:
-        _add_model(error, engine)
+        _add_model(error, name)
         raise
 
 
-def _add_model(error: SelectrieError, engine: Engine) -> None:
+def _add_model(error: SelectrieError, name: str) -> None:
     """Name the model in an error, unless the error is that the call could not run."""
     if not isinstance(error, ClosedError | ForkedError | CancelledError):
-        error.slot = f"model {engine.identity.name!r}" + ("" if error.slot is None else f", {error.slot}")
+        error.slot = f"model {name!r}" + ("" if error.slot is None else f", {error.slot}")

@@ -307,7 +307,7 @@ def _draw_end(view: TrieLike, node: _Node, end: End, x: float) -> list[Shape]:
     shapes.append(text(x, top + 14.5, mark, "strong", name))
     if not math.isnan(end.low):
         shapes.append(rect(x + 26, top + 4, _BAR, _BOX - 8, "band"))
-        shapes.append(rect(x + 26, top + 4, max(1.0, _BAR * end.low), _BOX - 8, "bar", name, title=show_text(end.text)))
+        shapes.append(rect(x + 26, top + 4, max(1.0, _BAR * end.low), _BOX - 8, "bar", name))
     shapes.append(text(x + 26 + _BAR + 8, top + 14.5, end.words, "soft" if view.pruned[node.at] else "", name))
     return shapes
 

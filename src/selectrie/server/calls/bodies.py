@@ -8,7 +8,7 @@ fields of the body too. A body becomes a `CallRequest`, whose arguments are Pyth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
@@ -21,6 +21,7 @@ from selectrie.errors import (
     IncompatibleOptionsError,
     OptionError,
     TooManyRowsError,
+    UnknownArgumentError,
 )
 from selectrie.options import (
     BEAM_TERMINATORS,
@@ -63,6 +64,7 @@ from selectrie.server.fields.wire import (
     with_options,
 )
 from selectrie.server.options import ServerOptions
+from selectrie.server.transport.http_errors import HttpError
 from selectrie.template.syntax.tags import DIALECTS
 
 MAX_SCORED_BYTES = 1 << 19
@@ -371,6 +373,7 @@ def read_call(call: Call, data: Mapping[str, Any], options: ServerOptions) -> Ca
         HttpError, RequestError: For whatever can be found wrong without a model.
     """
     body = read(call.body, data, options)
+    _refuse_misplaced(call, data)
     arguments = {name: _to_python(value) for name, value in body if name not in _OWN and value is not None}
     for argument, record in call.records.items():
         _merge_fields(argument, record, arguments)
@@ -400,6 +403,23 @@ def read_call(call: Call, data: Mapping[str, Any], options: ServerOptions) -> Ca
     if fold is not None and isinstance(body, ChoicesBody):
         score_all(arguments, texts)
     return CallRequest(call, arguments, constraint, texts, bool(body.stream), warnings, fold)
+
+
+def _refuse_misplaced(call: Call, names: Iterable[str]) -> None:
+    """Raise `HttpError` for the first field that has another place.
+
+    Args:
+        call: The call.
+        names: The names in the body.
+    """
+    for name in names:
+        if name in call.body.model_fields:
+            continue
+        places = (argument for argument, kind in call.records.items() if name in {one.name for one in fields(kind)})
+        place = next(places, None)
+        if place is not None or any(name in other.body.model_fields for other in CALLS.values()):
+            remedy = "it is a field of other calls; leave it out" if place is None else f"give `{place}.{name}`"
+            raise HttpError(400, UnknownArgumentError.code, f"the field {name!r} is unknown; {remedy}", name)
 
 
 def _to_python(value: Any) -> Any:

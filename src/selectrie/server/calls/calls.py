@@ -30,7 +30,7 @@ from selectrie.options import (
     SearchParams,
 )
 from selectrie.results import Event as PageEvent
-from selectrie.results import Page, SlotEvent
+from selectrie.results import Generation, Page, SlotEvent
 from selectrie.results.plain import fields_of, jsonable
 from selectrie.server.calls.bodies import CALLS, Call, CallRequest, fields_of_call, read_call
 from selectrie.server.calls.drawings import Drawn, add_drawings, find_examples
@@ -253,13 +253,16 @@ def _response_of(request: CallRequest, result: Any, exchange: Exchange) -> dict[
     ignored = [{"code": "ignored", "text": text} for text in (*request.warnings, *exchange.notices)]
     warnings = [*ignored, *fields.pop("warnings", ())]
     cost, certificate = result.cost, getattr(result, "certificate", None)
-    n_read = cost.rows + max(0, exchange.n_reused)
-    exchange.n_prompt, exchange.rows_naive = n_read, cost.rows_naive
-    tokens = {"input_tokens": n_read, "output_tokens": 0, "total_tokens": n_read}
+    slots = result.slots if isinstance(result, Page) else ()
+    n_drawn = sum(one.record.n_drawn for one in slots if isinstance(one.record, Generation))
+    n_cached = max(0, exchange.n_reused)
+    n_read = max(n_cached, cost.rows + n_cached - n_drawn)
+    exchange.n_prompt, exchange.n_drawn, exchange.rows_naive = n_read, n_drawn, cost.rows_naive
+    tokens = {"input_tokens": n_read, "output_tokens": n_drawn, "total_tokens": n_read + n_drawn}
     return {
         **fields,
         "model": exchange.model,
-        "usage": {**tokens, "input_tokens_details": {"cached_tokens": n_read - cost.rows}},
+        "usage": {**tokens, "input_tokens_details": {"cached_tokens": n_cached}},
         "diagnostics": {
             **({} if certificate is None else {"proved": certificate.proved}),
             "rows": cost.rows,

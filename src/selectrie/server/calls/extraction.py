@@ -124,5 +124,6 @@ async def extract(request: Request) -> Response:
             )
         except NothingFoundError as error:
             raise _with_own_remedy(error) from error
+    exchange.n_prompt = found.cost.rows + max(0, exchange.n_reused)
     exchange.rows_naive = found.cost.rows_naive
     return await exchange.run(lambda: json_response(extract_response(extract_request, found, lease.name)))

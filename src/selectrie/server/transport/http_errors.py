@@ -49,6 +49,8 @@ _TYPES = {
     431: "invalid_request_error",
 }
 _PARAM = re.compile(r"question (['\"])(questions.*?)\1", re.DOTALL)
+_MODEL = re.compile(r"^model (['\"]).*?\1(, |$)", re.DOTALL)
+"""The model of a cascade that an error is about."""
 _MAX_MESSAGE = 2_000
 SYSTEMONE = "/v1/systemone"
 """The path whose errors have TypeSafe's shape too."""
@@ -241,9 +243,10 @@ def _find_param(error: RequestError, fields: Mapping[str, str]) -> str | None:
         options = (listed.remedies[0] if isinstance(listed, Remedies) else error.remedy).options
         if options and options[0].name in fields:
             return fields[options[0].name]
-    if error.slot is not None:
-        question = _PARAM.match(error.slot)
-        return clip(question[2] if question else error.slot, MAX_QUOTED)
+    slot = _MODEL.sub("", error.slot or "", count=1)
+    if slot:
+        question = _PARAM.match(slot)
+        return clip(question[2] if question else slot, MAX_QUOTED)
     if isinstance(error, ChoiceError) and "choices" in fields:
         return fields["choices"] + ("" if error.index is None else f"[{error.index}]")
     place = error.name if isinstance(error, OptionError) else error.where if isinstance(error, PromptError) else ""

@@ -22,6 +22,8 @@ from selectrie.server.transport.http_errors import HttpError, retry_error
 _SUFFIX = ".gguf"
 _LOOK_S = 1.0
 """Seconds between attempts to get memory, which other processes may free."""
+_MAX_PASSED = 8
+"""Maximum number of requests that pass the first one, which waits for memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +69,7 @@ class Models:
         self.set_source(source)
         self.created = int(time())
         self._queue: deque[asyncio.Future[None]] = deque()
+        self._n_passed = 0
         self._changed = asyncio.Event()
 
     @property
@@ -119,14 +122,16 @@ class Models:
         """Raise `HttpError` unless there is a model of this name."""
         if name not in self.names:
             listed = ", ".join(map(repr, self.names))
-            raise HttpError(404, "model_not_found", f"model={as_json(name)}: expected one of {listed}", "model")
+            is_wrong = "model is not given; give" if name is None else f"model={as_json(name)}: expected"
+            raise HttpError(404, "model_not_found", f"{is_wrong} one of {listed}", "model")
 
     @asynccontextmanager
     async def lease(self, name: str | None, *, decides: bool = False) -> AsyncIterator[ModelLease]:
         """Yield the model for a request.
 
         Requests for a pool's models are served in order: one that waits for memory
-        holds up those behind it until the memory is free.
+        holds up those behind it until the memory is free, but for eight whose model is
+        loaded.
 
         Args:
             name: The field `model` of the request; None for the only model.
@@ -150,7 +155,7 @@ class Models:
                 message = f"model={as_json(name)}: expected one of {', '.join(members)}; a cascade answers decisions"
                 raise HttpError(400, "option", message, "model")
             async with self._lease_of_pool(self._pool, members) as engines:
-                cascade = Cascade(engines, self._confidence) if root in self._cascades else None
+                cascade = Cascade(engines, self._confidence, members) if root in self._cascades else None
                 yield ModelLease(engines[0], str(name), cascade=cascade)
         elif self._engine is not None:
             answers = str(name) if known and name is not None else self.names[0]
@@ -163,7 +168,7 @@ class Models:
         Only the first request in the queue may have some of its models and wait for
         others; the requests that it waits for have all of theirs, so they end.
         """
-        place = await self._wait_for_turn()
+        place = await self._wait_for_turn(passes=len(names) == 1 and names[0] in pool.engines)
         loop = asyncio.get_running_loop()
         engines: list[Engine] = []
         with ExitStack() as stack:
@@ -214,9 +219,16 @@ class Models:
         own.close()
         self._changed.set()
 
-    async def _wait_for_turn(self) -> asyncio.Future[None]:
-        """Queue behind requests that wait for memory; return the place when first."""
+    async def _wait_for_turn(self, *, passes: bool) -> asyncio.Future[None]:
+        """Queue behind requests that wait for memory; return the place when first.
+
+        Args:
+            passes: Whether the request may pass the first one, which `_MAX_PASSED` do.
+        """
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if passes and self._queue and self._n_passed < _MAX_PASSED:
+            self._n_passed += 1
+            return place
         self._queue.append(place)
         try:
             if self._queue[0] is not place:
@@ -232,6 +244,7 @@ class Models:
             return
         was_first = self._queue[0] is place
         self._queue.remove(place)
+        self._n_passed = 0 if was_first else self._n_passed
         if was_first and self._queue and not self._queue[0].done():
             self._queue[0].set_result(None)
 
