@@ -35,12 +35,13 @@ myst_heading_anchors = 4  # as GitHub makes them
 html_theme = "furo"
 html_title = "selectrie"
 html_copy_source = False
-html_show_copyright = False
+html_show_copyright = html_show_sphinx = False
 html_additional_pages = {"index": "forward.html"}  # the folder opens with `docs/index.html`
 
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
+maximum_signature_line_length = 80
 napoleon_use_rtype = False
 
 PUBLIC = (
@@ -106,11 +107,18 @@ def read_as_markdown(_app: Any, _what: str, _name: str, _item: Any, _options: An
         lines.insert(lines.index("::") + 1, "")
 
 
+def shorten_defaults(*found: Any) -> tuple[str | None, str | None]:
+    """Write a record of defaults as `SearchParams()`, since its class lists them."""
+    signature, returned = found[-2:]
+    return signature and re.sub(r"= (\w+Params)\([^()]*\)", r"= \1()", signature), returned
+
+
 def setup(app: Any) -> None:
     """Connect the above."""
-    from pygments.lexers.special import TextLexer
+    from pygments.lexers.special import TextLexer  # type: ignore[import-untyped]
 
     app.add_lexer("template", TextLexer)
     show_public_names()
     app.connect("autodoc-process-docstring", read_as_markdown)
+    app.connect("autodoc-process-signature", shorten_defaults)
     app.connect("missing-reference", link_by_last_name)

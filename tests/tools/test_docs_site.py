@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-for name in ("sphinx", "furo", "myst_parser"):
+for name in ("sphinx", "furo", "myst_parser", "sklearn", "fastapi"):
     pytest.importorskip(name, reason="needs the dependency group 'docs'")
 
 
