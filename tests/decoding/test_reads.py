@@ -16,8 +16,7 @@ from selectrie.decoding.automaton.automaton_task import AutomatonSpec
 from selectrie.decoding.automaton.best_first import AutomatonSearch
 from selectrie.decoding.automaton.exact_sampling import ExactSampleTask
 from selectrie.decoding.beam.search import BeamSpec, BeamTask
-from selectrie.decoding.sampling.drafts import GuessTask
-from selectrie.decoding.sampling.task import SampleSpec, SampleTask
+from selectrie.decoding.sampling.task import GuessTask, SampleSpec, SampleTask
 from selectrie.decoding.scoring import RowNeeds, plain_objective, row_needs
 from selectrie.decoding.spelling import SpellingSearch
 from selectrie.decoding.trie.best_first import BestFirst

@@ -14,7 +14,7 @@ import selectrie
 from selectrie import Choice, DecisionParams, Predicate, Score
 from selectrie.decide.columns import columns_of
 from selectrie.engine import aio
-from selectrie.engine.decision_scorer import DecisionScorer
+from selectrie.engine.decisions import DecisionScorer
 from selectrie.errors import MissingExtraError, OptionError, RequestError
 from tests.support.deciding import QUESTIONS, fake
 

@@ -18,10 +18,10 @@ from selectrie.decide.states import row_states
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
 from selectrie.evaluation import Item, evaluate
 from selectrie.evaluation.columns import Columns, build_task, columns_with_defaults, data_of
-from selectrie.evaluation.configuration import Configuration, reload
 from selectrie.evaluation.dataset import items_of, read_data
 from selectrie.evaluation.evaluator import evaluate_tasks
 from selectrie.evaluation.results import record_to_json
+from selectrie.evaluation.runner import Configuration, reload
 from selectrie.evaluation.tasks import parse_task
 from tests.support.n_examples import n_examples
 

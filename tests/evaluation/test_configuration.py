@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from selectrie.errors import InputFileError, OptionError
-from selectrie.evaluation.configuration import Configuration, Loaded, absolute_path, reload
+from selectrie.evaluation.runner import Configuration, Loaded, absolute_path, reload
 from selectrie.evaluation.tasks import load_task
 
 OWN = """name = "own"

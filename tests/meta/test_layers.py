@@ -82,7 +82,6 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("decision_prompts",),
         ("decisions",),
         ("extraction",),
-        ("decision_scorer",),
         ("runtimes",),
         ("deciding",),
         ("engine",),

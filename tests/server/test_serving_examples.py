@@ -16,8 +16,7 @@ from typer.main import get_command
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.cli import app as cli
-from selectrie.cli.arguments import keys_of
-from selectrie.cli.config import read_config, variable
+from selectrie.cli.arguments import keys_of, read_config, variable
 from selectrie.cli.groups import ConfigGroup, ModelGroup
 from selectrie.cli.serve import AddressGroup, ModelsGroup, ServingGroup
 from selectrie.runs.data_files import parse_toml

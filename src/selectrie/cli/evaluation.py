@@ -23,10 +23,10 @@ from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, R
 
 if TYPE_CHECKING:
     from selectrie.evaluation.columns import Columns
-    from selectrie.evaluation.configuration import Configuration, Loaded
     from selectrie.evaluation.evaluator import OnProgress, Progress
     from selectrie.evaluation.metrics import Item
     from selectrie.evaluation.results import Evaluation
+    from selectrie.evaluation.runner import Configuration, Loaded
 
 
 class _DefaultToRun(TyperGroup):
@@ -256,8 +256,7 @@ def compare(runs: RunsGroup, output: CompareOutput) -> int:
 
 def _items_of(folder: str) -> dict[str, Sequence[Item]]:
     """Return the items of a run by task; if they cannot be read, say why on stderr."""
-    from selectrie.evaluation.configuration import reload
-    from selectrie.evaluation.runner import began_with
+    from selectrie.evaluation.runner import began_with, reload
 
     try:
         loaded = reload(began_with(Path(folder))[0], folder)
@@ -303,9 +302,8 @@ def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tupl
     The folder is None if no results are stored. Wrong options are reported here, before
     a model is loaded.
     """
-    from selectrie.evaluation.configuration import Configuration, reload
     from selectrie.evaluation.evaluator import check
-    from selectrie.evaluation.runner import began_with, check_folder
+    from selectrie.evaluation.runner import Configuration, began_with, check_folder, reload
 
     requests.check_run(running)
     if running.resume is None:

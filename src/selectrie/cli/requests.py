@@ -247,7 +247,7 @@ def resumed_model(model: ModelT, then: dict[str, Any], where: str) -> ModelT:
         then: The options that the run's folder has.
         where: The folder, for errors.
     """
-    from selectrie.evaluation.configuration import check_kinds
+    from selectrie.evaluation.runner import check_kinds
 
     kind = type(model)
     check_kinds(then, get_type_hints(kind) | ({"cascade": list | None} if kind is CascadeGroup else {}), where)

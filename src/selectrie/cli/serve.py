@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from selectrie.cli import requests
-from selectrie.cli.config import TablesOf
+from selectrie.cli.arguments import TablesOf
 from selectrie.cli.groups import STDIN_JSON, CascadeConfidence, ConfigGroup, ModelGroup
 from selectrie.core.output import write
 from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionError, words

@@ -16,8 +16,7 @@ from selectrie.decide.templates import DecisionPrompt
 from selectrie.decide.threshold import Threshold
 from selectrie.engine.deciding import Decider, iterate_states
 from selectrie.engine.decision_prompts import QuestionKey
-from selectrie.engine.decision_scorer import DecisionScorer
-from selectrie.engine.decisions import DecisionBatch
+from selectrie.engine.decisions import DecisionBatch, DecisionScorer
 from selectrie.engine.engine import Engine
 from selectrie.errors import (
     CancelledError,

@@ -36,8 +36,7 @@ if TYPE_CHECKING:  # the modules of requests are imported on first use: a `selec
     from selectrie.decide.templates import DecisionPrompt
     from selectrie.decide.typed import Questions
     from selectrie.engine.decision_prompts import DecisionMaker
-    from selectrie.engine.decision_scorer import DecisionScorer
-    from selectrie.engine.decisions import DecisionBatch
+    from selectrie.engine.decisions import DecisionBatch, DecisionScorer
     from selectrie.options import keywords
     from selectrie.results import Extraction
 

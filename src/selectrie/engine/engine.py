@@ -574,7 +574,7 @@ class Engine(OneProcess, DecisionMethods):
             DeadlineError: If the deadline passes.
             ModelError: If the model fails.
         """
-        from selectrie.engine.requests import prompt_logprobs as requests  # imported on first use
+        from selectrie.engine.requests import loglikelihood as requests  # imported on first use
 
         request = requests.PromptLogprobsRequest(top, named, first, prompting, priority, deadline_s)
         return self._run(

@@ -19,7 +19,7 @@ from selectrie.errors import CapacityError
 
 if TYPE_CHECKING:
     from selectrie.engine.decision_prompts import DecisionMaker
-    from selectrie.engine.decision_scorer import DecisionScorer
+    from selectrie.engine.decisions import DecisionScorer
     from selectrie.engine.requests.generate import GenerateRequest, Prompts
     from selectrie.engine.requests.loglikelihood import SequenceScorer
     from selectrie.results import Generation
@@ -65,7 +65,7 @@ class Runtime(ABC):
 
         `check` is the self-check by which near ties are known, where these are scored.
         """
-        from selectrie.engine.decision_scorer import DecisionScorer  # imported on first use, as only tables need it
+        from selectrie.engine.decisions import DecisionScorer  # imported on first use, as only tables need it
         from selectrie.engine.requests.select import BaselineStore
 
         baselines = BaselineStore(lambda: None)
@@ -146,7 +146,7 @@ class LocalRuntime(Runtime):
         return SequenceScorer(model, memories.group, memories.close, keep=keep)
 
     def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> DecisionScorer:
-        from selectrie.engine.decision_scorer import DecisionScorer, memories_of  # as above
+        from selectrie.engine.decisions import DecisionScorer, memories_of  # as above
 
         memories = memories_of(self.thread, self._model, maker)
 

@@ -19,9 +19,8 @@ from selectrie.core.numerics import uniform
 from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity, Limits, ModelKind
-from selectrie.decoding.sampling.drafts import DraftLimits, DraftTree
 from selectrie.decoding.sampling.sampler import Sampler
-from selectrie.decoding.sampling.task import Sampled, SampleSpec, SampleTask
+from selectrie.decoding.sampling.task import DraftLimits, DraftTree, Sampled, SampleSpec, SampleTask
 from selectrie.engine.scheduler.scheduler import Job, Scheduler
 from selectrie.errors import CancelledError, OptionError, ProtocolError, TokenRangeError
 from selectrie.options import SamplingParams, StopParams

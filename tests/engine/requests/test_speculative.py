@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from selectrie import load
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import Capacity, Limits, ModelKind
-from selectrie.decoding.sampling.drafts import GuessTask
-from selectrie.decoding.sampling.task import SampleSpec, SampleTask
+from selectrie.decoding.sampling.task import GuessTask, SampleSpec, SampleTask
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.requests.speculative import EngineDrafter, LookupDrafter, check_draft

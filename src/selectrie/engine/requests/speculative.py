@@ -14,8 +14,7 @@ import numpy as np
 
 from selectrie.core.model import ModelDescription
 from selectrie.core.types import IntArray
-from selectrie.decoding.sampling.drafts import GuessTask
-from selectrie.decoding.sampling.task import Drafter
+from selectrie.decoding.sampling.task import Drafter, GuessTask
 from selectrie.decoding.task import NOTHING
 from selectrie.engine.scheduler.model_thread import Handle, JobThread
 from selectrie.errors import OptionError, UnsupportedModelError, words
