@@ -10,9 +10,11 @@ import time
 import pytest
 
 from selectrie import SamplingParams, StopParams
+from selectrie.engine import aio
 from selectrie.engine.aio import MAX_BATCH, Arrivals, open_in_thread
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
+from selectrie.engine.scheduler.job import wake_once
 from selectrie.errors import CancelledError, ClosedError, OptionError
 from selectrie.testing import HashModel
 
@@ -158,6 +160,28 @@ def test_cancelling_takes_the_work_back(name):
         engine.trim()
         assert model.contexts == {0: ()}
         assert engine.select("a", CHOICES).text
+
+
+def test_events_of_one_loop_are_set_together():
+    """Another thread that sets many in one block wakes the loop once; each that waits goes on."""
+
+    async def main():
+        loop, calls = asyncio.get_running_loop(), []
+        call_soon, events = loop.call_soon_threadsafe, [asyncio.Event() for _ in range(8)]
+        loop.call_soon_threadsafe = lambda *args, **named: (calls.append(args), call_soon(*args, **named))
+
+        def work() -> None:
+            with wake_once():
+                for event in events:
+                    aio._wake(loop, event)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        await asyncio.gather(*[event.wait() for event in events])
+        thread.join()
+        assert len(calls) == 1
+
+    run(main())
 
 
 def test_cancelling_one_changes_no_other():

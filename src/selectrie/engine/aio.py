@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from abc import abstractmethod
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import wraps
@@ -13,6 +14,7 @@ from itertools import chain, islice
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from selectrie.engine.scheduler.job import wake
 from selectrie.engine.scheduler.task_group import CancelScope, scoped_work
 from selectrie.errors import SelectrieError, of_request
 
@@ -352,14 +354,50 @@ async def in_thread(function: Callable[[], R]) -> R:
     return outcome.result()  # raised here, where Python can handle a StopIteration
 
 
+class _Waker:
+    """Sets events of an event loop from other threads.
+
+    Args:
+        loop: The event loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = weakref.ref(loop)
+        self._events: deque[asyncio.Event] = deque()
+
+    def set(self, event: asyncio.Event) -> None:
+        """Set an event of the loop soon. Any thread may call it.
+
+        Events that are set in one block of `wake_once` cost one wake-up, which is a
+        system call on each side.
+        """
+        self._events.append(event)
+        wake(self._wake)
+
+    def _wake(self) -> None:
+        loop = self._loop()
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop was closed, so no task waits
+                loop.call_soon_threadsafe(self._set_all)
+
+    def _set_all(self) -> None:
+        while self._events:
+            self._events.popleft().set()
+
+
+_WAKERS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waker] = weakref.WeakKeyDictionary()
+
+
 def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:
     """Set an event of the loop from any thread, unless it is set already.
 
     Readers clear the event before they look for new items, so they miss none.
     """
     if not arrived.is_set():
-        with suppress(RuntimeError):  # the loop was closed, so no task waits
-            loop.call_soon_threadsafe(arrived.set)
+        waker = _WAKERS.get(loop)
+        if waker is None:
+            waker = _WAKERS.setdefault(loop, _Waker(loop))
+        waker.set(arrived)
 
 
 def _name_awaitable(form: Callable[P, R], method: Callable[P, Any]) -> Callable[P, R]:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from selectrie.engine.scheduler.job import Outcome
+from selectrie.engine.scheduler.job import Outcome, wake, wake_once
 from tests.support.interrupts import Interrupter
 
 WAITS_S = 20.0
@@ -141,3 +141,23 @@ def test_many_threads_wait_for_one_result():
     for thread in threads:
         thread.join()
     assert got == [7] * 8
+
+
+def test_what_is_woken_in_one_block_is_woken_once():
+    """At its end, in order, also if it fails; other threads, and calls outside of it, wait for no block."""
+    woken: list[str] = []
+    calls = {name: (lambda name=name: woken.append(name)) for name in "abc"}
+    wake(calls["a"])
+    assert woken == ["a"]
+
+    with suppress(ZeroDivisionError), wake_once():
+        for name in "bab":
+            wake(calls[name])
+        other = threading.Thread(target=wake, args=(calls["c"],))
+        other.start()
+        other.join()
+        assert woken == ["a", "c"]
+        raise ZeroDivisionError
+    assert woken == ["a", "c", "b", "a"]
+    wake(calls["c"])
+    assert woken[-1] == "c"

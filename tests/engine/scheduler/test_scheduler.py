@@ -17,6 +17,7 @@ from selectrie.core.types import BoolArray, Capacity, IntArray, Limits, ModelKin
 from selectrie.decoding.scoring import row_needs
 from selectrie.decoding.task import Ask
 from selectrie.decoding.trie.exhaustive import ScoreTask
+from selectrie.engine.scheduler.job import wake
 from selectrie.engine.scheduler.scheduler import Job, RowCache, Scheduler
 from selectrie.errors import (
     CancelledError,
@@ -575,3 +576,25 @@ def test_row_cache_forgets_the_least_recently_used() -> None:
     assert cache.get(b"a") is not None
     cache.put(b"d", DenseRows(np.zeros((1, 4), dtype=np.float32)))
     assert [cache.get(name.encode()) is None for name in "abcd"] == [False, True, False, False]
+
+
+def test_what_jobs_wake_is_woken_once_a_call():
+    """When all of them have their rows; a callback that fails ends its own job alone."""
+    scheduler, woken = Scheduler(HashModel(0, limits=WIDE)), []
+
+    def waking() -> None:
+        woken.append(len(waiting))
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    steps: list[Any] = [lambda: wake(waking), lambda: waiting.append(1), fail, lambda: wake(waking)]
+    waiting: list[int] = []
+    jobs = [Job(score_task([number], [[1, 2]]), step) for number, step in enumerate(steps)]
+    for job in jobs:
+        scheduler.submit(job)
+    scheduler.step()
+    assert woken == [1]
+    while not scheduler.idle:
+        scheduler.step()
+    assert [job.future.exception() is None for job in jobs] == [True, True, False, True]

@@ -7,8 +7,8 @@ import math
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
@@ -132,6 +132,35 @@ def _run_callback(callback: Callable[[], None]) -> None:
 
 ROW_CACHE_BYTES = 64 << 20
 """Maximum size of the cached prompt-end rows in bytes: 100 rows of 152k tokens."""
+
+
+class _Held(threading.local):
+    """The functions that `wake_once` holds back on this thread; None outside of it."""
+
+    functions: dict[Callable[[], object], None] | None = None
+
+
+_HELD = _Held()
+
+
+@contextmanager
+def wake_once() -> Iterator[None]:
+    """Call each function that is given to `wake` only once, at the end of the block."""
+    held = _HELD.functions = {}
+    try:
+        yield
+    finally:
+        _HELD.functions = None
+        for function in held:
+            function()
+
+
+def wake(function: Callable[[], object]) -> None:
+    """Call a function that wakes another thread, now or at the end of `wake_once`."""
+    if _HELD.functions is None:
+        function()
+    else:
+        _HELD.functions[function] = None
 
 
 @runtime_checkable

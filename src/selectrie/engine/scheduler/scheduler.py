@@ -36,6 +36,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import nsmallest
 from itertools import chain
 from operator import attrgetter
@@ -52,7 +53,7 @@ from selectrie.engine.scheduler.batch import (
     prefill_part,
     split_call,
 )
-from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache, end_early
+from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache, end_early, wake_once
 from selectrie.engine.scheduler.node_table import as_ids
 from selectrie.engine.scheduler.turns import ROUNDING, CallTimes, Turn, in_turns, move_to_end, shares_of
 from selectrie.errors import CapacityError, ClosedError, DecodeInterrupted, NodeError, SelectrieError
@@ -525,12 +526,18 @@ class Scheduler:
             job = part.job
             job.part = None
             job.spend(cost)
-            try:
-                part.take(nodes, rows)
-                if job.on_step is not None:
-                    job.on_step()
-            except BaseException as error:  # noqa: BLE001 - as in `_set_next_part`
-                self._end(job, error=error)
+            self._run_for(job, partial(part.take, nodes, rows))
+        with wake_once():  # for the chunks of all streams
+            for part in parts:
+                if part.job.on_step is not None and not part.job.answered:
+                    self._run_for(part.job, part.job.on_step)
+
+    def _run_for(self, job: Job, function: Callable[[], None]) -> None:
+        """Call a function of a job, which ends the job if it raises an error."""
+        try:
+            function()
+        except BaseException as error:  # noqa: BLE001 - as in `_set_next_part`
+            self._end(job, error=error)
 
     def _preempt_last(self, part: BatchPart, error: CapacityError) -> None:
         """Free capacity when no job can make progress.

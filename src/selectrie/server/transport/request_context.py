@@ -364,38 +364,45 @@ class EventStream(Response):
         super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"}, media_type=CONTENT_TYPE)
         del self.headers["content-length"]
         self._events, self._ping_s = events, ping_s
+        self._idle_since_s: float | None = None
+        """Time at which the last event had been sent; None while one is being sent."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events, and comments while there are none."""
         del receive  # the gate sees when the client leaves, and cancels
         exchange: Exchange = scope[KEY]
-        coming = self._start_next()
+        pinging, ending = None, DONE
         try:
-            events = await coming
+            events = await anext(self._events, None)
             if events:
                 exchange.first_s = perf_counter() - exchange.began_s
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            pinging = asyncio.ensure_future(self._ping(send))
             while events is not None:
                 if events:
+                    self._idle_since_s = None
                     await _send(send, b"".join(map(encode_event, events)))
-                coming = self._start_next()
-                while not (await asyncio.wait({coming}, timeout=self._ping_s))[0]:
-                    await _send(send, PING)
+                self._idle_since_s = asyncio.get_running_loop().time()
                 try:
-                    events = coming.result()
+                    events = await anext(self._events, None)
                 except Exception as error:  # noqa: BLE001 - the response has begun, so it ends with an event
-                    await _send(send, self._end_with_error(error, exchange), is_last=True)
-                    return
-            await _send(send, DONE, is_last=True)
+                    ending, events = self._end_with_error(error, exchange), None
+            await _cancel(pinging)
+            await _send(send, ending, is_last=True)
         finally:
-            coming.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await coming
+            await _cancel(pinging)
             await self._events.aclose()
 
-    def _start_next(self) -> asyncio.Future[Sequence[Event] | None]:
-        """Return a future of the next events; its result is None after the last."""
-        return asyncio.ensure_future(_next_or_none(self._events))
+    async def _ping(self, send: Send) -> None:
+        """Send a comment whenever no event was sent for some time, until cancelled."""
+        clock = asyncio.get_running_loop().time
+        with suppress(Exception):  # if the connection is broken, the events say so
+            while True:
+                since_s = self._idle_since_s
+                await asyncio.sleep(self._ping_s if since_s is None else since_s + self._ping_s - clock())
+                if since_s is not None and since_s == self._idle_since_s:
+                    await _send(send, PING)
+                    self._idle_since_s = clock()
 
     @staticmethod
     def _end_with_error(error: Exception, exchange: Exchange) -> bytes:
@@ -420,11 +427,11 @@ def encode_error_ending(error: HttpError) -> bytes:
     return encode_event(error.body()) + DONE
 
 
-async def _next_or_none(events: Events) -> Sequence[Event] | None:
-    """Return the next events, or None after the last."""
-    async for item in events:
-        return item
-    return None
+async def _cancel(work: asyncio.Future[None] | None) -> None:
+    """Cancel work, if there is any, and wait for its end."""
+    if work is not None:
+        work.cancel()
+        await asyncio.wait({work})
 
 
 async def _send(send: Send, data: bytes, *, is_last: bool = False) -> None:
