@@ -39,7 +39,20 @@ MOST_MODULES_OF_HELP = 200
 NOT_YET_IMPORTED: set[str] = set()
 """Core dependencies that are declared ahead of their use."""
 
-EXTRAS = ("transformers", "xla", "hf", "lm-eval", "ray", "parquet", "tables", "pandas", "sklearn", "server", "remote")
+EXTRAS = (
+    "transformers",
+    "xla",
+    "hf",
+    "lm-eval",
+    "ray",
+    "parquet",
+    "tables",
+    "pandas",
+    "sklearn",
+    "plot",
+    "server",
+    "remote",
+)
 """Of the library."""
 SKIPPED_WITHOUT = (
     "transformers",
@@ -50,6 +63,7 @@ SKIPPED_WITHOUT = (
     "tables",
     "pandas",
     "sklearn",
+    "plot",
     "parity",
     "frames",
     "server",

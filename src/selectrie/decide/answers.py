@@ -18,6 +18,7 @@ from selectrie.decide.thinking import Rationales
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.results import FORMAT_VERSION, Selection, Signature
 from selectrie.results.advice import LOW_COVERAGE, Advice, expected_tokens
+from selectrie.results.drawing.plot import plot
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.plain import (
     JsonRecord,
@@ -35,6 +36,7 @@ from selectrie.results.plain import (
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     V_co = TypeVarWithDefault("V_co", covariant=True, default=dict[str, Any])
@@ -260,6 +262,11 @@ class _AnswerBase(JsonRecord):
         """Return the options with bars, for notebooks."""
         answers: Mapping[str, Any] = {"": self}
         return to_html(draw_answers(answers, bound_probability), before=[f"! {one}" for one in self.warnings])
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the options with matplotlib (extra `plot`), as a notebook shows them."""
+        answers: Mapping[str, Any] = {"": self}
+        return plot(draw_answers(answers, bound_probability), ax)
 
     def _base_to_dict(self) -> dict[str, object]:
         """Return the shared fields, except selections, as JSON data."""
@@ -551,6 +558,13 @@ class Decision(JsonRecord, Mapping[str, Answer], Generic[V_co]):
             return table(("error",), [row(label(str(self.error), wide=True))], type(self.error).__name__)
         lines = [f"! {one}" for one in self.warnings]
         return to_html(draw_answers(self.answers, bound_probability), before=lines)
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the options of each question with matplotlib (extra `plot`).
+
+        Raises the error of a decision that has no answers.
+        """
+        return plot(draw_answers(self._require_answers(), bound_probability), ax)
 
     def __repr__(self) -> str:
         if self.error is not None:

@@ -15,6 +15,7 @@ from selectrie.errors import IncompatibleOptionsError, OptionRef, clip
 from selectrie.options import SamplingParams, StopParams, at_least
 from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.drawing.bars import draw_texts
+from selectrie.results.drawing.plot import plot
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.drawing.tokens import TokenText, draw_tokens
 from selectrie.results.plain import JsonRecord, fields_of, frame, listing, number, plain, text_fields
@@ -23,6 +24,7 @@ from selectrie.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 _OUT_OF_ROOM = ("length", "deadline")
 
@@ -236,6 +238,10 @@ class Completion(JsonRecord):
         """Return the text as tokens, tinted by their probabilities, for notebooks."""
         return to_html(draw_tokens([self.in_tokens()]))
 
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the text as tokens with matplotlib (extra `plot`), as in a notebook."""
+        return plot(draw_tokens([self.in_tokens()]), ax)
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -398,6 +404,10 @@ class Generation(JsonRecord, Sequence[Completion]):
         more = [f"… {len(self) - len(shown)} more"] if len(self) > len(shown) else []
         lines = [caption, *(f"! {one}" for one in self.warnings), *more]
         return to_html(draw_tokens([one.in_tokens() for one in shown], title=caption), before=lines)
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the first texts with matplotlib (extra `plot`), as in a notebook."""
+        return plot(draw_tokens([one.in_tokens() for one in self.completions[:_HTML_ROWS]]), ax)
 
     def __repr__(self) -> str:
         shown = [

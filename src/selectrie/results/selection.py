@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from selectrie.core.types import ROOT, Cost
+from selectrie.errors import OptionError
+from selectrie.options.checks import one_of
 from selectrie.options.selection import MEAN_RULES
 from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, expected_tokens, notes_advice
-from selectrie.results.drawing.choices import draw_selection_trie
+from selectrie.results.drawing.choices import draw_choices, draw_selection_trie
+from selectrie.results.drawing.pieces import cut_strip
+from selectrie.results.drawing.plot import plot
 from selectrie.results.drawing.sentences import notebook_lines
 from selectrie.results.drawing.shapes import to_html
+from selectrie.results.drawing.strip import draw_strip
 from selectrie.results.plain import (
     JsonRecord,
     cell,
@@ -44,6 +49,7 @@ from selectrie.results.trie_view import TrieView, view_of
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 _REPR_ROWS = 5
 _HTML_ROWS = 20
@@ -414,6 +420,29 @@ class Selection(JsonRecord):
         those of a terminal.
         """
         return to_html(draw_selection_trie(self, limit=_HTML_NODES), before=notebook_lines(self))
+
+    def plot(self, picture: str = "trie", *, ax: Axes | None = None) -> Axes:
+        """Draw the selection with matplotlib (extra `plot`), as a notebook shows it.
+
+        `result.plot().figure.savefig("trie.png")` saves it.
+
+        Args:
+            picture: "trie", the texts as one tree; "bars", the choices best first; or
+                "strip", everything the model would say next, cut by whole texts and
+                step by step, for rule "joint".
+            ax: Axes to draw into; None makes a figure of the picture's size.
+
+        Raises:
+            OptionError: For another picture, or the strip of another rule.
+            MissingExtraError: If matplotlib is not installed.
+        """
+        strip = cut_strip(self, None) if picture == "strip" else None
+        if strip is not None:
+            return plot(draw_strip(self, strip), ax)
+        if picture == "strip":
+            raise OptionError("picture", picture, f"'trie' or 'bars': scores of rule {self.rule!r} are no shares")
+        one_of("picture", picture, ("trie", "bars", "strip"))
+        return plot(draw_selection_trie(self) if picture == "trie" else draw_choices(self), ax)
 
     def margin_words(self, spec: str = ".4g") -> str:
         """Return the margin as text: "0.5 nats", "at least 0.5 nats" or "unknown".

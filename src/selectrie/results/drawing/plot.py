@@ -1,0 +1,208 @@
+"""Draws drawings with matplotlib (extra `plot`), to be saved as PNG or PDF.
+
+The styles are those of `drawing.css`, in its light colours. Only what drawings use of
+SVG and of CSS is understood.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from selectrie.errors import MissingExtraError, OptionError
+from selectrie.results.drawing.shapes import Drawing, Shape, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_DPI = 100
+_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+_COMMAND = re.compile(r"([MLHVhvZ])|(-?\d+(?:\.\d+)?)")
+_SANS, _MONO = ["DejaVu Sans", "sans-serif"], ["DejaVu Sans Mono", "monospace"]
+_PX = 72 / _DPI
+"""Size of a pixel in points."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A rule of the style sheet.
+
+    Attributes:
+        tag: The tag of the shapes that it is about; "" for any.
+        classes: Classes that these have, all of them.
+        sets: What it sets, by property.
+    """
+
+    tag: str
+    classes: frozenset[str]
+    sets: dict[str, str]
+
+    def applies(self, tag: str, names: frozenset[str]) -> bool:
+        return self.tag in ("", tag) and self.classes <= names
+
+
+@lru_cache(1)
+def _rules() -> list[_Rule]:
+    """Return the rules of the light style sheet, the more specific ones last."""
+    sheet = re.sub(r"/\*.*?\*/", "", style(), flags=re.DOTALL).partition("@media")[0]
+    colours: dict[str, str] = {}
+    rules = []
+    for heads, body in _RULE.findall(sheet):
+        sets = dict(part.strip().split(":", 1) for part in body.split(";") if part.strip())
+        sets = {name: value.strip() for name, value in sets.items()}
+        if heads.strip() == ".sel":
+            colours = {f"var({name})": value for name, value in sets.items() if name.startswith("--")}
+            continue
+        for head in heads.split(","):
+            resolved: dict[str, str] = {name: colours.get(one) or one for name, one in sets.items()}
+            tag, *classes = head.strip().removeprefix(".sel ").split(".")
+            rules.append(
+                _Rule(
+                    tag,
+                    frozenset(classes),
+                    resolved,
+                )
+            )
+    return sorted(rules, key=lambda rule: 10 * len(rule.classes) + bool(rule.tag))
+
+
+def _style_of(shape: Shape) -> dict[str, str]:
+    """Return what the style sheet and the shape's own attributes set."""
+    names = frozenset(shape.attributes.get("class", "").split())
+    found: dict[str, str] = {}
+    for rule in _rules():
+        if rule.applies(shape.tag, names):
+            found |= rule.sets
+    return found | {name: value for name, value in shape.attributes.items() if name.startswith("stroke")}
+
+
+def plot(drawing: Drawing, ax: Axes | None = None) -> Axes:
+    """Draw a drawing with matplotlib and return the axes; `ax.figure.savefig` saves it.
+
+    Args:
+        drawing: The drawing.
+        ax: Axes to draw into. None makes a figure of the drawing's own size, which
+            pyplot does not keep.
+
+    Raises:
+        OptionError: If `ax` is neither None nor axes of matplotlib.
+        MissingExtraError: If the extra `plot` is not installed.
+    """
+    try:
+        import matplotlib.axes
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("a plot", "plot") from error
+    if ax is None:
+        figure = Figure(figsize=(drawing.width / _DPI, drawing.height / _DPI), dpi=_DPI)
+        ax = figure.add_axes((0, 0, 1, 1))
+    elif not isinstance(ax, matplotlib.axes.Axes):
+        raise OptionError("ax", ax, "axes of matplotlib, or None")
+    ax.set_xlim(0, drawing.width)
+    ax.set_ylim(drawing.height, 0)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    for shape in drawing.shapes:
+        _add(ax, shape, 0.0, 0.0, None)
+    return ax
+
+
+def _add(ax: Axes, shape: Shape, x: float, y: float, box: Any) -> None:
+    """Add a shape to axes, moved by (x, y) and cut at a patch `box`, unless None."""
+    from matplotlib.patches import Rectangle
+
+    at = shape.attributes
+    if shape.tag == "svg":
+        x, y = x + float(at["x"]), y + float(at["y"])
+        box = Rectangle((x, y), float(at["width"]), float(at["height"]), transform=ax.transData)
+    elif shape.tag == "g" and (moved := re.match(r"translate\((\S+) (\S+)\)", at.get("transform", ""))):
+        x, y = x + float(moved[1]), y + float(moved[2])
+    elif shape.tag in _ADDERS:
+        artist = _ADDERS[shape.tag](ax, shape, x, y, _style_of(shape))
+        if box is not None:
+            artist.set_clip_path(box)
+            artist.set_clip_on(True)
+        return
+    for child in shape.children:
+        _add(ax, child, x, y, box)
+
+
+def _look(sets: dict[str, str]) -> dict[str, Any]:
+    """Return the colours and lines of a style as arguments of a patch."""
+    fill, stroke = sets.get("fill", "#000000"), sets.get("stroke", "none")
+    dashes = [float(one) * _PX for one in sets.get("stroke-dasharray", "none").split() if one != "none"]
+    return {
+        "facecolor": "none" if fill == "none" or sets.get("fill-opacity") == "0" else fill,
+        "edgecolor": stroke,
+        "linewidth": float(sets.get("stroke-width", "1")) * _PX if stroke != "none" else 0,
+        "linestyle": (0, tuple(dashes)) if dashes else "solid",
+        "alpha": float(sets.get("fill-opacity", sets.get("opacity", "1"))) or 1.0,
+    }
+
+
+def _add_rect(ax: Axes, shape: Shape, x: float, y: float, sets: dict[str, str]) -> Any:
+    from matplotlib.patches import FancyBboxPatch, Rectangle
+
+    left, top, width, height = (float(shape.attributes[name]) for name in ("x", "y", "width", "height"))
+    radius = min(float(shape.attributes.get("rx", "0")), width / 2, height / 2)
+    if not radius:
+        return ax.add_patch(Rectangle((x + left, y + top), width, height, **_look(sets)))
+    rounded = f"round,pad=0,rounding_size={radius}"
+    return ax.add_patch(FancyBboxPatch((x + left, y + top), width, height, boxstyle=rounded, **_look(sets)))
+
+
+def _add_text(ax: Axes, shape: Shape, x: float, y: float, sets: dict[str, str]) -> Any:
+    words = shape.text + "".join(one.text for one in shape.children if one.tag == "tspan")
+    size = re.search(r"([\d.]+)px", sets.get("font-size", sets.get("font", "13px")))
+    return ax.text(
+        x + float(shape.attributes["x"]),
+        y + float(shape.attributes["y"]),
+        words,
+        color=sets.get("fill", "#000000"),
+        fontsize=float(size[1] if size else 13) * _PX,
+        fontfamily=_MONO if "mono" in sets.get("font", "") else _SANS,
+        fontweight="bold" if sets.get("font-weight") == "700" else "normal",
+        horizontalalignment={"end": "right", "middle": "center"}.get(sets.get("text-anchor", ""), "left"),
+        verticalalignment="baseline",
+        parse_math=False,
+    )
+
+
+def _add_path(ax: Axes, shape: Shape, x: float, y: float, sets: dict[str, str]) -> Any:
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    points, codes = _points_of(shape.attributes["d"])
+    moved = [(x + a, y + b) for a, b in points]
+    return ax.add_patch(PathPatch(Path(moved or [(x, y)], codes or [Path.MOVETO]), **_look(sets)))
+
+
+def _points_of(data: str) -> tuple[list[tuple[float, float]], list[Any]]:
+    """Return the points and codes of matplotlib for the commands `M L H V h v Z`."""
+    from matplotlib.path import Path
+
+    points: list[tuple[float, float]] = []
+    codes: list[Any] = []
+    command, numbers = "", list[float]()
+    for name, number in _COMMAND.findall(data):
+        if name == "Z":
+            points.append(points[-1])
+            codes.append(Path.CLOSEPOLY)
+        if name:
+            command, numbers = name, []
+            continue
+        numbers.append(float(number))
+        if len(numbers) < (2 if command in "ML" else 1):
+            continue
+        last = points[-1] if points else (0.0, 0.0)
+        along = {"H": (numbers[0], last[1]), "V": (last[0], numbers[0])}
+        along |= {"h": (last[0] + numbers[0], last[1]), "v": (last[0], last[1] + numbers[0])}
+        points.append(along[command] if command in along else (numbers[0], numbers[1]))
+        codes.append(Path.MOVETO if command == "M" else Path.LINETO)
+        command, numbers = "L" if command == "M" else command, []
+    return points, codes
+
+
+_ADDERS = {"rect": _add_rect, "text": _add_text, "path": _add_path}
