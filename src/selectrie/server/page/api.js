@@ -78,16 +78,21 @@ export async function* stream(path, body, signal = undefined) {
   if (!response.body) throw new GoneError("the answer has no body");
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
+  let isWhole = false; // the end is still read: to cancel before it would look like a client that leaves
   try {
     for (;;) {
       const { done, value } = await reader.read().catch((error) => Promise.reject(lost(error, signal)));
+      if (done && isWhole) return;
       if (done) throw new GoneError("the answer ended early");
       const frames = (rest + value).split("\n\n");
       rest = frames.pop() ?? "";
       for (const frame of frames) {
         const line = frame.split("\n").find((one) => one.startsWith("data: "));
         if (!line) continue; // a comment that keeps the connection open
-        if (line === "data: [DONE]") return;
+        if (line === "data: [DONE]") {
+          isWhole = true;
+          continue;
+        }
         const event = JSON.parse(line.slice(6));
         if (event.error) throw new ServerError(response.status, event.error);
         yield event;

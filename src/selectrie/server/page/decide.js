@@ -7,12 +7,13 @@
  */
 
 import { number, percent, textOf, whole } from "./format.js";
-import { FieldError, area, controlsOf, fill, h, labelled, optionsOf, parseJson, readOptions, stateOf } from "./form.js";
+import { FieldError, area, controlsOf, fill, filtered, h, labelled, optionsOf, parseJson, readOptions, stateOf } from "./form.js";
 import { barOf } from "./select.js";
 import { note } from "./states.js";
 
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {Record<string, any>} Json */
+/** @typedef {[string, number, boolean]} Row an option, its probability, and whether it is the answer */
 
 const PATH = "/v1/decisions";
 const LOW_MASS = 0.01;
@@ -302,6 +303,9 @@ function sectionOf(name, one, question, context) {
     facts.push(fact("spread over orders", number(told.spread, `±${percent(told.spread)}`, "spread"), told.order_dependent ? "another order has another winner" : "every order has this winner"));
   }
   if (told.rows !== undefined) facts.push(fact("rows evaluated", h("span", {}, number(told.rows, whole(told.rows), "rows"), " instead of ", number(told.rows_one_by_one, whole(told.rows_one_by_one), "rows one by one"), " one by one")));
+  const bars = h("ol", { class: "bars" });
+  const rowOf = (/** @type {Row} */ [text, p, isBest]) => h("li", { class: isBest ? "wins" : null }, h("span", { class: "label" }, textOf(text, 120)), barOf(p), number(p, percent(p, Number.MIN_VALUE), "probability"));
+  const filter = filtered(rows, ([text]) => text, rowOf, bars);
   const section = h(
     "section",
     { class: "part decided", "aria-label": `Answer to ${name}` },
@@ -311,7 +315,8 @@ function sectionOf(name, one, question, context) {
     told.order_dependent && note("warning", ["The order of the options decides: another order has another winner."]),
     isLow && lowMass(one, context),
     h("p", { class: "decision" }, textOf(value)),
-    h("ol", { class: "bars" }, rows.map(([text, p, isBest]) => h("li", { class: isBest ? "wins" : null }, h("span", { class: "label" }, textOf(text, 120)), barOf(p), number(p, percent(p, Number.MIN_VALUE), "probability")))),
+    filter,
+    bars,
     h("dl", { class: "facts" }, facts),
   );
   const best = rows.find(([, , isBest]) => isBest);
@@ -342,7 +347,7 @@ function fact(name, value, meaning = "") {
  * Return the options of an answer with their probabilities, and whether each is the answer.
  *
  * @param {any} one
- * @returns {[string, number, boolean][]}
+ * @returns {Row[]}
  */
 function rowsOf(one) {
   if (one.type === "noul") return [["yes", one.noul, one.noul >= 0.5], ["no", 1 - one.noul, one.noul < 0.5]];

@@ -6,6 +6,8 @@
  * `data-path`, as the server names it in an error. What is left at its default is not sent.
  */
 
+import { whole } from "./format.js";
+
 /**
  * @typedef {object} Option An option of a call, as `options.json` describes it.
  * @property {string} path
@@ -203,6 +205,32 @@ export function optionsOf(options, filter = () => true) {
   box.addEventListener("filled", count);
   count();
   return box;
+}
+
+const MOST_ROWS = 200;
+
+/**
+ * Fill a place with rows, 200 at most, and return a filter of them where there are more.
+ *
+ * @template T
+ * @param {T[]} items
+ * @param {(item: T) => string} textOf what the filter looks in
+ * @param {(item: T) => Node} rowOf
+ * @param {Element} place
+ * @returns {Element[]}
+ */
+export function filtered(items, textOf, rowOf, place) {
+  const said = h("p", { class: "hint" });
+  const filter = h("input", { type: "search", placeholder: "a part of the text" });
+  const show = () => {
+    const wanted = filter.value.toLowerCase();
+    const found = items.filter((one) => textOf(one).toLowerCase().includes(wanted));
+    place.replaceChildren(...found.slice(0, MOST_ROWS).map(rowOf));
+    said.textContent = `${whole(Math.min(found.length, MOST_ROWS))} of ${whole(found.length)} shown`;
+  };
+  filter.addEventListener("input", show);
+  show();
+  return items.length > MOST_ROWS ? [labelled("Filter", filter), said] : [];
 }
 
 /**

@@ -194,12 +194,13 @@ export class Slot {
     const body = this.page.named(request.body);
     if (!this.tab?.isStream) return ask(request.path, body, signal);
     const gathered = this.tab.gather?.();
+    let answer = null;
     for await (const event of stream(request.path, body, signal)) {
       if (gathered) {
         gathered.add(event);
         this.pane.stream();
         this.tab.news?.(event, this.pane.place, this.context, gathered.result());
-      } else if (event.type === "result") return event;
+      } else if (event.type === "result") answer = event;
       else if (event.type === "progress") this.pane.progress(event.done, event.total);
       else if (this.tab.news) {
         this.pane.stream();
@@ -207,6 +208,7 @@ export class Slot {
       }
     }
     if (gathered) return gathered.result();
+    if (answer) return answer;
     throw new GoneError("the answer ended early");
   }
 
@@ -317,6 +319,7 @@ export class Page {
       one.button.tabIndex = isOpen ? 0 : -1;
       one.panel.hidden = !isOpen;
     }
+    document.title = `${slot.button.textContent} – selectrie`;
     if (isFocused) slot.button.focus();
     if (!slot.tab) {
       try {

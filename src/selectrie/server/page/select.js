@@ -3,7 +3,7 @@
 
 import { figureOf } from "./drawing.js";
 import { number, percent, score, textOf, visible, whole } from "./format.js";
-import { area, fill, h, labelled, optionsOf, readOptions, scroller, stateOf } from "./form.js";
+import { area, fill, filtered, h, labelled, optionsOf, readOptions, scroller, stateOf } from "./form.js";
 import { note } from "./states.js";
 
 /** @typedef {import("./main.js").Tab} Tab */
@@ -21,7 +21,7 @@ import { note } from "./states.js";
  * @property {number | null} duplicate_of
  */
 
-const MOST_ROWS = 200;
+const OF_GRAMMARS = new Set(["max_tokens", "search.max_tokens", "search.canonical_only"]);
 
 /** @type {Record<string, Record<string, any>>} */
 const EXAMPLES = {
@@ -53,7 +53,7 @@ function tabOf(name, title, path, lead) {
     build(form, context) {
       form.append(...promptFields());
       form.append(choicesField());
-      form.append(optionsOf(context.options[path]));
+      form.append(optionsOf(context.options[path], (one) => !OF_GRAMMARS.has(one.path)));
     },
     read(form) {
       const state = stateOf(form);
@@ -294,19 +294,11 @@ function tableOf(answer) {
   rows.sort(([a, i], [b, j]) => Number(isOpen(a)) - Number(isOpen(b)) || worth(b) - worth(a) || i - j);
   const tolerance = answer.signature?.tolerance ?? 0;
   const body = h("tbody");
-  const said = h("p", { class: "hint" });
-  const fillRows = (/** @type {string} */ wanted) => {
-    const found = rows.map((one, at) => /** @type {const} */ ([at, ...one])).filter(([, one]) => one.text.toLowerCase().includes(wanted));
-    body.replaceChildren(...found.slice(0, MOST_ROWS).map(([place, one, at]) => rowOf(answer, place, one, at, tolerance)));
-    const shown = Math.min(found.length, MOST_ROWS);
-    said.textContent = rows.length > MOST_ROWS ? `${whole(shown)} of ${whole(found.length)} shown` : "";
-  };
-  fillRows("");
+  const places = rows.map((one, at) => /** @type {const} */ ([at, ...one]));
+  const filter = filtered(places, ([, one]) => one.text, ([place, one, at]) => rowOf(answer, place, one, at, tolerance), body);
   const heads = ["#", "choice", "share of the set", answer.rule === "joint" ? "log-probability" : "score", "step by step", "marks"];
   const table = h("table", { class: "choices" }, h("thead", {}, h("tr", {}, heads.map((one) => h("th", { scope: "col" }, one)))), body);
-  const filter = h("input", { type: "search", placeholder: "text in a choice" });
-  filter.addEventListener("input", () => fillRows(filter.value.toLowerCase()));
-  return h("section", { class: "part" }, h("h2", {}, `All ${whole(rows.length)} choices`), rows.length > MOST_ROWS && labelled("Filter", filter), rows.length > MOST_ROWS && said, scroller("The choices", "", table));
+  return h("section", { class: "part" }, h("h2", {}, `All ${whole(rows.length)} choices`), filter, scroller("The choices", "", table));
 }
 
 /**
