@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from selectrie.cli.report.summaries import selection_facts
 from selectrie.core.token_trie import TokenTrie
 from selectrie.results.drawing.bars import Bar, draw_bars
 from selectrie.results.drawing.choices import draw_choices, draw_selection, draw_selection_trie
@@ -27,11 +28,11 @@ from selectrie.results.drawing.numbers import (
     show_bytes,
     show_text,
 )
-from selectrie.results.drawing.sentences import selection_sentences
+from selectrie.results.drawing.sentences import notebook_lines, selection_sentences
 from selectrie.results.drawing.shapes import Drawing, Item, Shape, hatch, style, text, to_html, to_svg
 from selectrie.results.drawing.trie import draw_trie
 from selectrie.results.trie_view import view_of
-from tests.support.answers import answer, armour
+from tests.support.answers import answer, armour, unlikely
 
 
 @given(p=st.floats(0, 1), error=st.one_of(st.just(0.0), st.floats(0, 0.2)))
@@ -290,3 +291,23 @@ def test_any_text_is_drawn_as_text(texts: list[str]):
             )
     strip = draw_selection(selection)["strip"]
     assert json.dumps(strip, ensure_ascii=False).isprintable()
+
+
+def test_notebook_and_terminal_say_the_same():
+    """How far the winner is ahead, the coverage, masked greedy decoding and the advice are the same words."""
+    tied = answer((" a", 0.25), (" b", 0.25), is_tie=True, margin=0.0)
+    for selection in (armour(), unlikely(), tied, answer((" a", 0.5), (" b|z", 0.5, None))):
+        told = dict(selection_facts(selection))
+        first, *lines = notebook_lines(selection)
+        assert selection.is_tie or told["winner"].endswith(first.rpartition(" is ")[2].rpartition("', ")[2])
+        assert told["coverage"] in lines
+        assert [one for one in lines if one.startswith("! ")] == [f"! {one}" for one in selection.warnings]
+        assert ("greedy" in told) == any(one == f"greedy {told.get('greedy')}" for one in lines)
+
+
+def test_a_tie_is_shown_as_a_tie():
+    """Both choices have the mark of the first place, and steps that pick either come to the same."""
+    tied = answer((" a", 0.25), (" b", 0.25), (" c", 0.1), is_tie=True, margin=0.0, greedy_index=1)
+    marks = [one.marks for one in draw_choices(tied).outline]
+    assert [("shares the first place" in "".join(one)) for one in marks] == [True, True, False]
+    assert selection_sentences(tied)["agreement"] == "Step by step comes to the same tie."

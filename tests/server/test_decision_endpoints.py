@@ -115,6 +115,22 @@ def test_decisions_are_those_of_decide(params):
     assert usage["output_tokens"] == 0
 
 
+def test_answers_are_drawn_on_request():
+    """A head for each question, with its answer, and a bar for each option below it."""
+    body = {"input": STATE, "questions": QUESTIONS}
+    with fake() as llm:
+        reply = ask(app(llm), "POST", "/v1/decisions", {**body, "drawing": True})
+        assert "drawing" not in ask(app(llm), "POST", "/v1/decisions", body).json
+    drawing = reply.json["drawing"]
+    assert (drawing["strip"], drawing["trie"], drawing["sentences"]) == (None, None, {})
+    heads = drawing["bars"]["outline"]
+    assert [one["label"].partition(":")[0] for one in heads] == ["intent", "questions[1]", "urgency"]
+    assert [len(one["children"]) for one in heads] == [3, 2, 2]
+    choice, predicate, _ = reply.json["answers"]
+    assert heads[0]["numbers"][0]["value"] == max(one["probability"] for one in choice["probabilities"])
+    assert heads[1]["children"][0]["numbers"][0]["value"] == predicate["probability"]
+
+
 def test_a_request_may_bring_its_calibration():
     """As the object that was fitted, or as "content_free"; what a server would have to learn from requests is refused."""
     question = {"questions[0]": both()[0]["questions[0]"]}

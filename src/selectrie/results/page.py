@@ -14,6 +14,7 @@ from selectrie.errors import OptionError, clip
 from selectrie.options.checks import ReadOnlyDict
 from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.drawing.bars import draw_bars, make_bar, more_words
+from selectrie.results.drawing.numbers import percent
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.plain import (
     JsonRecord,
@@ -472,5 +473,5 @@ def _make_html(piece: Event) -> str:
     if piece.hidden:
         return ""
     p = _find_probability(piece)
-    title = escape(f"{piece.kind} {piece.path or piece.name}" + ("" if p is None else f", p={p:.4f}"), quote=True)
+    title = escape(f"{piece.kind} {piece.path or piece.name}" + ("" if p is None else f", p {percent(p)}"), quote=True)
     return f'<span title="{title}" style="background:#4c8bf533;border-radius:2px">{escape(piece.text)}</span>'

@@ -11,7 +11,13 @@ from selectrie.results.drawing.bars import MAX_ROWS, Bar, draw_bars, more_words
 from selectrie.results.drawing.inputs import SelectionLike
 from selectrie.results.drawing.numbers import percent_between
 from selectrie.results.drawing.pieces import cut_strip
-from selectrie.results.drawing.sentences import error_of, selection_sentences, share_of_all, share_of_set
+from selectrie.results.drawing.sentences import (
+    error_of,
+    is_tied,
+    selection_sentences,
+    share_of_all,
+    share_of_set,
+)
 from selectrie.results.drawing.shapes import Drawing
 from selectrie.results.drawing.strip import draw_strip
 from selectrie.results.drawing.trie import MAX_NODES, End, draw_trie
@@ -66,10 +72,10 @@ def _make_bar(selection: SelectionLike, choice: ChoiceScore) -> Bar:
     path_of = selection.choices.trie.path_of
     won = bool(path_of[at] == path_of[selection.index])
     is_greedy = selection.greedy_index is not None and bool(path_of[at] == path_of[selection.greedy_index])
-    is_tied = selection.is_tie and not won and choice.score == selection.score
+    shares = is_tied(selection, at)
     marks = (
-        [("=", "shares the first place")] * is_tied
-        + [("★", "winner")] * won
+        [("=", "shares the first place")] * shares
+        + [("★", "winner")] * (won and not shares)
         + [("~", "what masked greedy decoding picks")] * is_greedy
     )
     mark = ("".join(one for one, _ in marks), "; ".join(words for _, words in marks))
@@ -87,7 +93,7 @@ def _make_bar(selection: SelectionLike, choice: ChoiceScore) -> Bar:
         *((("score", choice.score, f"{choice.score:.3f}"),) if choice.score != choice.logp else ()),
     )
     return Bar(
-        choice.text, low, high, shown, more, numbers, "win" if won or is_tied else "alt" if is_greedy else "", mark
+        choice.text, low, high, shown, more, numbers, "win" if won or shares else "alt" if is_greedy else "", mark
     )
 
 

@@ -17,6 +17,8 @@ MAX_CHOICES = 200
 """Maximum number of choices that have a piece each."""
 _LEAST = 0.004
 """Width below which what leaves the trie at a node is part of its parent's piece."""
+_LEAST_OF_STEP = 1e-5
+"""The same at the first step where choices differ, after which texts begin alike."""
 _OVERLAPPING = ("none", "text")
 """Terminators with which a choice that continues another one is a part of it."""
 _KNOWN = 1e-3
@@ -216,8 +218,9 @@ class _Cutter:
             node.leaving += self._leave(at, children, 0.0 if own is None else own.high, is_owned=owned[at])
             if node.leaving <= 0 or at == ROOT:
                 continue
-            if node.leaving < _LEAST and at != branch:
-                nodes[int(self.trie.parent[at])].leaving += node.leaving
+            above = int(self.trie.parent[at])
+            if node.leaving < (_LEAST_OF_STEP if branch in (at, above) else _LEAST):
+                nodes[above].leaving += node.leaving
             else:
                 error = self._tolerance * math.sqrt(int(self.trie.depth[at]) + 1) * float(self._mass[at])
                 after = self._texts[at][len(self._selection.healed) :]

@@ -123,6 +123,11 @@ def next_choice(selection: SelectionLike) -> int | None:
     return int(np.argmax(np.where(others, choices.score, -np.inf)))
 
 
+def is_tied(selection: SelectionLike, choice: int) -> bool:
+    """Return whether a choice shares the first place of a tie."""
+    return selection.is_tie and float(selection.choices.score[choice]) == selection.score
+
+
 def likeliest_sampled(selection: SelectionLike) -> int | None:
     """Return the choice that masked sampling draws most often, or None if not known.
 
@@ -149,7 +154,9 @@ def agreement_sentence(selection: SelectionLike) -> str | None:
         return None
     choices = selection.choices
     path_of, name = choices.trie.path_of, quoted(selection.text)
-    is_same = [path_of[one] == path_of[selection.index] for one in (greedy, sampled)]
+    is_same = [path_of[one] == path_of[selection.index] or is_tied(selection, one) for one in (greedy, sampled)]
+    if all(is_same) and selection.is_tie:
+        return "Step by step comes to the same tie."
     if all(is_same):
         return f"Step by step comes to the same: masked greedy decoding and masked sampling prefer {name} too."
     p = step_words(selection, sampled)

@@ -8,6 +8,7 @@ to full width.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from selectrie.core.output import count
 from selectrie.results.drawing.inputs import SelectionLike
 from selectrie.results.drawing.numbers import cells_of, cut, percent, percent_between, show_bytes, show_text
 from selectrie.results.drawing.pieces import Piece, Strip
-from selectrie.results.drawing.sentences import agreement_sentence, likeliest_sampled, step_words
+from selectrie.results.drawing.sentences import agreement_sentence, is_tied, likeliest_sampled, step_words
 from selectrie.results.drawing.shapes import (
     CELL,
     LABEL_CELL,
@@ -85,7 +86,7 @@ class _Painter:
         is_known = not any(math.isnan(p) for _, p in self._strip.steps) and bool(self._strip.steps)
         ribbons = self._draw_ribbons(placed, top + _UPPER) if is_known else []
         self._callouts = []
-        lower = self._draw_steps() if is_known else _draw_unknown()
+        lower = self._draw_steps() if is_known else self._draw_unknown()
         below, n_below = _place_callouts(self._callouts)
         shapes = [*ribbons, *shapes, *_moved(lower, bottom), *_moved(below, bottom + _LOWER)]
         shapes += _heading(bottom + 18, "Step by step", "masked to", "the choices")
@@ -120,15 +121,14 @@ class _Painter:
         hatched = piece.kind == "elsewhere"
         back = rect(x, y, width, height, "plain" if hatched else "band")
         shapes = [back, *([hatch(x, y, width, height, "faint")] if hatched else [])]
-        shapes.append(rect(x, y, width, height, "line"))
-        lines = next((one for one in _lines_of(piece) if _fits(one, width)), [])
+        shapes += [rect(x, y, width, height, "line")] if width >= _NARROW else []
+        lines = next((one for one in _lines_of(piece, width) if _fits(one, width)), [])
         for at, (words, is_data) in enumerate(lines):
             cells = CELL if is_data else LABEL_CELL
             wide = min(width - 10, cells_of(words) * cells + 10)
             shapes += _plate(x + 5, y + 5 + 19 * at, wide, words, is_data=is_data)
         if not lines and piece.width >= _LEAST_NAMED:
-            label = f"different after ‹{show_bytes(piece.after)}›" if piece.after else "different"
-            self._callouts.append(_Callout(x + width / 2, f"{label} {self._percent(piece)}", "soft", piece.width))
+            self._callouts.append(_Callout(x + width / 2, _brief(piece, self._percent(piece)), "soft", piece.width))
         return [Shape("g", {}, "", (*titles(item.words), *shapes))]
 
     def _draw_choice(self, piece: Piece, item: Item, box: tuple[float, float, float, float]) -> list[Shape]:
@@ -136,7 +136,8 @@ class _Painter:
         x, y, width, height = box
         choice = piece.choice or 0
         name, words = self._name(choice), self._percent(piece)
-        label = ("★ " if name == "win" else "") + show_text(self._selection.choices.texts[choice])
+        mark = "= " if is_tied(self._selection, choice) else "★ " if name == "win" else ""
+        label = mark + show_text(self._selection.choices.texts[choice])
         solid = width * (piece.low / piece.width) if piece.width else 0.0
         shapes = _box(x, y, min(solid, width), height, name)
         if width - solid > 0.5:
@@ -207,6 +208,12 @@ class _Painter:
             shapes += [rect(x, 0, left, _LOWER, "band"), *label_in(x, 10, left, 22, words, "soft")]
         return shapes
 
+    def _draw_unknown(self) -> list[Shape]:
+        """Return the lower row if its widths are not known."""
+        why = "rows that it depends on were not read in full"
+        why = why if self._selection.grammar is None else "the texts of a grammar were searched, not listed"
+        return [rect(_LEFT, 0, _BAR, _LOWER, "band"), *label_in(_LEFT, 10, _BAR, 22, f"not known: {why}", "soft")]
+
     def _step_marks(self, choice: int) -> list[tuple[str, str]]:
         """Return the marks of a choice in the lower row, and what they mean."""
         greedy = self._selection.greedy_index
@@ -249,6 +256,7 @@ class _Painter:
         numbers = (("of everything", value, self._percent(piece)),)
         if piece.kind == "choice" and piece.choice is not None:
             marks = ("winner",) if self._name(piece.choice) == "win" else ()
+            marks = ("shares the first place",) if is_tied(self._selection, piece.choice) else marks
             return Item(f"‹{show_text(self._selection.choices.texts[piece.choice])}›", numbers, marks, None, inside)
         if piece.kind == "more":
             return Item(count(piece.n, "more choice"), numbers)
@@ -258,8 +266,16 @@ class _Painter:
             Item(f"for example ‹{show_text(words)}…›", (("of everything", p, percent(p, 0.005 * p)),))
             for words, p in piece.examples
         )
-        label = f"goes on differently after ‹{show_bytes(piece.after)}›" if piece.after else "begins differently"
+        label = "begins differently" if piece.low == piece.high else "anything else"
+        label = f"goes on differently after ‹{show_bytes(piece.after)}›" if piece.after else label
         return Item(label, numbers, (), None, examples)
+
+
+def _brief(piece: Piece, words: str) -> str:
+    """Return the label beside the bar of a piece that is no choice."""
+    after = f" after ‹{show_bytes(piece.after)}›" if piece.after else ""
+    names = {"open": "not evaluated,", "more": count(piece.n, "more choice")}
+    return f"{names.get(piece.kind, f'different{after}')} {words}"
 
 
 def _label_width(label: str, words: str) -> float:
@@ -267,10 +283,11 @@ def _label_width(label: str, words: str) -> float:
     return max(min(cells_of(label) * CELL, _CUT_LABEL), cells_of(words) * LABEL_CELL) + 12
 
 
-def _lines_of(piece: Piece) -> list[list[tuple[str, bool]]]:
+def _lines_of(piece: Piece, width: float) -> list[list[tuple[str, bool]]]:
     """Return what may be written in a piece that is no choice, the longest first.
 
-    Each is a list of lines; True marks the text of a model, which may be cut.
+    Each is a list of lines; True marks the text of a model, which may be cut. Of two
+    examples, the second one is left out if it does not fit.
     """
     if piece.kind == "open":
         return [[("not evaluated,", False), (f"at most {percent(piece.high)}", False)]]
@@ -279,6 +296,10 @@ def _lines_of(piece: Piece) -> list[list[tuple[str, bool]]]:
         return [[(count(piece.n, "more choice"), False), (words, False)]]
     examples = [f"{show_text(one)}… {percent(p, 0.005 * p)}" for one, p in piece.examples]
     example = [(f"e.g. {', '.join(examples)}", True)] if examples else []
+    if len(examples) > 1 and cells_of(example[0][0]) * CELL > width - 20:
+        example = [(f"e.g. {examples[0]}", True)]
+    if piece.low < piece.high:
+        return [[("anything else", False), (words, False), *example]]
     if not piece.after:
         return [[("begins differently", False), (words, False), *example], [("different", False), (words, False)]]
     after = f"after ‹{show_bytes(piece.after)}›"
@@ -312,12 +333,6 @@ def _heading(y: float, head: str, *lines: str) -> list[Shape]:
     """Return the name of a row, left of it."""
     rest = [text(12, y + 16 * (at + 1), line, "small", "soft") for at, line in enumerate(lines)]
     return [text(12, y, head, "strong"), *rest]
-
-
-def _draw_unknown() -> list[Shape]:
-    """Return the lower row if its widths are not known."""
-    words = "not known: rows that it depends on were not read in full"
-    return [rect(_LEFT, 0, _BAR, _LOWER, "band"), *label_in(_LEFT, 10, _BAR, 22, words, "soft")]
 
 
 def _place_callouts(callouts: Sequence[_Callout]) -> tuple[list[Shape], int]:
@@ -383,7 +398,7 @@ def _moved(shapes: Sequence[Shape], y: float, *, turn: bool = False) -> list[Sha
 def _wrap(sentence: str, cells: float) -> list[str]:
     """Return a sentence as lines of at most `cells` characters."""
     lines: list[str] = []
-    for word in sentence.split():
+    for word in re.split(r" (?!%)", sentence) if sentence else []:
         if lines and cells_of(lines[-1]) + 1 + cells_of(word) <= cells:
             lines[-1] += f" {word}"
         else:

@@ -391,6 +391,7 @@ class DecisionRequest:
         priority: A lower number goes first.
         labels: The value of each label by the path of its question, for each question
             with `multi_label` by its path.
+        is_drawn: Whether the response has a drawing of the answers.
     """
 
     state: str
@@ -401,6 +402,7 @@ class DecisionRequest:
     warnings: Sequence[str]
     priority: int
     labels: Mapping[str, Mapping[str, Any]]
+    is_drawn: bool = False
 
 
 def make_request(

@@ -11,7 +11,8 @@ from pydantic import Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer
+from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer, bound_probability
+from selectrie.decide.drawn_answers import draw_answers
 from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text_of_state
 from selectrie.engine.scheduler.task_group import set_priority
 from selectrie.errors import THE_STATE, OptionError
@@ -59,6 +60,8 @@ class DecisionsBody(DecisionBody):
         title="a list of questions", min_length=1
     )
     """The questions."""
+    drawing: bool | None = None
+    """Whether the response has a drawing of the answers."""
     prompt_cache_key: Ignored = None
     prompt_cache_options: Ignored = None
     safety_identifier: Ignored = None
@@ -87,7 +90,7 @@ def read_decisions(data: Mapping[str, Any], options: ServerOptions) -> DecisionR
             raise OptionError(f"input[{index}]", item, allowed)
     state = text_of_state(of_json(data["input"]), "input")
     warnings = unknown_fields(data, DecisionsBody.model_fields)
-    return make_request(body, state, asked, options, warnings=warnings)
+    return replace(make_request(body, state, asked, options, warnings=warnings), is_drawn=bool(body.drawing))
 
 
 def _name_of(question: object) -> str | None:
@@ -112,7 +115,22 @@ def decisions_response(request: DecisionRequest, decision: Decision, model: str)
     }
     tokens = {name: usage[name] for name in ("input_tokens", "output_tokens")}
     tokens["total_tokens"] = sum(tokens.values())
-    return {"model": model, "answers": answers, "usage": {**tokens, **details}, **make_warnings(request, decision)}
+    return {
+        "model": model,
+        "answers": answers,
+        "usage": {**tokens, **details},
+        **make_warnings(request, decision),
+        **({"drawing": _draw(request, decision)} if request.is_drawn else {}),
+    }
+
+
+def _draw(request: DecisionRequest, decision: Decision) -> dict[str, Any]:
+    """Return the drawing of the answers, in the shape that all drawings have."""
+    names = {one.path: one.name or one.path for one in request.asked}
+    labels = {path: str(value) for of_one in request.labels.values() for path, value in of_one.items()}
+    shown = {labels.get(path) or names.get(path, path): answer for path, answer in decision.items()}
+    bars = draw_answers(shown, bound_probability)
+    return {"strip": None, "trie": None, "bars": bars.to_dict(), "sentences": {}}
 
 
 def labels_answer(labels: Mapping[str, Any], decision: Decision) -> dict[str, Any]:
