@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie import Calibration
+from selectrie import Calibration, Choice
 from selectrie.decide.calibration import METHODS, MIN_RIDGE, RIDGES, LabelCalibration, LabelledAnswers, check_ridge
 from selectrie.errors import OptionError
+from tests.support.deciding import fake
 
 CONDITIONS = {
     "question": ["choice", "q", ["a", ""], ["b", ""], ["c", ""]],
@@ -192,6 +193,15 @@ def test_a_fit_with_the_least_ridge_converges(seed, n, spread, method, is_right)
     check_ridge(MIN_RIDGE)
     with pytest.raises(OptionError, match="ridge=1e-12: expected a number of at least 1e-06, or 'auto'"):
         check_ridge(1e-12)
+
+
+def test_one_answer_is_too_few():
+    """A fit to one answer would say only that it is right."""
+    with fake() as llm:
+        answers = llm.decide_many(["a", "b"], Choice("Which?", ["c", "d"]))
+    with pytest.raises(OptionError, match="gold='one right value': expected at least two"):
+        Calibration.fit(answers, ["c", None])
+    assert Calibration.fit(answers, ["c", "d"], ridge=1.0).questions[0].n == 2
 
 
 def test_a_fit_that_needs_too_much_memory_is_refused():

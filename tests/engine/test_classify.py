@@ -120,6 +120,8 @@ def test_a_text_without_an_answer(llm):
     assert np.isnan(many.probabilities[1]).all()
     with pytest.raises(OptionError, match="request 1: state=' '"):
         many[1]
+    assert [*many] == [many[0], None]
+    assert (many[0] in many, many.index(many[0]), many.count(many[0])) == (True, 0, 1)
     with pytest.raises(OptionError, match="request 1"):
         llm.classify_many([TEXTS[0], " "], LABELS)
 
@@ -147,6 +149,7 @@ def test_several_labels(llm):
     assert np.asarray(kept).tolist() == [[None] * 3, *truths]
     with pytest.raises(OptionError, match="state=' '"):
         kept[0]
+    assert [*kept] == [None, *decided]
     texts = [f"{text} {i}" for text in TEXTS for i in range(4)]
     params = DecisionParams(calibration="batch", prior={True: 0.25, False: 0.75})
     calibrated = llm.classify_many(texts, LABELS, params=params, **how)

@@ -375,6 +375,11 @@ REFUSED: dict[str, tuple[Any, type[SelectrieError], str]] = {
         OptionError,
         "right answers are not needed here, and `Calibration.fit",
     ),
+    "distinct right answers of a calibration": (
+        lambda llm: llm.fit_calibration(["a", "b"], ["b", "c"]),
+        OptionError,
+        "right answers are not needed here",
+    ),
     "choices of a question": (lambda llm: Choice("q", choices=["b"]), OptionError, "give it as options"),
 }
 

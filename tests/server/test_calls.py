@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from typing import Any
 
 import pytest
@@ -226,6 +227,34 @@ def test_the_parts_of_a_page_are_the_page(llm):
     assert page["text"].startswith("Dear <<x>>, ")
     assert {part["name"]: part["value"] for part in parts if "name" in part} == page["values"]
     assert all("record" not in part for part in parts)
+
+
+SECRET = "SECRET" * 1_000
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        *(("/v1/select", {"prompt": "a", "grammar": text}) for text in (f"root ::= {SECRET}", f"%import {SECRET}\nstart: X", f"%import a.{SECRET}\nstart: {SECRET}", f"start: {SECRET}")),
+        *(("/v1/select", {"prompt": "a", "json_schema": schema}) for schema in ({"type": SECRET}, {"$ref": f"#/{SECRET}"}, {"pattern": f"({SECRET}"})),
+        *(("/v1/render", {"template": text}) for text in (f"<<{SECRET}>>", f"<<#{SECRET}>>", f"<<include '{SECRET}'>>")),
+    ],
+)  # fmt: skip
+def test_errors_quote_little_of_a_source(llm, path, body):
+    """A name in a grammar, a schema or a template is cut, as values are."""
+    message = ask(app(llm), "POST", path, body).error["message"]
+    assert len(message) < 400
+    assert "SECRET" * 14 not in message
+
+
+def test_a_client_is_told_of_no_folder(llm):
+    """A request can give none, so errors about imports and includes do not ask for one."""
+    for path, body in (
+        ("/v1/select", {"prompt": "a", "grammar": "%import .x.X\nstart: X"}),
+        ("/v1/render", {"template": "<<include 'a'>>"}),
+    ):
+        message = ask(app(llm), "POST", path, body).error["message"]
+        assert not re.search("give|search", message), message
 
 
 @pytest.mark.parametrize("seed", [-2, -1, 0, 2**63, 2**64 - 1, 2**64])

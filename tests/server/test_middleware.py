@@ -75,6 +75,13 @@ def test_paths_that_there_are_not(llm, method, path, status, code):
     assert (reply.headers.get("x-should-retry") == "false") == (status == 501)
 
 
+def test_a_long_method_is_cut(llm, caplog):
+    """In the error and in the log."""
+    reply = ask(app(llm), "SECRETX" * 300, "/version")
+    assert reply.status == 405
+    assert "SECRETX" * 12 not in reply.error["message"] + caplog.text
+
+
 @pytest.mark.parametrize(
     ("headers", "data", "status", "code"),
     [

@@ -149,7 +149,7 @@ CONSTANTS = [
     ("<<gen 'x' top_p=¦1.5>>", "top_p=1.5: expected a number from 0 to 1"),
     ("<<gen 'x' min_p=¦'a'>>", "min_p='a': expected a number from 0 to 1"),
     ("<<gen 'x' top_k=¦-2>>", "top_k=-2: expected a whole number of at least -1"),
-    ("<<gen 'x' seed=¦'a'>>", "seed='a': expected a whole number of at least 0"),
+    ("<<gen 'x' seed=¦'a'>>", "seed='a': expected a whole number from 0"),
     ("<<gen 'x' stop=¦3>>", "stop=3: expected a text, or a list or tuple of them"),
     ("<<gen 'x' stop=¦['a', '']>>", "a text that is not empty"),
     ("<<gen 'x' hidden=¦'yes'>>", "hidden='yes': expected True or False"),
@@ -273,7 +273,7 @@ VALUES = [
     ("<<#select 'x'>>a<<or>>¦<<o>><</select>>", {"o": "a"}, "the choice 'a' occurs twice"),
     ("<<#select 'x'>>a<<or>>b<<¦o>><</select>>", {"o": None}, "none has no text"),
     ("<<gen 'x' max_tokens=¦n>>", {"n": "3"}, "max_tokens='3': expected a whole number"),
-    ("<<gen 'x' grammar=¦g>>", {"g": "a.gbnf"}, "no search path is given"),
+    ("<<gen 'x' grammar=¦g>>", {"g": "a.gbnf"}, "this template has no folder of others"),
     ("<<gen 'x' grammar=¦g>>", {"g": 3}, "grammar=3: expected a Grammar"),
     ("<<gen 'x' regex=¦g>>", {"g": "("}, "cannot be read"),
     (

@@ -261,7 +261,7 @@ def test_links_within_the_search_path_are_followed(folder):
 
 def test_includes_need_a_search_path():
     """Without one nothing is read, whatever the current folder holds."""
-    with pytest.raises(TemplateError, match=r"no search path is given, so 'README\.md' cannot be read"):
+    with pytest.raises(TemplateError, match=r"'README\.md' cannot be read, since this template has no folder"):
         Template("<<include 'README.md'>>")
 
 

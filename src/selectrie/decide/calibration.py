@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import combinations
@@ -120,7 +120,7 @@ def _read_answers(name: str, rows: Sequence[Any], gold: Sequence[Any]) -> Labell
     kept: list[tuple[Answer, int]] = []
     first: Any = None
     for at, (row, right) in enumerate(zip(rows, gold, strict=True)):
-        if isinstance(row, Decision) and row.error is not None:
+        if row is None or (isinstance(row, Decision) and row.error is not None):
             continue
         answer = _answer_of(name, row)
         first = first or (answer.conditions, {value: index for index, value in enumerate(answer.probabilities)})
@@ -516,6 +516,10 @@ class Calibration(JsonRecord):
         one_of("method", method, METHODS)
         check_ridge(ridge)
         by_name = labelled_answers(answers, gold)
+        for name, one in by_name.items():
+            if len(one) < 2:
+                where = f"gold[{name!r}]" if name else "gold"
+                raise OptionError(where, "one right value", "at least two, and hundreds for a calibration to rely on")
         fitted = {name: LabelCalibration.fit(one, method, ridge) for name, one in by_name.items()}
         return cls(distinct_fits(fitted))
 
@@ -635,15 +639,20 @@ def load_fitted(path: str | Path, read: Callable[[Any], T], what: str) -> T:
         raise InputFileError(str(path), f"holds no {what}") from error
 
 
-def refuse_gold(questions: object) -> None:
+def refuse_gold(questions: object, states: object) -> None:
     """Raise `OptionError` for right answers where questions are asked for.
 
-    They are values of which some are equal, so they are no options of a question.
+    They are values of which some are equal, or one for each state, so they are no
+    options of a question.
     """
     several = isinstance(questions, list | tuple) or hasattr(questions, "tolist")
     texts = [str(one) for one in questions] if several and isinstance(questions, Iterable) else []
-    if len(set(texts)) < len(texts):
-        allowed = "questions; right answers are not needed here, and `Calibration.fit(answers, gold)` fits to them"
+    one_each = isinstance(states, Sized) and not isinstance(states, str) and len(states) == len(texts) > 1
+    if one_each or len(set(texts)) < len(texts):
+        allowed = (
+            "questions; right answers are not needed here, and `Calibration.fit(answers, gold)` fits to them"
+            + "; options, one for each state, can be given as Choice(…, options)" * one_each
+        )
         raise OptionError("questions", questions, allowed)
 
 

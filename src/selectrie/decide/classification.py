@@ -177,7 +177,8 @@ class Classification(JsonRecord, Sequence[LabelAnswer]):
 
     `len`, iteration and `result[i]` give the answers. `numpy.asarray(result)` gives the
     labels: an array of n values, or with `multi_label` of n rows of truth values. There
-    a text without an answer has None; `result[i]` raises its error. `==` with an array
+    and in iteration, a text without an answer has None; `result[i]` raises its error.
+    `==` with an array
     or a pandas Series compares the labels one by one; labels in a list, and a single
     one, are compared with `values`.
 
@@ -206,8 +207,9 @@ class Classification(JsonRecord, Sequence[LabelAnswer]):
             return Classification(self.asked, self.decisions[at], index)
         return self.asked.answer(self.decisions[at])
 
-    def __iter__(self) -> Iterator[LabelAnswer]:
-        return map(self.asked.answer, self.decisions)
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the answer to each text; None for a text without one."""
+        return (self.asked.answer(one) if one.error is None else None for one in self.decisions)
 
     def __contains__(self, answer: object) -> bool:
         _check_answer(answer)
@@ -219,7 +221,7 @@ class Classification(JsonRecord, Sequence[LabelAnswer]):
         Raises `OptionError` for a label: `values.index(label)` finds it.
         """
         _check_answer(answer)
-        return Sequence.index(self, answer, start, sys.maxsize if stop is None else stop)
+        return [*self].index(answer, start, sys.maxsize if stop is None else stop)
 
     def count(self, answer: Any) -> int:
         """Return the number of equal answers; raise `OptionError` for a label."""

@@ -651,7 +651,7 @@ class DecisionMethods(Decider):
         from selectrie.decide.calibration import refuse_gold
         from selectrie.engine.decisions import fit_to_states, params_to_fit
 
-        refuse_gold(questions)
+        refuse_gold(questions, states)
         named, options = _read_questions(questions, params, may_be_one=True)
         maker = self._decision_maker(named, params_to_fit(options), fits_calibration=True)
         with self._decision_scorer(maker) as scorer:

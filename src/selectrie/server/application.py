@@ -378,7 +378,7 @@ async def _answer_not_found(request: Request, error: Exception) -> Response:
     """Answer a request for an unknown path or a method that the path does not have."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 405:
-        message = f"{request.method} is not a method of {request.url.path[:80]}"
+        message = f"{request.method[:80]} is not a method of {request.url.path[:80]}"
         found = HttpError(405, "method", message, headers=dict(getattr(error, "headers", None) or {}))
     else:
         message = f"there is no {request.url.path[:80]}; GET /docs lists what there is"

@@ -294,7 +294,8 @@ def _check_rule(source: GrammarSource, rules: dict[str, Expression], span: Span,
             raise source.error_at(span.start, f"the rule is nested more than {MAX_DEPTH} levels deep; split it up")
         if isinstance(node, Reference) and node.name not in rules:
             start = span.start if node.span is None else node.span.start
-            raise source.error_at(start, f"the rule {node.name!r} is not defined; define it, or correct its name")
+            name = clipped(node.name)
+            raise source.error_at(start, f"the rule {name} is not defined; define it, or correct its name")
         if isinstance(node, Repeat):
             copies *= max(node.max_count or node.min_count, 1)
             if copies > MAX_COPIES:

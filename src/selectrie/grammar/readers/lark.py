@@ -21,7 +21,7 @@ from lark import Token, Transformer, UnexpectedToken
 from lark.common import LexerConf
 from lark.lexer import Lexer
 
-from selectrie.errors import GrammarError, clipped
+from selectrie.errors import GrammarError, MessageText, PythonOnly, clipped
 from selectrie.grammar.readers.regex import MAX_COUNT, SetMaker, case_variants, read_pattern
 from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
 from selectrie.grammar.rules import (
@@ -293,7 +293,7 @@ def _make_import(path: list[Token], names: list[tuple[Token, Token]]) -> Stateme
     steps = tuple(str(step) for step in path[relative:])
     first = names[0][0]
     if not steps:
-        raise SymbolError(start_of(first), f"nothing is imported from {str(first)!r}; add a dot and a name")
+        raise SymbolError(start_of(first), f"nothing is imported from {clipped(str(first))}; add a dot and a name")
     return Statement(
         "import", span_of(first), names=tuple((str(a), str(b)) for a, b in names), path=steps, relative=relative
     )
@@ -512,8 +512,12 @@ class Definitions:
             except (OSError, UnicodeDecodeError) as error:
                 raise source.error_at(statement.span.start, f"{path} cannot be read: {error}") from error
             return text, inside, f"lark:{'/'.join(statement.path)}.lark" if root is own else str(path)
-        where = "; give the folder that contains it" if self.folder is None else f" in {self.folder}"
-        raise source.error_at(statement.span.start, f"the file {'/'.join(statement.path)}.lark does not exist{where}")
+        name = clipped(f"{'/'.join(statement.path)}.lark")
+        own = MessageText(
+            f"{name} is none of the grammars that come with Lark", PythonOnly("; give the folder that contains it")
+        )
+        reason = own if self.folder is None else f"the file {name} does not exist in {self.folder}"
+        raise source.error_at(statement.span.start, reason)
 
 
 def _is_terminal(name: str) -> bool:

@@ -295,7 +295,7 @@ class Gate:
             "request_id": exchange.id,
             "client": exchange.client,
             "key": exchange.key,
-            "method": method,
+            "method": method[:80],
             "endpoint": exchange.endpoint,
             "status": exchange.status,
             "error": exchange.error,

@@ -178,7 +178,7 @@ class Sources:
         Raises `TemplateError` if it is outside the search path.
         """
         if self.root is None:
-            reason = f"no search path is given, so {describe(name)} cannot be read"
+            reason = f"{describe(name)} cannot be read, since this template has no folder of others"
             raise TemplateError(MessageText(reason, PythonOnly("; give search_path=<folder>")))
         pure = PurePosixPath(name)
         if not pure.parts or "\0" in name:
