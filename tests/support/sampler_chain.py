@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
-from selectrie.decoding.sampling.sampler import Adjustments, Pool, distribution
+from selectrie.decoding.sampling.chain import Adjustments, Pool, distribution
 from selectrie.options import SamplingParams
 
 

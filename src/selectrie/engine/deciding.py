@@ -8,13 +8,13 @@ They turn arguments into one request about states and run it as the engine runs 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
 
 from selectrie.core.model import ModelDescription
 from selectrie.core.types import Limits, ModelIdentity, SelfCheck
-from selectrie.engine.aio import WindowItems, awaitable, by_windows, in_thread
+from selectrie.engine.aio import WindowItems, async_iterator, awaitable, by_windows
 from selectrie.engine.precision_check import assumed
 from selectrie.engine.requests.session import Prepared
 from selectrie.engine.runtimes import Runtime
@@ -379,7 +379,8 @@ class Decider(ABC):
         cannot be asked ends the iterator with its error.
         """
         asked = _label_questions(labels, params, _keywords, multi_label=multi_label)
-        return map(asked.answer, self.decide_iter(iterate_states(texts, "texts"), asked.questions, params=params))
+        windows = self._decide_windows(iterate_states(texts, "texts"), asked.questions, params, "raise")
+        return WindowItems([*map(asked.answer, window)] for window in windows)
 
     @named_arguments
     def decide_table(
@@ -453,61 +454,6 @@ class Decider(ABC):
                     on_progress(len(rows), len(frame))
         return cast("TableT", frame.with_columns(columns.columns, rows))
 
-    @overload
-    def adecide_iter(self, states: States, questions: Asking[R], **kw: Unpack[_Many]) -> AsyncIterator[R]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: Mapping[str, Any], **kw: Unpack[_Many]
-    ) -> AsyncIterator[Decision]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: type[E], **kw: Unpack[_Many]
-    ) -> AsyncIterator[ChoiceAnswer[E]]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: TypeForm[bool], **kw: Unpack[_Many]
-    ) -> AsyncIterator[PredicateAnswer]: ...
-    @overload
-    def adecide_iter(self, states: States, questions: type[T], **kw: Unpack[_Many]) -> AsyncIterator[Decision[T]]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: Iterable[T], **kw: Unpack[_Many]
-    ) -> AsyncIterator[ChoiceAnswer[T]]: ...
-    @overload
-    def adecide_iter(
-        self, states: States, questions: TypeForm[T], **kw: Unpack[_Many]
-    ) -> AsyncIterator[ChoiceAnswer[T]]: ...
-    @named_arguments
-    async def adecide_iter(
-        self,
-        states: Iterable[State],
-        questions: Any,
-        *,
-        params: DecisionParams | None = None,
-        on_error: str = "raise",
-        **_keywords: Unpack[keywords.DecisionKeywords],
-    ) -> AsyncIterator[Any]:
-        """`decide_iter`, asynchronously; cancelling it cancels the work."""
-        windows = self._decide_windows(states, questions, params, on_error)
-        while window := await in_thread(lambda: next(windows, [])):
-            for decision in window:
-                yield decision
-
-    @named_arguments
-    async def aclassify_iter(
-        self,
-        texts: Iterable[State],
-        labels: Any,
-        *,
-        multi_label: bool = False,
-        params: DecisionParams | None = None,
-        **_keywords: Unpack[keywords.LabelKeywords],
-    ) -> AsyncIterator[LabelAnswer]:
-        """`classify_iter`, asynchronously; cancelling it cancels the work."""
-        asked = _label_questions(labels, params, _keywords, multi_label=multi_label)
-        async for decision in self.adecide_iter(iterate_states(texts, "texts"), asked.questions, params=params):
-            yield asked.answer(decision)
-
     def _decide_windows(
         self, states: Iterable[State], questions: Any, params: DecisionParams | None, on_error: str
     ) -> Iterator[list[Any]]:
@@ -520,8 +466,10 @@ class Decider(ABC):
         return by_windows(several, max(1, WINDOW // len(named)), run)
 
     aclassify = awaitable(classify)
+    aclassify_iter = async_iterator(classify_iter)
     aclassify_many = awaitable(classify_many)
     adecide = awaitable(decide)
+    adecide_iter = async_iterator(decide_iter)
     adecide_many = awaitable(decide_many)
     adecide_table = awaitable(decide_table)
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from selectrie.core.numerics import uniform
 from selectrie.core.rows import DenseRows
-from selectrie.decoding.sampling.sampler import Adjustments, Draw, Sampler, penalise, top_p
+from selectrie.decoding.sampling.chain import Adjustments, penalise, top_p
+from selectrie.decoding.sampling.sampler import Draw, Sampler
 from selectrie.errors import DeadEndError, NonFiniteLogitsError, OptionError, TokenRangeError
 from selectrie.options import SamplingParams
 from tests.support.n_examples import n_examples

@@ -14,16 +14,8 @@ from hypothesis import strategies as st
 
 from selectrie.core.numerics import softmax, uniform
 from selectrie.core.rows import DenseRows
-from selectrie.decoding.sampling.sampler import (
-    Adjustments,
-    Band,
-    Draw,
-    Pool,
-    Sampler,
-    _mean_bounds,
-    could_change,
-    distribution,
-)
+from selectrie.decoding.sampling.chain import Adjustments, Pool, distribution
+from selectrie.decoding.sampling.sampler import Band, Draw, Sampler, _mean_bounds, could_change
 from selectrie.errors import DeadEndError, NonFiniteLogitsError
 from selectrie.options import SamplingParams
 from tests.decoding.sampling.test_sampler import as_row, chains, rows
