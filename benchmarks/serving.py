@@ -5,7 +5,7 @@ Every case stands alone (`--case NAME`, repeatable):
 - startup: seconds from the start of `selectrie serve` to the first `/health`, and to `/ready`
 - overhead: what `/v1/decisions` adds to `Engine.decide`: one question of 5 options, a new state in each pair, the embedded
   model, one thread. The server is a process of its own with an engine of its own, so that neither side waits for the other's
-  interpreter; the two are asked in turn
+  interpreter; the two are asked in turn. 1 000 pairs, or as many as two minutes have room for, but 30 at least
 - reject: a full server, whose model runs on all cores but one: how soon one more client gets its 429
 - state: 32 questions about one state of 1 000 tokens: rows, beside those of one request a question; seconds, beside bare
   `llama_decode` calls of these rows

@@ -14,6 +14,10 @@ from selectrie.core.types import SelfCheck
 from selectrie.engine.sources import embedded_file
 
 
+MIN_PAIRS = 30
+"""Pairs of `overhead` that even the slowest model has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """How much of each to run.
@@ -23,7 +27,8 @@ class Sizes:
         repeats: Repeats of `state`, `concurrent`, `streams` and `echo`.
         n_starts: Starts of a server, of which the first is not counted if there are
             more.
-        n_pairs: Pairs of `overhead`.
+        n_pairs, pairs_s: Pairs of `overhead` at most, and the seconds that they may
+            take. A slow model has fewer, but `MIN_PAIRS` at least.
         n_waiting, n_tries: Requests that fill the server, and tries of one more.
         n_questions, state_tokens: Of `state`.
         n_labels: Options of `labels`.
@@ -40,6 +45,7 @@ class Sizes:
     repeats: int = 3
     n_starts: int = 6
     n_pairs: int = 1000
+    pairs_s: float = 120.0
     n_waiting: int = 256
     n_tries: int = 500
     n_questions: int = 32

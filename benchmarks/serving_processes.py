@@ -14,7 +14,7 @@ import selectrie
 from benchmarks._common import Figures
 from benchmarks.http_client import Connection, Lost, request_of
 from benchmarks.servers import ServerProcess, llama_cpp_server, llama_cpp_server_at, serve_process
-from benchmarks.serving_common import Machine, Sizes, body_of, ms
+from benchmarks.serving_common import MIN_PAIRS, Machine, Sizes, body_of, ms
 from benchmarks.serving_requests import choice_of, state
 from selectrie import SamplingParams, StopParams
 from selectrie.engine.engine import Engine
@@ -44,14 +44,16 @@ async def overhead(sizes: Sizes, machine: Machine) -> dict[str, Any]:
     """Ask the engine and the server in turn, each with a new state in every pair."""
     question, data = choice_of()
     own, served, model = [], [], machine.small_path()
+    own_cpu = list[float]()
     with selectrie.load(model, n_threads=1) as llm, serve_process("-m", str(model), "--threads", "1") as server:
         await server.seconds_until("/ready")
-        connection = Connection(server.address)
+        connection = Connection(server.address, timeout_s=600)
 
         def by_engine(number: int) -> None:
-            start = time.perf_counter()
+            start, start_cpu = time.perf_counter(), time.process_time()
             llm.decide(state(number), {"q": question})
             own.append(time.perf_counter() - start)
+            own_cpu.append(time.process_time() - start_cpu)
 
         async def by_server(number: int) -> None:
             body = body_of(state(number), [data])
@@ -60,22 +62,33 @@ async def overhead(sizes: Sizes, machine: Machine) -> dict[str, Any]:
             served.append(time.perf_counter() - start)
             assert reply.status == 200, reply.body
 
-        for number in range(-10, sizes.n_pairs):  # the first ones make self-checks and plans
-            if number % 2:
-                by_engine(number)
-                await by_server(number)
-            else:
-                await by_server(number)
-                by_engine(number)
+        async def pairs(numbers: range) -> None:
+            for number in numbers:
+                if number % 2:
+                    by_engine(number)
+                    await by_server(number)
+                else:
+                    await by_server(number)
+                    by_engine(number)
+
+        await pairs(range(-10, 0))  # they make self-checks and plans
+        n_pairs = int(sizes.pairs_s / (median(own) + median(served)))
+        n_pairs = min(sizes.n_pairs, max(MIN_PAIRS, n_pairs))
+        for values in (own, served, own_cpu):
+            values.clear()
+        start_cpu = server.cpu_s()
+        await pairs(range(n_pairs))
+        served_cpu_s = server.cpu_s() - start_cpu
         connection.close()
-    own, served = own[10:], served[10:]
     added = [theirs - ours for theirs, ours in zip(served, own, strict=True)]
     figures = ms(own, "decide") | ms(served, "decisions")
     return {
-        "pairs": sizes.n_pairs,
+        "pairs": n_pairs,
         **figures,
         "added_p50_ms": figures["decisions_p50_ms"] - figures["decide_p50_ms"],
         "added_in_pairs_p50_ms": 1000 * median(added),
+        "added_cpu_ms": 1000 * (served_cpu_s - sum(own_cpu)) / n_pairs,
+        "decisions_cpu_over_decide": served_cpu_s / sum(own_cpu),
         "decisions_over_decide": figures["decisions_p50_ms"] / figures["decide_p50_ms"],
     }
 
