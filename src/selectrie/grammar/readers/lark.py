@@ -513,10 +513,10 @@ class Definitions:
                 raise source.error_at(statement.span.start, f"{path} cannot be read: {error}") from error
             return text, inside, f"lark:{'/'.join(statement.path)}.lark" if root is own else str(path)
         name = clipped(f"{'/'.join(statement.path)}.lark")
-        own = MessageText(
+        unknown = MessageText(
             f"{name} is none of the grammars that come with Lark", PythonOnly("; give the folder that contains it")
         )
-        reason = own if self.folder is None else f"the file {name} does not exist in {self.folder}"
+        reason = unknown if self.folder is None else f"the file {name} does not exist in {self.folder}"
         raise source.error_at(statement.span.start, reason)
 
 
