@@ -30,7 +30,7 @@ ENDPOINT = "/v1/select"
 _IGNORED = frozenset(
     {"attributes", "build", "processor", "version", "moved", "rows_compared", "rows_padded", "near_margin"}
 )
-_NUMBER = re.compile(r"[<>]? ?\d[\d.]*")
+_NUMBER = re.compile(r" ?[<>]? ?\d[\d.]*")
 REQUEST = {
     "prompt": "Q: Which city in the United States comes to mind? A:",
     "choices": [" Chicago", " New Zealand"],

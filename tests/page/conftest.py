@@ -99,7 +99,7 @@ def visit(browser, url) -> Iterator[Callable[..., Visitor]]:
         visitor = Visitor(context.new_page(), url)
         visitors.append(visitor)
         visitor.page.goto(path)
-        return visitor
+        return visitor if path == "/health" else visitor.ready()
 
     yield of
     problems = [problem for visitor in visitors for problem in visitor.problems]

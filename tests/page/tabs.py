@@ -50,12 +50,7 @@ FIRST = (SELECT, RANK, DECIDE)
 """Tried in `make test`."""
 LATER = (
     Tab("Grammar", "/v1/select", {"prompt": "They live in"}, ("grammar", "source")),
-    Tab(
-        "Template",
-        "/v1/render",
-        {"template": "It is <<select 'word'>>a<<or>>the<</select>>."},
-        ("template", "template"),
-    ),
+    Tab("Template", "/v1/render", {}, ("template", "template")),
     Tab("Generate", "/v1/completions", {"prompt": "Once upon a time"}, ("prompt", "prompt")),
 )
 """Tried in `.ci/run`."""

@@ -16,7 +16,6 @@ def answered(visit):
 
     def of(tab, **options):
         visitor = visit(**options).choose(tab.name)
-        visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
         visitor.run()
         visitor.panel.evaluate("panel => panel.querySelectorAll('details').forEach(one => { one.open = true; })")
         return visitor

@@ -71,7 +71,6 @@ def test_rank_on_the_real_server(visit, double):
 def test_decide_on_the_real_server(visit, double):
     """Every question of the example has its answer, with the probability that the server gives without the page."""
     visitor = visit().choose(DECIDE.name)
-    visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
     assert visitor.run() in ("done", "low-mass")
     path, body = double.asked[-1]
     assert path == DECIDE.path
@@ -132,10 +131,11 @@ def test_inputs_outlive_the_page(visit, way):
     visitor.field("delimiter").fill("-")
     if way == "reload":
         visitor.page.reload()
+        visitor.ready()
     else:
         visitor.page.goto("/health")
         visitor.page.go_back()
-    visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
+        visitor.ready()
     assert visitor.page.get_by_role("tab", selected=True).inner_text() == RANK.name
     found = [visitor.field(name).input_value() for name in ("prompt", "choices", "delimiter")]
     assert found == ["Typed: ü 👍", " one\n two", "-"]

@@ -24,7 +24,6 @@ def answered(visit):
 
     def of(tab, **fields):
         visitor = visit(permissions=["clipboard-read", "clipboard-write"], accept_downloads=True).choose(tab.name)
-        visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
         visitor.fill(**(fields or tab.fields))
         assert visitor.run() in ("done", "tie", "low-mass")
         visitor.panel.locator("details.share").evaluate("one => { one.open = true; }")
@@ -105,7 +104,6 @@ def test_a_link_asks_no_server_for_what_is_in_it(answered, double):
 def test_a_broken_link_opens_the_page(visit, double, link):
     """What is no link of this page is left alone: the example is there, and nothing is asked."""
     visitor = visit(f"/{link}")
-    visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
     assert visitor.run() in ("done", "tie", "low-mass")
     assert [path for path, _ in double.asked] == [SELECT.path]
 
@@ -119,7 +117,7 @@ def test_what_is_too_long_for_a_link_is_a_file(answered, visit, tmp_path):
     visitor.panel.get_by_text("too long for a link").wait_for()
     data = saved(visitor, "Save inputs")
     visitor.page.reload()
-    visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
+    visitor.ready()
     assert visitor.field("prompt").input_value() == prompt
     (tmp_path / "saved.json").write_bytes(data)
     other = visit()

@@ -48,7 +48,6 @@ def scripted(value):
 def test_a_script_in_any_field_stays_text(visit, double, tab, is_thorough):
     """Nothing that is typed becomes an element: in the form, in what is run with it, and in the error that names it."""
     visitor = visit().choose(tab.name)
-    visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
     names = text_fields(visitor)
     assert names
     for name in names:
@@ -65,7 +64,6 @@ def test_a_script_in_any_field_stays_text(visit, double, tab, is_thorough):
 def test_a_script_in_an_answer_stays_text(visit, double, tab):
     """Texts of an answer, names and messages of the server are shown as characters."""
     visitor = visit().choose(tab.name)
-    visitor.panel.get_by_role("button", name="Run", exact=True).wait_for()
     visitor.run()
     events, answer = double.events, double.answers[-1]
     call = double.expect(tab.path)

@@ -52,9 +52,15 @@ class Visitor:
         """The answer of the chosen tab, below what is said about the request."""
         return self.panel.locator(".answer")
 
+    def ready(self) -> Visitor:
+        """Wait until the page is put together, with its example or what a link has."""
+        self.page.evaluate("import('/page/main.js').then(main => main.page).then(() => null)")
+        return self
+
     def choose(self, tab: str) -> Visitor:
-        """Choose a tab."""
+        """Choose a tab, and wait until it can be run."""
         self.page.get_by_role("tab", name=tab, exact=True).click()
+        self.panel.get_by_role("button", name="Run", exact=True).wait_for()
         return self
 
     def field(self, name: str) -> Any:

@@ -189,7 +189,7 @@ def test_other_rules_and_sums_have_no_strip():
         assert cut_strip(engine.select("a", ["cat", "bat"], tokenizations="all")) is None
 
 
-def city() -> tuple[Selection, Strip]:
+def city(choices: Sequence[str] = (" Chicago", " New Zealand"), delimiter: str = "") -> tuple[Selection, Strip]:
     """New York is likely and no choice: its first token makes New Zealand win step by step."""
     table = {
         (): {":": 1.0},
@@ -199,7 +199,7 @@ def city() -> tuple[Selection, Strip]:
     }
     vocabulary = make_vocabulary([b":", b" New", b" C", b" York", b" Zealand", b"hicago"])
     with Engine(TableModel(table, vocabulary=vocabulary), check=EXACT) as engine:
-        found = engine.select(":", [" Chicago", " New Zealand"])
+        found = engine.select(":", list(choices), delimiter=delimiter)
         beam = BeamSearchParams(width=8, n=8, max_tokens=2, incomplete=True)
         examples = engine.beam_search(":", Grammar.from_regex("[A-Za-z ]{1,20}"), beam=beam)
     strip = cut_strip(found, examples)
@@ -223,6 +223,13 @@ def test_the_city_by_hand():
     words = " ".join(texts_of(draw_strip(found, strip).shapes))
     assert "goes on differently after ‹␣New› 49 % e.g. ␣New York… 45 %" in words
     assert "masked greedy decoding picks ' New Zealand', which masked sampling draws 67 % of the time" in words
+
+
+def test_a_delimiter_belongs_to_each_choice():
+    """With it the pieces are those of the whole texts, and so are the examples, none of which is a choice."""
+    _, plain = city()
+    _, strip = city(["Chicago", "New Zealand"], delimiter=" ")
+    assert strip == plain
 
 
 def texts_of(shapes: Sequence[Shape]) -> Iterator[str]:

@@ -309,7 +309,7 @@ class _Cutter:
         if not_read > _ROUNDING:
             others.append(Piece("open", not_read, 0.0, not_read, n=n_open))
         afters = [one.after for one in everything if one.kind == "elsewhere"]
-        texts = [choices.texts[one.choice] for one in tops if one.choice is not None]
+        texts = [self._texts[int(node)][len(self._selection.healed) :] for node in self.trie.path_node]
         found = _Examples(examples, texts, afters, has_longer=self._terminator == "eog")
         made = tuple(self._make_slice(text, pieces, found) for text, pieces in slices)
         return Strip(made, tuple(map(found.add_to, others)), is_bounded)
@@ -327,16 +327,15 @@ class _Examples:
 
     Args:
         found: The texts, or None.
-        choices: Texts of choices, which are no examples.
+        known: Texts of choices, which are no examples.
         afters: Texts after which a piece leaves the trie.
         has_longer: Whether a text that continues a choice is no part of it.
     """
 
     def __init__(
-        self, found: BeamResult | None, choices: Sequence[str], afters: Sequence[bytes], *, has_longer: bool
+        self, found: BeamResult | None, known: Sequence[bytes], afters: Sequence[bytes], *, has_longer: bool
     ) -> None:
         self._texts: dict[bytes, dict[bytes, float]] = {one: {} for one in (*afters, b"")}
-        known = tuple(one.encode("utf-8", "surrogatepass") for one in choices)
         if found is None:
             return
         for one in (*found.hypotheses, *found.incomplete):
@@ -346,7 +345,7 @@ class _Examples:
                 text = data[len(found.healed) :]
                 if not text or _WORD.match(following) or any(choice.startswith(text) for choice in known):
                     continue
-                if has_longer or not text.startswith(known):
+                if has_longer or not text.startswith(tuple(known)):
                     after = max((one for one in self._texts if text.startswith(one) and text != one), key=len)
                     self._texts[after].setdefault(text, math.exp(min(0.0, logp)))
                 break

@@ -93,7 +93,7 @@ def find_examples(engine: Engine, result: object, arguments: Mapping[str, Any]) 
     """
     if not isinstance(result, Selection) or result.rule != "joint":
         return None
-    prompting = arguments.get("prompting", DEFAULT_PROMPTING)
+    prompting = replace(arguments.get("prompting", DEFAULT_PROMPTING), delimiter="")
     with suppress(RequestError):
         return engine.beam_search(arguments["prompt"], _any_text(), beam=_EXAMPLES, prompting=prompting)
     return None

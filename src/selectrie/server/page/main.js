@@ -140,6 +140,7 @@ export class Slot {
     clearTimeout(this.liveTimer);
     clearErrors(this.form);
     this.isMoving = isMoving;
+    this.isQuiet = false;
     try {
       await this.send(this.tab.read(this.form));
     } catch (error) {
@@ -153,9 +154,15 @@ export class Slot {
     if (this.isMoving && (top < 0 || top > innerHeight - 160)) this.pane.section.scrollIntoView({ block: "start" });
   }
 
-  /** @param {Record<string, any>} more */
+  /**
+   * Ask the last request with other fields, without moving the page. A folded drawing is no news.
+   *
+   * @param {Record<string, any>} more
+   */
   async again(more) {
     const request = this.context.request;
+    this.isMoving = false;
+    this.isQuiet = "fold" in more;
     if (request) await this.send({ ...request, body: { ...request.body, ...more } }).catch((error) => this.fail(error));
   }
 
@@ -225,7 +232,7 @@ export class Slot {
     const outcome = tab.show(answer, this.pane.place, this.context);
     const time = milliseconds === null ? said : [h("p", { class: "took" }, "Answered in ", h("data", { value: String(milliseconds), "data-name": "milliseconds" }, duration(milliseconds)))];
     this.pane.enter(outcome.state, ...time);
-    if (milliseconds !== null) announceAnswer(outcome.sentence, milliseconds);
+    if (milliseconds !== null && !this.isQuiet) announceAnswer(outcome.sentence, milliseconds);
   }
 
   /** @param {unknown} error */
