@@ -129,7 +129,8 @@ async function send(path, body, signal) {
   }
   if (response.ok) return response;
   const answer = await response.json().catch(() => ({}));
-  const retry = response.headers.get("x-should-retry") === "false" ? 0 : Number(response.headers.get("retry-after") ?? 0);
+  const retry =
+    response.headers.get("x-should-retry") === "false" ? 0 : Number(response.headers.get("retry-after") ?? 0);
   throw new ServerError(response.status, answer.error ?? {}, retry || 0);
 }
 

@@ -7,8 +7,20 @@
  */
 
 import { number, percent, textOf, whole } from "./format.js";
-import { FieldError, area, controlsOf, fill, filtered, h, labelled, optionsOf, parseJson, readOptions, stateOf } from "./form.js";
-import { barOf } from "./select.js";
+import {
+  FieldError,
+  area,
+  controlsOf,
+  fill,
+  filtered,
+  h,
+  labelled,
+  optionsOf,
+  parseJson,
+  readOptions,
+  stateOf,
+} from "./form.js";
+import { barOf, massNote, rowsWords } from "./select.js";
 import { note } from "./states.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -18,11 +30,19 @@ import { note } from "./states.js";
 const PATH = "/v1/decisions";
 const LOW_MASS = 0.01;
 const ALL_ORDERS = 4; // up to so many options, every order is asked
-const TYPES = { choice: "one of several options", predicate: "whether a statement is true", score: "a level of a scale" };
+const TYPES = {
+  choice: "one of several options",
+  predicate: "whether a statement is true",
+  score: "a level of a scale",
+};
 
 /** @type {Json} */
 const QUESTIONS = {
-  intent: { type: "choice", instructions: "What does the customer want?", choices: ["track order", "refund", "reset password"] },
+  intent: {
+    type: "choice",
+    instructions: "What does the customer want?",
+    choices: ["track order", "refund", "reset password"],
+  },
   angry: { type: "predicate", instructions: "The customer is angry." },
   urgency: { type: "score", instructions: "How urgent is this?", levels: ["can wait", "this week", "today"] },
 };
@@ -36,7 +56,12 @@ export const decide = {
   example: { state: "My parcel has not come, and this is the third time!", questions: JSON.stringify(QUESTIONS) },
   build(form, context) {
     const state = area("state", { rows: 3, placeholder: "What the questions are about" });
-    const mode = h("select", { name: "mode", "aria-label": "How the text is read" }, h("option", { value: "" }, "as a text"), h("option", { value: "json" }, "as JSON: data, or a list of messages"));
+    const mode = h(
+      "select",
+      { name: "mode", "aria-label": "How the text is read" },
+      h("option", { value: "" }, "as a text"),
+      h("option", { value: "json" }, "as JSON: data, or a list of messages"),
+    );
     const box = labelled("Text", state);
     box.classList.add("prompt", "wide");
     state.before(mode);
@@ -48,7 +73,11 @@ export const decide = {
     const questions = editorOf(form).read();
     const text = String(state.state ?? "");
     const about = state.mode === "json" ? parseJson("state", text) : text;
-    return { path: PATH, body: { state: about, questions, ...options }, state: { ...state, questions: JSON.stringify(questions) } };
+    return {
+      path: PATH,
+      body: { state: about, questions, ...options },
+      state: { ...state, questions: JSON.stringify(questions) },
+    };
   },
   write(form, state) {
     fill(form, state);
@@ -85,7 +114,13 @@ function questionsField() {
   const add = h("button", { type: "button", onclick: () => addQuestion() }, "Add a question");
   const swap = h("button", { type: "button", onclick: () => turn() }, "Edit as JSON");
   const buttons = h("p", { class: "remedies" }, add, swap);
-  const box = h("div", { class: "questions wide", role: "group", "aria-label": "Questions" }, forms, jsonField, buttons);
+  const box = h(
+    "div",
+    { class: "questions wide", role: "group", "aria-label": "Questions" },
+    forms,
+    jsonField,
+    buttons,
+  );
   const isJson = () => !jsonField.hidden;
 
   function addQuestion() {
@@ -130,7 +165,8 @@ function questionsField() {
   }
   function write(/** @type {string} */ text) {
     const questions = parseJson("questions", text);
-    const some = questions && typeof questions === "object" && !Array.isArray(questions) ? Object.entries(questions) : [];
+    const some =
+      questions && typeof questions === "object" && !Array.isArray(questions) ? Object.entries(questions) : [];
     forms.replaceChildren(...some.map(([name, one]) => questionOf(name, one && typeof one === "object" ? one : {})));
     if (isJson()) json.value = JSON.stringify(questions, null, 2);
   }
@@ -160,9 +196,16 @@ function questionOf(name, question) {
   const kind = type === "noul" ? "predicate" : type;
   const title = h("input", { type: "text", name: "q.name", autocomplete: "off", spellcheck: "false", dir: "auto" });
   title.value = name;
-  const menu = h("select", { name: "q.type" }, Object.entries(TYPES).map(([value, words]) => h("option", { value }, `${value}: ${words}`)));
+  const menu = h(
+    "select",
+    { name: "q.type" },
+    Object.entries(TYPES).map(([value, words]) => h("option", { value }, `${value}: ${words}`)),
+  );
   menu.value = kind;
-  const asked = area("q.instructions", { rows: 1, value: typeof instructions === "string" ? instructions : JSON.stringify(instructions) });
+  const asked = area("q.instructions", {
+    rows: 1,
+    value: typeof instructions === "string" ? instructions : JSON.stringify(instructions),
+  });
   const texts = area("q.options", { rows: 3, value: linesOf(kind === "score" ? levels : choices) });
   texts.dataset.lines = "";
   const tick = h("input", { type: "checkbox", name: "q.several" });
@@ -180,7 +223,10 @@ function questionOf(name, question) {
     h("div", { class: "ends" }, many, remove),
   );
   remove.addEventListener("click", () => {
-    const next = /** @type {HTMLElement | null} */ ((box.nextElementSibling ?? box.previousElementSibling)?.querySelector(".remove") ?? box.closest(".questions")?.querySelector("button"));
+    const next = /** @type {HTMLElement | null} */ (
+      (box.nextElementSibling ?? box.previousElementSibling)?.querySelector(".remove") ??
+        box.closest(".questions")?.querySelector("button")
+    );
     const parent = box.parentElement;
     box.remove();
     next?.focus();
@@ -189,8 +235,10 @@ function questionOf(name, question) {
   const change = () => {
     options.hidden = menu.value === "predicate" || (menu.value === "score" && "low" in rest) || "criteria" in rest;
     many.hidden = menu.value !== "choice";
-    /** @type {HTMLLabelElement} */ (options.querySelector("label")).textContent = menu.value === "score" ? "Levels from the lowest, one on a line" : "Options, one on a line";
-    /** @type {HTMLLabelElement} */ (asked.closest(".field")?.querySelector("label")).textContent = menu.value === "predicate" ? "Statement" : "Question";
+    /** @type {HTMLLabelElement} */ (options.querySelector("label")).textContent =
+      menu.value === "score" ? "Levels from the lowest, one on a line" : "Options, one on a line";
+    /** @type {HTMLLabelElement} */ (asked.closest(".field")?.querySelector("label")).textContent =
+      menu.value === "predicate" ? "Statement" : "Question";
   };
   menu.addEventListener("change", change);
   change();
@@ -205,7 +253,10 @@ function questionOf(name, question) {
  */
 function linesOf(options) {
   if (options === undefined) return "";
-  const isPlain = Array.isArray(options) && options.every((one) => typeof one === "string" && one !== "" && !/[\n]/.test(one)) && !/^\s*[[{]/.test(options[0] ?? "");
+  const isPlain =
+    Array.isArray(options) &&
+    options.every((one) => typeof one === "string" && one !== "" && !/[\n]/.test(one)) &&
+    !/^\s*[[{]/.test(options[0] ?? "");
   return isPlain ? options.join("\n") : JSON.stringify(options);
 }
 
@@ -257,13 +308,37 @@ function show(answer, place, context) {
   const questions = context.request?.body.questions ?? {};
   const entries = Object.entries(/** @type {Record<string, any>} */ (answer.answers));
   const some = entries.map(([name, one]) => sectionOf(name, one, questions[name] ?? {}, context));
-  const orders = h("button", { type: "button", class: "orders", onclick: () => void context.again({ permutations: ordersOf(questions) }) }, "Ask in other orders of the options");
-  const hint = h("span", { class: "hint" }, context.request?.body.permutations ? "The answers are averages over orders of the options." : "A model may prefer the option that is listed first.");
+  const orders = h(
+    "button",
+    { type: "button", class: "orders", onclick: () => void context.again({ permutations: ordersOf(questions) }) },
+    "Ask in other orders of the options",
+  );
+  const hint = h(
+    "span",
+    { class: "hint" },
+    context.request?.body.permutations
+      ? "The answers are averages over orders of the options."
+      : "A model may prefer the option that is listed first.",
+  );
   place.replaceChildren(
     ...(answer.warnings ?? []).map((/** @type {string} */ one) => note("warning", [h("bdi", {}, String(one))])),
-    h("div", { class: "answers" }, some.map((one) => one.section)),
+    h(
+      "div",
+      { class: "answers" },
+      some.map((one) => one.section),
+    ),
     h("p", { class: "remedies" }, orders, hint),
-    h("dl", { class: "facts" }, h("div", {}, h("dt", {}, "prompt tokens"), h("dd", {}, number(answer.usage.input_tokens, whole(answer.usage.input_tokens), "input tokens"))), h("div", {}, h("dt", {}, "model"), h("dd", {}, h("bdi", {}, answer.model)))),
+    h(
+      "dl",
+      { class: "facts" },
+      h(
+        "div",
+        {},
+        h("dt", {}, "prompt tokens"),
+        h("dd", {}, number(answer.usage.input_tokens, whole(answer.usage.input_tokens), "input tokens")),
+      ),
+      h("div", {}, h("dt", {}, "model"), h("dd", {}, h("bdi", {}, answer.model))),
+    ),
   );
   const states = some.map((one) => one.state);
   const state = states.includes("low-mass") ? "low-mass" : states.includes("tie") ? "tie" : "done";
@@ -276,7 +351,9 @@ function show(answer, place, context) {
  * @param {Json} questions
  */
 function ordersOf(questions) {
-  const counts = Object.values(questions).map((one) => Object.keys(one.choices ?? one.levels ?? one.criteria ?? {}).length);
+  const counts = Object.values(questions).map(
+    (one) => Object.keys(one.choices ?? one.levels ?? one.criteria ?? {}).length,
+  );
   return Math.max(2, ...counts) <= ALL_ORDERS && !Object.values(questions).some((one) => "low" in one) ? "all" : "auto";
 }
 
@@ -290,21 +367,43 @@ function ordersOf(questions) {
  */
 function sectionOf(name, one, question, context) {
   const rows = rowsOf(one);
-  const value = one.type === "noul" ? (one.noul >= 0.5 ? "yes" : "no") : one.type === "multi_label" ? one.choices.join(", ") || "none" : one.type === "score" ? nearest(one) : String(one.choice);
+  const best = rows.find(([, , isBest]) => isBest);
+  const value = one.type === "multi_label" ? one.choices.join(", ") || "none of them" : (best?.[0] ?? "");
   const told = one.type === "multi_label" ? {} : one.diagnostics;
   const mass = told.label_mass;
   const isLow = mass !== undefined && mass !== null && mass < LOW_MASS;
-  const asked = typeof question.instructions === "string" ? question.instructions : question.instructions ? JSON.stringify(question.instructions) : "";
+  const asked =
+    typeof question.instructions === "string"
+      ? question.instructions
+      : question.instructions
+        ? JSON.stringify(question.instructions)
+        : "";
   const facts = [];
-  if (mass !== undefined && mass !== null) facts.push(fact("label mass", number(mass, percent(mass), "label mass"), "how much of the model's belief the options hold"));
-  if (one.confidence !== undefined) facts.push(fact("confidence", number(one.confidence, percent(one.confidence), "confidence")));
-  if (one.type === "score") facts.push(fact("score", number(one.score, one.score.toFixed(2), "score"), `on the scale from ${rows[0]?.[0]} to ${rows.at(-1)?.[0]}`));
-  if (context.request?.body.permutations && told.spread !== undefined && told.spread !== null) {
-    facts.push(fact("spread over orders", number(told.spread, `±${percent(told.spread)}`, "spread"), told.order_dependent ? "another order has another winner" : "every order has this winner"));
+  if (mass !== undefined && mass !== null) {
+    const share = number(mass, percent(mass, Number.MIN_VALUE), "label mass");
+    facts.push(fact("label mass", share, "how much of the model's belief the options hold"));
   }
-  if (told.rows !== undefined) facts.push(fact("rows evaluated", h("span", {}, number(told.rows, whole(told.rows), "rows"), " instead of ", number(told.rows_one_by_one, whole(told.rows_one_by_one), "rows one by one"), " one by one")));
+  if (one.confidence !== undefined) {
+    facts.push(fact("confidence", number(one.confidence, percent(one.confidence, Number.MIN_VALUE), "confidence")));
+  }
+  if (one.type === "score") {
+    const scale = `on the scale from ${rows[0]?.[0]} to ${rows.at(-1)?.[0]}`;
+    facts.push(fact("score", number(one.score, one.score.toFixed(2), "score"), scale));
+  }
+  if (context.request?.body.permutations && told.spread !== undefined && told.spread !== null) {
+    const words = told.order_dependent ? "another order has another winner" : "every order has this winner";
+    facts.push(fact("spread over orders", number(told.spread, `±${percent(told.spread)}`, "spread"), words));
+  }
+  if (told.rows !== undefined) facts.push(fact("rows evaluated", rowsWords(told.rows, told.rows_one_by_one)));
   const bars = h("ol", { class: "bars" });
-  const rowOf = (/** @type {Row} */ [text, p, isBest]) => h("li", { class: isBest ? "wins" : null }, h("span", { class: "label" }, textOf(text, 120)), barOf(p), number(p, percent(p, Number.MIN_VALUE), "probability"));
+  const rowOf = (/** @type {Row} */ [text, p, isBest]) =>
+    h(
+      "li",
+      { class: isBest ? "wins" : null },
+      h("span", { class: "label" }, textOf(text, 120)),
+      barOf(p),
+      number(p, percent(p, Number.MIN_VALUE), "probability"),
+    );
   const filter = filtered(rows, ([text]) => text, rowOf, bars);
   const section = h(
     "section",
@@ -319,19 +418,11 @@ function sectionOf(name, one, question, context) {
     bars,
     h("dl", { class: "facts" }, facts),
   );
-  const best = rows.find(([, , isBest]) => isBest);
-  return { section, state: isLow ? "low-mass" : told.is_tie ? "tie" : "done", sentence: `${name}: ${value}${best ? `, ${percent(best[1])}` : ""}` };
-}
-
-/**
- * Return the label of the level that is nearest to a score.
- *
- * @param {any} one
- */
-function nearest(one) {
-  const numbers = Object.keys(one.legend);
-  const near = numbers.reduce((best, key) => (Math.abs(Number(key) - one.score) < Math.abs(Number(best) - one.score) ? key : best), numbers[0]);
-  return typeof one.legend[near] === "string" ? one.legend[near] : JSON.stringify(one.legend[near]);
+  return {
+    section,
+    state: isLow ? "low-mass" : told.is_tie ? "tie" : "done",
+    sentence: `${name}: ${value}${best ? `, ${percent(best[1], Number.MIN_VALUE)}` : ""}`,
+  };
 }
 
 /**
@@ -350,12 +441,17 @@ function fact(name, value, meaning = "") {
  * @returns {Row[]}
  */
 function rowsOf(one) {
-  if (one.type === "noul") return [["yes", one.noul, one.noul >= 0.5], ["no", 1 - one.noul, one.noul < 0.5]];
+  if (one.type === "noul")
+    return [
+      ["yes", one.noul, one.noul >= 0.5],
+      ["no", 1 - one.noul, one.noul < 0.5],
+    ];
   const pairs = Object.entries(/** @type {Record<string, number>} */ (one.probabilities));
-  if (one.type === "multi_label") return pairs.map(([text, p]) => [text, p, p >= 0.5]);
+  if (one.type === "multi_label") return pairs.map(([text, p]) => [text, p, one.choices.map(String).includes(text)]);
   if (one.type === "score") {
     const best = Math.max(...pairs.map(([, p]) => p));
-    const words = (/** @type {string} */ key) => (typeof one.legend[key] === "string" ? one.legend[key] : JSON.stringify(one.legend[key]));
+    const words = (/** @type {string} */ key) =>
+      typeof one.legend[key] === "string" ? one.legend[key] : JSON.stringify(one.legend[key]);
     return pairs.sort(([a], [b]) => Number(a) - Number(b)).map(([key, p]) => [words(key), p, p === best]);
   }
   return pairs.sort(([, a], [, b]) => b - a).map(([text, p]) => [text, p, text === String(one.choice)]);
@@ -368,15 +464,15 @@ function rowsOf(one) {
  * @param {Context} context
  */
 function lowMass(one, context) {
-  const wanted = one.diagnostics.top_tokens.slice(0, 5).flatMap((/** @type {any} */ token, /** @type {number} */ at) => [at ? ", " : " ", h("span", { class: "wanted" }, textOf(token.token), " ", number(Math.exp(token.logprob), percent(Math.exp(token.logprob)), "wanted"))]);
   const set = (/** @type {string} */ value) => () => {
     const menu = /** @type {HTMLSelectElement} */ (context.form.elements.namedItem("template"));
     menu.value = value;
     menu.dispatchEvent(new Event("input", { bubbles: true }));
     void context.run();
   };
-  const mass = number(one.diagnostics.label_mass, percent(one.diagnostics.label_mass), "label mass");
-  return note("low-mass", [h("strong", {}, "The model would hardly say any of these. "), "The options together have ", mass, " of its belief. It wanted", ...wanted, "."], [
+  const { label_mass: mass, top_tokens: tokens } = one.diagnostics;
+  const wanted = tokens.map((/** @type {any} */ token) => [token.token, token.logprob]);
+  return massNote("The model would hardly say any of these.", ["label mass", mass], wanted, [
     ["Ask in the chat template", set("chat")],
     ["Ask on a plain page", set("base")],
   ]);

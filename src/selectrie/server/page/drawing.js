@@ -16,7 +16,8 @@ import { number } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const TAGS = new Set(["g", "svg", "rect", "path", "line", "circle", "polygon", "text", "tspan", "title"]);
-const ATTRIBUTES = /^(class|d|x|y|x1|x2|y1|y2|dx|dy|r|cx|cy|rx|ry|points|width|height|viewBox|transform|stroke-width|stroke-dasharray|data-[a-z-]+)$/;
+const ATTRIBUTES =
+  /^(class|d|x|y|x1|x2|y1|y2|dx|dy|r|cx|cy|rx|ry|points|width|height|viewBox|transform|stroke-width|stroke-dasharray|data-[a-z-]+)$/;
 
 /**
  * Return a drawing as a figure: the picture, and the list below it.
@@ -47,7 +48,12 @@ export function figureOf(drawing, { name, folded = [], onFold = null, caption = 
  */
 export function pictureOf(drawing) {
   const svg = document.createElementNS(SVG, "svg");
-  const given = { class: "sel", width: drawing.width, height: drawing.height, viewBox: `0 0 ${drawing.width} ${drawing.height}` };
+  const given = {
+    class: "sel",
+    width: drawing.width,
+    height: drawing.height,
+    viewBox: `0 0 ${drawing.width} ${drawing.height}`,
+  };
   for (const [name, value] of Object.entries(given)) svg.setAttribute(name, String(value));
   svg.setAttribute("aria-hidden", "true");
   svg.setAttribute("focusable", "false");
@@ -79,7 +85,11 @@ function append(parent, shape) {
  * @returns {HTMLElement}
  */
 function listOf(items, folded, onFold) {
-  return h("ul", { class: "outline" }, items.map((item) => itemOf(item, folded, onFold)));
+  return h(
+    "ul",
+    { class: "outline" },
+    items.map((item) => itemOf(item, folded, onFold)),
+  );
 }
 
 /**
@@ -125,7 +135,10 @@ function toggled(folded, node) {
 function wordsOf(item) {
   return [
     h("bdi", { class: "text" }, item.label),
-    ...item.numbers.flatMap((one) => [" ", h("span", { class: "figure" }, `${one.name} `, number(one.value, one.text, one.name))]),
+    ...item.numbers.flatMap((one) => [
+      " ",
+      h("span", { class: "figure" }, `${one.name} `, number(one.value, one.text, one.name)),
+    ]),
     ...(item.marks.length ? [" ", h("span", { class: "marks" }, item.marks.join(", "))] : []),
   ];
 }
@@ -173,7 +186,8 @@ function listen(figure, picture, outline, folded, onFold) {
   });
   picture.addEventListener("click", (event) => {
     const node = Number(/** @type {Element} */ (event.target).closest("[data-node]")?.getAttribute("data-node") ?? -1);
-    if (onFold && foldable.has(node) && /** @type {PointerEvent} */ (event).pointerType !== "touch") onFold(toggled(folded, node));
+    if (onFold && foldable.has(node) && /** @type {PointerEvent} */ (event).pointerType !== "touch")
+      onFold(toggled(folded, node));
   });
 }
 

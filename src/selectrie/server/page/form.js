@@ -131,7 +131,10 @@ const RIGHT_TO_LEFT = /^[^\p{L}]*[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Sy
  */
 function fit(control) {
   const isLarge = control.value.length > LARGE;
-  if (control instanceof HTMLTextAreaElement && control.classList.toggle("large", isLarge) !== (control.dir !== "auto")) {
+  if (
+    control instanceof HTMLTextAreaElement &&
+    control.classList.toggle("large", isLarge) !== (control.dir !== "auto")
+  ) {
     control.dir = !isLarge ? "auto" : RIGHT_TO_LEFT.test(control.value.slice(0, LARGE)) ? "rtl" : "ltr";
   }
 }
@@ -151,13 +154,28 @@ export function optionField(option) {
   if (option.values && !isNumber) {
     const first = h("option", { value: "" }, standard ? `${standard} (default)` : "not set (default)");
     const others = option.kind === "boolean" ? ["true", "false"] : option.values.filter((one) => one !== standard);
-    return labelled(title, h("select", named, first, others.map((one) => h("option", { value: one }, one))), option.help);
+    return labelled(
+      title,
+      h(
+        "select",
+        named,
+        first,
+        others.map((one) => h("option", { value: one }, one)),
+      ),
+      option.help,
+    );
   }
   if (option.kind === "boolean") {
     const other = option.default === true ? "false" : "true";
     const shown = { true: "yes", false: "no" };
-    const first = h("option", { value: "" }, standard ? `${shown[option.default === true ? "true" : "false"]} (default)` : "not set (default)");
-    const rest = (standard ? [other] : ["true", "false"]).map((one) => h("option", { value: one }, shown[/** @type {"true"} */ (one)]));
+    const first = h(
+      "option",
+      { value: "" },
+      standard ? `${shown[option.default === true ? "true" : "false"]} (default)` : "not set (default)",
+    );
+    const rest = (standard ? [other] : ["true", "false"]).map((one) =>
+      h("option", { value: one }, shown[/** @type {"true"} */ (one)]),
+    );
     return labelled(title, h("select", named, first, rest), option.help);
   }
   if (option.kind === "texts" || option.kind === "object") {
@@ -293,10 +311,12 @@ export function readOptions(form) {
   const body = {};
   for (const one of controlsOf(form)) {
     const path = one.dataset.path ?? one.name;
-    if (one.dataset.option !== undefined && one.value !== "") setAt(body, path, parse(one.dataset.option, path, one.value));
+    if (one.dataset.option !== undefined && one.value !== "")
+      setAt(body, path, parse(one.dataset.option, path, one.value));
   }
   const rule = body.rule;
-  if (rule && typeof rule === "object") body.rule = Object.keys(rule).join() === "name" ? rule.name : { name: "joint", ...rule };
+  if (rule && typeof rule === "object")
+    body.rule = Object.keys(rule).join() === "name" ? rule.name : { name: "joint", ...rule };
   return body;
 }
 
@@ -353,14 +373,19 @@ export function focusField(form, field, message, isFocused = true) {
   for (let path = field; path; path = path.replace(/(\[[^[]*\]|\.?[^.[]+)$/, "")) {
     const control = controlsOf(form).find((one) => one.dataset.path === path);
     if (!control) continue;
-    for (let box = control.closest("details"); box; box = box.parentElement?.closest("details") ?? null) box.open = true;
+    for (let box = control.closest("details"); box; box = box.parentElement?.closest("details") ?? null)
+      box.open = true;
     const note = h("p", { class: "wrong", id: freshId() }, message);
     control.closest(".field")?.append(note);
     control.setAttribute("aria-invalid", "true");
-    control.setAttribute("aria-describedby", [control.getAttribute("aria-describedby"), note.id].filter(Boolean).join(" "));
+    control.setAttribute(
+      "aria-describedby",
+      [control.getAttribute("aria-describedby"), note.id].filter(Boolean).join(" "),
+    );
     if (!isFocused) return true;
     const line = /\[(\d+)\]/.exec(field.slice(path.length));
-    if (line && control instanceof HTMLTextAreaElement && control.dataset.lines !== undefined) selectLine(control, Number(line[1]));
+    if (line && control instanceof HTMLTextAreaElement && control.dataset.lines !== undefined)
+      selectLine(control, Number(line[1]));
     control.focus();
     return true;
   }

@@ -79,7 +79,18 @@ export class Slot {
   constructor(page, name, title) {
     this.page = page;
     this.name = name;
-    this.button = h("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": `panel-${name}`, "aria-selected": "false", tabindex: "-1" }, title);
+    this.button = h(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        id: `tab-${name}`,
+        "aria-controls": `panel-${name}`,
+        "aria-selected": "false",
+        tabindex: "-1",
+      },
+      title,
+    );
     this.panel = h("div", { role: "tabpanel", id: `panel-${name}`, "aria-labelledby": `tab-${name}`, hidden: true });
     this.form = h("form", { class: "ask", novalidate: true });
     this.inputs = h("div", { class: "inputs" });
@@ -111,7 +122,9 @@ export class Slot {
     this.actions.append(this.runButton, h("kbd", { "aria-hidden": "true" }, "Ctrl+Enter"));
     if (tab.isLive) {
       this.live = h("input", { type: "checkbox", id: `live-${tab.name}` });
-      this.actions.append(h("span", { class: "field tick" }, this.live, h("label", { for: this.live.id }, "live: run while typing")));
+      this.actions.append(
+        h("span", { class: "field tick" }, this.live, h("label", { for: this.live.id }, "live: run while typing")),
+      );
     }
     this.form.append(this.inputs, this.actions);
     this.form.addEventListener("submit", (event) => {
@@ -230,7 +243,17 @@ export class Slot {
     const tab = /** @type {Tab} */ (this.tab);
     this.context.answer = answer;
     const outcome = tab.show(answer, this.pane.place, this.context);
-    const time = milliseconds === null ? said : [h("p", { class: "took" }, "Answered in ", h("data", { value: String(milliseconds), "data-name": "milliseconds" }, duration(milliseconds)))];
+    const time =
+      milliseconds === null
+        ? said
+        : [
+            h(
+              "p",
+              { class: "took" },
+              "Answered in ",
+              h("data", { value: String(milliseconds), "data-name": "milliseconds" }, duration(milliseconds)),
+            ),
+          ];
     this.pane.enter(outcome.state, ...time);
     if (milliseconds !== null && !this.isQuiet) announceAnswer(outcome.sentence, milliseconds);
   }
@@ -333,7 +356,10 @@ export class Page {
         const loaded = await TABS[this.slots.indexOf(slot)].load();
         if (!slot.tab) slot.build(loaded);
       } catch {
-        slot.panel.replaceChildren(h("p", { class: "lead" }, "The server does not answer, so this tab could not be loaded."), h("button", { type: "button", onclick: () => location.reload() }, "Load the page again"));
+        slot.panel.replaceChildren(
+          h("p", { class: "lead" }, "The server does not answer, so this tab could not be loaded."),
+          h("button", { type: "button", onclick: () => location.reload() }, "Load the page again"),
+        );
       }
     }
     this.changed();
@@ -342,7 +368,11 @@ export class Page {
 
   /** Put the page together. */
   start() {
-    const list = h("div", { role: "tablist", "aria-label": "What to ask" }, this.slots.map((one) => one.button));
+    const list = h(
+      "div",
+      { role: "tablist", "aria-label": "What to ask" },
+      this.slots.map((one) => one.button),
+    );
     for (const one of this.slots) one.button.addEventListener("click", () => void this.open(one.name));
     list.addEventListener("keydown", (event) => this.onTabKey(event));
     const main = /** @type {HTMLElement} */ (document.getElementById("main"));
@@ -371,7 +401,11 @@ export class Page {
     const place = /** @type {HTMLElement} */ (document.getElementById("model"));
     try {
       const names = (await ask("/v1/models")).data.map((/** @type {{id: string}} */ one) => one.id);
-      const menu = h("select", { id: "models", autocomplete: "off" }, names.map((/** @type {string} */ one) => h("option", {}, one)));
+      const menu = h(
+        "select",
+        { id: "models", autocomplete: "off" },
+        names.map((/** @type {string} */ one) => h("option", {}, one)),
+      );
       menu.addEventListener("change", () => {
         this.model = menu.value;
         this.changed();
@@ -382,7 +416,11 @@ export class Page {
         return;
       }
       if (names.length > 1) this.model = names[0];
-      place.replaceChildren(...(names.length > 1 ? [h("label", { for: "models" }, "Model"), menu] : [h("span", {}, "Model "), h("bdi", {}, names[0])]));
+      place.replaceChildren(
+        ...(names.length > 1
+          ? [h("label", { for: "models" }, "Model"), menu]
+          : [h("span", {}, "Model "), h("bdi", {}, names[0])]),
+      );
       if (this.wanted) this.choose(this.wanted);
     } catch (error) {
       if (error instanceof ServerError && error.status === 401) place.replaceChildren(keyForm());
@@ -397,7 +435,9 @@ async function showExample(/** @type {Slot} */ slot) {
     const stored = await (await fetch(address("/page/example.json"))).json();
     if (slot.context.answer || slot.pane.state !== "empty") return;
     slot.context.request = { path: stored.path, body: stored.body, state: slot.tab?.example ?? {} };
-    slot.show(stored.answer, null, [h("p", { class: "took" }, "Answered before, by the model that comes with selectrie. Run asks this server.")]);
+    slot.show(stored.answer, null, [
+      h("p", { class: "took" }, "Answered before, by the model that comes with selectrie. Run asks this server."),
+    ]);
     slot.context.answer = null;
   } catch {
     slot.pane.enter("empty", h("p", {}, "An example is filled in. Run asks this server."));

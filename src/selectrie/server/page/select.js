@@ -32,8 +32,18 @@ const EXAMPLES = {
   },
 };
 
-export const select = tabOf("select", "Select", "/v1/select", "Which of these texts does the model find most probable after the prompt?");
-export const rank = tabOf("rank", "Rank", "/v1/rank", "In which order does the model find these texts probable after the prompt?");
+export const select = tabOf(
+  "select",
+  "Select",
+  "/v1/select",
+  "Which of these texts does the model find most probable after the prompt?",
+);
+export const rank = tabOf(
+  "rank",
+  "Rank",
+  "/v1/rank",
+  "In which order does the model find these texts probable after the prompt?",
+);
 
 /**
  * @param {string} name
@@ -101,7 +111,11 @@ export function promptOf(state) {
 function choicesField() {
   const control = area("choices", { rows: 4, placeholder: "One on a line" });
   control.dataset.lines = "";
-  const box = labelled("Choices, one on a line", control, "Spaces at the beginning count; \\n is a line end, \\t a tab, \\\\ a backslash.");
+  const box = labelled(
+    "Choices, one on a line",
+    control,
+    "Spaces at the beginning count; \\n is a line end, \\t a tab, \\\\ a backslash.",
+  );
   const read = h("p", { class: "read-as" });
   box.classList.add("choices");
   box.append(read);
@@ -147,9 +161,15 @@ export function showSelection(answer, place, context, isRank = false) {
   const cannotDraw = Boolean(answer.drawing) && !answer.drawing.trie;
   const parts = [
     h("div", { class: "head" }, headlineOf(answer, say), sharesOf(answer, say)),
-    answer.is_tie && note("tie", [h("strong", {}, "A tie. "), h("bdi", {}, say.tie ?? "The first places are closer than the tolerance.")]),
+    answer.is_tie &&
+      note("tie", [
+        h("strong", {}, "A tie. "),
+        h("bdi", {}, say.tie ?? "The first places are closer than the tolerance."),
+      ]),
     low && lowMass(answer, low.remedy?.option ?? "", context),
-    ...warnings.filter((one) => !["coverage", "tie"].includes(one.code)).map((one) => note("warning", [h("bdi", {}, one.text)])),
+    ...warnings
+      .filter((one) => !["coverage", "tie"].includes(one.code))
+      .map((one) => note("warning", [h("bdi", {}, one.text)])),
     isRank && tableOf(answer),
     answer.drawing?.strip && stripOf(answer),
     cannotDraw && note("too-large", ["This is too large to draw. The list below has every choice."]),
@@ -173,10 +193,14 @@ export function showSelection(answer, place, context, isRank = false) {
 function keepOpen(place, change) {
   const selector = (/** @type {Element} */ one) => `figure.${[...one.classList].join(".")}`;
   const open = [...place.querySelectorAll("figure:has(> details[open])")].map(selector);
-  const node = document.activeElement instanceof HTMLElement && place.contains(document.activeElement) ? document.activeElement.dataset.node : undefined;
+  const node =
+    document.activeElement instanceof HTMLElement && place.contains(document.activeElement)
+      ? document.activeElement.dataset.node
+      : undefined;
   change();
   for (const one of open) place.querySelector(`${one} > details`)?.setAttribute("open", "");
-  if (node !== undefined) /** @type {HTMLElement | null} */ (place.querySelector(`button[data-node="${node}"]`))?.focus();
+  if (node !== undefined)
+    /** @type {HTMLElement | null} */ (place.querySelector(`button[data-node="${node}"]`))?.focus();
 }
 
 /** @typedef {Record<string, string | null>} Sentences */
@@ -188,10 +212,18 @@ function keepOpen(place, change) {
  * @param {Sentences} say
  */
 function headlineOf(answer, say) {
-  const sentence = (/** @type {string | null} */ words, /** @type {string} */ kind) => words && h("p", { class: `sentence ${kind}` }, h("bdi", {}, ended(words)));
+  const sentence = (/** @type {string | null} */ words, /** @type {string} */ kind) =>
+    words && h("p", { class: `sentence ${kind}` }, h("bdi", {}, ended(words)));
   // The strip ends with whether its rows agree; where it does not fit, the sentence stands here.
-  const words = [sentence(say.winner, ""), sentence(say.agreement, answer.drawing?.strip ? "agreement" : "")].filter((one) => one instanceof Node);
-  return h("div", { class: "headline" }, h("p", { class: "winner" }, h("span", { class: "star", "aria-hidden": "true" }, "★ "), textOf(answer.text, 200)), words);
+  const words = [sentence(say.winner, ""), sentence(say.agreement, answer.drawing?.strip ? "agreement" : "")].filter(
+    (one) => one instanceof Node,
+  );
+  return h(
+    "div",
+    { class: "headline" },
+    h("p", { class: "winner" }, h("span", { class: "star", "aria-hidden": "true" }, "★ "), textOf(answer.text, 200)),
+    words,
+  );
 }
 
 /** @param {string} sentence */
@@ -209,8 +241,19 @@ function sharesOf(answer, say) {
   const choice = answer.choices[answer.winner];
   if (!choice) return null;
   const tolerance = answer.signature?.tolerance ?? 0;
-  const share = (/** @type {string} */ name, /** @type {string | null | undefined} */ text, /** @type {number} */ p) => h("div", { class: "big" }, h("dt", {}, name), h("dd", {}, number(p, text?.replace(name, "").trim() || percent(p, tolerance * p), name)));
-  return h("dl", { class: "facts" }, share("share of the set", say.share_of_set, choice.probability ?? choice.probability_low), share("share of everything the model would say", say.share_of_all, Math.exp(answer.logp)));
+  const share = (/** @type {string} */ name, /** @type {string | null | undefined} */ text, /** @type {number} */ p) =>
+    h(
+      "div",
+      { class: "big" },
+      h("dt", {}, name),
+      h("dd", {}, number(p, text?.replace(name, "").trim() || percent(p, tolerance * p), name)),
+    );
+  return h(
+    "dl",
+    { class: "facts" },
+    share("share of the set", say.share_of_set, choice.probability ?? choice.probability_low),
+    share("share of everything the model would say", say.share_of_all, Math.exp(answer.logp)),
+  );
 }
 
 /**
@@ -221,7 +264,7 @@ function sharesOf(answer, say) {
  */
 function factsOf(answer, say) {
   const { rows, rows_one_by_one: alone } = answer.diagnostics;
-  const work = h("span", {}, number(rows, whole(rows), "rows"), " instead of ", number(alone, whole(alone), "rows one by one"), " one by one");
+  const work = rowsWords(rows, alone);
   /** @type {[string, Node | string][]} */
   const facts = [
     [answer.certificate?.proved ? "proved" : "not proved", say.proof ?? ""],
@@ -231,7 +274,16 @@ function factsOf(answer, say) {
     ["scored by", `${answer.rule} · ${answer.terminator} · ${answer.signature?.precision ?? ""}`],
     ["model", h("bdi", {}, answer.signature?.model ?? answer.model)],
   ];
-  return h("section", { class: "part" }, h("h2", {}, "How it was found"), h("dl", { class: "facts" }, facts.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
+  return h(
+    "section",
+    { class: "part" },
+    h("h2", {}, "How it was found"),
+    h(
+      "dl",
+      { class: "facts" },
+      facts.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+    ),
+  );
 }
 
 /**
@@ -240,7 +292,12 @@ function factsOf(answer, say) {
  * @param {any} answer
  */
 function stripOf(answer) {
-  return h("section", { class: "part" }, h("h2", {}, "Everything the model would say next"), figureOf(answer.drawing.strip, { name: "strip" }));
+  return h(
+    "section",
+    { class: "part" },
+    h("h2", {}, "Everything the model would say next"),
+    figureOf(answer.drawing.strip, { name: "strip" }),
+  );
 }
 
 /**
@@ -250,7 +307,12 @@ function stripOf(answer) {
 function trieOf(answer, context) {
   const folded = context.request?.body.fold ?? [];
   const onFold = (/** @type {number[]} */ fold) => void context.again({ fold });
-  return h("section", { class: "part" }, h("h2", {}, "The texts as one tree"), figureOf(answer.drawing.trie, { name: "trie", folded, onFold }));
+  return h(
+    "section",
+    { class: "part" },
+    h("h2", {}, "The texts as one tree"),
+    figureOf(answer.drawing.trie, { name: "trie", folded, onFold }),
+  );
 }
 
 /**
@@ -261,10 +323,6 @@ function trieOf(answer, context) {
  * @param {Context} context
  */
 function lowMass(answer, best, context) {
-  const wanted = (answer.top_tokens ?? []).slice(0, 5).flatMap((/** @type {any} */ one, /** @type {number} */ at) => [
-    at ? ", " : " ",
-    h("span", { class: "wanted" }, textOf(one.piece), " ", number(Math.exp(one.logp), percent(Math.exp(one.logp)), "wanted")),
-  ]);
   const choices = answer.choices.map((/** @type {Choice} */ one) => one.text);
   /** @type {[string, () => void][]} */
   const remedies = [];
@@ -274,11 +332,47 @@ function lowMass(answer, best, context) {
     control.dispatchEvent(new Event("input", { bubbles: true }));
     void context.run();
   };
-  if (!choices.some((/** @type {string} */ one) => /^\s/.test(one))) remedies.push(["Put a space before each choice", set("delimiter", " ")]);
-  if (context.request?.body.user === undefined) remedies.push(["Ask as a user, in the chat template", set("mode", "user")]);
-  const mass = number(answer.coverage, percent(answer.coverage), "coverage");
+  if (!choices.some((/** @type {string} */ one) => /^\s/.test(one)))
+    remedies.push(["Put a space before each choice", set("delimiter", " ")]);
+  if (context.request?.body.user === undefined)
+    remedies.push(["Ask as a user, in the chat template", set("mode", "user")]);
   if (best === "user") remedies.reverse();
-  return note("low-mass", [h("strong", {}, "The model expects something else than these choices. "), "All choices together have ", mass, " of its belief. It wanted", ...wanted, "."], remedies);
+  const wanted = (answer.top_tokens ?? []).map((/** @type {any} */ one) => [one.piece, one.logp]);
+  return massNote(
+    "The model expects something else than these choices.",
+    ["coverage", answer.coverage],
+    wanted,
+    remedies,
+  );
+}
+
+/**
+ * Return a note on a set of texts that the model hardly says.
+ *
+ * @param {string} claim
+ * @param {[string, number]} mass the name and the value of what it has of the model's belief
+ * @param {[string, number][]} wanted what the model would say, with log-probabilities, best first
+ * @param {[string, () => void][]} remedies
+ */
+export function massNote(claim, [name, mass], wanted, remedies) {
+  const some = wanted.slice(0, 5).flatMap(([text, logp], at) => {
+    const p = number(Math.exp(logp), percent(Math.exp(logp)), "wanted");
+    return [at ? ", " : " ", h("span", { class: "wanted" }, textOf(text), " ", p)];
+  });
+  const share = number(mass, percent(mass, Number.MIN_VALUE), name);
+  const said = [h("strong", {}, `${claim} `), "All together have ", share, " of its belief. It wanted", ...some, "."];
+  return note("low-mass", said, remedies);
+}
+
+/**
+ * Return the rows that were evaluated, beside those that one text after the other takes.
+ *
+ * @param {number} rows
+ * @param {number} alone
+ */
+export function rowsWords(rows, alone) {
+  const [some, all] = [number(rows, whole(rows), "rows"), number(alone, whole(alone), "rows one by one")];
+  return h("span", {}, some, " instead of ", all, " one by one");
 }
 
 /**
@@ -295,10 +389,41 @@ function tableOf(answer) {
   const tolerance = answer.signature?.tolerance ?? 0;
   const body = h("tbody");
   const places = rows.map((one, at) => /** @type {const} */ ([at, ...one]));
-  const filter = filtered(places, ([, one]) => one.text, ([place, one, at]) => rowOf(answer, place, one, at, tolerance), body);
-  const heads = ["#", "choice", "share of the set", answer.rule === "joint" ? "log-probability" : "score", "step by step", "marks"];
-  const table = h("table", { class: "choices" }, h("thead", {}, h("tr", {}, heads.map((one) => h("th", { scope: "col" }, one)))), body);
-  return h("section", { class: "part" }, h("h2", {}, `All ${whole(rows.length)} choices`), filter, scroller("The choices", "", table));
+  const filter = filtered(
+    places,
+    ([, one]) => one.text,
+    ([place, one, at]) => rowOf(answer, place, one, at, tolerance),
+    body,
+  );
+  const heads = [
+    "#",
+    "choice",
+    "share of the set",
+    answer.rule === "joint" ? "log-probability" : "score",
+    "step by step",
+    "marks",
+  ];
+  const table = h(
+    "table",
+    { class: "choices" },
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        heads.map((one) => h("th", { scope: "col" }, one)),
+      ),
+    ),
+    body,
+  );
+  return h(
+    "section",
+    { class: "part" },
+    h("h2", {}, `All ${whole(rows.length)} choices`),
+    filter,
+    scroller("The choices", "", table),
+  );
 }
 
 /**
@@ -316,7 +441,9 @@ function rowOf(answer, place, one, at, tolerance) {
   // A share beside others is never exactly 0 or 1; a float may be.
   const error = answer.choices.length > 1 ? Math.max(tolerance * low * (1 - low), Number.MIN_VALUE) : 0;
   const value = one.logp ?? one.logp_upper;
-  const shown = isOpen ? `at most ${percent(high, Math.max(tolerance * high, error))}` : percent(one.probability ?? low, error);
+  const shown = isOpen
+    ? `at most ${percent(high, Math.max(tolerance * high, error))}`
+    : percent(one.probability ?? low, error);
   const marks = [
     isWinner && ["★", "winner"],
     at === answer.greedy && ["~", "masked greedy"],
@@ -331,9 +458,29 @@ function rowOf(answer, place, one, at, tolerance) {
     h("td", { class: "place" }, String(place + 1)),
     h("th", { scope: "row" }, textOf(one.text, 200)),
     h("td", { class: "share" }, barOf(low, high), number(isOpen ? high : one.probability, shown, "probability")),
-    h("td", { class: "number", "data-label": answer.rule === "joint" ? "log-probability" : "score" }, number(measured, measured === null ? "–" : (isOpen ? "≤ " : "") + score(measured, tolerance), "logp")),
-    h("td", { class: "number", "data-label": "step by step" }, local === null || local === undefined ? "–" : number(Math.exp(local), percent(Math.exp(local), Math.max(tolerance * Math.exp(local), error)), "step by step")),
-    h("td", { class: "marks" }, marks.filter((one) => Array.isArray(one)).map(([sign, words]) => h("span", { class: "tag" }, h("span", { "aria-hidden": "true" }, `${sign} `), words))),
+    h(
+      "td",
+      { class: "number", "data-label": answer.rule === "joint" ? "log-probability" : "score" },
+      number(measured, measured === null ? "–" : (isOpen ? "≤ " : "") + score(measured, tolerance), "logp"),
+    ),
+    h(
+      "td",
+      { class: "number", "data-label": "step by step" },
+      local === null || local === undefined
+        ? "–"
+        : number(
+            Math.exp(local),
+            percent(Math.exp(local), Math.max(tolerance * Math.exp(local), error)),
+            "step by step",
+          ),
+    ),
+    h(
+      "td",
+      { class: "marks" },
+      marks
+        .filter((one) => Array.isArray(one))
+        .map(([sign, words]) => h("span", { class: "tag" }, h("span", { "aria-hidden": "true" }, `${sign} `), words)),
+    ),
   );
 }
 

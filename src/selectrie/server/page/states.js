@@ -51,7 +51,10 @@ export class Pane {
     clearInterval(this.timer); // or a timeout: they share their numbers
     this.section.dataset.state = state;
     this.section.setAttribute("aria-busy", String(state === "running" || state === "streaming"));
-    this.place.classList.toggle("stale", !["done", "tie", "low-mass", "too-large", "streaming", "empty"].includes(state));
+    this.place.classList.toggle(
+      "stale",
+      !["done", "tie", "low-mass", "too-large", "streaming", "empty"].includes(state),
+    );
     this.head.replaceChildren(...said);
   }
 
@@ -65,7 +68,12 @@ export class Pane {
     const time = h("span", { class: "time" }, "0.0 s");
     this.count = h("span", { class: "nodes" }, "Running");
     this.bar = h("progress", { "aria-label": "Work done" });
-    this.enter("running", this.bar, h("p", {}, this.count, " · ", time), h("button", { type: "button", class: "stop", onclick: stop }, "Stop"));
+    this.enter(
+      "running",
+      this.bar,
+      h("p", {}, this.count, " · ", time),
+      h("button", { type: "button", class: "stop", onclick: stop }, "Stop"),
+    );
     announcedAt = began;
     this.timer = setInterval(() => {
       time.textContent = `${((performance.now() - began) / 1000).toFixed(1)} s`;
@@ -108,7 +116,12 @@ export class Pane {
       this.enter("refused", h("p", {}, h("strong", {}, "This server wants an API key.")), keyForm(retry));
       announce("This server wants an API key.");
     } else if (error instanceof ServerError && error.code === "loading") {
-      this.enter("refused", h("progress", { "aria-label": "Loading" }), h("p", {}, h("strong", {}, "The model is being loaded."), " This is asked again when it may be ready."), again);
+      this.enter(
+        "refused",
+        h("progress", { "aria-label": "Loading" }),
+        h("p", {}, h("strong", {}, "The model is being loaded."), " This is asked again when it may be ready."),
+        again,
+      );
       announce("The model is being loaded.");
       this.timer = setTimeout(retry, 1000 * Math.max(1, error.retryAfterS));
     } else if (error instanceof ServerError && error.retryAfterS > 0) {
@@ -124,7 +137,8 @@ export class Pane {
     } else {
       const code = error instanceof ServerError ? error.code : "page";
       const message = error instanceof Error ? error.message : String(error);
-      const about = error instanceof ServerError && error.field ? [" in ", h("code", { class: "param" }, error.field)] : [];
+      const about =
+        error instanceof ServerError && error.field ? [" in ", h("code", { class: "param" }, error.field)] : [];
       this.enter(
         "error",
         h("p", {}, h("strong", {}, "Error "), h("code", { class: "code" }, code), ...about),
@@ -144,7 +158,16 @@ export class Pane {
   wait(error, again) {
     let left = Math.ceil(error.retryAfterS);
     const count = h("span", { class: "countdown" }, `${left} s`);
-    const said = h("p", {}, h("strong", {}, "Not now"), " (", h("code", { class: "code" }, error.code), "). You can try again in ", count, ".");
+    const said = h(
+      "p",
+      {},
+      h("strong", {}, "Not now"),
+      " (",
+      h("code", { class: "code" }, error.code),
+      "). You can try again in ",
+      count,
+      ".",
+    );
     again.disabled = true;
     this.enter("refused", said, h("p", { class: "message" }, error.message), again);
     announce(`Not now. ${error.message}`);
@@ -153,7 +176,12 @@ export class Pane {
       count.textContent = `${left} s`;
       if (left > 0) return;
       clearInterval(this.timer);
-      said.replaceChildren(h("strong", {}, "Refused before"), " (", h("code", { class: "code" }, error.code), "). You can try again now.");
+      said.replaceChildren(
+        h("strong", {}, "Refused before"),
+        " (",
+        h("code", { class: "code" }, error.code),
+        "). You can try again now.",
+      );
       again.disabled = false;
     }, 1000);
   }
@@ -166,7 +194,13 @@ export class Pane {
  * @param {() => void} [then] what is done besides
  */
 export function keyForm(then = () => {}) {
-  const input = h("input", { type: "password", id: freshId(), autocomplete: "off", spellcheck: "false", required: true });
+  const input = h("input", {
+    type: "password",
+    id: freshId(),
+    autocomplete: "off",
+    spellcheck: "false",
+    required: true,
+  });
   return h(
     "form",
     {
@@ -194,7 +228,12 @@ export function keyForm(then = () => {}) {
  */
 export function note(kind, said, remedies = []) {
   const buttons = remedies.map(([label, act]) => h("button", { type: "button", onclick: act }, label));
-  return h("div", { class: `note ${kind}` }, h("p", {}, ...said), buttons.length ? h("p", { class: "remedies" }, buttons) : null);
+  return h(
+    "div",
+    { class: `note ${kind}` },
+    h("p", {}, ...said),
+    buttons.length ? h("p", { class: "remedies" }, buttons) : null,
+  );
 }
 
 /**
