@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from selectrie.evaluation.comparison import compare, comparison_dict, with_texts
 from selectrie.evaluation.metrics import METRICS, ChoiceLoglikelihood, Item, ItemRecord, find_metrics
-from selectrie.evaluation.report import html
-from selectrie.evaluation.report.html import MAX_PROBLEMS, Axis, ChartDescription, Row, comparison_page, evaluation_page
+from selectrie.evaluation.report import charts
+from selectrie.evaluation.report.charts import Axis, ChartDescription, Row
+from selectrie.evaluation.report.html import MAX_PROBLEMS, comparison_page, evaluation_page
 from selectrie.evaluation.results import Evaluation, TaskResult
 from tests.support.n_examples import n_examples
 
@@ -220,7 +221,7 @@ def test_texts_stay_texts():
 @given(st.text(st.characters(categories=None)))
 def test_every_text_can_be_shown(text):
     """The page can be written as UTF-8, and read again the text is what it was but for what does not print."""
-    written = html.escape_text(text)
+    written = charts.escape_text(text)
     written.encode()
     assert not set('<>"') & set(written)
     from html import unescape
@@ -253,7 +254,7 @@ def test_a_dot_is_hollow_where_guessing_lies_in_the_interval():
     """And full where it does not, or where there is nothing to guess. The ends belong to the interval."""
     marks = {0.45: "dot hollow", 0.4: "dot hollow", 0.6: "dot hollow", 0.39: "dot", 0.61: "dot", None: "dot"}
     rows = [Row("row", 0.5, 0.4, 0.6, mark) for mark in marks]
-    picture = html.interval_chart(rows, ChartDescription("title", "alternative"))
+    picture = charts.interval_chart(rows, ChartDescription("title", "alternative"))
     assert re.findall(r'<circle [^>]*class="([^"]*)"', picture) == list(marks.values())
 
 
@@ -266,6 +267,6 @@ def test_values_beyond_an_axis_lie_on_its_edge():
 @given(st.floats(1e-6, 1e6))
 def test_axes_end_on_a_round_number(value):
     """Not below the value, and less than twice as large."""
-    found = html.round_up(value)
+    found = charts.round_up(value)
     assert value * (1 - 1e-6) <= found <= 2 * value * (1 + 1e-6)
     assert f"{found:.6e}".split("e")[0].rstrip("0").rstrip(".") in {"1", "2", "3", "4", "5", "6", "8"}

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from selectrie.core.output import escaped
 from selectrie.errors import OptionError
-from selectrie.evaluation.report.html import difference_chart, difference_rows, svg_file
+from selectrie.evaluation.report.charts import svg_file
+from selectrie.evaluation.report.html import difference_chart, difference_rows
 from selectrie.evaluation.results import (
     MAX_CONTEXT,
     choices_line,
