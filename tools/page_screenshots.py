@@ -1,4 +1,4 @@
-"""Make the pictures of the server's page in `docs/pictures`: each tab with the answer to its example, in light and dark.
+"""Make the pictures of the server's page in `docs/pictures`: each tab with the answer to its example, and one in the dark.
 
 The server runs the embedded model. `python tools/page_screenshots.py [FOLDER] [--tab NAME …]`
 """
@@ -14,8 +14,10 @@ from page_browser import launched, served
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 WIDTH, HEIGHT = 1100, 760
+MOST_HEIGHT = 1300
+"""Pixels after which a picture is cut."""
 ANSWERED = ".answer:is([data-state=done], [data-state=tie], [data-state=low-mass])"
-SCHEMES = ("light", "dark")
+IN_THE_DARK = "Select"
 
 
 def take(page: Any, tab: str, path: Path, scheme: str) -> None:
@@ -26,7 +28,9 @@ def take(page: Any, tab: str, path: Path, scheme: str) -> None:
     panel.get_by_role("button", name="Run", exact=True).click()
     panel.locator(ANSWERED).wait_for()
     page.mouse.move(0, 0)
-    page.screenshot(path=path, full_page=True)
+    page.evaluate("document.activeElement.blur()")
+    height = min(MOST_HEIGHT, page.evaluate("document.documentElement.scrollHeight"))
+    page.screenshot(path=path, full_page=True, clip={"x": 0, "y": 0, "width": WIDTH, "height": height})
 
 
 def main() -> int:
@@ -41,8 +45,8 @@ def main() -> int:
         page.goto("/")
         tabs = page.get_by_role("tab").all_inner_texts()
         for tab in options.tab or tabs:
-            for scheme in SCHEMES:
-                path = options.folder / f"{tab.lower()}-{scheme}.png"
+            for scheme in ("light", "dark") if tab == IN_THE_DARK else ("light",):
+                path = options.folder / f"page-{tab.lower()}{'-dark' if scheme == 'dark' else ''}.png"
                 take(page, tab, path, scheme)
                 print(path)
     return 0
