@@ -63,7 +63,10 @@ def results():
             "decision": decision,
             **{f"answer {name}": answer for name, answer in decision.items()},
             "calibration": llm.fit_calibration(["It is late.", "It is early."], {"a": QUESTIONS["a"]}),
-            "fitted": (Calibration.fit([decision], {"a": ["yes"]}), Threshold.fit([decision], {"a": ["yes"]})),
+            "fitted": (
+                Calibration.fit([decision] * 2, {"a": ["yes"] * 2}),
+                Threshold.fit([decision] * 2, {"a": ["yes"] * 2}),
+            ),
             "extraction": (extraction := llm.extract("It is late.", Literal["a", "b"])),
             "extracted": (
                 *extraction.top(1),
