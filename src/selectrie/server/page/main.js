@@ -456,3 +456,8 @@ async function start() {
 }
 
 export const page = start();
+page.catch((error) => {
+  const again = h("button", { type: "button", onclick: () => location.reload() }, "Load the page again");
+  const said = h("p", { class: "lead" }, `The page could not be loaded: ${error.message} `);
+  document.getElementById("main")?.replaceChildren(said, again);
+});
