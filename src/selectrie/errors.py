@@ -459,12 +459,21 @@ class ServerOptionError(OptionError):
 
 
 class ChoiceError(RequestError, ValueError):
-    """The set of choices is not valid: it is empty, or one of them cannot be scored."""
+    """The set of choices is not valid: it is empty, or one of them cannot be scored.
+
+    Attributes:
+        reason: Description of the error.
+        index: Index of the choice; None if it is about all.
+        choice: The text of the choice, if it is known.
+        of_prior: Whether the error is about the prior weights of the choices.
+    """
 
     code = "choice"
 
-    def __init__(self, reason: str, *, index: int | None = None, choice: str | None = None) -> None:
-        self.reason, self.index, self.choice = reason, index, choice
+    def __init__(
+        self, reason: str, *, index: int | None = None, choice: str | None = None, of_prior: bool = False
+    ) -> None:
+        self.reason, self.index, self.choice, self.of_prior = reason, index, choice, of_prior
         text = "" if choice is None else f" ({clip(choice, 60)!r})"
         super().__init__(MessageText("" if index is None else f"choice {index}{text}: ", clip(reason)))
 
@@ -1090,6 +1099,13 @@ def of_value(value: object) -> str:
         return clip(repr(value), MAX_QUOTED)
     except Exception:  # noqa: BLE001 - the caller's class may raise anything
         return f"<{type(value).__name__}>"
+
+
+class Amount(str):
+    """A number of something, such as 65 texts, which messages write without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
 
 
 def as_json(value: object) -> str:

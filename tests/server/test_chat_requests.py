@@ -302,8 +302,8 @@ def test_errors_quote_little_of_a_request(llm):
     [
         ({"max_n": 2}, {"n": 3}, "n=3: expected a whole number from 1 to 2"),
         ({"max_n": 2}, {"best_of": 3}, "best_of=3: expected a whole number from 1 to 2"),
-        ({"max_stops": 2}, {"stop": ["a"] * 3}, "stop=3: expected at most 2"),
-        ({"max_stops": 2}, {"stop_token_ids": [1] * 3}, "stop_token_ids=3: expected at most 2"),
+        ({"max_stops": 2}, {"stop": ["a"] * 3}, "stop=3 items: expected at most 2"),
+        ({"max_stops": 2}, {"stop_token_ids": [1] * 3}, "stop_token_ids=3 items: expected at most 2"),
         ({"max_logprobs": 2}, {"logprobs": True, "top_logprobs": 3}, "top_logprobs=3"),
         ({"max_rows": 23}, {"n": 2}, "2 x 12 tokens: expected at most 23"),
         ({"max_rows": 99, "default_max_tokens": 100}, {"max_tokens": None}, "1 x 100 tokens"),

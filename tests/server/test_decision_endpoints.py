@@ -164,7 +164,7 @@ def test_questions_may_bring_examples_and_a_cue():
         asked["examples"] = [{"state": "a", "answer": "z"}]
         reply = ask(app(llm), "POST", "/v1/decisions", {"input": STATE, "questions": [asked]})
     assert reply.status == 400
-    assert "examples[0][1]" in reply.error["message"]
+    assert "examples[0].answer" in reply.error["message"]
 
 
 def test_a_server_may_have_a_calibration():
@@ -273,8 +273,8 @@ def test_a_question_in_the_form_of_typesafe_has_its_limits(path):
     with fake() as llm:
         larger = app(llm, ServerOptions(max_criteria=256, max_criteria_levels=11))
         for question, message in (
-            (options, "criteria=256: expected at most 255"),
-            (levels, "criteria=11: expected at most 10"),
+            (options, "criteria=256 items: expected at most 255"),
+            (levels, "criteria=11 items: expected at most 10"),
         ):
             asked = {"input": STATE, "questions": [question]}
             if path == "systemone":
@@ -544,11 +544,15 @@ def test_each_label_of_several_is_a_predicate():
 @pytest.mark.parametrize(
     ("changes", "param", "message"),
     [
-        ({"instructions": "Which?"}, "questions[0]", "a statement about each {label}"),
-        ({"cue": "Topic:", "instructions": None}, "questions[0]", "`cue` cannot be combined with multi_label"),
+        ({"instructions": "Which?"}, "questions[0].instructions", "a statement about each {label}"),
+        ({"cue": "Topic:", "instructions": None}, "questions[0].cue", "`cue` cannot be combined with multi_label"),
         ({"multi_label": 1}, "questions[0].multi_label", "expected true or false"),
         ({"choices": [str(n) for n in range(401)]}, "questions", "each option of a question with multi_label is one"),
-        ({"examples": [{"state": "x", "answer": "a"}]}, "questions[0]", "a list of the labels that are true"),
+        (
+            {"examples": [{"state": "x", "answer": "a"}]},
+            "questions[0].examples[0].answer",
+            "a list of the labels that are true",
+        ),
         ({"type": "score", "levels": ["a"], "choices": None}, "questions[0].multi_label", "one of the fields"),
     ],
 )
@@ -750,7 +754,9 @@ def test_options_are_counted_before_other_work(path, questions, monkeypatch):
     with fake() as llm:
         error = ask(app(llm, ServerOptions(max_options_in_all=9)), "POST", f"/v1/{path}", body).error
     assert error["param"] == "questions"
-    assert error["message"].startswith(("questions=10: expected at most 9", "questions=12: expected at most 9"))
+    assert error["message"].startswith(
+        ("questions=10 options: expected at most 9", "questions=12 options: expected at most 9")
+    )
 
 
 def test_options_have_several_texts_over_http():

@@ -43,6 +43,8 @@ REMEDIES = remedies(
 LARGER = remedies(operator="load with a larger `n_ctx` and `precision='fast'`")
 TOO_LONG = PromptTooLongError(required_tokens=9, available_tokens=8, remedy=REMEDIES, larger_context=LARGER)
 ASKED = {"type": "predicate", "instructions": "Is it?"}
+SCORE = {"type": "score", "instructions": "How?"}
+CHOICE = {"type": "choice", "instructions": "Which?", "choices": [{"value": "b"}, {"value": "c"}]}
 MAPPING = OptionError("choices", 3, MessageText("texts as keys", PythonOnly("; else, Option(value, text=…)")))
 
 
@@ -138,6 +140,27 @@ def test_a_client_reads_its_values_as_it_sent_them(path: str, body: dict[str, ob
         found = ask(app(llm), "POST", path, body).error["message"]
     assert message in found
     assert not re.search("None|True|False|Threshold", found), found
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param", "message"),
+    [
+        ("/v1/select", {"prompt": "a", "choices": ["b", "c"], "prior": [0, 0]}, "prior", "every prior is 0"),
+        ("/v1/select", {"prompt": "a", "choices": ["b", "c"], "prior": [1]}, "prior", "prior=1 weights: expected 2"),
+        ("/v1/select", {"prompt": "a", "choices": ["b", "c"], "prior": [1, -1]}, "prior[1]", "prior[1]=-1: expected"),
+        ("/v1/select", {"prompt": "a", "regex": ""}, "regex", "empty"),
+        ("/v1/completions", {"prompt": "a", "stop": ["a"] * 65}, "stop", "stop=65 items: expected at most 64"),
+        ("/v1/decisions", {"input": "x", "questions": [SCORE | {"low": 5, "high": 1}]}, "questions[0].high", "high=1"),
+        ("/v1/decisions", {"input": "x", "permutations": 3, "questions": [CHOICE]}, "permutations", "permutations=3"),
+        ("/v1/decisions", {"input": "x", "questions": [CHOICE | {"examples": [{"state": "y", "answer": "z"}]}]}, "questions[0].examples[0].answer", "examples[0].answer='z'"),
+        ("/v1/classify", {"text": "a", "labels": ["a", "b"], "examples": [{"state": "x", "answer": "z"}]}, "examples[0].answer", "examples[0].answer='z'"),
+    ],
+)  # fmt: skip
+def test_the_path_to_the_value_is_named(path: str, body: dict[str, object], param: str, message: str):
+    """Not that of what is around it, and counts are no values."""
+    with fake() as llm:
+        found = ask(app(llm), "POST", path, body).error
+    assert (found["param"], message in found["message"]) == (param, True), found
 
 
 def test_names_of_clients_are_cut():

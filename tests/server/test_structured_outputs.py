@@ -249,7 +249,7 @@ NOT_POSSIBLE = [
     ({"response_format": {"type": "xml"}}, "response_format.type", "one of 'text', 'json_object', 'json_schema'"),
     ({"response_format": {}}, "response_format.type", "is not given"),
     ({"response_format": "json"}, "response_format", "an object with a `type`"),
-    ({"response_format": {"type": "json_schema"}}, "response_format.schema", "is not given; give a JSON Schema"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "is not given; give an object with a `schema`"),
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "p"}}}, AT, "is not given; give a JSON Schema"),
     ({"response_format": {"type": "text", "schema": PERSON}}, "response_format.schema", "the type 'text'"),
     (schema_at([]), AT, "a JSON Schema"),

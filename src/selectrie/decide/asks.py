@@ -530,14 +530,14 @@ def _match_prior(
         return None
     if not isinstance(prior, Mapping):
         if len(prior) != len(options):
-            raise ChoiceError(f"the prior has {len(prior)} weights for {len(options)} options")
+            raise ChoiceError(f"the prior has {len(prior)} weights for {len(options)} options", of_prior=True)
         return tuple(prior)
     values = [one.value for one in options]
     unknown = [value for value in prior if value not in values]
     missing = [value for value in values if value not in prior]
     if unknown or missing:
         which = f"{unknown[0]!r} is not an option" if unknown else f"{missing[0]!r} has no weight"
-        raise ChoiceError(f"the prior does not fit the options: {which}")
+        raise ChoiceError(f"the prior does not fit the options: {which}", of_prior=True)
     return tuple(prior[value] for value in values)
 
 

@@ -184,7 +184,7 @@ def _complete_operation(one: dict[str, Any], path: str, *, needs_key: bool) -> N
     }
     one["responses"] = {"200": one["responses"]["200"], **errors}
     if any("stream" in kind.model_fields for kind in BODIES.get(path, ())):
-        one["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+        one["responses"]["200"]["content"]["text/event-stream"] = {"schema": {}}
     keys: list[dict[str, list[str]]] = [] if path in OPEN else [{"bearer": []}, {"key": []}]
     one["security"] = keys if needs_key or not keys else [*keys, {}]
 

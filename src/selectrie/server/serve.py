@@ -715,9 +715,10 @@ def _bind(serving: Serving) -> socket.socket:
             listening.listen(_BACKLOG)
             stack.pop_all()
     except OSError as error:
-        where = f"{serving.host}:{serving.port}"
-        name, free = ("port", "a free port") if error.errno == errno.EADDRINUSE else ("host", "an address")
-        raise OptionError(name, where, f"{free} that can be listened on ({error.strerror or error})") from error
+        is_used = error.errno == errno.EADDRINUSE
+        name, free = ("port", f"a free port of {serving.host}") if is_used else ("host", "an address")
+        allowed = f"{free} that can be listened on ({error.strerror or error})"
+        raise OptionError(name, getattr(serving, name), allowed) from error
     return listening
 
 

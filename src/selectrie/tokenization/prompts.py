@@ -196,11 +196,11 @@ def read_prompt(
         _refuse_chat_options(prompting)
         read = _read_ids(vocabulary, prompt, prompting)
     if not len(read.prefix) and not read.text:
-        without = "this model puts no BOS token before text" if vocabulary.bos is None else "add_bos=False adds no BOS"
-        raise PromptError(
-            f"the prompt is empty and {without}, so nothing predicts the first token; "
-            f"give a prompt, or one token id as its prompt{_suggest_id(vocabulary)}"
-        )
+        without = words("`add_bos=False` adds no BOS")
+        if vocabulary.bos is None:
+            without = words("this model puts no BOS token before text")
+        remedy = f"give a prompt, or one token id as its prompt{_suggest_id(vocabulary)}"
+        raise PromptError(words("the prompt is empty and {}, so nothing predicts the first token; {}", without, remedy))
     return read
 
 

@@ -90,20 +90,20 @@ def log_priors(prior: Mapping[str, float] | Sequence[float] | None, choices: Seq
         return None
     values = _read_prior_mapping(prior, choices) if isinstance(prior, Mapping) else _read_prior_list(prior)
     if len(values) != len(choices):
-        raise ChoiceError(f"the prior has {len(values)} weights for {len(choices)} choices")
+        raise ChoiceError(f"the prior has {len(values)} weights for {len(choices)} choices", of_prior=True)
     weights = np.array([_to_weight(value) for value in values], dtype=np.float64)
     wrong = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
     if len(wrong):
         index = int(wrong[0])
         reason = f"its prior is {values[index]!r}; give a finite weight of at least 0"
-        raise ChoiceError(reason, index=index, choice=choices[index])
+        raise ChoiceError(reason, index=index, choice=choices[index], of_prior=True)
     first: dict[str, int] = {}
     for index, choice in enumerate(choices):
         if weights[first.setdefault(choice, index)] != weights[index]:
             reason = f"its prior differs from that of the equal choice {first[choice]}"
-            raise ChoiceError(reason, index=index, choice=choice)
+            raise ChoiceError(reason, index=index, choice=choice, of_prior=True)
     if len(weights) and not weights.any():
-        raise ChoiceError("every prior is 0, which leaves nothing to choose from")
+        raise ChoiceError("every prior is 0, which leaves nothing to choose from", of_prior=True)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(weights), dtype=np.float64)
 
@@ -135,10 +135,12 @@ def _read_prior_mapping(prior: Mapping[str, float], choices: Sequence[str]) -> l
     known = set(choices)
     unknown = next((key for key in prior if key not in known), None)
     if unknown is not None:
-        raise ChoiceError(f"the prior names {unknown!r}, which is not a choice")
+        raise ChoiceError(f"the prior names {unknown!r}, which is not a choice", of_prior=True)
     for index, choice in enumerate(choices):
         if choice not in prior:
-            raise ChoiceError("the prior does not name it; give every choice a weight", index=index, choice=choice)
+            raise ChoiceError(
+                "the prior does not name it; give every choice a weight", index=index, choice=choice, of_prior=True
+            )
     return [prior[choice] for choice in choices]
 
 

@@ -18,6 +18,7 @@ from selectrie.decide.questions import Option
 from selectrie.engine.requests.select_grammar import list_texts
 from selectrie.errors import (
     THE_PROMPT,
+    Amount,
     IncompatibleOptionsError,
     OptionError,
     TooManyRowsError,
@@ -361,6 +362,8 @@ def fields_of_call(call: Call, body: Mapping[str, Any]) -> dict[str, str]:
         paths |= {one.name: f"{argument}.{one.name}" for one in fields(record)}
     paths |= {"premise": "rule.premise", "content_free": "rule.content_free"}
     own = {name: name for name in call.body.model_fields}
+    if body.get("choices") is None and any(body.get(name) is not None for name in _GRAMMARS):
+        own["choices"] = next(name for name in _GRAMMARS if body.get(name) is not None)
     prompt = next((name for name in ("prompt", "messages", "user") if body.get(name) is not None), "prompt")
     constraint = next((name for name in _GRAMMARS if body.get(name) is not None), "grammar")
     return {**paths, **own, "prompt": prompt, THE_PROMPT.name: prompt, "grammar": constraint}
@@ -505,7 +508,9 @@ def _list_texts(body: PromptBody, constraint: StructuredText | None, options: Se
         raise OptionError("choices", None, "a list of texts" + ", or a grammar" * isinstance(body, SelectBody))
     texts = list_texts(constraint.grammar) or ()
     if len(texts) > options.max_options_in_all:
-        raise OptionError(constraint.path, len(texts), f"at most {options.max_options_in_all} texts, or far more")
+        raise OptionError(
+            constraint.path, Amount(f"{len(texts)} texts"), f"at most {options.max_options_in_all}, or far more"
+        )
     return texts
 
 
@@ -517,7 +522,7 @@ def _check_prior(prior: list[float] | dict[str, float] | None, texts: Sequence[s
         if unknown is not None:
             raise OptionError("prior", unknown, "the texts of the choices as keys")
     elif prior is not None and len(prior) != len(texts):
-        raise OptionError("prior", len(prior), f"{len(texts)} weights, one for each choice")
+        raise OptionError("prior", Amount(f"{len(prior)} weights"), f"{len(texts)}, one for each choice")
 
 
 def _check_size(name: str, texts: Sequence[str], arguments: Mapping[str, Any]) -> None:
@@ -532,7 +537,7 @@ def _check_size(name: str, texts: Sequence[str], arguments: Mapping[str, Any]) -
     n_bytes = sum(len(text.encode()) for text in texts) + len(texts) * len(around.encode())
     if n_bytes > MAX_SCORED_BYTES:
         raise OptionError(
-            name, f"{n_bytes} bytes", f"at most {MAX_SCORED_BYTES} bytes of text, with what is around each"
+            name, Amount(f"{n_bytes} bytes"), f"at most {MAX_SCORED_BYTES} bytes of text, with what is around each"
         )
 
 

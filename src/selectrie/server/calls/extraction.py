@@ -14,7 +14,7 @@ from starlette.responses import Response
 from selectrie.decide.extraction import ExtractedType, ExtractionOptions, extracted_type
 from selectrie.decide.params import LAYOUTS, DecisionParams
 from selectrie.decide.states import of_json, text_of_state
-from selectrie.errors import THE_STATE, GrammarError, NothingFoundError, OptionError, remedies
+from selectrie.errors import THE_STATE, Amount, GrammarError, NothingFoundError, OptionError, remedies
 from selectrie.results import Extraction
 from selectrie.server.fields.reading import read, refuse_media, unknown_fields
 from selectrie.server.fields.wire import Body, TextOrJson, fields_of, one_of
@@ -78,7 +78,7 @@ def read_extract(data: Mapping[str, Any], options: ServerOptions) -> ExtractRequ
     except GrammarError as error:
         raise OptionError("schema", "…", f"a JSON Schema that a grammar can express: {error}") from error
     if len(kind.texts) > options.max_options_in_all:
-        raise OptionError("schema", len(kind.texts), f"at most {options.max_options_in_all} values")
+        raise OptionError("schema", Amount(f"{len(kind.texts)} values"), f"at most {options.max_options_in_all}")
     wants = body.marginals is not False
     defaults = ExtractionOptions.of(body.instructions or "", marginals=wants)
     arguments = {

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from selectrie.engine.rendering.renderer import MAX_SLOTS
-from selectrie.errors import MAX_QUOTED, OptionError, TemplateError, clip
+from selectrie.errors import MAX_QUOTED, Amount, OptionError, TemplateError, clip
 from selectrie.server.options import ServerOptions
 from selectrie.server.transport.http_errors import errors_at
 from selectrie.template.analysis.template import Template
@@ -45,7 +45,7 @@ def check_values(values: Mapping[str, Any], options: ServerOptions) -> None:
         if not isinstance(value, list | dict):
             continue
         if len(value) > options.max_options_in_all:
-            raise OptionError(path, len(value), f"at most {options.max_options_in_all} items")
+            raise OptionError(path, Amount(f"{len(value)} items"), f"at most {options.max_options_in_all} items")
         items = value.values() if isinstance(value, dict) else value
         rest += [(f"{path}[{at}]", one) for at, one in enumerate(items)]
 

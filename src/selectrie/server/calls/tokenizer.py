@@ -28,7 +28,7 @@ from selectrie.core.vocabulary import Tokenize, Vocabulary, to_bytes
 from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
 from selectrie.engine.scheduler.task_group import check_cancelled
-from selectrie.errors import OptionError, TextError
+from selectrie.errors import Amount, OptionError, TextError
 from selectrie.options import PromptParams
 from selectrie.server.fields.messages import Conversation
 from selectrie.server.fields.reading import check_tokenized, read, unknown_fields
@@ -243,7 +243,7 @@ def _detokenize_response(data: Mapping[str, Any], engine: Engine, tokens: Sequen
     n_bytes = int(engine.vocabulary.lengths[ids].sum())
     if n_bytes > MAX_TEXT_BYTES:
         expected = f"tokens of at most {MAX_TEXT_BYTES} bytes of text; send them in parts"
-        raise OptionError("tokens", f"{n_bytes} bytes", expected)
+        raise OptionError("tokens", Amount(f"{n_bytes} bytes"), expected)
     answer = {"prompt": engine.decode(ids)}
     return json_response(answer, unknown_fields(data, DetokenizeBody.model_fields))
 

@@ -19,7 +19,7 @@ from selectrie.decide.question_data import TYPES, question_of_data
 from selectrie.decide.questions import MAX_NUMBERS, Question
 from selectrie.decide.states import of_json
 from selectrie.decide.thinking import MAX_RATIONALES, Thinking
-from selectrie.errors import MAX_QUOTED, OptionError, of_slot
+from selectrie.errors import MAX_QUOTED, Amount, OptionError, of_slot
 from selectrie.options.selection import BASELINE_RULES
 from selectrie.results.advice import collected_warnings
 from selectrie.server.fields.reading import refuse_media
@@ -467,14 +467,16 @@ def check_size(asked: Sequence[AskedQuestion], options: ServerOptions) -> None:
     total, n_asked = 0, sum(one.n_asked for one in asked)
     if n_asked > max(options.max_questions, len(asked)):
         allowed = f"at most {options.max_questions}, where each option of a question with multi_label is one"
-        raise OptionError("questions", n_asked, allowed)
+        raise OptionError("questions", Amount(f"{n_asked} questions"), allowed)
     for one in asked:
         k = count_texts(one.data)
         total += k
         if k > options.max_options:
-            raise OptionError(one.path, k, f"at most {options.max_options} options of a question")
+            raise OptionError(one.path, Amount(f"{k} options"), f"at most {options.max_options} options of a question")
     if total > options.max_options_in_all:
-        raise OptionError("questions", total, f"at most {options.max_options_in_all} options in a request")
+        raise OptionError(
+            "questions", Amount(f"{total} options"), f"at most {options.max_options_in_all} options in a request"
+        )
 
 
 def count_texts(question: object) -> int:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from selectrie.core.vocabulary import to_bytes
-from selectrie.errors import MAX_QUOTED, OptionError, TextError, UnknownArgumentError, as_json, clip, of_value
+from selectrie.errors import MAX_QUOTED, Amount, OptionError, TextError, UnknownArgumentError, as_json, clip, of_value
 from selectrie.options.arguments import SAME
 from selectrie.server.fields.wire import LIMIT, TAG, M, UnsupportedError
 from selectrie.server.options import ServerOptions
@@ -135,7 +135,9 @@ def _to_request_error(
         return HttpError(400, cause.code, message_of(TextError(where, cause.reason)), clip(where, MAX_QUOTED))
     return OptionError(
         path,
-        len(value) if first["type"] == "too_long" else value,
+        Amount(f"{len(value)} {'characters' if isinstance(value, str) else 'items'}")
+        if first["type"] == "too_long"
+        else value,
         _describe_allowed(_insert_limits(schema, options), schemas),
     )
 
@@ -234,7 +236,9 @@ def check_tokenized(name: str, n_bytes: int) -> None:
         n_bytes: Size of the text.
     """
     if n_bytes > MAX_TOKENIZED_BYTES:
-        raise OptionError(name, f"{n_bytes} bytes", f"at most {MAX_TOKENIZED_BYTES} bytes of text; send it in parts")
+        raise OptionError(
+            name, Amount(f"{n_bytes} bytes"), f"at most {MAX_TOKENIZED_BYTES} bytes of text; send it in parts"
+        )
 
 
 def unknown_fields(names: Iterable[str], known: Collection[str], of: str = "") -> list[str]:

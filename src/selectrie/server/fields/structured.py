@@ -21,6 +21,7 @@ from pydantic.config import JsonDict
 
 from selectrie.errors import (
     MAX_QUOTED,
+    Amount,
     GrammarError,
     IncompatibleOptionsError,
     OptionError,
@@ -419,7 +420,8 @@ class ResponseFormat(NamedSchema):
         if self.type == "text" and given:
             raise IncompatibleOptionsError(next(iter(given)), f"the type 'text' of {path}", "give type='json_schema'")
         if self.type == "json_schema" and not given:
-            raise OptionError([*schemas][-1], None, "a JSON Schema")
+            where = f"{path}.json_schema" + ".schema" * (self.json_schema is not None)
+            raise OptionError(where, None, "a JSON Schema" if self.json_schema else "an object with a `schema`")
         for where, schema in given.items():
             yield Constraint.of(where, "json", schema)
         if self.type == "json_object" and not given:
@@ -486,7 +488,9 @@ class StructuredFields(WireModel):
         """
         pattern = self.guided_whitespace_pattern
         if pattern is not None and len(pattern) > MAX_CHARACTERS:
-            raise OptionError("guided_whitespace_pattern", len(pattern), f"at most {MAX_CHARACTERS} characters")
+            raise OptionError(
+                "guided_whitespace_pattern", Amount(f"{len(pattern)} characters"), f"at most {MAX_CHARACTERS}"
+            )
         whitespace = None if pattern is None else ("guided_whitespace_pattern", pattern)
         found = [replace(one, whitespace=one.whitespace or whitespace) for one in self.constraints()]
         for other in found[1:]:

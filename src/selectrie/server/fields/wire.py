@@ -35,6 +35,7 @@ from pydantic import GetJsonSchemaHandler as JsonHandler
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.errors import (
+    Amount,
     MessageText,
     OptionError,
     as_json,
@@ -166,7 +167,7 @@ class UpTo:
         """Return a value; raise an error if it is above the limit in the options."""
         limit: int = getattr(info.context, self.option)
         if isinstance(value, list | dict) and len(value) > limit:
-            raise OptionError("", len(value), f"at most {limit} {self.what}")
+            raise OptionError("", Amount(f"{len(value)} items"), f"at most {limit} {self.what}")
         if isinstance(value, int) and value > limit:
             raise ValueError
         return value

@@ -136,6 +136,7 @@ FIELDS = {
     THE_PROMPT.name: "prompt",
     "truncate": "truncate_prompt_tokens=-1",
     "n_alternatives": "logprobs",
+    "add_bos": "add_special_tokens",
 }
 """Names of request fields by the options that they set, for messages of errors."""
 

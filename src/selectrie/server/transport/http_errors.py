@@ -51,6 +51,9 @@ _TYPES = {
 _PARAM = re.compile(r"question (['\"])(questions.*?)\1", re.DOTALL)
 _MODEL = re.compile(r"^model (['\"]).*?\1(, |$)", re.DOTALL)
 """The model of a cascade that an error is about."""
+_OF_QUESTIONS = frozenset({"examples", "cue", "low", "high", "levels", "instructions"})
+"""Options of a question that have the names of its fields."""
+_EXAMPLE = re.compile(r"(\bexamples\[\d+\])\[([01])\]")
 _MAX_MESSAGE = 2_000
 SYSTEMONE = "/v1/systemone"
 """The path whose errors have TypeSafe's shape too."""
@@ -209,7 +212,7 @@ def message_of(error: SelectrieError, fields: Mapping[str, str] = _NO_FIELDS) ->
     Args:
         fields: Names of the request's fields by the options that they set.
     """
-    return error.worded(renamed(fields), _word_for_operator, max_slot=MAX_QUOTED)
+    return _of_examples(error.worded(renamed(fields), _word_for_operator, max_slot=MAX_QUOTED))
 
 
 @contextmanager
@@ -222,7 +225,7 @@ def errors_at(path: str) -> Iterator[None]:
     try:
         yield
     except RequestError as error:
-        raise HttpError(400, error.code, f"{path}: {message_of(error)}", path) from error
+        raise HttpError(400, error.code, f"{path}: {message_of(error)}", _path_below(path, error)) from error
 
 
 def _word_for_operator(remedy: MessageText) -> MessageText:
@@ -246,11 +249,33 @@ def _find_param(error: RequestError, fields: Mapping[str, str]) -> str | None:
     slot = _MODEL.sub("", error.slot or "", count=1)
     if slot:
         question = _PARAM.match(slot)
-        return clip(question[2] if question else slot, MAX_QUOTED)
+        place = question[2] if question else slot
+        path = _path_below(place, error)
+        head = error.name.partition("[")[0] if isinstance(error, OptionError) else ""
+        if path != place or not place.startswith("questions") or head not in fields:
+            return clip(path, MAX_QUOTED)
     if isinstance(error, ChoiceError) and "choices" in fields:
-        return fields["choices"] + ("" if error.index is None else f"[{error.index}]")
+        path = "prior" if error.of_prior else fields["choices"]
+        has_index = error.index is not None and path in ("prior", "choices", "labels", "documents")
+        return f"{path}[{error.index}]" if has_index else path
     place = error.name if isinstance(error, OptionError) else error.where if isinstance(error, PromptError) else ""
     place = error.what if isinstance(error, TextError) else place
     name, bracket, rest = place.partition("[")
     own = fields.get(name, name if isinstance(error, OptionError) else "")
-    return clip(f"{own}{bracket}{rest}".replace("['", ".").replace("']", ""), MAX_QUOTED) if own else None
+    path = _of_examples(f"{own}{bracket}{rest}").replace("['", ".").replace("']", "")
+    return clip(path, MAX_QUOTED) if own else None
+
+
+def _path_below(path: str, error: RequestError) -> str:
+    """Return the path to the wrong value of a question, given the question's path.
+
+    A question whose fields are those of the body has another path, such as "labels".
+    """
+    if not isinstance(error, OptionError) or error.name.partition("[")[0] not in _OF_QUESTIONS:
+        return path
+    return f"{path}." * path.startswith("questions") + _of_examples(error.name)
+
+
+def _of_examples(text: str) -> str:
+    """Return a text with the paths of examples as in requests: `examples[0].answer`."""
+    return _EXAMPLE.sub(lambda found: found[1] + (".answer" if found[2] == "1" else ".state"), text)
