@@ -6,6 +6,7 @@ import { number, percent, score, textOf, visible } from "./format.js";
 import { area, fill, freshId, h, labelled, optionsOf, parseJson, readOptions, stateOf } from "./form.js";
 import { caretOf } from "./grammar.js";
 import { barOf } from "./select.js";
+import { note } from "./states.js";
 
 const PATH = "/v1/render";
 const MOST_CHOICES = 20;
@@ -119,10 +120,15 @@ function show(answer, place) {
   const body = isWhole
     ? shown.map((one) => (one.kind === "text" || !slots.has(one.path) ? plain(one.text) : buttonOf(slots.get(one.path), one.text)))
     : [plain(answer.text), h("p", {}, withRecord.map((/** @type {any} */ one) => buttonOf(one, `${one.name}: ${one.text}`)))];
-  const low = scoredSlots(answer).some((one) => (one.record.warnings ?? []).some((/** @type {any} */ warning) => warning.code === "coverage"));
-  const ties = scoredSlots(answer).some((one) => one.record.is_tie);
-  place.replaceChildren(h("h2", {}, "The page"), h("div", { class: "page-text", dir: "auto" }, body), h("p", { class: "hint" }, "A slot opens what it was decided among."), detail);
-  return { state: ties ? "tie" : low ? "low-mass" : "done", sentence: `The page is filled: ${answer.slots.length} slots.` };
+  const ties = scoredSlots(answer).filter((one) => one.record.is_tie);
+  const low = scoredSlots(answer).filter((one) => (one.record.warnings ?? []).some((/** @type {any} */ warning) => warning.code === "coverage"));
+  const names = (/** @type {any[]} */ some) => some.flatMap((one, at) => [at ? ", " : "", textOf(one.path)]);
+  const notes = [
+    ties.length ? note("tie", [h("strong", {}, "A tie: "), ...names(ties), ". The first two are closer than the tolerance."]) : null,
+    low.length ? note("low-mass", [h("strong", {}, "The model expects something else: "), ...names(low), "."]) : null,
+  ];
+  place.replaceChildren(h("h2", {}, "The page"), ...notes.filter((one) => one !== null), h("div", { class: "page-text", dir: "auto" }, body), h("p", { class: "hint" }, "A slot opens what it was decided among."), detail);
+  return { state: ties.length ? "tie" : low.length ? "low-mass" : "done", sentence: `The page is filled: ${answer.slots.length} slots.` };
 }
 
 /**

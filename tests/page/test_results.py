@@ -1,0 +1,188 @@
+"""The states of an answer: done, a tie, texts that the model would hardly say, streams, and what is too large to draw."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+
+from tests.page.tabs import DECIDE, LATER, RANK, SELECT
+from tests.page.test_texts import many
+
+GRAMMAR, TEMPLATE, GENERATE = LATER
+SCORED = [
+    *(pytest.param(one, id=str(one)) for one in (SELECT, RANK, DECIDE)),
+    *(pytest.param(one, id=str(one), marks=pytest.mark.long) for one in (GRAMMAR, TEMPLATE)),
+]
+"""The tabs whose answers can be ties, or be of little mass."""
+
+
+def parts(answer):
+    """The parts of an answer that have a winner each, and where each says how sure that is."""
+    if "answers" in answer:
+        return [one["diagnostics"] for one in answer["answers"].values()]
+    if "slots" in answer:
+        return [one["record"] for one in answer["slots"] if "coverage" in (one.get("record") or {})]
+    return [answer]
+
+
+def answered(visit, double, tab, change):
+    """A page that shows the answer to a tab's request after a change of it, and its state."""
+    visitor = visit().choose(tab.name).fill(**tab.fields)
+    assert visitor.run() in ("done", "tie", "low-mass")
+    answer = deepcopy(double.answers[-1])
+    change(answer)
+    call = double.expect(tab.path)
+    call.stream().event({**answer, "type": "result"}).end() if double.events else call.answer(answer)
+    return visitor, visitor.run()
+
+
+@pytest.mark.parametrize("tab", SCORED)
+def test_a_tie_is_shown_as_a_tie(visit, double, tab):
+    """A note says so, and the state is that of a tie."""
+
+    def change(answer):
+        for one in parts(answer):
+            one["is_tie"], one["margin"] = True, 0.0
+
+    visitor, state = answered(visit, double, tab, change)
+    assert state == "tie"
+    assert "tie" in visitor.answer.inner_text().lower()
+
+
+@pytest.mark.parametrize("tab", SCORED)
+def test_little_mass_says_what_was_wanted(visit, double, tab):
+    """A note has the mass, which is not rounded to 0, and the tokens that the model would rather say."""
+
+    def change(answer):
+        for one in parts(answer):
+            one["coverage" if "coverage" in one else "label_mass"] = 0.0004
+            one["warnings"] = [{"code": "coverage", "text": "the model expects something else"}]
+
+    visitor, state = answered(visit, double, tab, change)
+    assert state == "low-mass"
+    note = visitor.answer.locator(".note.low-mass").first
+    if tab is TEMPLATE:  # each slot has its own mass, in what it opens
+        assert "weapon" in note.inner_text()
+        return
+    assert "0.0004" in note.locator("data").evaluate_all("all => all.map(one => one.value)")
+    assert "< 0.1 %" in note.inner_text()
+    assert note.locator(".wanted").count() > 1
+
+
+def test_remedies_of_little_mass_are_buttons(visit, double):
+    """One puts a space before each choice and runs, the other asks in the chat template."""
+    visitor = visit().choose(SELECT.name).fill(prompt="The capital of France is", choices="Paris\nRome")
+    assert visitor.run() == "low-mass"
+    note = visitor.answer.locator(".note.low-mass")
+    before = visitor.page.evaluate("n_settled")
+    note.get_by_role("button", name="space").click()
+    assert visitor.settled(before) == "done"
+    assert double.asked[-1][1].get("delimiter") == " " or double.asked[-1][1]["choices"] == [" Paris", " Rome"]
+    visitor.panel.locator("[name=delimiter]").evaluate("one => { one.value = ''; }")
+    visitor.fill(choices="Paris\nRome")
+    assert visitor.run() == "low-mass"
+    before = visitor.page.evaluate("n_settled")
+    visitor.answer.locator(".note.low-mass").get_by_role("button", name="chat template").click()
+    visitor.settled(before)
+    assert double.asked[-1][1]["user"] == "The capital of France is"
+
+
+def test_what_is_too_large_to_draw_is_a_list(visit, double):
+    """Without a drawing the choices stand in the list, and a sentence says why there is no picture."""
+    visitor = visit().choose(RANK.name).fill(**RANK.fields)
+    answer = many([" Paris", " Rome", " Oslo"])
+    answer["drawing"] = {"trie": None, "bars": None, "strip": None, "sentences": {}}
+    double.expect(RANK.path).stream().event({**answer, "type": "result"}).end()
+    assert visitor.run() == "too-large"
+    assert "too large to draw" in visitor.answer.inner_text()
+    assert visitor.answer.locator("table.choices tbody tr").count() == 3
+
+
+def test_a_server_that_loads_is_asked_again(visit, double):
+    """While the model is being loaded the page says so, and asks again by itself."""
+    visitor = visit().choose(SELECT.name).fill(**SELECT.fields)
+    visitor.page.clock.install()
+    double.expect(SELECT.path).fail(503, "loading", "the model is being loaded", headers={"retry-after": "1"})
+    visitor.run()
+    assert "being loaded" in visitor.answer.inner_text()
+    before = visitor.page.evaluate("n_settled")
+    call = double.expect(SELECT.path).pass_on()
+    visitor.page.clock.run_for(5_000)
+    call.wait()
+    assert visitor.settled(before) == "done"
+
+
+@pytest.mark.long
+def test_texts_of_a_grammar_arrive_while_it_is_searched(visit, double):
+    """The best so far stands there and is not proved yet; then comes the answer."""
+    visitor = visit().choose(GRAMMAR.name).fill(**GRAMMAR.fields)
+    assert visitor.run() in ("done", "low-mass")
+    answer = double.answers[-1]
+    call = double.expect(GRAMMAR.path).stream()
+    before = visitor.page.evaluate("n_settled")
+    visitor.press_run()
+    call.wait().event({"type": "found", "text": " Boston <i>", "logp": -3.5, "proved": False})
+    visitor.wait_for("streaming")
+    visitor.answer.get_by_text("Boston <i>").wait_for()
+    assert "not proved yet" in visitor.answer.inner_text()
+    call.event({"type": "found", "text": " Chicago!", "logp": -1.25, "proved": False})
+    visitor.answer.get_by_text("Chicago!").wait_for()
+    call.event({**answer, "type": "result"}).end()
+    assert visitor.settled(before) in ("done", "low-mass")
+    assert "not proved yet" not in visitor.answer.inner_text()
+
+
+@pytest.mark.long
+def test_an_error_of_a_grammar_stands_under_its_place(visit):
+    """The message of the server, with line and caret, keeps its columns, and the grammar has the focus."""
+    visitor = visit().choose(GRAMMAR.name)
+    visitor.field("source").fill('root ::= "a" | missing')
+    assert visitor.run() == "error"
+    shown = visitor.answer.inner_text()
+    assert "missing" in shown
+    lines = shown.split("\n")
+    at = next(number for number, line in enumerate(lines) if set(line.strip()) == {"^"})
+    assert lines[at].index("^") == lines[at - 1].index("missing")
+    assert visitor.page.evaluate("document.activeElement.name") == "source"
+
+
+@pytest.mark.long
+def test_a_page_fills_while_it_is_decided(visit, double):
+    """Texts of a template stand there as they come; a click on a slot then opens what it was decided among."""
+    visitor = visit().choose(TEMPLATE.name)
+    assert visitor.run() in ("done", "low-mass")
+    events = double.events
+    call = double.expect(TEMPLATE.path).stream()
+    before = visitor.page.evaluate("n_settled")
+    visitor.press_run()
+    call.wait()
+    *first, last = events
+    for event in first:
+        call.event(event)
+    visitor.wait_for("streaming")
+    texts = [event["text"] for event in first if event["type"] == "text"]
+    visitor.answer.get_by_text(texts[0].split("\n")[0].strip()).first.wait_for()
+    call.event(last).end()
+    assert visitor.settled(before) in ("done", "low-mass")
+    slot = visitor.answer.locator("button", has_text=last["slots"][-1]["text"]).first
+    slot.click()
+    visitor.answer.locator("svg.sel").first.wait_for()
+    assert slot.get_attribute("aria-expanded") == "true"
+
+
+@pytest.mark.long
+def test_alternatives_of_a_token_open_by_a_click(visit, double):
+    """Generate shows its columns of tokens; a token opens what else could have stood there, by keyboard too."""
+    visitor = visit().choose(GENERATE.name)
+    assert visitor.run() == "done"
+    tokens = visitor.answer.locator(".tokens button")
+    assert visitor.answer.locator(".tokens").count() == double.asked[-1][1]["n"]
+    tokens.first.focus()
+    visitor.page.keyboard.press("ArrowRight")
+    visitor.page.keyboard.press("Enter")
+    assert tokens.nth(1).get_attribute("aria-pressed") == "true"
+    logprobs = double.events[0]["choices"][0]["logprobs"]
+    shown = visitor.answer.locator("data:visible").evaluate_all("all => all.map(one => Number(one.value))")
+    assert len(shown) > 1
+    assert logprobs
