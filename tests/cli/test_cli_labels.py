@@ -76,8 +76,9 @@ def test_figures_are_those_of_the_report(folder):
     found = json.loads(run(*DECIDE, "--json").stdout)
     asked = TableQuestions(state="body", questions=_questions())
     gold = {"intent": "kind", "angry": "cross", "urgency": "when"}
-    decisions, right = decide_labelled(fake(), folder / "t.csv", asked, gold)
+    decisions, right, states = decide_labelled(fake(), folder / "t.csv", asked, gold)
     assert right["angry"][:3] == [True, False, None]
+    assert states[:2] == ["Text 0", "Text 1"]
     assert right["urgency"][:3] == [2, 1, 0]
     assert str(decisions[5].error).startswith("body=")
     assert found["questions"] == {name: one.to_dict() for name, one in label_reports(decisions, right).items()}

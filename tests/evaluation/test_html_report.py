@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-import xml.etree.ElementTree as ET
 from dataclasses import replace
-from html.parser import HTMLParser
 from importlib import resources
 
 import numpy as np
@@ -20,38 +18,8 @@ from selectrie.evaluation.report import charts
 from selectrie.evaluation.report.charts import Axis, ChartDescription, Row
 from selectrie.evaluation.report.html import MAX_PROBLEMS, comparison_page, evaluation_page
 from selectrie.evaluation.results import Evaluation, TaskResult
+from tests.support.html_pages import EVIL, Reader, assert_fetches_nothing, assert_pictures_have_words
 from tests.support.n_examples import n_examples
-
-EVIL = "<script>alert(1)</script>\"'&\x1b[2J\u202e\ud800"
-VOID = {"meta", "line", "circle", "rect"}
-
-
-class Reader(HTMLParser):
-    """The elements of a page, their attributes, and its words; fails where tags do not match."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words = ""
-        self.feed(page)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open[-1:] != ["style"]:
-            self.words += data
 
 
 def record(index, logps, *, gold=(0,), name="", subset="", problem=None):
@@ -92,34 +60,13 @@ def mirrored(run):
 def test_nothing_is_fetched_and_nothing_is_run(run):
     """No script, no style sheet, no picture, no font, no address of anything."""
     for page in pages_of(run, mirrored(run)):
-        elements = Reader(page).elements
-        assert not {name for name, _ in elements} & {
-            "script",
-            "link",
-            "img",
-            "iframe",
-            "object",
-            "base",
-            "a",
-            "use",
-            "image",
-        }
-        attributes = {name for _, own in elements for name in own}
-        assert not {name for name in attributes if name.startswith("on") or name in ("src", "href", "xlink:href")}
-        assert not re.search(r"https?:|url\(|@import|javascript:", page)
+        assert_fetches_nothing(page)
 
 
 def test_every_picture_says_what_it_shows(run):
     """A title and a description for each, the numbers of the reliability diagram as a table, and a language and a title for the page."""
     for page in pages_of(run, mirrored(run)):
-        pictures = re.findall(r"<svg .*?</svg>", page, re.DOTALL)
-        assert pictures
-        for picture in pictures:
-            assert re.search(r'role="img" aria-label="[^"]{20,}"', picture)
-            assert re.search(r"<title>[^<]+</title><desc>[^<]{20,}</desc>", picture)
-            ET.fromstring(picture)  # noqa: S314 - our own page
-        assert '<html lang="en">' in page
-        assert len(re.findall(r"<title>", page.split("<style>")[0])) == 1
+        assert_pictures_have_words(page)
     assert "<caption>Bins</caption>" in pages_of(run, mirrored(run))[0]
 
 
@@ -142,6 +89,25 @@ def test_colours_follow_the_reader():
     light, dark = re.findall(r":root\{(.*?)\}", style)
     names = [set(re.findall(r"--\w+", one)) for one in (light, dark)]
     assert names[0] == names[1] == set(re.findall(r"var\((--\w+)\)", style))
+
+
+def _luminance(colour):
+    """The relative luminance of a colour as WCAG 2 defines it."""
+    digits = colour[1:] if len(colour) == 7 else "".join(one * 2 for one in colour[1:])
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    red, green, blue = (one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4 for one in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_colours_can_be_told_from_their_ground():
+    """Words 4.5 to 1, marks 3 to 1, in the light and in the dark."""
+    style = (resources.files("selectrie.evaluation.report") / "page.css").read_text(encoding="utf-8")
+    for block in re.findall(r":root\{(.*?)\}", style):
+        lightness = {name: _luminance(value) for name, value in re.findall(r"--(\w+):(#\w+)", block)}
+        for name, least in (("ink", 4.5), ("soft", 4.5), ("blue", 3), ("amber", 3), ("grey", 3)):
+            for ground in ("card", "paper") if least > 3 else ("card",):
+                dark, light = sorted((lightness[name], lightness[ground]))
+                assert (light + 0.05) / (dark + 0.05) >= least, (name, ground)
 
 
 def test_the_figures_are_those_of_the_run(run):

@@ -152,7 +152,7 @@ def classify(
         return resume_table(model, running, as_json=output.json)
     table = _with_text(table, may_be_line=output.json and (running, right) == (TableRunGroup(), LabelsGroup()))
     if right != LabelsGroup():
-        check_labels(right, is_run=running != TableRunGroup() or table.is_one)
+        check_labels(right, running, is_one=table.is_one)
     if table.is_one:
         return _label_text(model, table, decision, columns, running=running, output=output)
     source = _source_of(table, right)
@@ -161,7 +161,7 @@ def classify(
         questions, params = _questions_of(table, decision, state)
         asked = _asked(questions, params, columns, state)
         if right != LabelsGroup():
-            return run_labelled(model, source, asked, right, as_json=output.json)
+            return run_labelled(model, source, asked, right, html=running.html, as_json=output.json)
         return run_table(model, source, asked, running, as_json=output.json, verb="classify")
 
 

@@ -248,7 +248,12 @@ def decide(
     read_questions = partial(_asked, asked, questions, decision)
     if table.table is not None:
         return _table(model, state, read_questions, table=table, running=running, labels=labels, output=output)
-    one_alone = (("out", running.out is not None), ("ray", running.ray is not None), ("gold", labels != LabelsGroup()))
+    one_alone = (
+        ("out", running.out is not None),
+        ("ray", running.ray is not None),
+        ("html", running.html is not None),
+        ("gold", labels != LabelsGroup()),
+    )
     for name, is_given in one_alone:
         if is_given:
             raise OptionError("table", None, f"a table, or no --{name}: one state has no run")
@@ -297,9 +302,9 @@ def _table(
     )
     source = Path(str(table.table))
     if labels != LabelsGroup():
-        check_labels(labels, is_run=running != TableRunGroup())
+        check_labels(labels, running)
         with long_fields():
-            return run_labelled(model, source, asked, labels, as_json=output.json)
+            return run_labelled(model, source, asked, labels, html=running.html, as_json=output.json)
     return run_table(model, source, asked, running, as_json=output.json)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,9 +16,9 @@ from typer.core import TyperGroup
 from selectrie.cli import inputs, requests
 from selectrie.cli.arguments import command
 from selectrie.cli.groups import STDIN_ROWS, Json, JsonOutput, ModelGroup, RunGroup
-from selectrie.cli.show import count_progress, show_json, show_report
+from selectrie.cli.show import check_page, count_progress, show_json, show_report, write_page
 from selectrie.core.files import SHOWN_ITEM_SUFFIXES
-from selectrie.core.output import flush, put, visible, write
+from selectrie.core.output import visible, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, RequestError, words
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutpu
     selectrie eval reviews.jsonl --labels positive,negative
     selectrie eval --resume runs/q8
     """
-    _check_html(output)
+    check_page(output.html, as_json=output.json)
     loaded, out, source = _read_request(model, data, running)
     if data.shots and data.shots_file is None and data.shots_seed is None:
         first = f"the first {data.shots} items of the data; for those items themselves, the next {data.shots}"
@@ -220,7 +220,7 @@ def compare(runs: RunsGroup, output: CompareOutput) -> int:
     from selectrie.evaluation.report.formats import FORMATS
     from selectrie.evaluation.runner import read_run
 
-    _check_html(output)
+    check_page(output.html, as_json=output.json)
     names = (*FORMATS, "html")
     if output.format is not None and output.format not in names:
         raise OptionError("format", output.format, f"one of {', '.join(names)}")
@@ -250,7 +250,7 @@ def compare(runs: RunsGroup, output: CompareOutput) -> int:
 
         show_report(comparison_report(fields, flips=output.flips), is_cut=False)
     if output.html is not None:
-        _write(output.html, page())
+        write_page(output.html, page())
     return 0
 
 
@@ -276,7 +276,7 @@ def report(run: OneRunGroup, output: EvalOutput) -> int:
     """
     from selectrie.evaluation.runner import read_run
 
-    _check_html(output)
+    check_page(output.html, as_json=output.json)
     _show(read_run(Path(run.folder), _split(run.metric)), output)
     return 0
 
@@ -406,7 +406,7 @@ def _show(evaluation: Evaluation, output: EvalOutput) -> None:
     if output.html is not None:
         from selectrie.evaluation.report.html import evaluation_page
 
-        _write(output.html, evaluation_page(evaluation))
+        write_page(output.html, evaluation_page(evaluation))
 
 
 def _accuracy(evaluation: Mapping[str, Any]) -> dict[str, Any]:
@@ -414,50 +414,3 @@ def _accuracy(evaluation: Mapping[str, Any]) -> dict[str, Any]:
     tasks = evaluation["tasks"]
     is_one = len(tasks) == 1 and "acc" in tasks[0]["metrics"]
     return {"accuracy": tasks[0]["metrics"]["acc"]["value"]} if is_one else {}
-
-
-def _check_html(output: EvalOutput) -> None:
-    """Raise `OptionError` if the file of `--html` cannot be written.
-
-    It is checked before the run, not after.
-    """
-    if output.html is None:
-        return
-    if output.html == inputs.STDIN:
-        if output.json:
-            raise IncompatibleOptionsError("json", OptionRef("html", inputs.STDIN), "leave one of them out")
-        return
-    try:
-        target = _target(Path(output.html))
-        is_writable = target.parent.is_dir() and not target.is_dir()
-    # A NUL, a name too long, or a loop of links (until Python 3.13).
-    except (OSError, RuntimeError, ValueError):
-        is_writable = False
-    if not is_writable:
-        raise OptionError("html", output.html, "a file in a folder that exists")
-
-
-def _target(path: Path) -> Path:
-    """Return `path` as an absolute path with all links resolved.
-
-    Raises `OSError` or `RuntimeError` for a loop of links, and `ValueError` for a NUL.
-    """
-    with suppress(FileNotFoundError):
-        path.stat()
-    return path.resolve()
-
-
-def _write(path: str, text: str) -> None:
-    """Write the HTML page `text` to the file `path`, or to standard output for "-".
-
-    Standard output is flushed first, because the file may be standard output.
-    """
-    from selectrie.core.files import write_file
-
-    flush()
-    if path == inputs.STDIN:
-        return put(text, sys.stdout)
-    try:
-        write_file(Path(path), text)
-    except OSError as error:
-        raise OptionError("html", path, f"a file that can be written ({error.strerror})") from error

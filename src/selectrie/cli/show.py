@@ -11,10 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from selectrie.core.output import flush, is_terminal, json_escaped, write
+from selectrie.cli.inputs import STDIN
+from selectrie.core.output import flush, is_terminal, json_escaped, put, write
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -212,3 +215,51 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[OnProgress
         yield tell
     finally:
         bar.stop()
+
+
+def check_page(path: str | None, *, as_json: bool) -> None:
+    """Raise `OptionError` if the file of `--html` cannot be written.
+
+    It is checked before the run, not after. `as_json` says whether standard output gets
+    JSON, so no page.
+    """
+    if path is None:
+        return
+    if path == STDIN:
+        if as_json:
+            raise IncompatibleOptionsError("json", OptionRef("html", STDIN), "leave one of them out")
+        return
+    try:
+        target = _target(Path(path))
+        is_writable = target.parent.is_dir() and not target.is_dir()
+    # A NUL, a name too long, or a loop of links (until Python 3.13).
+    except (OSError, RuntimeError, ValueError):
+        is_writable = False
+    if not is_writable:
+        raise OptionError("html", path, "a file in a folder that exists")
+
+
+def _target(path: Path) -> Path:
+    """Return `path` as an absolute path with all links resolved.
+
+    Raises `OSError` or `RuntimeError` for a loop of links, and `ValueError` for a NUL.
+    """
+    with suppress(FileNotFoundError):
+        path.stat()
+    return path.resolve()
+
+
+def write_page(path: str, text: str) -> None:
+    """Write the HTML page `text` to the file `path`, or to standard output for "-".
+
+    Standard output is flushed first, because the file may be standard output.
+    """
+    from selectrie.core.files import write_file
+
+    flush()
+    if path == STDIN:
+        return put(text, sys.stdout)
+    try:
+        write_file(Path(path), text)
+    except OSError as error:
+        raise OptionError("html", path, f"a file that can be written ({error.strerror})") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,13 +15,16 @@ from typer import Option
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.groups import CascadeGroup, ColumnPrefix, ResumedTable, RunGroup, TableOut
-from selectrie.cli.show import count_progress, show_json, show_report
+from selectrie.cli.show import check_page, count_progress, show_json, show_report, write_page
 from selectrie.core.files import TEXT_SUFFIXES
 from selectrie.core.output import put, visible, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
 from selectrie.options.selection import BASELINE_RULES
 
 if TYPE_CHECKING:
+    from selectrie.decide.answers import Cell
+    from selectrie.decide.states import State
+    from selectrie.errors import RequestError
     from selectrie.evaluation.label_report import LabelReport
     from selectrie.tables.table_questions import TableQuestions
     from selectrie.tables.table_run import OnProgress, TablePlan, TableProgress
@@ -52,6 +55,10 @@ class TableRunGroup(RunGroup):
 
     out: TableOut = None
     resume: ResumedTable = None
+    html: Annotated[
+        str | None,
+        Option(metavar="FILE", help="A page with pictures: answers, label mass, rows to look at; with --gold, errors."),
+    ] = None
 
 
 def _began(running: TableRunGroup, model: CascadeGroup) -> tuple[Path, TableQuestions, Path, CascadeGroup]:
@@ -94,6 +101,7 @@ def run_table(
         verb: The command that goes on with the run.
     """
     requests.check_run(running)
+    _check_page(running.html)
     if running.ray is not None and model.cascade:
         raise IncompatibleOptionsError("ray", OptionRef("cascade"), "actors load one model each")
     if model.cascade:
@@ -152,12 +160,47 @@ def _run_plan(model: CascadeGroup, plan: TablePlan, running: TableRunGroup) -> T
     from selectrie.engine.cascade import engines_of
     from selectrie.tables.table_run import TableRunOptions, decide_on_cluster, run_table
 
+    page = None if running.html is None else _TablePage(plan)
     with ExitStack() as opened:
         llm = opened.enter_context(requests.open_decider(model))
         on_progress = opened.enter_context(_progress_bar())
-        options = TableRunOptions(asdict(model), other_machine=running.other_machine, on_progress=on_progress)
+        on_results = None if page is None else page.add
+        options = TableRunOptions(asdict(model), running.other_machine, on_progress, on_results)
         work = requests.on_cluster(decide_on_cluster, engines_of(llm)[0], running, model)
-        return run_table(llm, plan, options, work=work)
+        done = run_table(llm, plan, options, work=work)
+    if page is not None:
+        write_page(str(running.html), page.table.page(plan.table.path.name))
+    return done
+
+
+def _check_page(path: str | None) -> None:
+    """Raise `OptionError` if the page of `--html` cannot be written."""
+    if path == inputs.STDIN:
+        raise OptionError("html", path, "a file; rows and figures go to stdout")
+    check_page(path, as_json=False)
+
+
+class _TablePage:
+    """The page of a run, which grows while the results are written.
+
+    Args:
+        plan: The plan of the run.
+    """
+
+    def __init__(self, plan: TablePlan) -> None:
+        from selectrie.evaluation.report.decided import DecidedTable
+
+        questions = plan.table_questions.questions
+        texts = {name: [option.scored for option in one.options] for name, one in questions.items()}
+        truths = {name: ["true", "false"] for name, one in questions.items() if one.kind == "predicate"}
+        self.table = DecidedTable({**texts, **truths})
+        self._columns = plan.columns
+
+    def add(self, states: Sequence[State | RequestError], rows: Sequence[tuple[Cell, ...]]) -> None:
+        """Add the rows of a unit."""
+        for state, cells in zip(states, rows, strict=True):
+            error = cells[-1]
+            self.table.add(state, self._columns.answers(cells) if error is None else str(error))
 
 
 @contextmanager
@@ -228,15 +271,25 @@ class LabelsGroup:
 
 
 def run_labelled(
-    model: CascadeGroup, source: Path, asked: TableQuestions, labels: LabelsGroup, *, as_json: bool
+    model: CascadeGroup,
+    source: Path,
+    asked: TableQuestions,
+    labels: LabelsGroup,
+    *,
+    html: str | None,
+    as_json: bool,
 ) -> int:
-    """Decide the rows of a labelled table, show figures, and write what is fitted."""
+    """Decide the rows of a labelled table, show figures, and write what is fitted.
+
+    `html` is the file of a page with the figures; None for no page.
+    """
     from selectrie.decide.calibration import Calibration
     from selectrie.decide.threshold import Threshold
     from selectrie.evaluation.label_report import label_reports
     from selectrie.results import FORMAT_VERSION
     from selectrie.tables.table_run import decide_labelled
 
+    _check_page(html)
     gold = _columns_of(labels, asked)
     _check_fits(labels, asked)
     ridge = _ridge_of(labels.ridge)
@@ -246,9 +299,13 @@ def run_labelled(
         def report_rows(done: int, total: int, n_errors: int) -> None:
             tell(done, total, resumed=0, about=f"{n_errors} with an error")
 
-        decisions, right = decide_labelled(llm, source, asked, gold, report_rows)
+        decisions, right, states = decide_labelled(llm, source, asked, gold, report_rows)
     reports = label_reports(decisions, right, method=method, ridge=ridge)
-    written: dict[str, object] = {}
+    if html is not None:
+        from selectrie.evaluation.report.decided import decided_page
+
+        write_page(html, decided_page(states, decisions, right, reports=reports, title=source.name))
+    written: dict[str, object] = {} if html is None else {"html": html}
     if labels.fit_calibration is not None:
         calibration = Calibration.fit(decisions, right, method=method, ridge=ridge)
         _save(labels.fit_calibration, "fit_calibration", calibration)
@@ -271,17 +328,17 @@ def run_labelled(
     return 0
 
 
-def check_labels(labels: LabelsGroup, *, is_run: bool) -> None:
+def check_labels(labels: LabelsGroup, running: TableRunGroup, *, is_one: bool = False) -> None:
     """Raise `OptionError` if options go with no column of right answers, or with a run.
 
-    `is_run` says whether results are to be written.
+    `is_one` says whether one text is labelled, and no table.
     """
     if labels.gold is None:
         raise OptionError("gold", None, "the column of right answers, for what is fitted")
     for name in ("fit_calibration", "fit_threshold"):
         if getattr(labels, name) == inputs.STDIN:
             raise OptionError(name, inputs.STDIN, "a file; the figures go to stdout")
-    if is_run:
+    if is_one or replace(running, html=None) != TableRunGroup():
         raise IncompatibleOptionsError("gold", OptionRef("out"), "rows are judged, or answered and written")
 
 
@@ -347,39 +404,6 @@ def _show(name: str, report: LabelReport) -> None:
     after = f"{report.method},\n{report.folds} parts" if report.after is not None else ""
     for column in ("", "as it is", after, "difference\n(95 % interval)" if after else ""):
         table.add_column(column, justify="right" if column else "left", no_wrap=True)
-    for row in _rows_of(report):
+    for row in report.rows():
         table.add_row(*map(Text, row))
     show_report(Group(Text(visible(f"{name}: {report.before.n} labelled rows"), style="bold"), table))
-
-
-_COVERAGES = (0.9, 0.75, 0.5, 0.25)
-"""Shares of answers, the surest first, whose risk is shown."""
-
-
-def _rows_of(report: LabelReport) -> list[tuple[str, str, str, str]]:
-    """Return a name, the figure before and after, and the difference for each row."""
-    columns = [one for one in (report.before, report.after) if one is not None]
-    changes: Mapping[str, tuple[float, object]] = report.differences or {}
-    low, high = report.before.accuracy_interval.low, report.before.accuracy_interval.high
-
-    def row(name: str, texts: list[str], last: str = "") -> tuple[str, str, str, str]:
-        return (name, texts[0], texts[1] if len(texts) > 1 else "", last)
-
-    rows = [row("accuracy", [f"{one.accuracy:.1%}" for one in columns], f"as it is: {low:.1%} to {high:.1%}")]
-    for name, field in (("log loss", "log_loss"), ("Brier score", "brier")):
-        rows.append(row(name, [f"{getattr(one, field):.3f}" for one in columns], _change(changes, field)))
-    rows.append(row("calibration error", [f"{one.ece:.3f}" for one in columns]))
-    rows.append(row("  below, if calibrated", [f"{one.ece_95:.3f}" for one in columns]))
-    rows.append(row("risk over coverage", [f"{one.aurc:.3f}" for one in columns]))
-    return rows + [
-        row(f"  wrong in the surest {share:.0%}", [f"{one.risk_at(share):.1%}" for one in columns])
-        for share in _COVERAGES
-    ]
-
-
-def _change(changes: Mapping[str, tuple[float, object]], field: str) -> str:
-    """Return the difference of a figure with its interval as text."""
-    if field not in changes:
-        return ""
-    value, between = changes[field]
-    return f"{value:+.3f} ({between.low:+.3f} to {between.high:+.3f})"  # type: ignore[attr-defined]

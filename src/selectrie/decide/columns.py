@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, cast
 
 from selectrie.decide.answers import Answer, Cell, Column, Decision
-from selectrie.decide.questions import Question
+from selectrie.decide.questions import Predicate, Question
 from selectrie.decide.states import State
 from selectrie.errors import MissingExtraError, OptionError, RequestError, SelectrieError
 from selectrie.options.checks import one_of, text
@@ -35,6 +35,7 @@ class _QuestionColumns:
             "wide"; "none" for a predicate.
         label_mass: Index into `columns` of the label mass.
         by_model: Whether the last column names the model of a cascade that answered.
+        is_predicate: Whether the probability is that of true, whatever the value is.
     """
 
     name: str
@@ -44,6 +45,7 @@ class _QuestionColumns:
     probabilities: str
     label_mass: int
     by_model: bool
+    is_predicate: bool
 
     def row(self, answer: Answer) -> list[Cell]:
         """Return the cells of an answer, in the order of the columns."""
@@ -56,6 +58,35 @@ class _QuestionColumns:
         if self.by_model:
             cells.append(None if answer.decided_by is None else answer.decided_by.model)
         return cells
+
+    def read(self, cells: Sequence[Cell]) -> AnswerCells:
+        """Return what the cells of this question say."""
+        at = self.label_mass
+        # The columns before the label mass are value, probability and confidence.
+        value, p = cells[at - 3], cast("float", cells[at - 2])
+        if self.is_predicate:
+            text, p = ("true", p) if value else ("false", 1 - p)
+        else:
+            text = str(self.texts.get(value, value))
+        mass, abstained = cast("tuple[float, str]", (cells[at], cells[at + 2]))
+        return AnswerCells(text, p, cast("float", cells[at - 1]), mass, abstained)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCells:
+    """An answer, as its cells have it.
+
+    Attributes:
+        text: The text of the option or level; "true" or "false" for a predicate.
+        probability: The probability of the value.
+        confidence, label_mass, abstained: As in the answer.
+    """
+
+    text: str
+    probability: float
+    confidence: float
+    label_mass: float
+    abstained: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,11 +111,11 @@ class AnswerColumns:
         if taken:
             raise OptionError("prefix", taken[0], "a prefix for the new columns: the table has a column of this name")
 
-    def label_masses(self, row: Sequence[Cell]) -> Iterator[float]:
-        """Yield the label mass of each answer in the cells of a row."""
+    def answers(self, row: Sequence[Cell]) -> Iterator[tuple[str, AnswerCells]]:
+        """Yield the name of each question, and what the cells of a row say about it."""
         start = 0
         for question in self._questions:
-            yield cast("float", row[start + question.label_mass])
+            yield question.name, question.read(row[start : start + len(question.columns)])
             start += len(question.columns)
 
     def row(self, decision: Decision) -> tuple[Cell, ...]:
@@ -111,14 +142,15 @@ class AnswerColumns:
         return [self.error_row(one) if isinstance(one, RequestError) else self.row(next(decisions)) for one in states]
 
     def error_row(self, error: SelectrieError) -> tuple[Cell, ...]:
-        """Return the cells of a row without answers: None, and the error as the last.
+        """Return the cells of a row without answers: None, and its error at the end."""
+        return (*(None for _ in self.columns[1:]), error_text(error))
 
-        The text of the error is `code: message`, without the index of the state in its
-        batch.
-        """
-        without_index = copy(error)
-        without_index.request = None
-        return (*(None for _ in self.columns[1:]), f"{error.code}: {without_index}")
+
+def error_text(error: SelectrieError) -> str:
+    """Return an error as `code: message`, without the index of its state."""
+    without_index = copy(error)
+    without_index.request = None
+    return f"{error.code}: {without_index}"
 
 
 def columns_of(
@@ -195,7 +227,9 @@ def _make_question_columns(
         columns.append(Column(f"{stem}probabilities", "text"))
     if by_model:
         columns.append(Column(f"{stem}model", "text"))
-    return _QuestionColumns(name, tuple(columns), first_cells, texts, probabilities, label_mass, by_model)
+    return _QuestionColumns(
+        name, tuple(columns), first_cells, texts, probabilities, label_mass, by_model, question.kind == Predicate.kind
+    )
 
 
 _ALLOWED_FRAMES = "a data frame of pandas, polars or pyarrow, in memory"

@@ -16,6 +16,7 @@ from selectrie.evaluation.comparison import Comparison, compare
 from selectrie.evaluation.evaluator import evaluate
 from selectrie.evaluation.label_report import LabelFigures, LabelReport, label_reports
 from selectrie.evaluation.metrics import METRICS, ChoiceLoglikelihood, Item, ItemRecord
+from selectrie.evaluation.report.decided import decided_page
 from selectrie.evaluation.results import Evaluation, TaskResult
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "LabelReport",
     "TaskResult",
     "compare",
+    "decided_page",
     "evaluate",
     "label_reports",
 ]

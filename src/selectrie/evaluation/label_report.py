@@ -34,6 +34,8 @@ _BLOCK = 20
 """Number of sets that are simulated together."""
 _LEAST = 1e-300
 """A smaller probability counts as this one in the log loss."""
+COVERAGES = (0.9, 0.75, 0.5, 0.25)
+"""Shares of answers, the surest first, whose risk is shown."""
 N_BINS = 10
 """Number of bins of a reliability diagram, of equal width from 0 to 1."""
 
@@ -116,6 +118,35 @@ class LabelReport(JsonRecord):
         }
         after = {"method": self.method, "folds": self.folds, "after": self.after.to_dict()}
         return {**data, **after, "differences": differences}
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return for each figure its name, its value before and after, and the change.
+
+        All are texts, "" for what there is not.
+        """
+        columns = [one for one in (self.before, self.after) if one is not None]
+        low, high = self.before.accuracy_interval.low, self.before.accuracy_interval.high
+
+        def row(name: str, texts: list[str], last: str = "") -> tuple[str, str, str, str]:
+            return (name, texts[0], texts[1] if len(texts) > 1 else "", last)
+
+        rows = [row("accuracy", [f"{one.accuracy:.1%}" for one in columns], f"as it is: {low:.1%} to {high:.1%}")]
+        for name, field in (("log loss", "log_loss"), ("Brier score", "brier")):
+            rows.append(row(name, [f"{getattr(one, field):.3f}" for one in columns], self._change(field)))
+        rows.append(row("calibration error", [f"{one.ece:.3f}" for one in columns]))
+        rows.append(row("  below, if calibrated", [f"{one.ece_95:.3f}" for one in columns]))
+        rows.append(row("risk over coverage", [f"{one.aurc:.3f}" for one in columns]))
+        return rows + [
+            row(f"  wrong in the surest {share:.0%}", [f"{one.risk_at(share):.1%}" for one in columns])
+            for share in COVERAGES
+        ]
+
+    def _change(self, field: str) -> str:
+        """Return the difference of a figure with its interval as text; "" for none."""
+        if self.differences is None:
+            return ""
+        value, between = self.differences[field]
+        return f"{value:+.3f} ({between.low:+.3f} to {between.high:+.3f})"
 
 
 def label_reports(

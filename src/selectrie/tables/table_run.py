@@ -74,7 +74,7 @@ class RowResults:
     def n_low(self, columns: AnswerColumns) -> int:
         """Return the number of rows with an answer of low label mass."""
         answered = (row for row in self.rows if not isinstance(row, str))
-        return sum(any(mass < LOW_COVERAGE for mass in columns.label_masses(row)) for row in answered)
+        return sum(any(one.label_mass < LOW_COVERAGE for _, one in columns.answers(row)) for row in answered)
 
     def cells(self, n_columns: int) -> list[tuple[Cell, ...]]:
         """Return the cells of each row, with the error as the last of `n_columns`."""
@@ -195,6 +195,7 @@ class TableProgress:
 
 
 OnProgress = Callable[[TableProgress], None]
+OnResults = Callable[[Sequence[State | RequestError], Sequence[tuple[Cell, ...]]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +208,14 @@ class TableRunOptions:
         other_machine: Whether to resume a run that began with another processor or
             build.
         on_progress: Function that is called at the start and after each unit.
+        on_results: Function that is called with the states of a unit and the new cells
+            of its rows, in order, while the results are written.
     """
 
     model: Mapping[str, object] = field(default_factory=dict)
     other_machine: bool = False
     on_progress: OnProgress | None = None
+    on_results: OnResults | None = None
 
 
 DEFAULT_TABLE_RUN = TableRunOptions()
@@ -454,7 +458,7 @@ def run_logged(
         log.finish()
         with writing(plan.out.parent):
             _remove_temporary(plan.out)
-            _write_results(plan, log.in_order(plan.units()))
+            _write_results(plan, log.in_order(plan.units()), options.on_results)
     return progress
 
 
@@ -492,12 +496,15 @@ def decide_on_engine(llm: Engine | Cascade) -> Work:
     return work
 
 
-def _write_results(plan: TableRun, units: Iterable[tuple[TableUnit, RowResults]]) -> None:
+def _write_results(plan: TableRun, units: Iterable[tuple[TableUnit, RowResults]], on_results: OnResults | None) -> None:
     """Replace the file of the results by the units' rows with their new cells."""
     with replaced(plan.out) as file:
         writer = writer_of(file, plan.out, plan.table, plan.scan, plan.columns)
         for unit, values in units:
-            writer.write(unit.rows, values.cells(len(plan.columns.columns)))
+            cells = values.cells(len(plan.columns.columns))
+            writer.write(unit.rows, cells)
+            if on_results is not None:
+                on_results(plan.states_of(unit), cells)
         writer.close()
 
 
@@ -600,8 +607,8 @@ OnRows = Callable[[int, int, int], None]
 
 def decide_labelled(
     llm: Engine | Cascade, path: Path, asked: TableQuestions, gold: Mapping[str, str], on_rows: OnRows | None = None
-) -> tuple[list[Decision], dict[str, list[Any]]]:
-    """Return the decision on each row of a table, and the right values by question.
+) -> tuple[list[Decision], dict[str, list[Any]], list[State | RequestError]]:
+    """Return the decision on each row of a table, right values by question, and states.
 
     The decisions are without their selections, so that many fit into memory. A row that
     cannot be asked has a decision with an error. The right value of a blank cell is
@@ -650,7 +657,7 @@ def decide_labelled(
             ]
             if on_rows is not None:
                 on_rows(len(decisions), n_rows, sum(one.error is not None for one in decisions))
-    return decisions, right
+    return decisions, right, [one for _, unit_states in units for one in unit_states]
 
 
 def _lighten(decision: Decision) -> Decision:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib import resources
 
+from selectrie.core.output import count
 from selectrie.evaluation.results import shorten
 
 FOLDER = resources.files("selectrie.evaluation.report")
@@ -213,6 +214,26 @@ def _svg_interval(row: Row, axis: Axis, y: float) -> str:
     return tag("g", "".join(parts))
 
 
+def _grid(x: Axis, y: Axis, title: str, *, tick_y: float) -> list[str]:
+    """Return the lines of a grid, its ticks, and the title of its vertical axis.
+
+    `tick_y` is the height of the horizontal axis' ticks.
+    """
+    parts = [_svg_text(x.start, 12, title)]
+    for tick in x.ticks:
+        parts.append(_svg_line(x(tick), y.end, x(tick), y.start, "grid"))
+        parts.append(_svg_text(x(tick), tick_y, x.write(tick), "tick", "middle"))
+    for tick in y.ticks:
+        parts.append(_svg_line(x.start, y(tick), x.end, y(tick), "grid"))
+        parts.append(_svg_text(x.start - 8, y(tick) + 4, y.write(tick), "tick", "end"))
+    return parts
+
+
+def _diagonal(x: Axis, y: Axis) -> str:
+    """Return the line on which both shares are equal."""
+    return _svg_line(x(0), y(0), x(1), y(1), "mark dashed")
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """A bin of a reliability diagram.
@@ -238,15 +259,7 @@ def reliability_chart(points: Sequence[Point], words: ChartDescription) -> str:
     show.
     """
     x, y = share_axis(52, 332), share_axis(304, 24)
-    parts = [_svg_text(x.start, 12, "share that is right")]
-    for tick in x.ticks:
-        parts += [
-            _svg_line(x(tick), y.end, x(tick), y.start, "grid"),
-            _svg_line(x.start, y(tick), x.end, y(tick), "grid"),
-        ]
-        parts.append(_svg_text(x(tick), y.start + 62, percent(tick), "tick", "middle"))
-        parts.append(_svg_text(x.start - 8, y(tick) + 4, percent(tick), "tick", "end"))
-    parts.append(_svg_line(x(0), y(0), x(1), y(1), "mark dashed"))
+    parts = [*_grid(x, y, "share that is right", tick_y=y.start + 62), _diagonal(x, y)]
     max_n = max((point.n for point in points), default=1)
     for point in points:
         about = f"{point.n} items: confidence {percent(point.x)}, right {percent(point.y)}"
@@ -277,17 +290,27 @@ class Pile:
     right: int
     wrong: int
 
+    @property
+    def n(self) -> int:
+        """Return the number of items."""
+        return self.right + self.wrong
 
-def histogram(piles: Sequence[Pile], words: ChartDescription, label: str) -> str:
+    def in_words(self, *, is_judged: bool) -> str:
+        """Return the numbers as text; `right` counts all items if none is judged."""
+        return f"{self.right} right, {self.wrong} wrong" if is_judged else count(self.right, "item")
+
+
+def histogram(piles: Sequence[Pile], words: ChartDescription, label: str, *, is_judged: bool = True) -> str:
     """Return an SVG histogram of right items, with wrong items stacked on them.
 
     Args:
         piles: The columns, from left to right.
         words: The chart's description.
         label: Label of the horizontal axis.
+        is_judged: Whether it is known which items are right.
     """
     low, high = (piles[0].low, piles[-1].high) if piles else (0.0, 1.0)
-    max_count = max((pile.right + pile.wrong for pile in piles), default=1) or 1
+    max_count = max((pile.n for pile in piles), default=1) or 1
     x = Axis(low, high, 52, 332, tuple(low + (high - low) * i / 4 for i in range(5)), lambda value: f"{value:.3g}")
     top = round_up(max_count)
     y = Axis(0, top, 304, 24, (0, top / 2, top), lambda value: f"{value:g}")
@@ -296,12 +319,91 @@ def histogram(piles: Sequence[Pile], words: ChartDescription, label: str) -> str
     parts += [_svg_text(x.start - 8, y(tick) + 4, y.write(tick), "tick", "end") for tick in y.ticks]
     parts += [_svg_text(x(tick), y.start + 18, x.write(tick), "tick", "middle") for tick in x.ticks]
     for pile in piles:
-        about = f"{pile.low:.3g} to {pile.high:.3g}: {pile.right} right, {pile.wrong} wrong"
+        about = f"{pile.low:.3g} to {pile.high:.3g}: {pile.in_words(is_judged=is_judged)}"
         left, width = x(pile.low) + 0.5, max(1.0, x(pile.high) - x(pile.low) - 1)
-        middle, over = y(pile.right), y(pile.right + pile.wrong)
+        middle, over = y(pile.right), y(pile.n)
         inside = _svg_tooltip(about)
         inside += tag("rect", x=left, y=middle, width=width, height=y.start - middle, class_="bar")
         inside += tag("rect", x=left, y=over, width=width, height=middle - over, class_="bar wrong")
         parts.append(tag("g", inside))
     parts.append(_svg_text((x.start + x.end) / 2, y.start + 38, label, "", "middle"))
+    return _svg_chart(words, 360, y.start + 46, parts)
+
+
+MAX_STEPS = 400
+"""Maximum number of points of a curve that are drawn."""
+MAX_DOTS = 3000
+"""Maximum number of dots of a scatter chart that are drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A curve of a chart.
+
+    Attributes:
+        name: What it is.
+        x, y: Its points, by rising `x`.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+def curve_chart(curves: Sequence[Curve], mark: float, words: ChartDescription, titles: tuple[str, str]) -> str:
+    """Return an SVG chart of curves over shares; the second curve is dashed.
+
+    Args:
+        curves: One curve or two.
+        mark: A height that is marked.
+        words: The chart's description.
+        titles: Titles of the horizontal and the vertical axis.
+    """
+    top = min(1.0, round_up(max(mark, *(max(one.y) for one in curves)) or 0.01))
+    x = share_axis(52, 332)
+    y = Axis(0, top, 304, 24, tuple(top * i / 4 for i in range(5)), lambda value: f"{100 * value:.3g} %")
+    parts = _grid(x, y, titles[1], tick_y=y.start + 18)
+    parts.append(_svg_line(x.start, y(mark), x.end, y(mark), "mark dashed"))
+    for curve, kind in zip(curves, ("curve", "curve second"), strict=False):
+        n = len(curve.x)
+        shown = sorted({round(i * (n - 1) / (MAX_STEPS - 1)) for i in range(MAX_STEPS)}) if n > MAX_STEPS else range(n)
+        points = " ".join(f"{x(curve.x[i]):.1f},{y(curve.y[i]):.1f}" for i in shown)
+        parts.append(tag("g", _svg_tooltip(curve.name) + tag("polyline", points=points, class_=kind)))
+    parts.append(_svg_text((x.start + x.end) / 2, y.start + 38, titles[0], "", "middle"))
+    return _svg_chart(words, 360, y.start + 46, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A dot of a scatter chart.
+
+    Attributes:
+        x, y: Two shares.
+        kind: "gained" if only the second is right, "lost" if only the first is, or "".
+        about: What it stands for.
+    """
+
+    x: float
+    y: float
+    kind: str
+    about: str
+
+
+def scatter_chart(dots: Sequence[Dot], words: ChartDescription, titles: tuple[str, str]) -> str:
+    """Return an SVG chart of pairs of shares, with the diagonal of equal ones.
+
+    Dots of a kind are above the others. Those that only one run has right differ in
+    shape too: triangles point up or down.
+    """
+    x, y = share_axis(52, 332), share_axis(304, 24)
+    parts = [*_grid(x, y, titles[1], tick_y=y.start + 18), _diagonal(x, y)]
+    for dot in sorted(dots[:MAX_DOTS], key=lambda one: bool(one.kind)):
+        at_x, at_y = x(dot.x), y(dot.y)
+        shape = tag("circle", cx=at_x, cy=at_y, r=2.5, class_="dot soft")
+        if dot.kind:
+            up = 5 if dot.kind == "gained" else -5
+            corners = f"{at_x:.1f},{at_y - up:.1f} {at_x - 5:.1f},{at_y + up:.1f} {at_x + 5:.1f},{at_y + up:.1f}"
+            shape = tag("polygon", points=corners, class_=dot.kind)
+        parts.append(tag("g", _svg_tooltip(dot.about) + shape))
+    parts.append(_svg_text((x.start + x.end) / 2, y.start + 38, titles[0], "", "middle"))
     return _svg_chart(words, 360, y.start + 46, parts)

@@ -10,16 +10,14 @@ import numpy as np
 
 from selectrie.core.output import count, thousands
 from selectrie.evaluation import metrics
-from selectrie.evaluation.metrics import METRICS, Estimate, wilson
+from selectrie.evaluation.metrics import METRICS, Estimate
 from selectrie.evaluation.report.charts import (
     ChartDescription,
     Pile,
-    Point,
     Row,
     difference_axis,
     histogram,
     interval_chart,
-    reliability_chart,
     round_up,
 )
 from selectrie.evaluation.report.page import (
@@ -30,6 +28,7 @@ from selectrie.evaluation.report.page import (
     heading_block,
     more_note,
     paragraph_block,
+    reliability_blocks,
     render_page,
     section,
     table_block,
@@ -154,27 +153,8 @@ def _figures_block(figures: Figures) -> Block:
 
 def _reliability_blocks(task: TaskResult) -> list[Block]:
     """Return a task's reliability chart and its numbers; [] without calibration."""
-    points = []
-    for one in task.calibration:
-        if one.n:
-            interval = wilson(one.accuracy * one.n, one.n)
-            points.append(Point(one.confidence, one.accuracy, interval.low, interval.high, one.n))
-    if not points:
-        return []
-    rows = [
-        (f"{100 * p.x:.1f} %", p.n, f"{100 * p.y:.1f} %", f"{100 * p.low:.1f} – {100 * p.high:.1f}") for p in points
-    ]
-    words = ChartDescription(
-        f"Reliability of {task.task}",
-        f"Expected calibration error {task.ece:.3f}. "
-        + "; ".join(f"{row[1]} items of confidence {row[0]}: right {row[2]}" for row in rows),
-    )
-    caption = (
-        f"Expected calibration error {task.ece:.3f}. "
-        "Dots below the line: the model is surer than it is right. Below: items."
-    )
-    numbers = details_block("The numbers", table_block("Bins", ("confidence", "items", "right", "95 % interval"), rows))
-    return [heading_block("Reliability"), figure_block(reliability_chart(points, words), caption), numbers]
+    blocks = reliability_blocks(f"Reliability of {task.task}", task.calibration, task.ece)
+    return [heading_block("Reliability"), *blocks] if blocks else []
 
 
 def _margin_blocks(task: TaskResult) -> list[Block]:
