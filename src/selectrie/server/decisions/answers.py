@@ -80,6 +80,7 @@ def make_diagnostics(answer: Answer) -> dict[str, Any]:
             "top_tokens": top_tokens,
             "margin": None if math.isinf(answer.margin) else answer.margin,
             "is_tie": answer.is_tie,
+            "tolerance": first.signature.tolerance,
             "proved": all(one.certificate.proved for one in answer.selections),
             "abstained": answer.abstained or None,
             "spread": answer.spread,

@@ -14,8 +14,19 @@ import { FieldError } from "./form.js";
 
 const OURS = new Set(["drawing", "fold", "stream", "model"]);
 /** Records of options by their fields in a body, with their classes in Python. */
-const RECORDS = /** @type {Record<string, string>} */ ({ search: "SearchParams", prompting: "PromptParams", beam: "BeamSearchParams", rendering: "RenderParams", rule: "ScoringRule", think: "Thinking" });
-const READERS = /** @type {Record<string, string>} */ ({ grammar: "from_gbnf", regex: "from_regex", json_schema: "from_json_schema" });
+const RECORDS = /** @type {Record<string, string>} */ ({
+  search: "SearchParams",
+  prompting: "PromptParams",
+  beam: "BeamSearchParams",
+  rendering: "RenderParams",
+  rule: "ScoringRule",
+  think: "Thinking",
+});
+const READERS = /** @type {Record<string, string>} */ ({
+  grammar: "from_gbnf",
+  regex: "from_regex",
+  json_schema: "from_json_schema",
+});
 /** The methods of `Engine`, and the commands, by paths. */
 const CALLS = /** @type {Record<string, {method: string, command: string, first: string[]}>} */ ({
   "/v1/select": { method: "select", command: "select", first: ["prompt", "choices"] },
@@ -26,7 +37,15 @@ const CALLS = /** @type {Record<string, {method: string, command: string, first:
   "/v1/completions": { method: "generate", command: "generate", first: ["prompt"] },
 });
 /** Flags that are not named as the option is. */
-const FLAGS = /** @type {Record<string, string>} */ ({ n: "-n", budget_nodes: "--budget", name: "--rule", choices: "--choice", template_args: "--template-arg", k: "--top", list_options: "" });
+const FLAGS = /** @type {Record<string, string>} */ ({
+  n: "-n",
+  budget_nodes: "--budget",
+  name: "--rule",
+  choices: "--choice",
+  template_args: "--template-arg",
+  k: "--top",
+  list_options: "",
+});
 
 /**
  * Return the request without what only the page wants.
@@ -70,7 +89,9 @@ export function pythonOf(value) {
   if (typeof value === "boolean") return value ? "True" : "False";
   if (Array.isArray(value)) return `[${value.map(pythonOf).join(", ")}]`;
   if (typeof value === "object") {
-    return `{${Object.entries(value).map(([name, one]) => `${pythonOf(name)}: ${pythonOf(one)}`).join(", ")}}`;
+    return `{${Object.entries(value)
+      .map(([name, one]) => `${pythonOf(name)}: ${pythonOf(one)}`)
+      .join(", ")}}`;
   }
   return JSON.stringify(value).replace(/[\u007f-\u{10ffff}]/gu, escaped);
 }
@@ -97,7 +118,8 @@ export function asPython(request, model) {
   if (request.path === "/v1/completions") forGeneration(body);
   for (const [name, value] of Object.entries(body)) {
     if (name in READERS) given.push(`grammar=selectrie.Grammar.${READERS[name]}(${pythonOf(value)})`);
-    else if (name in RECORDS && value && typeof value === "object") given.push(`${name}=${recordOf(RECORDS[name], value)}`);
+    else if (name in RECORDS && value && typeof value === "object")
+      given.push(`${name}=${recordOf(RECORDS[name], value)}`);
     else given.push(`${name}=${typeof value === "string" && value.startsWith("selectrie.") ? value : pythonOf(value)}`);
   }
   const inner = given.map((one) => `\n    ${one},`).join("");
@@ -109,7 +131,9 @@ export function asPython(request, model) {
  * @param {Record<string, any>} fields
  */
 function recordOf(name, fields) {
-  return `selectrie.${name}(${Object.entries(fields).map(([field, value]) => `${field}=${pythonOf(value)}`).join(", ")})`;
+  return `selectrie.${name}(${Object.entries(fields)
+    .map(([field, value]) => `${field}=${pythonOf(value)}`)
+    .join(", ")})`;
 }
 
 /**
@@ -118,7 +142,16 @@ function recordOf(name, fields) {
  * @param {Record<string, any>} body changed
  */
 function forGeneration(body) {
-  const sampling = ["temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty", "presence_penalty", "frequency_penalty"];
+  const sampling = [
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "typical_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+  ];
   const taken = (/** @type {string[]} */ names) => {
     const found = Object.fromEntries(names.filter((name) => name in body).map((name) => [name, body[name]]));
     for (const name of names) delete body[name];
@@ -145,15 +178,22 @@ const SAME = new Set(["yes", "no", "yes_when", "no_when", "low", "high", "cue"])
 function questionsOf(questions) {
   const shown = Object.entries(questions).map(([name, { type, instructions = "", ...rest }]) => {
     const words = [pythonOf(instructions)];
-    const kind = /** @type {Record<string, string>} */ ({ choice: "Choice", predicate: "Predicate", score: "Score" })[type];
+    const kind = /** @type {Record<string, string>} */ ({ choice: "Choice", predicate: "Predicate", score: "Score" })[
+      type
+    ];
     const others = [];
     for (const [field, value] of Object.entries(rest)) {
       const isPlain = !Array.isArray(value) || value.every((one) => typeof one !== "object");
       if ((field === "choices" || field === "levels") && isPlain) words.push(pythonOf(value));
       else if (SAME.has(field)) others.push(`${field}=${pythonOf(value)}`);
-      else if (value !== null && value !== false) throw new FieldError("questions", `Python writes \`${field}\` of ${name} otherwise; copy curl or the command`);
+      else if (value !== null && value !== false)
+        throw new FieldError("questions", `Python writes \`${field}\` of ${name} otherwise; copy curl or the command`);
     }
-    if (!kind) throw new FieldError("questions", `Python writes questions of the type ${type} otherwise; copy curl or the command`);
+    if (!kind)
+      throw new FieldError(
+        "questions",
+        `Python writes questions of the type ${type} otherwise; copy curl or the command`,
+      );
     return `${pythonOf(name)}: selectrie.${kind}(${[...words, ...others].join(", ")})`;
   });
   return `{${shown.join(", ")}}`;
@@ -184,8 +224,17 @@ export function asCommand(request, model) {
     else if (name === "questions") words.splice(1, 0, file("questions.json", JSON.stringify(value)));
     else if (name === "template") words.splice(1, 0, file("template.txt", value));
     else if (name === "values") words.push(`--var-file ${file("values.json", JSON.stringify(value))}`);
-    else if (name === "state") words.push(typeof value === "string" ? `--state ${quoted(value)}` : `--state-file ${file("state.json", JSON.stringify(value))}`);
-    else if (name === "choices") words.push(...value.map((/** @type {any} */ one) => `-c ${quoted(String(one))}`), ...(value.includes("") ? ["--allow-empty"] : []));
+    else if (name === "state")
+      words.push(
+        typeof value === "string"
+          ? `--state ${quoted(value)}`
+          : `--state-file ${file("state.json", JSON.stringify(value))}`,
+      );
+    else if (name === "choices")
+      words.push(
+        ...value.map((/** @type {any} */ one) => `-c ${quoted(String(one))}`),
+        ...(value.includes("") ? ["--allow-empty"] : []),
+      );
     else if (!flag) missing.push(name);
     else if (value === true) words.push(flag);
     else if (Array.isArray(value)) words.push(...value.map((one) => `${flag} ${quoted(String(one))}`));
@@ -206,7 +255,10 @@ function flat(body) {
   /** @type {[string, any][]} */
   const found = [];
   for (const [name, value] of Object.entries(body)) {
-    if (name in RECORDS && value && typeof value === "object") found.push(...Object.entries(value).map(([field, one]) => /** @type {[string, any]} */ ([`${name}.${field}`, one])));
+    if (name in RECORDS && value && typeof value === "object")
+      found.push(
+        ...Object.entries(value).map(([field, one]) => /** @type {[string, any]} */ ([`${name}.${field}`, one])),
+      );
     else if (name === "rule") found.push(["rule.name", value]);
     else found.push([name, value]);
   }

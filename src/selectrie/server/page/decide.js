@@ -31,9 +31,9 @@ const PATH = "/v1/decisions";
 const LOW_MASS = 0.01;
 const ALL_ORDERS = 4; // up to so many options, every order is asked
 const TYPES = {
-  choice: "one of several options",
-  predicate: "whether a statement is true",
-  score: "a level of a scale",
+  choice: "one option",
+  predicate: "yes or no",
+  score: "a level",
 };
 
 /** @type {Json} */
@@ -378,6 +378,7 @@ function sectionOf(name, one, question, context) {
       : question.instructions
         ? JSON.stringify(question.instructions)
         : "";
+  const isNear = !told.is_tie && typeof told.margin === "number" && told.margin < (told.tolerance ?? 0);
   const facts = [];
   if (mass !== undefined && mass !== null) {
     const share = number(mass, percent(mass, Number.MIN_VALUE), "label mass");
@@ -387,7 +388,8 @@ function sectionOf(name, one, question, context) {
     facts.push(fact("confidence", number(one.confidence, percent(one.confidence, Number.MIN_VALUE), "confidence")));
   }
   if (one.type === "score") {
-    const scale = `on the scale from ${rows[0]?.[0]} to ${rows.at(-1)?.[0]}`;
+    const [low, high] = [0, rows.length - 1].map((at) => Object.keys(one.legend ?? {})[at] ?? at);
+    const scale = `on the scale from ${low} (${rows[0]?.[0]}) to ${high} (${rows.at(-1)?.[0]})`;
     facts.push(fact("score", number(one.score, one.score.toFixed(2), "score"), scale));
   }
   if (context.request?.body.permutations && told.spread !== undefined && told.spread !== null) {
@@ -411,6 +413,15 @@ function sectionOf(name, one, question, context) {
     h("h2", {}, h("bdi", {}, name), asked && h("span", { class: "asked" }, " ", h("bdi", {}, asked))),
     told.abstained && note("abstained", [h("strong", {}, "Abstained: "), h("bdi", {}, String(told.abstained))]),
     told.is_tie && note("tie", [h("strong", {}, "A tie. "), "The first two are closer than the tolerance."]),
+    isNear &&
+      note("tie", [
+        h("strong", {}, "Nearly a tie. "),
+        "The first two are ",
+        number(told.margin, `${told.margin.toFixed(3)} nats`, "margin"),
+        " apart, less than what may move a row of this model (",
+        number(told.tolerance, `${told.tolerance} nats`, "tolerance"),
+        ").",
+      ]),
     told.order_dependent && note("warning", ["The order of the options decides: another order has another winner."]),
     isLow && lowMass(one, context),
     h("p", { class: "decision" }, textOf(value)),
@@ -420,7 +431,7 @@ function sectionOf(name, one, question, context) {
   );
   return {
     section,
-    state: isLow ? "low-mass" : told.is_tie ? "tie" : "done",
+    state: isLow ? "low-mass" : told.is_tie || isNear ? "tie" : "done",
     sentence: `${name}: ${value}${best ? `, ${percent(best[1], Number.MIN_VALUE)}` : ""}`,
   };
 }

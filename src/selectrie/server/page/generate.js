@@ -26,13 +26,22 @@ export const generate = {
   build(form, context) {
     const options = context.options[PATH];
     const first = h("div", { class: "grid" }, options.filter((one) => FIRST.has(one.path)).map(optionField));
-    form.append(...promptFields(), first, optionsOf(options, (one) => !FIRST.has(one.path)));
+    form.append(
+      ...promptFields(),
+      first,
+      optionsOf(options, (one) => !FIRST.has(one.path)),
+    );
   },
   read(form) {
     const state = stateOf(form);
     const prompt = String(state.prompt ?? "");
     const options = readOptions(form);
-    if (state.mode === "user") return { path: CHATS, body: { messages: [{ role: "user", content: prompt }], ...options, logprobs: true, top_logprobs: ALTERNATIVES }, state };
+    if (state.mode === "user")
+      return {
+        path: CHATS,
+        body: { messages: [{ role: "user", content: prompt }], ...options, logprobs: true, top_logprobs: ALTERNATIVES },
+        state,
+      };
     return { path: PATH, body: { prompt, ...options, logprobs: ALTERNATIVES }, state };
   },
   write: fill,
@@ -44,7 +53,8 @@ export const generate = {
     return {
       add(event) {
         first ??= event;
-        for (const choice of event.choices ?? []) addTo((columns[choice.index] ??= { tokens: [], rest: "", finish: "" }), choice);
+        for (const choice of event.choices ?? [])
+          addTo((columns[choice.index] ??= { tokens: [], rest: "", finish: "" }), choice);
       },
       result: () => ({ ...first, columns: columns.filter(Boolean) }),
     };
@@ -54,10 +64,14 @@ export const generate = {
   },
   show(answer, place) {
     show(answer, place);
-    const n = answer.columns.reduce((/** @type {number} */ sum, /** @type {Column} */ one) => sum + one.tokens.length, 0);
+    const n = answer.columns.reduce(
+      (/** @type {number} */ sum, /** @type {Column} */ one) => sum + one.tokens.length,
+      0,
+    );
     return { state: "done", sentence: `${answer.columns.length} texts, ${whole(n)} tokens.` };
   },
-  numbers: (answer) => answer.columns.map((/** @type {Column} */ one, /** @type {number} */ at) => [`text ${at + 1}`, logpOf(one)]),
+  numbers: (answer) =>
+    answer.columns.map((/** @type {Column} */ one, /** @type {number} */ at) => [`text ${at + 1}`, logpOf(one)]),
 };
 
 /**
@@ -71,12 +85,18 @@ function addTo(column, choice) {
   if (choice.finish_reason) column.finish = choice.finish_reason;
   if (Array.isArray(logprobs?.content)) {
     for (const one of logprobs.content) {
-      const others = (one.top_logprobs ?? []).map((/** @type {any} */ other) => /** @type {[string, number]} */ ([other.token, other.logprob]));
+      const others = (one.top_logprobs ?? []).map(
+        (/** @type {any} */ other) => /** @type {[string, number]} */ ([other.token, other.logprob]),
+      );
       column.tokens.push({ text: one.token, logp: one.logprob, others });
     }
   } else if (Array.isArray(logprobs?.tokens)) {
     logprobs.tokens.forEach((/** @type {string} */ text, /** @type {number} */ at) => {
-      column.tokens.push({ text, logp: logprobs.token_logprobs[at], others: Object.entries(logprobs.top_logprobs?.[at] ?? {}) });
+      column.tokens.push({
+        text,
+        logp: logprobs.token_logprobs[at],
+        others: Object.entries(logprobs.top_logprobs?.[at] ?? {}),
+      });
     });
   } else column.rest += choice.text ?? choice.delta?.content ?? "";
 }
@@ -93,7 +113,13 @@ function logpOf(column) {
  * @param {HTMLElement} place
  */
 function show(answer, place) {
-  const legend = h("p", { class: "legend" }, ["over 90 %", "over 50 %", "over 20 %", "over 5 %", "less"].map((words, at) => h("span", { class: `token tint${at}` }, words)));
+  const legend = h(
+    "p",
+    { class: "legend" },
+    ["over 90 %", "over 50 %", "over 20 %", "over 5 %", "less"].map((words, at) =>
+      h("span", { class: `token tint${at}` }, words),
+    ),
+  );
   place.replaceChildren(h("h2", {}, "Texts"), legend, h("div", { class: "columns" }, answer.columns.map(columnOf)));
 }
 
@@ -110,7 +136,12 @@ function columnOf(column, at) {
       detail.replaceChildren(...alternativesOf(column.tokens[place]));
     });
   });
-  const text = h("div", { class: "tokens", role: "group", "aria-label": `Tokens of text ${at + 1}, one by the arrow keys`, dir: "auto" }, buttons, column.rest ? h("bdi", {}, column.rest) : null);
+  const text = h(
+    "div",
+    { class: "tokens", role: "group", "aria-label": `Tokens of text ${at + 1}, one by the arrow keys`, dir: "auto" },
+    buttons,
+    column.rest ? h("bdi", {}, column.rest) : null,
+  );
   text.addEventListener("keydown", (event) => {
     const from = buttons.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
     const to = { ArrowRight: from + 1, ArrowLeft: from - 1, Home: 0, End: buttons.length - 1 }[event.key];
@@ -122,7 +153,14 @@ function columnOf(column, at) {
     next.focus();
   });
   const logp = logpOf(column);
-  const facts = h("p", { class: "hint" }, number(column.tokens.length, `${whole(column.tokens.length)} tokens`, "tokens"), " · log-probability ", number(logp, score(logp), "logp"), column.finish ? ` · ended by ${column.finish}` : "");
+  const facts = h(
+    "p",
+    { class: "hint" },
+    number(column.tokens.length, `${whole(column.tokens.length)} tokens`, "tokens"),
+    " · log-probability ",
+    number(logp, score(logp), "logp"),
+    column.finish ? ` · ended by ${column.finish}` : "",
+  );
   return h("section", { class: "column", "aria-label": `Text ${at + 1}` }, text, facts, detail);
 }
 
@@ -134,12 +172,33 @@ function tokenOf(token, isFirst) {
   const p = token.logp === null ? 1 : Math.exp(token.logp);
   const tint = TINTS.findIndex((one) => p > one);
   const label = `${visible(token.text)}, ${percent(p)}`;
-  return h("button", { type: "button", class: `token tint${tint < 0 ? TINTS.length : tint}`, tabindex: isFirst ? "0" : "-1", "aria-label": label, "aria-pressed": "false" }, textOf(token.text, 60));
+  return h(
+    "button",
+    {
+      type: "button",
+      class: `token tint${tint < 0 ? TINTS.length : tint}`,
+      tabindex: isFirst ? "0" : "-1",
+      "aria-label": label,
+      "aria-pressed": "false",
+    },
+    textOf(token.text, 60),
+  );
 }
 
 /** @param {Token} token @returns {Node[]} what could have come instead */
 function alternativesOf(token) {
-  const rows = token.others.map(([text, logp]) => h("tr", { class: text === token.text ? "wins" : null }, h("th", { scope: "row" }, textOf(text, 40)), h("td", { class: "number" }, number(Math.exp(logp), percent(Math.exp(logp)), "alternative"))));
-  const own = token.logp === null ? "" : [" with ", number(Math.exp(token.logp), percent(Math.exp(token.logp)), "token")];
-  return [h("p", { class: "hint" }, textOf(token.text, 60), own, ", where the most probable tokens were:"), h("table", {}, h("tbody", {}, rows))];
+  const rows = token.others.map(([text, logp]) =>
+    h(
+      "tr",
+      { class: text === token.text ? "wins" : null },
+      h("th", { scope: "row" }, textOf(text, 40)),
+      h("td", { class: "number" }, number(Math.exp(logp), percent(Math.exp(logp)), "alternative")),
+    ),
+  );
+  const own =
+    token.logp === null ? "" : [" with ", number(Math.exp(token.logp), percent(Math.exp(token.logp)), "token")];
+  return [
+    h("p", { class: "hint" }, textOf(token.text, 60), own, ", where the most probable tokens were:"),
+    h("table", {}, h("tbody", {}, rows)),
+  ];
 }

@@ -11,11 +11,15 @@ const OF_CHOICES = new Set(["tokenizations", "prior"]);
 const MOST_FOUND = 8;
 /** @type {Record<string, {title: string, hint: string}>} */
 const KINDS = {
-  grammar: { title: "a grammar (GBNF)", hint: "The start rule is root. As in llama.cpp, rules refer to each other by name." },
+  grammar: {
+    title: "a grammar (GBNF)",
+    hint: "The start rule is root. As in llama.cpp, rules refer to each other by name.",
+  },
   regex: { title: "a regular expression", hint: "The whole text must match." },
   json_schema: { title: "a JSON Schema", hint: "The texts are the JSON values that the schema allows, on one line." },
 };
-const EXAMPLE = 'root  ::= " " city (", " state)?\ncity  ::= "Chicago" | "Boston" | "New York" | "New Zealand"\nstate ::= "Illinois" | "Massachusetts" | "NY"';
+const EXAMPLE =
+  'root  ::= " " city (", " state)?\ncity  ::= "Chicago" | "Boston" | "New York" | "New Zealand"\nstate ::= "Illinois" | "Massachusetts" | "NY"';
 
 /** @type {import("./main.js").Tab} */
 export const grammar = {
@@ -27,7 +31,13 @@ export const grammar = {
   build(form, context) {
     const source = area("source", { rows: 6, placeholder: "The grammar" });
     source.dir = "ltr";
-    const kind = h("select", { name: "kind", "aria-label": "Kind of grammar" }, Object.entries(KINDS).map(([value, { title }]) => h("option", { value: value === "grammar" ? "" : value }, title)));
+    const kind = h(
+      "select",
+      { name: "kind", "aria-label": "Kind of grammar" },
+      Object.entries(KINDS).map(([value, { title }]) =>
+        h("option", { value: value === "grammar" ? "" : value }, title),
+      ),
+    );
     const box = labelled("Grammar", source, KINDS.grammar.hint);
     const setKind = () => {
       const name = kind.value || "grammar";
@@ -38,7 +48,11 @@ export const grammar = {
     kind.addEventListener("input", setKind);
     form.addEventListener("filled", setKind);
     box.append(kind);
-    form.append(...promptFields(), box, optionsOf(context.options[PATH], (one) => !OF_CHOICES.has(one.path)));
+    form.append(
+      ...promptFields(),
+      box,
+      optionsOf(context.options[PATH], (one) => !OF_CHOICES.has(one.path)),
+    );
     setKind();
   },
   read(form) {
@@ -59,11 +73,20 @@ export const grammar = {
   },
   news(event, place) {
     if (event.type !== "found") return;
-    const texts = [{ text: event.text, logp: event.logp }, ...(found.get(place) ?? []).filter((one) => one.text !== event.text)];
+    const texts = [
+      { text: event.text, logp: event.logp },
+      ...(found.get(place) ?? []).filter((one) => one.text !== event.text),
+    ];
     texts.sort((a, b) => b.logp - a.logp);
     found.set(place, texts.slice(0, MOST_FOUND));
-    const rows = texts.slice(0, MOST_FOUND).map((one) => h("li", {}, textOf(one.text, 120), " ", number(Math.exp(one.logp), percent(Math.exp(one.logp)), "found")));
-    place.replaceChildren(h("section", { class: "part found" }, h("h2", {}, "Best so far, not proved yet"), h("ol", {}, rows)));
+    const rows = texts
+      .slice(0, MOST_FOUND)
+      .map((one) =>
+        h("li", {}, textOf(one.text, 120), " ", number(Math.exp(one.logp), percent(Math.exp(one.logp)), "found")),
+      );
+    place.replaceChildren(
+      h("section", { class: "part found" }, h("h2", {}, "Best so far, not proved yet"), h("ol", {}, rows)),
+    );
   },
   explain: (message, form) => caretOf(message, /** @type {HTMLTextAreaElement} */ (form.elements.namedItem("source"))),
 };
@@ -91,5 +114,11 @@ export function caretOf(message, source) {
   const begin = before.slice(-60);
   const number = `${line} │ `;
   const caret = " ".repeat(number.length + [...begin].length) + "^";
-  return h("pre", { class: "caret", dir: "ltr" }, h("bdi", {}, number, begin, text.slice(before.length, before.length + 40)), "\n", caret);
+  return h(
+    "pre",
+    { class: "caret", dir: "ltr" },
+    h("bdi", {}, number, begin, text.slice(before.length, before.length + 40)),
+    "\n",
+    caret,
+  );
 }

@@ -333,11 +333,21 @@ function lowMass(answer, best, context) {
     void context.run();
   };
   if (!choices.some((/** @type {string} */ one) => /^\s/.test(one)))
-    remedies.push(["Put a space before each choice", set("delimiter", " ")]);
+    remedies.push([
+      context.request?.body.choices ? "Put a space before each choice" : "Put a space before each text",
+      set("delimiter", " "),
+    ]);
   if (context.request?.body.user === undefined)
     remedies.push(["Ask as a user, in the chat template", set("mode", "user")]);
   if (best === "user") remedies.reverse();
-  const wanted = (answer.top_tokens ?? []).map((/** @type {any} */ one) => [one.piece, one.logp]);
+  const healed = answer.healed ?? "";
+  /** @type {[string, number][]} */
+  const wanted = (answer.top_tokens ?? [])
+    .filter((/** @type {any} */ one) => one.piece.startsWith(healed) && one.piece !== healed)
+    .map((/** @type {any} */ one) => [one.piece.slice(healed.length), one.logp - (answer.log_heal ?? 0)]);
+  const special = healed ? [] : (answer.top_tokens ?? []).filter((/** @type {any} */ one) => one.piece === "");
+  for (const one of special) wanted.push([one.spelling ?? "", one.logp]);
+  wanted.sort(([, a], [, b]) => b - a);
   return massNote(
     "The model expects something else than these choices.",
     ["coverage", answer.coverage],

@@ -97,9 +97,25 @@ async function restore(page, saved, links) {
  * @param {Shown} shown
  */
 function fromLink(shown) {
-  const rows = shown.numbers.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, textOf(name, 120)), h("td", { class: "number" }, number(value, score(value, shown.tolerance), "from the link"))));
+  const rows = shown.numbers.map(([name, value]) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, textOf(name, 120)),
+      h("td", { class: "number" }, number(value, score(value, shown.tolerance), "from the link")),
+    ),
+  );
   const head = [
-    h("p", { class: "from-link" }, h("strong", {}, "From the link"), ", not asked here: ", textOf(shown.winner, 200), ", by ", h("bdi", {}, shown.model), ". Run asks this server."),
+    h(
+      "p",
+      { class: "from-link" },
+      h("strong", {}, "From the link"),
+      ", not asked here: ",
+      textOf(shown.winner, 200),
+      ", by ",
+      h("bdi", {}, shown.model),
+      ". Run asks this server.",
+    ),
     h("div", { class: "scroll" }, h("table", { class: "link-numbers" }, h("tbody", {}, rows))),
   ];
   return h("div", {}, head);
@@ -122,7 +138,18 @@ function compare(slot, there) {
   });
   const models = here.model === there.model ? [] : [" The link was made with ", h("bdi", {}, there.model), "."];
   const said = others.length
-    ? [h("strong", {}, "Differs from the link: "), ...others.slice(0, 5).flatMap(([name, value], at) => [at ? "; " : "", textOf(name, 60), ` ${score(value, tolerance)} there, ${score(/** @type {number} */ (known.get(name)), tolerance)} here`]), ".", ...models]
+    ? [
+        h("strong", {}, "Differs from the link: "),
+        ...others
+          .slice(0, 5)
+          .flatMap(([name, value], at) => [
+            at ? "; " : "",
+            textOf(name, 60),
+            ` ${score(value, tolerance)} there, ${score(/** @type {number} */ (known.get(name)), tolerance)} here`,
+          ]),
+        ".",
+        ...models,
+      ]
     : ["Within the tolerance, the numbers are those of the link.", ...models];
   slot.pane.head.append(note(others.length ? "differs" : "agrees", said));
 }
@@ -140,7 +167,12 @@ function shownOf(slot) {
   const tolerance = signature.tolerance ?? 0;
   const found = slot.tab?.numbers ? slot.tab.numbers(answer) : numbersOf(answer);
   const finite = found.filter(([, value]) => Number.isFinite(value)).slice(0, MOST_NUMBERS);
-  return { winner: String(answer.text ?? finite[0]?.[0] ?? ""), model: String(signature.model ?? answer.model ?? ""), tolerance, numbers: finite };
+  return {
+    winner: String(answer.text ?? finite[0]?.[0] ?? ""),
+    model: String(signature.model ?? answer.model ?? ""),
+    tolerance,
+    numbers: finite,
+  };
 }
 
 /**
@@ -150,10 +182,13 @@ function shownOf(slot) {
  * @returns {[string, number][]}
  */
 function numbersOf(answer) {
-  if (Array.isArray(answer.choices)) return answer.choices.map((/** @type {any} */ one) => [String(one.text), one.logp ?? NaN]);
+  if (Array.isArray(answer.choices))
+    return answer.choices.map((/** @type {any} */ one) => [String(one.text), one.logp ?? NaN]);
   return Object.entries(answer.answers ?? {}).flatMap(([name, one]) => {
     const probabilities = /** @type {any} */ (one).probabilities ?? /** @type {any} */ (one).options ?? {};
-    return Object.entries(probabilities).map(([option, p]) => /** @type {[string, number]} */ ([`${name}: ${option}`, Number(p)]));
+    return Object.entries(probabilities).map(
+      ([option, p]) => /** @type {[string, number]} */ ([`${name}: ${option}`, Number(p)]),
+    );
   });
 }
 
@@ -225,8 +260,22 @@ async function readAddress() {
 /** @param {any} saved */
 function isSaved(saved) {
   const shown = saved?.shown;
-  const hasNumbers = !shown || (Array.isArray(shown.numbers) && shown.numbers.every((/** @type {any} */ one) => Array.isArray(one) && typeof one[0] === "string" && Number.isFinite(one[1])) && Number.isFinite(shown.tolerance) && typeof shown.winner === "string" && typeof shown.model === "string");
-  return saved?.v === 1 && typeof saved.tab === "string" && saved.state !== null && typeof saved.state === "object" && hasNumbers;
+  const hasNumbers =
+    !shown ||
+    (Array.isArray(shown.numbers) &&
+      shown.numbers.every(
+        (/** @type {any} */ one) => Array.isArray(one) && typeof one[0] === "string" && Number.isFinite(one[1]),
+      ) &&
+      Number.isFinite(shown.tolerance) &&
+      typeof shown.winner === "string" &&
+      typeof shown.model === "string");
+  return (
+    saved?.v === 1 &&
+    typeof saved.tab === "string" &&
+    saved.state !== null &&
+    typeof saved.state === "object" &&
+    hasNumbers
+  );
 }
 
 /** @param {Saved} saved */
@@ -258,9 +307,18 @@ function addMenu(page, slot, links) {
     hint.textContent = text;
     announce(text);
   };
-  const shown = h("textarea", { class: "copy", rows: 6, readonly: true, hidden: true, "aria-label": "What was copied", spellcheck: "false", dir: "ltr" });
+  const shown = h("textarea", {
+    class: "copy",
+    rows: 6,
+    readonly: true,
+    hidden: true,
+    "aria-label": "What was copied",
+    spellcheck: "false",
+    dir: "ltr",
+  });
   const request = () => /** @type {import("./main.js").Tab} */ (slot.tab).read(slot.form);
-  const model = () => slot.context.answer?.signature?.model?.replace(/^embedded\.gguf$/, "embedded") ?? (page.model || "embedded");
+  const model = () =>
+    slot.context.answer?.signature?.model?.replace(/^embedded\.gguf$/, "embedded") ?? (page.model || "embedded");
   const copy = async (/** @type {string} */ what, /** @type {string} */ text) => {
     shown.hidden = false;
     shown.value = text;
@@ -280,7 +338,8 @@ function addMenu(page, slot, links) {
       slot.fail(error);
     }
   };
-  const button = (/** @type {string} */ label, /** @type {() => void | Promise<void>} */ act) => h("button", { type: "button", onclick: guarded(act) }, label);
+  const button = (/** @type {string} */ label, /** @type {() => void | Promise<void>} */ act) =>
+    h("button", { type: "button", onclick: guarded(act) }, label);
   const link = async () => {
     await writeAddress(page);
     if (location.hash === LARGE) say("This is too long for a link. Save it as a file, which this menu opens again.");
@@ -316,11 +375,18 @@ function addMenu(page, slot, links) {
       button("Copy command", async () => copy("The command", (await copies()).asCommand(request(), model()))),
       button("Save inputs", () => save(`${name}.json`, "application/json", JSON.stringify(savedOf(page), null, 1))),
       button("Save answer", () => {
-        if (slot.context.answer) save(`${name}-answer.json`, "application/json", JSON.stringify(slot.context.answer, null, 1));
+        if (slot.context.answer)
+          save(`${name}-answer.json`, "application/json", JSON.stringify(slot.context.answer, null, 1));
         else say("There is no answer yet. Run first.");
       }),
-      button("Save SVG", withPicture((text) => save(`${name}.svg`, "image/svg+xml", text))),
-      button("Save PNG", withPicture(async (text) => save(`${name}.png`, "image/png", await rasterised(text)))),
+      button(
+        "Save SVG",
+        withPicture((text) => save(`${name}.svg`, "image/svg+xml", text)),
+      ),
+      button(
+        "Save PNG",
+        withPicture(async (text) => save(`${name}.png`, "image/png", await rasterised(text))),
+      ),
       h("label", { class: "open-file" }, "Open a file ", file),
     ),
     hint,
@@ -343,7 +409,8 @@ async function standalone(pictures) {
   const width = Math.max(...pictures.map((one) => size(one, "width")));
   const height = pictures.reduce((sum, one) => sum + size(one, "height") + gap, -gap);
   const root = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) root.setAttribute(name, String(value));
+  for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` }))
+    root.setAttribute(name, String(value));
   const style = document.createElementNS("http://www.w3.org/2000/svg", "style");
   style.textContent = styles;
   root.append(style);
@@ -369,7 +436,12 @@ async function rasterised(text) {
     context.fillStyle = getComputedStyle(document.body).backgroundColor;
     context.fillRect(0, 0, canvas.width, canvas.height);
     context.drawImage(image, 0, 0, canvas.width, canvas.height);
-    return await new Promise((done, fail) => canvas.toBlob((blob) => (blob ? done(blob) : fail(new Error("the picture is too large for the browser"))), "image/png"));
+    return await new Promise((done, fail) =>
+      canvas.toBlob(
+        (blob) => (blob ? done(blob) : fail(new Error("the picture is too large for the browser"))),
+        "image/png",
+      ),
+    );
   } finally {
     URL.revokeObjectURL(url);
   }

@@ -135,7 +135,7 @@ export class Pane {
       );
       announce("The server does not answer.");
     } else {
-      const code = error instanceof ServerError ? error.code : "page";
+      const code = error instanceof ServerError ? error.code : "input";
       const message = error instanceof Error ? error.message : String(error);
       const about =
         error instanceof ServerError && error.field ? [" in ", h("code", { class: "param" }, error.field)] : [];

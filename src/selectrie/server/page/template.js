@@ -47,13 +47,21 @@ export const template = {
     const values = area("values", { rows: 8, placeholder: '{"names": ["a", "b"]}' });
     source.dir = values.dir = "ltr";
     const box = labelled("Template", source, "<<select …>> is decided, <<gen …>> is written, <<name>> is a value.");
-    form.append(box, labelled("Values, as JSON", values, "They are data: no tag in them is read."), optionsOf(context.options[PATH]));
+    form.append(
+      box,
+      labelled("Values, as JSON", values, "They are data: no tag in them is read."),
+      optionsOf(context.options[PATH]),
+    );
   },
   read(form) {
     const state = stateOf(form);
     const typed = String(state.values ?? "").trim();
     const values = typed ? parseJson("values", typed) : {};
-    return { path: PATH, body: { template: String(state.template ?? ""), values, ...readOptions(form), drawing: true }, state };
+    return {
+      path: PATH,
+      body: { template: String(state.template ?? ""), values, ...readOptions(form), drawing: true },
+      state,
+    };
   },
   write: fill,
   begin(place) {
@@ -63,11 +71,20 @@ export const template = {
     if (event.type !== "text") return;
     const parts = [...(pieces.get(place) ?? []), event];
     pieces.set(place, parts);
-    place.replaceChildren(h("div", { class: "page-text", dir: "auto" }, parts.filter((one) => !one.hidden).map((one) => (one.kind === "text" ? plain(one.text) : h("mark", { class: "slot" }, plain(one.text))))));
+    place.replaceChildren(
+      h(
+        "div",
+        { class: "page-text", dir: "auto" },
+        parts
+          .filter((one) => !one.hidden)
+          .map((one) => (one.kind === "text" ? plain(one.text) : h("mark", { class: "slot" }, plain(one.text)))),
+      ),
+    );
   },
   show,
   numbers: (answer) => scoredSlots(answer).map((one) => [`${one.path}: ${one.text}`, one.record.logp]),
-  explain: (message, form) => caretOf(message, /** @type {HTMLTextAreaElement} */ (form.elements.namedItem("template"))),
+  explain: (message, form) =>
+    caretOf(message, /** @type {HTMLTextAreaElement} */ (form.elements.namedItem("template"))),
 };
 
 /**
@@ -76,7 +93,11 @@ export const template = {
  * @param {string} text
  */
 function plain(text) {
-  return h("bdi", {}, text.split("\n").flatMap((line, at) => [at ? h("br") : null, line.replace(/[^ ]+/g, visible)]));
+  return h(
+    "bdi",
+    {},
+    text.split("\n").flatMap((line, at) => [at ? h("br") : null, line.replace(/[^ ]+/g, visible)]),
+  );
 }
 
 /**
@@ -96,13 +117,20 @@ function scoredSlots(answer) {
  */
 function show(answer, place) {
   const joint = answer.slots.filter((/** @type {any} */ one) => one.record?.kind === "joint");
-  const withRecord = answer.slots.map((/** @type {any} */ one) => ({ ...one, record: one.record ?? joint.find((/** @type {any} */ other) => other.record.names.includes(one.name))?.record }));
+  const withRecord = answer.slots.map((/** @type {any} */ one) => ({
+    ...one,
+    record: one.record ?? joint.find((/** @type {any} */ other) => other.record.names.includes(one.name))?.record,
+  }));
   const slots = new Map(withRecord.map((/** @type {any} */ one) => [one.path, one]));
   const detail = h("div", { class: "slot-detail", id: freshId(), hidden: true, tabindex: "-1" });
   /** @type {HTMLButtonElement[]} */
   const buttons = [];
   const buttonOf = (/** @type {any} */ slot, /** @type {string} */ text) => {
-    const button = h("button", { type: "button", class: "slot", "aria-expanded": "false", "aria-controls": detail.id, "data-slot": slot.path }, plain(text));
+    const button = h(
+      "button",
+      { type: "button", class: "slot", "aria-expanded": "false", "aria-controls": detail.id, "data-slot": slot.path },
+      plain(text),
+    );
     button.addEventListener("click", () => {
       const opens = button.getAttribute("aria-expanded") !== "true";
       for (const one of buttons) one.setAttribute("aria-expanded", "false");
@@ -118,17 +146,39 @@ function show(answer, place) {
   // A page that did not come as events has its text alone, and its slots below it.
   const isWhole = shown.map((one) => one.text).join("") === answer.text;
   const body = isWhole
-    ? shown.map((one) => (one.kind === "text" || !slots.has(one.path) ? plain(one.text) : buttonOf(slots.get(one.path), one.text)))
-    : [plain(answer.text), h("p", {}, withRecord.map((/** @type {any} */ one) => buttonOf(one, `${one.name}: ${one.text}`)))];
+    ? shown.map((one) =>
+        one.kind === "text" || !slots.has(one.path) ? plain(one.text) : buttonOf(slots.get(one.path), one.text),
+      )
+    : [
+        plain(answer.text),
+        h(
+          "p",
+          {},
+          withRecord.map((/** @type {any} */ one) => buttonOf(one, `${one.name}: ${one.text}`)),
+        ),
+      ];
   const ties = scoredSlots(answer).filter((one) => one.record.is_tie);
-  const low = scoredSlots(answer).filter((one) => (one.record.warnings ?? []).some((/** @type {any} */ warning) => warning.code === "coverage"));
+  const low = scoredSlots(answer).filter((one) =>
+    (one.record.warnings ?? []).some((/** @type {any} */ warning) => warning.code === "coverage"),
+  );
   const names = (/** @type {any[]} */ some) => some.flatMap((one, at) => [at ? ", " : "", textOf(one.path)]);
   const notes = [
-    ties.length ? note("tie", [h("strong", {}, "A tie: "), ...names(ties), ". The first two are closer than the tolerance."]) : null,
+    ties.length
+      ? note("tie", [h("strong", {}, "A tie: "), ...names(ties), ". The first two are closer than the tolerance."])
+      : null,
     low.length ? note("low-mass", [h("strong", {}, "The model expects something else: "), ...names(low), "."]) : null,
   ];
-  place.replaceChildren(h("h2", {}, "The page"), ...notes.filter((one) => one !== null), h("div", { class: "page-text", dir: "auto" }, body), h("p", { class: "hint" }, "A slot opens what it was decided among."), detail);
-  return { state: ties.length ? "tie" : low.length ? "low-mass" : "done", sentence: `The page is filled: ${answer.slots.length} slots.` };
+  place.replaceChildren(
+    h("h2", {}, "The page"),
+    ...notes.filter((one) => one !== null),
+    h("div", { class: "page-text", dir: "auto" }, body),
+    h("p", { class: "hint" }, "A slot opens what it was decided among."),
+    detail,
+  );
+  return {
+    state: ties.length ? "tie" : low.length ? "low-mass" : "done",
+    sentence: `The page is filled: ${answer.slots.length} slots.`,
+  };
 }
 
 /**
@@ -140,10 +190,36 @@ function show(answer, place) {
 function detailOf(slot) {
   const record = slot.record;
   const head = h("h3", {}, "Slot ", h("bdi", {}, slot.path), ": ", textOf(slot.text, 80));
-  const warnings = (record?.warnings ?? []).map((/** @type {any} */ one) => h("div", { class: "note warning" }, h("p", {}, h("bdi", {}, one.text))));
+  const warnings = (record?.warnings ?? []).map((/** @type {any} */ one) =>
+    h("div", { class: "note warning" }, h("p", {}, h("bdi", {}, one.text))),
+  );
   if (record?.drawing?.trie) return [head, ...warnings, figureOf(record.drawing.trie, { name: "trie" })];
-  if (record?.kind === "joint") return [head, h("p", {}, "Decided together with ", h("bdi", {}, record.names.filter((/** @type {string} */ one) => one !== slot.name).join(", ")), ". The best of all together:"), tableOf(record.assignments), h("p", {}, "This slot's own share of them:"), tableOf(Object.entries(record.marginals[slot.name] ?? {}).map(([text, p]) => ({ text, probability: p, logp: null })))];
-  if (!Array.isArray(record?.choices)) return [head, ...warnings, h("p", { class: "hint" }, record ? "This slot was written, and not chosen among alternatives." : "This slot has no scores.")];
+  if (record?.kind === "joint")
+    return [
+      head,
+      h(
+        "p",
+        {},
+        "Decided together with ",
+        h("bdi", {}, record.names.filter((/** @type {string} */ one) => one !== slot.name).join(", ")),
+        ". The best of all together:",
+      ),
+      tableOf(record.assignments),
+      h("p", {}, "This slot's own share of them:"),
+      tableOf(
+        Object.entries(record.marginals[slot.name] ?? {}).map(([text, p]) => ({ text, probability: p, logp: null })),
+      ),
+    ];
+  if (!Array.isArray(record?.choices))
+    return [
+      head,
+      ...warnings,
+      h(
+        "p",
+        { class: "hint" },
+        record ? "This slot was written, and not chosen among alternatives." : "This slot has no scores.",
+      ),
+    ];
   return [head, ...warnings, tableOf(record.choices)];
 }
 
@@ -153,12 +229,24 @@ function detailOf(slot) {
  * @param {any[]} choices choices of a select, or assignments of slots that are decided together
  */
 function tableOf(choices) {
-  const best = [...choices].sort((a, b) => (b.score ?? b.probability ?? 0) - (a.score ?? a.probability ?? 0)).slice(0, MOST_CHOICES);
+  const best = [...choices]
+    .sort((a, b) => (b.score ?? b.probability ?? 0) - (a.score ?? a.probability ?? 0))
+    .slice(0, MOST_CHOICES);
   const rows = best.map((one) => {
     const p = one.probability ?? one.probability_low ?? 0;
     const text = one.texts ? one.texts.join(" / ") : one.text;
-    return h("tr", {}, h("th", { scope: "row" }, textOf(text, 80)), h("td", { class: "share" }, barOf(p, one.probability_high ?? p), number(p, percent(p), "probability")), h("td", { class: "number" }, one.logp === null ? "" : number(one.logp, score(one.logp), "logp")));
+    return h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, textOf(text, 80)),
+      h("td", { class: "share" }, barOf(p, one.probability_high ?? p), number(p, percent(p), "probability")),
+      h("td", { class: "number" }, one.logp === null ? "" : number(one.logp, score(one.logp), "logp")),
+    );
   });
   const heads = ["choice", "share of the set", "log-probability"].map((one) => h("th", { scope: "col" }, one));
-  return h("div", { class: "scroll" }, h("table", { class: "choices" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)));
+  return h(
+    "div",
+    { class: "scroll" },
+    h("table", { class: "choices" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)),
+  );
 }
