@@ -149,6 +149,7 @@ def test_a_client_reads_its_values_as_it_sent_them(path: str, body: dict[str, ob
         ("/v1/select", {"prompt": "a", "choices": ["b", "c"], "prior": [1]}, "prior", "prior=1 weights: expected 2"),
         ("/v1/select", {"prompt": "a", "choices": ["b", "c"], "prior": [1, -1]}, "prior[1]", "prior[1]=-1: expected"),
         ("/v1/select", {"prompt": "a", "regex": ""}, "regex", "empty"),
+        ("/v1/decisions", {"input": "x", "questions": [CHOICE], "list_options": "x"}, "list_options", "true or false or 'if they fit'"),
         ("/v1/completions", {"prompt": "a", "stop": ["a"] * 65}, "stop", "stop=65 items: expected at most 64"),
         ("/v1/decisions", {"input": "x", "questions": [SCORE | {"low": 5, "high": 1}]}, "questions[0].high", "high=1"),
         ("/v1/decisions", {"input": "x", "permutations": 3, "questions": [CHOICE]}, "permutations", "permutations=3"),

@@ -199,7 +199,7 @@ def _describe_allowed(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> 
         return " or ".join(dict.fromkeys(_describe_allowed(one, schemas) for one in members))
     names = schema.get("enum", [schema["const"]] if "const" in schema else [])
     if names:
-        return "one of " + ", ".join(map(as_json, names))
+        return "one of " * (len(names) > 1) + ", ".join(map(as_json, names))
     noun = _NOUNS.get(schema.get("type", ""), "a value")
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is None:
