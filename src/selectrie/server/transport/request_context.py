@@ -387,10 +387,12 @@ class EventStream(Response):
                     events = await anext(self._events, None)
                 except Exception as error:  # noqa: BLE001 - the response has begun, so it ends with an event
                     ending, events = self._end_with_error(error, exchange), None
-            await _cancel(pinging)
+            pinging.cancel()
+            await asyncio.wait({pinging})
             await _send(send, ending, is_last=True)
         finally:
-            await _cancel(pinging)
+            if pinging is not None:
+                pinging.cancel()
             await self._events.aclose()
 
     async def _ping(self, send: Send) -> None:
@@ -425,13 +427,6 @@ def encode_event(event: Event) -> bytes:
 def encode_error_ending(error: HttpError) -> bytes:
     """Return the bytes that end a stream with an error."""
     return encode_event(error.body()) + DONE
-
-
-async def _cancel(work: asyncio.Future[None] | None) -> None:
-    """Cancel work, if there is any, and wait for its end."""
-    if work is not None:
-        work.cancel()
-        await asyncio.wait({work})
 
 
 async def _send(send: Send, data: bytes, *, is_last: bool = False) -> None:
