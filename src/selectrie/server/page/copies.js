@@ -12,7 +12,9 @@ import { FieldError } from "./form.js";
 
 /** @typedef {{path: string, body: Record<string, any>}} Request */
 
-const OURS = new Set(["drawing", "fold", "stream", "model"]);
+/** What `/v1/completions` draws at most where nothing is set. */
+const MAX_TOKENS = 16;
+const OURS = new Set(["drawing", "fold", "stream", "model", "logprobs", "top_logprobs"]);
 /** Records of options by their fields in a body, with their classes in Python. */
 const RECORDS = /** @type {Record<string, string>} */ ({
   search: "SearchParams",
@@ -108,14 +110,19 @@ function escaped(found) {
  * @param {string} model the file or name that the server gives
  */
 export function asPython(request, model) {
-  const call = CALLS[request.path];
-  const body = plainBody(request);
+  const { path, body } = ours(request);
+  const call = CALLS[path];
   const given = [];
+  let isPlaced = true; // behind an argument that is not given, the others have names
   for (const name of call.first) {
-    if (body[name] !== undefined) given.push(name === "questions" ? questionsOf(body[name]) : pythonOf(body[name]));
+    if (body[name] === undefined) isPlaced = false;
+    else {
+      const value = name === "questions" ? questionsOf(body[name]) : pythonOf(body[name]);
+      given.push(isPlaced ? value : `${name}=${value}`);
+    }
     delete body[name];
   }
-  if (request.path === "/v1/completions") forGeneration(body);
+  if (path === "/v1/completions") forGeneration(body);
   for (const [name, value] of Object.entries(body)) {
     if (name in READERS) given.push(`grammar=selectrie.Grammar.${READERS[name]}(${pythonOf(value)})`);
     else if (name in RECORDS && value && typeof value === "object")
@@ -123,7 +130,7 @@ export function asPython(request, model) {
     else given.push(`${name}=${typeof value === "string" && value.startsWith("selectrie.") ? value : pythonOf(value)}`);
   }
   const inner = given.map((one) => `\n    ${one},`).join("");
-  return `import selectrie\n\nllm = selectrie.load(${pythonOf(model)})\nresult = llm.${call.method}(${inner}\n)\nprint(result)\n`;
+  return `import selectrie\n\n${whereOf(model)}llm = selectrie.load(${pythonOf(model)})\nresult = llm.${call.method}(${inner}\n)\nprint(result)\n`;
 }
 
 /**
@@ -136,35 +143,36 @@ function recordOf(name, fields) {
     .join(", ")})`;
 }
 
+/** What is drawn over HTTP where nothing is set, which Python and the command set otherwise. */
+const UNCHANGED = { temperature: 1, top_k: 0, top_p: 1, min_p: 0 };
+const SAMPLING = [...Object.keys(UNCHANGED), "typical_p", "repeat_penalty", "presence_penalty", "frequency_penalty"];
+
 /**
- * Put the options of a completion into the records that Python has for them.
+ * Return the request as Python and the command have it: chats are completions of a user's
+ * message, options of sampling have their names, and HTTP's defaults are written out.
+ *
+ * @param {Request} request
+ * @returns {Request}
+ */
+function ours(request) {
+  const body = plainBody(request);
+  if (request.path !== "/v1/completions" && request.path !== "/v1/chat/completions")
+    return { path: request.path, body };
+  const { messages, prompt, repetition_penalty: penalty, ...others } = body;
+  const asked = messages ? { user: messages[0].content } : { prompt, max_tokens: MAX_TOKENS };
+  const renamed = penalty === undefined ? {} : { repeat_penalty: penalty };
+  return { path: "/v1/completions", body: { ...asked, ...UNCHANGED, ...others, ...renamed } };
+}
+
+/**
+ * Put the options of sampling into the record that Python has for them.
  *
  * @param {Record<string, any>} body changed
  */
 function forGeneration(body) {
-  const sampling = [
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "typical_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-  ];
-  const taken = (/** @type {string[]} */ names) => {
-    const found = Object.fromEntries(names.filter((name) => name in body).map((name) => [name, body[name]]));
-    for (const name of names) delete body[name];
-    return found;
-  };
-  const drawn = taken(sampling);
-  if ("repetition_penalty" in drawn) {
-    drawn.repeat_penalty = drawn.repetition_penalty;
-    delete drawn.repetition_penalty;
-  }
-  const options = taken(["logprobs"]);
-  if (Object.keys(drawn).length) body.sampling = recordOf("SamplingParams", drawn);
-  if (options.logprobs) body.options = recordOf("GenerationParams", { n_alternatives: options.logprobs });
+  const drawn = Object.fromEntries(SAMPLING.filter((name) => name in body).map((name) => [name, body[name]]));
+  for (const name of SAMPLING) delete body[name];
+  body.sampling = recordOf("SamplingParams", drawn);
 }
 
 /** Fields of questions that Python has under the same names. */
@@ -199,13 +207,20 @@ function questionsOf(questions) {
   return `{${shown.join(", ")}}`;
 }
 
+/** @param {string} model @returns {string} a comment where the name is no path */
+function whereOf(model) {
+  return model === "embedded"
+    ? ""
+    : "# The server gives the name of its model; write the path of the file on your machine.\n";
+}
+
 /**
  * @param {Request} request
  * @param {string} model the file or name that the server gives
  */
 export function asCommand(request, model) {
-  const call = CALLS[request.path];
-  const body = plainBody(request);
+  const { path, body } = ours(request);
+  const call = CALLS[path];
   /** @type {string[]} */
   const files = [];
   const words = [`selectrie ${call.command}`];
@@ -242,7 +257,7 @@ export function asCommand(request, model) {
     else words.push(`${flag} ${quoted(String(value))}`);
   }
   const note = missing.length ? `# The command has no flag for ${missing.join(", ")}.\n` : "";
-  return `${note}${files.join("")}${words.join(" \\\n  ")}\n`;
+  return `${whereOf(model)}${note}${files.join("")}${words.join(" \\\n  ")}\n`;
 }
 
 /**
