@@ -330,5 +330,5 @@ def test_a_text_of_tokens_has_a_largest_size(monkeypatch):
         refused = ask(application, "POST", "/detokenize", {"tokens": [token] * 4})
     assert (refused.status, refused.error["param"]) == (400, "tokens")
     assert refused.error["message"] == (
-        f"tokens='{4 * size} bytes': expected tokens of at most {3 * size} bytes of text; send them in parts"
+        f"tokens={4 * size} bytes: expected tokens of at most {3 * size} bytes of text; send them in parts"
     )

@@ -420,8 +420,9 @@ class ResponseFormat(NamedSchema):
         if self.type == "text" and given:
             raise IncompatibleOptionsError(next(iter(given)), f"the type 'text' of {path}", "give type='json_schema'")
         if self.type == "json_schema" and not given:
-            where = f"{path}.json_schema" + ".schema" * (self.json_schema is not None)
-            raise OptionError(where, None, "a JSON Schema" if self.json_schema else "an object with a `schema`")
+            if path == "response_format" and self.json_schema is None:
+                raise OptionError(f"{path}.json_schema", None, "an object with a `schema`")
+            raise OptionError([*schemas][-1], None, "a JSON Schema")
         for where, schema in given.items():
             yield Constraint.of(where, "json", schema)
         if self.type == "json_object" and not given:
