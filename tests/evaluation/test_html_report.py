@@ -166,6 +166,26 @@ def test_flips_are_listed_with_what_each_run_chose(run):
     assert f"{len(found.lost)} in the first alone" in words
 
 
+def test_both_runs_are_drawn_item_by_item(run):
+    """Accuracies with their intervals; a mark for each item at both probabilities of the right choice, its shape says who is right."""
+    other = mirrored(run)
+    (found,) = compare(run, other)
+    page = comparison_page(comparison_dict([found], ("one", "two")), (run, other))
+    pairs = [(a, b) for a, b in zip(run.tasks[0].records, other.tasks[0].records, strict=True) if a.choices]
+    picture = re.search(r'<svg [^>]*aria-label="Probability of the right choice.*?</svg>', page, re.DOTALL)[0]
+    assert picture.count('class="dot soft"') == len(pairs) - len(found.gained) - len(found.lost)
+    assert picture.count('class="gained"') == len(found.gained)
+    assert picture.count('class="lost"') == len(found.lost)
+    for a, b in pairs:
+        first, second = (np.exp([one.logp for one in record.choices]) for record in (a, b))
+        words = f"{a.id}: first {first[0] / first.sum():.4f}, second {second[0] / second.sum():.4f}"
+        assert f"<title>{words}</title>" in picture
+    for result, name in ((run, "first"), (other, "second")):
+        figure = result.tasks[0].figures.metrics["acc"]
+        note = f"acc, {name}: {100 * figure.value:.1f} % ({100 * figure.low:.1f} – {100 * figure.high:.1f})"
+        assert note in page
+
+
 def test_texts_stay_texts():
     """Names of tasks, items, subsets, runs and models cannot become elements, attributes or controls of a terminal."""
     records = [record(i, logps, name=f"{i}{EVIL}", subset=f"{EVIL}{i}") for i, logps in enumerate([(-1, -2), (-2, -1)])]

@@ -58,7 +58,9 @@ def assert_fetches_nothing(page: str) -> None:
 
 
 def assert_pictures_have_words(page: str) -> None:
-    """A title and a description for each chart; beside each drawing the same as a list."""
+    """A title and a description for each chart; beside each drawing the same as a list; what scrolls is reached by keys."""
+    assert not re.search(r'<(?:figure|div class="wide")>', page)
+    assert '<th scope="col"></th>' not in page
     pictures = re.findall(r"<svg (?!x=).*?</svg>", page, re.DOTALL)
     assert pictures
     for picture in pictures:

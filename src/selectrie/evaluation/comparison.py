@@ -173,7 +173,7 @@ def comparison_dict(comparisons: Sequence[Comparison], names: Sequence[str] = ()
 
 def _compare(run: int, first: TaskResult, second: TaskResult) -> Comparison:
     """Compare the results of the first run and of another one on one task."""
-    pairs = _pair_records(first, second)
+    pairs = pair_records(first, second)
     mine, others = [one for one, _ in pairs], [other for _, other in pairs]
     shared = [name for name in first.figures.metrics if name in second.figures.metrics]
     if not shared:
@@ -185,7 +185,7 @@ def _compare(run: int, first: TaskResult, second: TaskResult) -> Comparison:
     return Comparison(first.task, run, len(pairs), left_out, differences, gained, lost)
 
 
-def _pair_records(first: TaskResult, second: TaskResult) -> list[tuple[ItemRecord, ItemRecord]]:
+def pair_records(first: TaskResult, second: TaskResult) -> list[tuple[ItemRecord, ItemRecord]]:
     """Return the records of each item that both runs measured, as pairs.
 
     Raises `OptionError` if there are none, or if an item differs.

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from selectrie.core.output import count, thousands
+from selectrie.core.output import count, probability, thousands
 from selectrie.evaluation import metrics
-from selectrie.evaluation.metrics import METRICS, Estimate
+from selectrie.evaluation.comparison import pair_records
+from selectrie.evaluation.metrics import METRICS, Estimate, ItemRecord
 from selectrie.evaluation.report.charts import (
+    MAX_DOTS,
     ChartDescription,
+    Dot,
     Pile,
     Row,
     difference_axis,
     histogram,
     interval_chart,
     round_up,
+    scatter_chart,
 )
 from selectrie.evaluation.report.page import (
     Block,
@@ -48,6 +52,7 @@ from selectrie.evaluation.results import (
     signed_interval,
 )
 
+_Pairs: TypeAlias = Sequence[tuple[ItemRecord, ItemRecord]]
 MAX_FLIPS = 1000
 """Maximum number of flips shown for each task and direction; the rest is counted."""
 MAX_PROBLEMS = 200
@@ -74,8 +79,9 @@ def evaluation_page(evaluation: Evaluation) -> str:
 def comparison_page(comparison: Mapping[str, Any], runs: Sequence[Evaluation]) -> str:
     """Return an HTML page that compares runs with the first one.
 
-    It shows differences with intervals and p-values, items that only one run gets
-    right, and the differences of their signatures.
+    It shows accuracies and their differences with intervals and p-values, the
+    probability of the right choice in both runs, items that only one run gets right
+    with their texts, and the differences of the signatures.
 
     Args:
         comparison: The comparison, ready for JSON (`comparison.comparison_dict`), with
@@ -87,9 +93,17 @@ def comparison_page(comparison: Mapping[str, Any], runs: Sequence[Evaluation]) -
         (position(i), name, run.signature.get("model", ""))
         for i, (name, run) in enumerate(zip(names, runs, strict=True))
     ]
-    head = table_block("Folder and model", ("", "folder", "model"), rows, left=3)
+    head = table_block("Folder and model", ("run", "folder", "model"), rows, left=3)
     is_many = len(runs) > 2
-    sections = (_comparison_section(task, position(task["run"]), is_many=is_many) for task in comparison["tasks"])
+    sections = [
+        _comparison_section(
+            task,
+            position(task["run"]),
+            pair_records(runs[0][task["task"]], runs[task["run"]][task["task"]]),
+            is_many=is_many,
+        )
+        for task in comparison["tasks"]
+    ]
     body = [section("Runs", head), *sections, _signatures_section(runs)]
     title = f"{len(runs) if is_many else 'Two'} runs of the same items"
     return render_page(title, (", " if is_many else " and ").join(names), body)
@@ -228,7 +242,7 @@ def _cost_section(evaluation: Evaluation) -> Section:
 
 def _signature_section(evaluation: Evaluation) -> Section:
     rows = list(evaluation.signature.items())
-    return section("Signature", table_block("What the log-probabilities depend on", ("", "value"), rows, left=2))
+    return section("Signature", table_block("What the log-probabilities depend on", ("fact", "value"), rows, left=2))
 
 
 def _signatures_section(runs: Sequence[Evaluation]) -> Section:
@@ -239,16 +253,17 @@ def _signatures_section(runs: Sequence[Evaluation]) -> Section:
         values = [run.signature.get(name, "") for run in runs]
         rows.append((name, *values, "same" if all(one == values[0] for one in values) else "differs"))
     rows.sort(key=lambda row: row[-1] == "same")
-    heads = ("", *map(position, range(len(runs))), "")
+    heads = ("fact", *map(position, range(len(runs))), "compared")
     return section("Signatures", table_block("What the log-probabilities depend on", heads, rows, left=len(heads)))
 
 
-def _comparison_section(task: Mapping[str, Any], other: str, *, is_many: bool) -> Section:
+def _comparison_section(task: Mapping[str, Any], other: str, pairs: _Pairs, *, is_many: bool) -> Section:
     """Return the section that compares one task of the first run and of another one.
 
     Args:
         task: The comparison of the task.
         other: The other run's position in words.
+        pairs: The records of the items that both measured.
         is_many: Whether there are more than two runs.
     """
     differences = task["differences"]
@@ -271,11 +286,13 @@ def _comparison_section(task: Mapping[str, Any], other: str, *, is_many: bool) -
     ]
     lines = difference_rows([task])
     if lines:
+        parts.append(_accuracies_block(task, other, pairs))
         caption = (
             f"{other.capitalize()} less first, percentage points, with 95 % intervals of paired draws; "
             "hollow: no difference lies within."
         )
         parts.append(figure_block(difference_chart(lines, f"Differences of {task['task']}"), caption))
+    parts += _scatter_blocks(task["task"], other, pairs)
     gained, lost = task["gained"], task["lost"]
     words_of_flips = (
         f"{count(len(gained), 'item')} right in the {other} run alone, {thousands(len(lost))} in the first alone."
@@ -284,6 +301,42 @@ def _comparison_section(task: Mapping[str, Any], other: str, *, is_many: bool) -
     for flips, alone in ((gained, other), (lost, "first")):
         parts += _flip_blocks(flips, f"Right in the {alone} alone", other)
     return section(f"{task['task']}, first and {other}" if is_many else str(task["task"]), *parts)
+
+
+def _accuracies_block(task: Mapping[str, Any], other: str, pairs: _Pairs) -> Block:
+    """Return a chart of the proportions of both runs, with their intervals."""
+    rows = [
+        _estimate_row(f"{one['metric']}, {name}", metrics.estimate(METRICS[one["metric"]], records))
+        for one in task["differences"]
+        if one["p"] is not None
+        for name, records in zip(("first", other), zip(*pairs, strict=True), strict=True)
+    ]
+    return figure_block(interval_chart(rows, _describe_rows(f"Both runs of {task['task']}", rows)), key="intervals")
+
+
+def _scatter_blocks(task: str, other: str, pairs: _Pairs) -> list[Block]:
+    """Return a chart of the right choices' probabilities in both runs; [] for none."""
+    dots = []
+    for pair in pairs:
+        if len(pair[0].choices) < 2 or len(pair[0].choices) != len(pair[1].choices) or not pair[0].gold:
+            continue
+        first, second = (float(metrics.posterior(one)[list(one.gold)].sum()) for one in pair)
+        was_right, is_right = (metrics.predicted_choice(one) in one.gold for one in pair)
+        kind = "" if was_right == is_right else "gained" if is_right else "lost"
+        about = f"{pair[0].id or pair[0].index}: first {probability(first)}, {other} {probability(second)}"
+        dots.append(Dot(first, second, kind, about))
+    if not dots:
+        return []
+    higher, lower = (sum(sign * (one.y - one.x) > 0 for one in dots) for sign in (1, -1))
+    caption = (
+        f"Above the line, the right choice is more probable in the {other} run: {count(higher, 'item')}; "
+        f"below, less: {thousands(lower)}." + (f" {thousands(MAX_DOTS)} are drawn." if len(dots) > MAX_DOTS else "")
+    )
+    means = [sum(values) / len(dots) for values in ([one.x for one in dots], [one.y for one in dots])]
+    alternative = f"{caption} Mean of the first {probability(means[0])}, of the {other} {probability(means[1])}."
+    words = ChartDescription(f"Probability of the right choice, {task}", alternative)
+    picture = scatter_chart(dots, words, ("in the first run", f"in the {other} run"))
+    return [heading_block("Probability of the right choice"), figure_block(picture, caption, key="flips")]
 
 
 def difference_rows(tasks: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> list[Row]:
