@@ -56,6 +56,7 @@ def written(drawing):
     return element(ET.fromstring(to_svg(drawing)))  # noqa: S314 - our own
 
 
+@pytest.mark.short("example", "signs", "equal")
 @pytest.mark.parametrize("name", list(REQUESTS))
 def test_the_page_draws_the_elements_that_python_writes(visit, double, name):
     """Tag, attributes, text and children of every element are equal, for all drawings of an answer."""

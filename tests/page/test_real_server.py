@@ -94,6 +94,7 @@ def test_a_replaced_request_is_cancelled_on_the_server(visit, double):
     assert visitor.answer.locator("table.choices tbody tr").count() == 3
 
 
+@pytest.mark.long
 def test_stop_ends_the_work_of_the_server(visit):
     """The server counts a stopped request as given up."""
     visitor = visit().choose(RANK.name).fill(prompt="A number:")
@@ -108,7 +109,7 @@ def test_stop_ends_the_work_of_the_server(visit):
 def test_live_asks_once_after_the_last_key(visit, double):
     """Nothing runs while typing unless live is on; then one request follows 300 ms after the last key."""
     visitor = visit().choose(SELECT.name).fill(**SELECT.fields)
-    visitor.page.clock.install()
+    visitor.freeze()
     visitor.field("prompt").press_sequentially("abc")
     visitor.page.clock.run_for(1_000)
     assert double.asked == []

@@ -102,7 +102,7 @@ def test_what_is_too_large_to_draw_is_a_list(visit, double):
 def test_a_server_that_loads_is_asked_again(visit, double):
     """While the model is being loaded the page says so, and asks again by itself."""
     visitor = visit().choose(SELECT.name).fill(**SELECT.fields)
-    visitor.page.clock.install()
+    visitor.freeze()
     double.expect(SELECT.path).fail(503, "loading", "the model is being loaded", headers={"retry-after": "1"})
     visitor.run()
     assert "being loaded" in visitor.answer.inner_text()

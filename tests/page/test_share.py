@@ -100,7 +100,12 @@ def test_a_link_asks_no_server_for_what_is_in_it(answered, double):
     assert '"Authorization: Bearer $SELECTRIE_API_KEY"' in texts[0]
 
 
-@pytest.mark.parametrize("link", ["#", "#x", "#AAAA", "#" + "A" * 9_000, "#large", "#q1YqU7JSMtRRKkktLlGyUsrPV6oFAA"])
+@pytest.mark.short("cut", "other")
+@pytest.mark.parametrize(
+    "link",
+    ["#", "#x", "#AAAA", "#" + "A" * 9_000, "#large", "#q1YqU7JSMtRRKkktLlGyUsrPV6oFAA"],
+    ids=["empty", "cut", "zeros", "long", "large", "other"],
+)
 def test_a_broken_link_opens_the_page(visit, double, link):
     """What is no link of this page is left alone: the example is there, and nothing is asked."""
     visitor = visit(f"/{link}")

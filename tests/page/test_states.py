@@ -90,7 +90,7 @@ def test_an_error_of_no_field_is_shown(opened, double, tab):
 def test_a_full_server_is_counted_down(opened, double, tab):
     """The seconds of `retry-after` pass before the button to try again can be pressed."""
     visitor = opened(tab)
-    visitor.page.clock.install()
+    visitor.freeze()
     double.expect(tab.path).fail(429, "queue_full", "8 requests wait", headers={"retry-after": "3"})
     assert visitor.run() == "refused"
     again = visitor.answer.get_by_role("button", name="Try again")
@@ -147,7 +147,7 @@ def test_a_server_that_is_gone_keeps_what_was_typed(opened, double, tab):
 def test_progress_is_shown_and_rarely_said(opened, double):
     """Nodes done of all stand in the answer at once; a screen reader hears of them at most every five seconds."""
     visitor = opened(SELECT)
-    visitor.page.clock.install()
+    visitor.freeze()
     call = double.expect(SELECT.path).stream()
     visitor.press_run()
     call.wait().event({"type": "progress", "done": 7, "total": 20})

@@ -57,6 +57,11 @@ class Visitor:
         self.page.evaluate("import('/page/main.js').then(main => main.page).then(() => null)")
         return self
 
+    def freeze(self) -> None:
+        """Stop the time of the page: from now on it passes by `page.clock.run_for` alone."""
+        self.page.clock.install(time=0)
+        self.page.clock.pause_at(1_000)
+
     def choose(self, tab: str) -> Visitor:
         """Choose a tab, and wait until it can be run."""
         self.page.get_by_role("tab", name=tab, exact=True).click()
