@@ -293,6 +293,8 @@ export class Page {
     /** @type {Slot} */
     this.current = this.slots[0];
     this.model = "";
+    /** Name of the first model of the server; "" until it has said so. */
+    this.first = "";
     /** Name of the model that a link asks for. */
     this.wanted = "";
     /** @type {((slot: Slot) => void)[]} called with the slot whose inputs or answer have changed */
@@ -416,6 +418,7 @@ export class Page {
         return;
       }
       if (names.length > 1) this.model = names[0];
+      this.first = names[0];
       place.replaceChildren(
         ...(names.length > 1
           ? [h("label", { for: "models" }, "Model"), menu]

@@ -318,7 +318,8 @@ function addMenu(page, slot, links) {
   });
   const request = () => /** @type {import("./main.js").Tab} */ (slot.tab).read(slot.form);
   const model = () =>
-    slot.context.answer?.signature?.model?.replace(/^embedded\.gguf$/, "embedded") ?? (page.model || "embedded");
+    slot.context.answer?.signature?.model?.replace(/^embedded\.gguf$/, "embedded") ??
+    (page.model || page.first || "embedded");
   const copy = async (/** @type {string} */ what, /** @type {string} */ text) => {
     shown.hidden = false;
     shown.value = text;

@@ -6,7 +6,7 @@
  * The state is in `data-state`. While a request runs, the old answer stays, greyed.
  */
 
-import { GoneError, ServerError, setKey } from "./api.js";
+import { GoneError, ServerError, key, setKey } from "./api.js";
 import { duration, whole } from "./format.js";
 import { freshId, h } from "./form.js";
 
@@ -113,8 +113,9 @@ export class Pane {
   fail(error, { retry, toField = null }) {
     const again = h("button", { type: "button", class: "retry", onclick: retry }, "Try again");
     if (error instanceof ServerError && error.status === 401) {
-      this.enter("refused", h("p", {}, h("strong", {}, "This server wants an API key.")), keyForm(retry));
-      announce("This server wants an API key.");
+      const words = key() ? "This server does not know this API key." : "This server wants an API key.";
+      this.enter("refused", h("p", {}, h("strong", {}, words)), keyForm(retry));
+      announce(words);
     } else if (error instanceof ServerError && error.code === "loading") {
       this.enter(
         "refused",
