@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from selectrie.results.drawing.numbers import percent
 from tests.page.tabs import DECIDE, RANK, SELECT
 
 WORDS = (
@@ -166,6 +167,20 @@ def test_what_decide_shows_equals_the_answer(visit, double):
         values = {float(value) for _, value, _ in shown}
         for one in answer["answers"].values():
             assert set(one["probabilities"].values() if "probabilities" in one else [one["noul"]]) <= values
+
+
+def test_percentages_are_those_of_python(visit):
+    """On 200 numbers, some at the edges of the digits, Python and the page write the same."""
+    random, edges = Random("percent"), (0.0, 0.001, 0.0095, 0.095, 0.0995, 0.5, 0.55, 0.9005, 0.9905, 0.999, 1.0)
+    numbers = [(p, tolerance) for p in edges for tolerance in (0.0, 0.005, 0.3)]
+    while len(numbers) < 200:
+        p = math.exp(-random.uniform(0, 8))
+        numbers.append((random.choice((p, 1 - p, round(p, 3))), random.choice((0.0, 0.005, 0.05, 0.3, 1.0))))
+    written = visit().page.evaluate(
+        "async numbers => { const { percent } = await import('/page/format.js'); return numbers.map(one => percent(...one)); }",
+        numbers,
+    )
+    assert written == [percent(*one) for one in numbers]
 
 
 def test_strangers_are_found():

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from xml.etree.ElementTree import fromstring
 
@@ -34,22 +35,50 @@ from selectrie.results.drawing.trie import draw_trie
 from selectrie.results.trie_view import view_of
 from tests.support.answers import answer, armour, unlikely
 
+TOLERANCES = st.one_of(st.sampled_from([0.0, 0.005, 0.05, 0.3]), st.floats(0, 2))
 
-@given(p=st.floats(0, 1), error=st.one_of(st.just(0.0), st.floats(0, 0.2)))
-def test_percentages_are_near_and_never_round_to_certainty(p: float, error: float):
-    """Within half a digit of the number; 0 % and 100 % are exact."""
-    words = percent(p, error)
+
+@given(p=st.floats(0, 1), tolerance=TOLERANCES)
+def test_percentages_are_near_and_never_round_to_certainty(p: float, tolerance: float):
+    """Within half a digit of the number; 0 % and 100 % are exact, and only what is nearer to them than 0.1 % is a bound."""
+    words = percent(p, tolerance)
+    value = float(words.strip("<>≈% ")) / 100
     if words in ("0 %", "100 %"):
-        assert (p, error) in ((0.0, 0.0), (1.0, 0.0))
-    value = float(words.strip("<>% ")) / 100
-    digit = 0.001 if "." in words else 0.01 if error <= 0.02 else 0.1
-    if words.startswith("<"):
-        assert p < value
-    elif words.startswith(">"):
-        assert p > value
+        assert (p, tolerance) == (value, 0.0)
+    elif words[0] in "<>":
+        assert words in ("< 0.1 %", "> 99.9 %")
+        assert (p < 0.001) if words[0] == "<" else (p > 0.999)
+    elif tolerance <= 0.05:
+        assert abs(p - value) <= (0.0005 if "." in words else 0.005) + 1e-9
     else:
+        assert words.startswith("≈ ")
+        rest = min(value, 1 - value)
+        digit = 10 ** math.floor(math.log10(rest) + 1e-9)
+        assert rest / digit == pytest.approx(round(rest / digit))
         assert abs(p - value) <= digit / 2 + 1e-9
-    assert digit >= min(error / 2, 0.1)
+
+
+@given(p=st.floats(0, 1), q=st.floats(0, 1), tolerance=TOLERANCES)
+def test_a_part_never_reads_larger_than_its_whole(p: float, q: float, tolerance: float):
+    """At one tolerance, the numbers that are read are in the order of the probabilities."""
+    part, whole = sorted((p, q))
+    read = [
+        (float(one.strip("<>≈% ")), one[0] == ">", one[0] != "<")
+        for one in (percent(part, tolerance), percent(whole, tolerance))
+    ]
+    assert read[0][0] <= read[1][0]
+    assert read[0] <= read[1]
+
+
+def test_probabilities_of_a_selection_are_written_alike():
+    """With a tolerance of 0.3 nats, sentences, strip, bars and tree have one digit of each probability."""
+    chosen = answer((" New Zealand", 0.0021), (" Chicago", 0.0992))
+    found = replace(chosen, signature=replace(chosen.signature, tolerance=0.3))
+    said, words = selection_sentences(found), json.dumps(draw_selection(found), ensure_ascii=False)
+    assert said["share_of_all"] == "share of everything the model would say ≈ 10 %"
+    assert said["share_of_set"] == "share of the set ≈ 98 %"
+    assert said["coverage"] == "≈ 10 % of the model's belief is in the set"
+    assert set(re.findall(r"[^\s\"]* ?[\d.]+ %", words)) == {f"≈ {one} %" for one in ("0.2", "2", "10", "90", "98")}
 
 
 @pytest.mark.parametrize(
@@ -58,11 +87,19 @@ def test_percentages_are_near_and_never_round_to_certainty(p: float, error: floa
         (percent(0.12), "12 %"),
         (percent(0.0004), "< 0.1 %"),
         (percent(0.9996), "> 99.9 %"),
-        (percent(0.1951, 0.002), "20 %"),
         (percent(0.1951, 0.05), "20 %"),
         (percent(0.034), "3.4 %"),
-        (percent(0.034, 0.01), "3 %"),
-        (percent(0.004, 0.004), "< 1 %"),
+        (percent(0.09951), "10 %"),
+        (percent(0.9904), "99 %"),
+        (percent(0.9906), "99.1 %"),
+        (percent(0.0, 0.005), "< 0.1 %"),
+        (percent(0.345, 0.3), "≈ 30 %"),
+        (percent(0.0992, 0.3), "≈ 10 %"),
+        (percent(0.034, 0.3), "≈ 3 %"),
+        (percent(0.004, 0.3), "≈ 0.4 %"),
+        (percent(0.966, 0.3), "≈ 97 %"),
+        (percent_between(0.12, 0.26, 0.3), "≈ 10 % to 30 %"),
+        (percent_between(0.0001, 0.26, 0.3), "< 0.1 % to ≈ 30 %"),
         (percent_between(0.12, 0.15), "12 % to 15 %"),
         (percent_between(0.121, 0.122), "12 %"),
         (percent_between(0.0, 0.15), "at most 15 %"),
@@ -78,7 +115,7 @@ def test_percentages_are_near_and_never_round_to_certainty(p: float, error: floa
     ],
 )
 def test_numbers_in_words(words: str, expected: str):
-    """No digit that the error moves by more than two."""
+    """Only digits that the tolerance or the error leaves."""
     assert words == expected
 
 

@@ -257,7 +257,12 @@ class BeamResult(JsonRecord, Sequence[Hypothesis]):
         shown = [(h.text, h.logp, h.complete) for h in (*self.hypotheses, *self.incomplete)[:_REPR_ROWS]]
         proof = "proved" if self.certificate.proved else "not proved"
         caption = f"{self.grammar} · {proof}, of {self.certificate.about}"
-        drawing = draw_texts(shown, title=caption, n=len(self.hypotheses) + len(self.incomplete))
+        drawing = draw_texts(
+            shown,
+            title=caption,
+            n=len(self.hypotheses) + len(self.incomplete),
+            tolerance=self.signature.tolerance or 0.0,
+        )
         return to_html(drawing, before=[caption, *(f"! {one}" for one in self.warnings)])
 
     def __repr__(self) -> str:
@@ -354,7 +359,7 @@ class Samples(JsonRecord, Sequence[Hypothesis]):
         """Return the texts with bars, for notebooks."""
         shown = [(one.text, one.logp, one.complete) for one in self.texts[:_REPR_ROWS]]
         caption = f"{self.grammar} · {len(self)} {'exact' if self.exact else 'local'} draws"
-        drawing = draw_texts(shown, title=caption, n=len(self))
+        drawing = draw_texts(shown, title=caption, n=len(self), tolerance=self.signature.tolerance or 0.0)
         return to_html(drawing, before=[caption, *(f"! {one}" for one in self.warnings)])
 
     def __repr__(self) -> str:

@@ -103,25 +103,38 @@ def more_words(n: int) -> str:
     return f"… {count(n, 'more text')}" if n > 0 else ""
 
 
-def make_bar(label: str, p: float, logp: float | None, kind: str = "", mark: tuple[str, str] = ("", "")) -> Bar:
+def make_bar(
+    label: str,
+    p: float,
+    logp: float | None,
+    kind: str = "",
+    mark: tuple[str, str] = ("", ""),
+    *,
+    tolerance: float = 0.0,
+) -> Bar:
     """Return the bar of a known probability, with a log-probability if there is one."""
-    numbers: tuple[tuple[str, float | None, str], ...] = (("probability", p, percent(p)),)
+    words = percent(p, tolerance)
+    numbers: tuple[tuple[str, float | None, str], ...] = (("probability", p, words),)
     more = "" if logp is None else f"{logp:.3f}"
     if logp is not None:
         numbers += (("log-probability", logp, more),)
-    return Bar(label, p, p, percent(p), more, numbers, kind, mark)
+    return Bar(label, p, p, words, more, numbers, kind, mark)
 
 
-def draw_texts(texts: Sequence[tuple[str, float, bool]], *, title: str, n: int = 0) -> Drawing:
+def draw_texts(texts: Sequence[tuple[str, float, bool]], *, title: str, n: int = 0, tolerance: float = 0.0) -> Drawing:
     """Return texts with their probabilities as bars.
 
     Args:
         texts: Triples of text, log-probability, and whether the text is complete.
         title: What is drawn, as a sentence.
         n: Number of all texts, if some are left out.
+        tolerance: The tolerance of the probabilities, as for `percent`.
     """
     marks = {True: ("", ("", "")), False: ("off", ("…", "a beginning"))}
-    bars = [make_bar(words, math.exp(min(0.0, logp)), logp, *marks[is_whole]) for words, logp, is_whole in texts]
+    bars = [
+        make_bar(words, math.exp(min(0.0, logp)), logp, *marks[is_whole], tolerance=tolerance)
+        for words, logp, is_whole in texts
+    ]
     return draw_bars(
         bars, title=title, heads=("text", "probability", "log-probability"), rest=more_words(n - len(texts))
     )

@@ -20,20 +20,20 @@ def draw_beam(result: BeamResult, *, fold: Collection[int] = ()) -> dict[str, ob
         result: The result.
         fold: Numbers of nodes of the trie below which nothing is drawn.
     """
-    shown = result.shown
+    shown, tolerance = result.shown, result.signature.tolerance or 0.0
     texts = [(one.text, one.logp, one.complete) for one in (*result.hypotheses, *result.incomplete)]
 
     def end(choice: int) -> End:
         p = math.exp(min(0.0, shown[choice].logp))
-        return End(p, p, percent(p))
+        return End(p, p, percent(p, tolerance))
 
     title = f"The tokens of {count(len(shown), 'text')} as a tree: {quoted(result.text)} is the best"
     return {
         "strip": None,
-        "trie": draw_trie(result.trie(MAX_NODES, fold=fold), end, title=title).to_dict(),
-        "bars": draw_texts(texts, title="The texts that were found, best first").to_dict(),
+        "trie": draw_trie(result.trie(MAX_NODES, fold=fold), end, title=title, tolerance=tolerance).to_dict(),
+        "bars": draw_texts(texts, title="The texts that were found, best first", tolerance=tolerance).to_dict(),
         "sentences": {
-            "winner": f"{quoted(result.text)}, {percent(math.exp(min(0.0, result.logp)))} of everything",
+            "winner": f"{quoted(result.text)}, {percent(math.exp(min(0.0, result.logp)), tolerance)} of everything",
             "proof": beam_proof_sentence(result),
             "work": cost_sentence(result.cost),
             "greedy": beam_greedy_sentence(result),

@@ -9,14 +9,14 @@ from selectrie.core.output import count, quoted
 from selectrie.results.beam import BeamResult
 from selectrie.results.drawing.bars import MAX_ROWS, Bar, draw_bars, more_words
 from selectrie.results.drawing.inputs import SelectionLike
-from selectrie.results.drawing.numbers import percent_between
 from selectrie.results.drawing.pieces import cut_strip
 from selectrie.results.drawing.sentences import (
-    error_of,
+    all_words,
     is_tied,
     selection_sentences,
-    share_of_all,
+    set_words,
     share_of_set,
+    tolerance_of,
 )
 from selectrie.results.drawing.shapes import Drawing
 from selectrie.results.drawing.strip import draw_strip
@@ -97,18 +97,6 @@ def _make_bar(selection: SelectionLike, choice: ChoiceScore) -> Bar:
     )
 
 
-def set_words(selection: SelectionLike, choice: int) -> str:
-    """Return the share of a choice in the set as text."""
-    p = float(selection.choices.probability[choice])
-    return percent_between(*share_of_set(selection, choice), error_of(selection, choice) * p * (1 - p))
-
-
-def all_words(selection: SelectionLike, choice: int) -> str:
-    """Return the probability that the model writes a choice as text."""
-    low, high = share_of_all(selection, choice)
-    return percent_between(low, high, error_of(selection, choice) * high)
-
-
 def draw_selection_trie(selection: SelectionLike, *, limit: int = MAX_NODES, fold: Collection[int] = ()) -> Drawing:
     """Return the drawing of the trie, the winner and masked greedy decoding marked.
 
@@ -132,4 +120,4 @@ def draw_selection_trie(selection: SelectionLike, *, limit: int = MAX_NODES, fol
         wanted = tuple((one.label, math.exp(one.logp)) for one in others[:_WANTED])
     n = int(choices.distinct.sum())
     title = f"The tokens of {count(n, 'choice')} as a tree: {quoted(selection.text)} has the best score"
-    return draw_trie(view, end, title=title, wanted=wanted)
+    return draw_trie(view, end, title=title, wanted=wanted, tolerance=tolerance_of(selection))

@@ -1,7 +1,4 @@
-"""Writes texts, probabilities and ratios for drawings.
-
-The largest error of a number moves its last digit by at most two.
-"""
+"""Writes texts, probabilities and ratios for drawings, with the digits that hold."""
 
 from __future__ import annotations
 
@@ -11,8 +8,10 @@ import unicodedata
 
 from selectrie.core.output import thousands
 
-_UNITS = (0.001, 0.01, 0.1)
-"""Last digits of a percentage: a tenth, one and ten per cent."""
+_LEAST = 0.001
+"""Least probability, and least distance from 1, that is written as a number."""
+_TWO_DIGITS = 0.05
+"""Largest tolerance, in nats, that leaves two digits of a probability."""
 _LARGE_RATIO = 10_000
 """Largest ratio of probabilities that is written as a number."""
 _PICTURES = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍"}
@@ -24,36 +23,55 @@ _BROKEN = re.compile("[\udc80-\udcff]+")
 """Bytes that are not UTF-8, as Python decodes them by "surrogateescape"."""
 
 
-def percent(p: float, error: float = 0.0) -> str:
-    """Return a probability as a percentage, such as "12 %", "0.4 %" or "< 0.1 %".
+def percent(p: float, tolerance: float = 0.0) -> str:
+    """Return a probability as a percentage, such as "12 %", "≈ 30 %" or "< 0.1 %".
 
-    It reads 0 % or 100 % only if that is exact. `error` is the largest error of `p`.
+    All drawings, sentences and tables write probabilities by this rule, which the page
+    has as `percent` in `format.js`. `tolerance` is by how many nats the batching of
+    calls may move a row. The digits of a number are those that the tolerance leaves:
+
+    - Up to 0.05 nats: whole per cent from 10 % to 99 %, and tenths outside of that.
+      Such a tolerance moves the last digit by at most five.
+    - Above 0.05 nats: "≈" and one digit of the probability or, above 50 %, of the rest
+      to 100 %. Examples are "≈ 0.3 %", "≈ 30 %" and "≈ 97 %".
+    - Below 0.1 % and above 99.9 %: "< 0.1 %" and "> 99.9 %". There are no other bounds.
+    - "0 %" and "100 %" only for exactly 0 and 1 with a tolerance of 0.
+
+    The digits depend on nothing else. At one tolerance, therefore, a part never reads
+    larger than its whole.
     """
-    if p in (0.0, 1.0) and not error:
+    if p in (0.0, 1.0) and not tolerance:
         return f"{100 * p:.0f} %"
-    unit = next((one for one in _UNITS if one >= error / 2), 0.1)
-    if p < unit:
-        return f"< {_trim(100 * unit)} %"
-    if p > 1 - unit:
-        return f"> {_trim(100 - 100 * unit)} %"
-    if 0.1 <= p <= 0.99:
-        unit = max(unit, 0.01)
-    rounded = min(max(round(p / unit) * unit, unit), 1 - unit)
-    return f"{100 * rounded:.{1 if unit < 0.01 else 0}f} %"
+    if p < _LEAST or p > 1 - _LEAST:
+        return "< 0.1 %" if p < _LEAST else "> 99.9 %"
+    if tolerance <= _TWO_DIGITS:
+        parts = 100 if 0.0995 <= p <= 0.9905 else 1000
+        return _write_parts(math.floor(p * parts + 0.5), parts)
+    rest = min(p, 1 - p)
+    parts = 10 if rest >= 0.095 else 100 if rest >= 0.0095 else 1000
+    n = math.floor(rest * parts + 0.5)
+    return f"≈ {_write_parts(n if p <= 0.5 else parts - n, parts)}"
 
 
-def percent_between(low: float, high: float, error: float = 0.0) -> str:
+def _write_parts(n: int, parts: int) -> str:
+    """Return `n` tenths, hundredths or thousandths as a percentage."""
+    return f"{n / 10:.1f} %" if parts == 1000 else f"{n * 100 // parts} %"
+
+
+def percent_between(low: float, high: float, tolerance: float = 0.0) -> str:
     """Return an interval of probabilities as percentages, such as "12 % to 15 %".
 
-    One number is returned if both ends look alike.
+    One number is returned if both ends look alike. `tolerance` is as for `percent`.
     """
     low, high = max(0.0, low), min(1.0, high)
-    ends = percent(low, error if low else 0.0), percent(high, error if high < 1 else 0.0)
-    if ends[0] == ends[1]:
-        return ends[0]
+    first, last = percent(low, tolerance), percent(high, tolerance)
+    if first == last:
+        return first
+    if not low:
+        return "not known" if high == 1.0 else f"at most {last.removeprefix('< ')}"
     if high == 1.0:
-        return f"at least {ends[0]}" if low else "not known"
-    return f"{ends[0]} to {ends[1]}" if low else f"at most {ends[1].removeprefix('< ')}"
+        return first if first.startswith(">") else f"at least {first}"
+    return f"{first} to {last.removeprefix('≈ ') if first.startswith('≈') else last}"
 
 
 def ratio_words(ratio: float, error: float = 0.0) -> str:
@@ -73,11 +91,6 @@ def nats(x: float, error: float = 0.0) -> str:
     """Return a number of nats with those of three decimals that `error` allows."""
     decimals = 3 if not error else min(3, max(0, math.floor(-math.log10(error / 2))))
     return f"{x:.{decimals}f} nats"
-
-
-def _trim(x: float) -> str:
-    """Return a number with at most one decimal, and none for a whole number."""
-    return f"{x:.1f}".removesuffix(".0")
 
 
 def show_text(text: str) -> str:

@@ -39,7 +39,6 @@ class Piece:
         low, high: Bounds on its probability.
         choice: Index of the choice, or None.
         after: Bytes of the text after which "elsewhere" leaves the trie.
-        error: Largest error of the probability, by the batching of calls.
         inside: Choices that continue this one.
         examples: Texts of "elsewhere" with their probabilities.
         n: Number of choices in it.
@@ -51,7 +50,6 @@ class Piece:
     high: float
     choice: int | None = None
     after: bytes = b""
-    error: float = 0.0
     inside: tuple[Piece, ...] = ()
     examples: tuple[tuple[str, float], ...] = ()
     n: int = 0
@@ -154,7 +152,6 @@ class _Cutter:
         for node in range(1, len(self.trie)):
             piece = choices.pieces[int(self.trie.token[node])]
             self._texts[node] = self._texts[int(self.trie.parent[node])] + piece
-        self._tolerance = selection.signature.tolerance or 0.0
         self._open = 0.0
         is_kept[self._old] = True  # with it the choices on the way to those
         self._more, self._n_more = self._sum_others(is_kept)
@@ -222,10 +219,9 @@ class _Cutter:
             if node.leaving < (_LEAST_OF_STEP if branch in (at, above) else _LEAST):
                 nodes[above].leaving += node.leaving
             else:
-                error = self._tolerance * math.sqrt(int(self.trie.depth[at]) + 1) * float(self._mass[at])
                 after = self._texts[at][len(self._selection.healed) :]
                 p = node.leaving
-                node.pieces.append(Piece("elsewhere", p, p, p, after=after, error=error))
+                node.pieces.append(Piece("elsewhere", p, p, p, after=after))
         return nodes
 
     def _find_owned(self) -> BoolArray:
@@ -244,8 +240,7 @@ class _Cutter:
         low, high = float(self._low[choice]), float(self._high[choice])
         if not self._finished[choice]:
             return Piece("open", 0.0, 0.0, 0.0)
-        error = self._tolerance * math.sqrt(int(self.trie.depth[at]) + 1) * high
-        return Piece("choice", high, low, high, choice, error=error, n=1)
+        return Piece("choice", high, low, high, choice, n=1)
 
     def _leave(self, at: int, children: Sequence[int], own: float, *, is_owned: bool) -> float:
         """Return the mass that leaves the trie right after a node.
@@ -303,9 +298,9 @@ class _Cutter:
         others = [one for one in map(fit, rest) if one.width]
         if (unnamed := left - scale * named) > _ROUNDING:
             bounds = (left, max(left, 1 - low - more)) if is_bounded else (unnamed, unnamed)
-            others.append(Piece("elsewhere", unnamed, *bounds, error=self._tolerance))
+            others.append(Piece("elsewhere", unnamed, *bounds))
         if self._n_more:
-            others.append(Piece("more", more, more, more, error=self._tolerance * more, n=self._n_more))
+            others.append(Piece("more", more, more, more, n=self._n_more))
         if not_read > _ROUNDING:
             others.append(Piece("open", not_read, 0.0, not_read, n=n_open))
         afters = [one.after for one in everything if one.kind == "elsewhere"]

@@ -19,15 +19,12 @@ def selection_sentences(selection: SelectionLike) -> dict[str, str | None]:
     `work`, `greedy`, `agreement` and `tie`.
     """
     at = selection.index
-    error = error_of(selection, at)
-    p_set = percent_between(*share_of_set(selection, at), error * selection.probability * (1 - selection.probability))
-    p_all = percent_between(*share_of_all(selection, at), error * math.exp(min(0.0, selection.logp)))
     return {
         "winner": winner_sentence(selection),
         "margin": selection.margin_words(".3f"),
-        "share_of_set": f"share of the set {p_set}",
-        "share_of_all": f"share of everything the model would say {p_all}",
-        "coverage": coverage_sentence(selection),
+        "share_of_set": f"share of the set {set_words(selection, at)}",
+        "share_of_all": f"share of everything the model would say {all_words(selection, at)}",
+        "coverage": _covered_sentence(selection),
         "proof": proof_sentence(selection),
         "work": cost_sentence(selection.cost),
         "greedy": greedy_sentence(selection),
@@ -55,6 +52,29 @@ def error_of(selection: SelectionLike, *choices: int) -> float:
     trie = selection.choices.trie
     n_rows = sum(int(trie.depth[trie.path_node[trie.path_of[one]]]) + 1 for one in choices)
     return (selection.signature.tolerance or 0.0) * math.sqrt(n_rows)
+
+
+def tolerance_of(selection: SelectionLike) -> float:
+    """Return the tolerance by which all probabilities of a selection are written.
+
+    It is that of one row, in nats, and the least positive number if none is known.
+    """
+    return max(selection.signature.tolerance or 0.0, math.ulp(0.0))
+
+
+def set_words(selection: SelectionLike, choice: int) -> str:
+    """Return the share of a choice in the set as text."""
+    return percent_between(*share_of_set(selection, choice), _share_tolerance(selection))
+
+
+def all_words(selection: SelectionLike, choice: int) -> str:
+    """Return the probability that the model writes a choice as text."""
+    return percent_between(*share_of_all(selection, choice), tolerance_of(selection))
+
+
+def _share_tolerance(selection: SelectionLike) -> float:
+    """Return the tolerance of shares of the set; a single choice has exactly 1."""
+    return tolerance_of(selection) if int(selection.choices.distinct.sum()) > 1 else 0.0
 
 
 def share_of_set(selection: SelectionLike, choice: int) -> tuple[float, float]:
@@ -144,7 +164,7 @@ def likeliest_sampled(selection: SelectionLike) -> int | None:
 def step_words(selection: SelectionLike, choice: int) -> str:
     """Return the probability of a choice that is chosen step by step, as text."""
     p = math.exp(min(0.0, float(selection.choices.logp_local[choice])))
-    return "not known" if math.isnan(p) else percent(p, error_of(selection, choice) * p * (1 - p))
+    return "not known" if math.isnan(p) else percent(p, _share_tolerance(selection))
 
 
 def agreement_sentence(selection: SelectionLike) -> str | None:
@@ -179,6 +199,14 @@ def coverage_sentence(selection: SelectionLike) -> str:
         return f"{share} of the model's belief is in the set"
     prefix = "at least " if selection.certificate.open_mass > 0 else ""
     return f"{prefix}{probability(selection.coverage)} of the model's belief is in the set"
+
+
+def _covered_sentence(selection: SelectionLike) -> str:
+    """Return `coverage_sentence` with percentages, as a drawing beside it has them."""
+    high = selection.coverage_high
+    if high is None:
+        high = 1.0 if selection.certificate.open_mass > 0 else selection.coverage
+    return f"{percent_between(selection.coverage, high, tolerance_of(selection))} of the model's belief is in the set"
 
 
 def greedy_sentence(selection: SelectionLike) -> str:

@@ -16,7 +16,13 @@ from selectrie.core.output import count
 from selectrie.results.drawing.inputs import SelectionLike
 from selectrie.results.drawing.numbers import cells_of, cut, percent, percent_between, show_bytes, show_text
 from selectrie.results.drawing.pieces import Piece, Strip
-from selectrie.results.drawing.sentences import agreement_sentence, is_tied, likeliest_sampled, step_words
+from selectrie.results.drawing.sentences import (
+    agreement_sentence,
+    is_tied,
+    likeliest_sampled,
+    step_words,
+    tolerance_of,
+)
 from selectrie.results.drawing.shapes import (
     CELL,
     LABEL_CELL,
@@ -71,6 +77,7 @@ class _Painter:
     def __init__(self, selection: SelectionLike, strip: Strip) -> None:
         self._selection, self._strip = selection, strip
         self._sampled = likeliest_sampled(selection)
+        self._tolerance = tolerance_of(selection)
         self._path_of = selection.choices.trie.path_of
         self._callouts: list[_Callout] = []
 
@@ -122,7 +129,7 @@ class _Painter:
         back = rect(x, y, width, height, "plain" if hatched else "band")
         shapes = [back, *([hatch(x, y, width, height, "faint")] if hatched else [])]
         shapes += [rect(x, y, width, height, "line")] if width >= _NARROW else []
-        lines = next((one for one in _lines_of(piece, width) if _fits(one, width)), [])
+        lines = next((one for one in _lines_of(piece, width, self._tolerance) if _fits(one, width)), [])
         for at, (words, is_data) in enumerate(lines):
             cells = CELL if is_data else LABEL_CELL
             wide = min(width - 10, cells_of(words) * cells + 10)
@@ -170,8 +177,7 @@ class _Painter:
             name = "win" if "win" in names else "alt" if "alt" in names else ""
             points = ((left, y), (left + width, y), (low + wide, y + _RIBBON), (low, y + _RIBBON))
             data = "M" + "L".join(f"{write(a)} {write(b)}" for a, b in points) + "Z"
-            step, relative = min(1.0, wide / _BAR), 2 * (self._selection.signature.tolerance or 0.0)
-            shares = percent(min(1.0, one.whole), relative * one.whole), percent(step, relative * step * (1 - step))
+            shares = [percent(min(1.0, p), self._tolerance) for p in (one.whole, wide / _BAR)]
             words = f"‹{show_bytes(one.text)}› {' → '.join(shares)}"
             band = Shape("path", {"d": data, "class": classes("band", name)}, "", titles(words))
             shapes.append(band)
@@ -204,7 +210,7 @@ class _Painter:
             shapes.append(Shape("g", {}, "", (*titles(title), *inner)))
             x += width
         if (left := _LEFT + _BAR - x) > 0.5:
-            words = f"not evaluated, at most {percent(left / _BAR)}"
+            words = f"not evaluated, at most {percent(left / _BAR, self._tolerance)}"
             shapes += [rect(x, 0, left, _LOWER, "band"), *label_in(x, 10, left, 22, words, "soft")]
         return shapes
 
@@ -224,9 +230,7 @@ class _Painter:
 
     def _percent(self, piece: Piece) -> str:
         """Return the probability of a piece as text."""
-        if piece.kind == "open":
-            return f"at most {percent(piece.high)}"
-        return percent_between(piece.low, piece.high, piece.error)
+        return _percent(piece, self._tolerance)
 
     def _describe(self) -> tuple[Item, ...]:
         """Return the outline: both rows."""
@@ -263,7 +267,7 @@ class _Painter:
         if piece.kind == "open":
             return Item("not evaluated", numbers)
         examples = tuple(
-            Item(f"for example ‹{show_text(words)}…›", (("of everything", p, percent(p, 0.005 * p)),))
+            Item(f"for example ‹{show_text(words)}…›", (("of everything", p, percent(p, self._tolerance)),))
             for words, p in piece.examples
         )
         label = "begins differently" if piece.low == piece.high else "anything else"
@@ -283,18 +287,25 @@ def _label_width(label: str, words: str) -> float:
     return max(min(cells_of(label) * CELL, _CUT_LABEL), cells_of(words) * LABEL_CELL) + 12
 
 
-def _lines_of(piece: Piece, width: float) -> list[list[tuple[str, bool]]]:
+def _percent(piece: Piece, tolerance: float) -> str:
+    """Return the probability of a piece as text."""
+    if piece.kind == "open":
+        return f"at most {percent(piece.high, tolerance).removeprefix('< ')}"
+    return percent_between(piece.low, piece.high, tolerance)
+
+
+def _lines_of(piece: Piece, width: float, tolerance: float) -> list[list[tuple[str, bool]]]:
     """Return what may be written in a piece that is no choice, the longest first.
 
     Each is a list of lines; True marks the text of a model, which may be cut. Of two
     examples, the second one is left out if it does not fit.
     """
+    words = _percent(piece, tolerance)
     if piece.kind == "open":
-        return [[("not evaluated,", False), (f"at most {percent(piece.high)}", False)]]
-    words = percent_between(piece.low, piece.high, piece.error)
+        return [[("not evaluated,", False), (words, False)]]
     if piece.kind == "more":
         return [[(count(piece.n, "more choice"), False), (words, False)]]
-    examples = [f"{show_text(one)}… {percent(p, 0.005 * p)}" for one, p in piece.examples]
+    examples = [f"{show_text(one)}… {percent(p, tolerance)}" for one, p in piece.examples]
     example = [(f"e.g. {', '.join(examples)}", True)] if examples else []
     if len(examples) > 1 and cells_of(example[0][0]) * CELL > width - 20:
         example = [(f"e.g. {examples[0]}", True)]

@@ -71,7 +71,8 @@ class _Node:
 
     `tokens` are the nodes of the view that it stands for, more than one in the middle
     of a long run of tokens without a branch. `more` is the row of the line that counts
-    what is hidden below it.
+    what is hidden below it. `p`, `p_whole` and `p_hidden` are, as text, the probability
+    of the step, of everything up to its end, and of the hidden texts.
     """
 
     at: int
@@ -84,6 +85,8 @@ class _Node:
     children: list[_Node]
     tokens: list[int]
     more: int | None = None
+    p_whole: str = ""
+    p_hidden: str = ""
 
 
 def draw_trie(
@@ -93,6 +96,7 @@ def draw_trie(
     title: str,
     root: str = "after the prompt",
     wanted: Sequence[tuple[str, float]] = (),
+    tolerance: float = 0.0,
 ) -> Drawing:
     """Return the drawing of a part of a trie, the most probable branches first.
 
@@ -104,8 +108,9 @@ def draw_trie(
         root: Name of the shared context.
         wanted: Texts that the model would like to go on with, which no choice does,
             with their probabilities.
+        tolerance: The tolerance of the probabilities, as for `percent`.
     """
-    tree, n_rows = _Layout(view).place(root)
+    tree, n_rows = _Layout(view, tolerance).place(root)
     nodes = _walk(tree)
     edge = max([_right_end(view, node) for node in nodes] + [tree.right + _GAP + 150.0])
     shapes: list[Shape] = []
@@ -116,17 +121,18 @@ def draw_trie(
         choice = view.choice[node.at]
         if choice is not None and node.at and end is not None:
             shapes += _draw_end(view, node, end(choice), edge + _GAP)
-    ghosts = _draw_wanted(tree, wanted, n_rows)
+    written = [(label, p, percent(p, tolerance)) for label, p in wanted]
+    ghosts = _draw_wanted(tree, written, n_rows)
     width = edge + _GAP + (26 + _BAR + _NUMBER if end is not None else 0)
     height = _TOP + (n_rows + len(wanted)) * _ROW + 8
-    legend = text(_LEFT, 20, _legend(view, wanted), "soft", "small")
+    legend = text(_LEFT, 20, _legend(view, wanted, is_rough=any("≈" in one.p for one in nodes)), "soft", "small")
     ground = rect(0, 0, width, height, "ground")
-    outline = (_describe(view, tree, end, wanted),)
+    outline = (_describe(view, tree, end, written),)
     return Drawing(width, height, title, (ground, legend, *shapes, *boxes, *ghosts), outline)
 
 
-def _legend(view: TrieLike, wanted: Sequence[object]) -> str:
-    """Return the meaning of the marks that occur."""
+def _legend(view: TrieLike, wanted: Sequence[object], *, is_rough: bool) -> str:
+    """Return the meaning of the marks that occur; `is_rough` is whether "≈" does."""
     used = {
         "winner": any(view.on_winner),
         "greedy": any(view.on_greedy),
@@ -139,14 +145,20 @@ def _legend(view: TrieLike, wanted: Sequence[object]) -> str:
         "pruned": "pruned",
         "wanted": "what the model would say instead",
     }
-    return "   ".join([*(f"{MARKS[name]} {words[name]}" for name in used if used[name]), "%: probability of each step"])
+    return "   ".join(
+        [
+            *(f"{MARKS[name]} {words[name]}" for name in used if used[name]),
+            "%: probability of each step",
+            *(["≈ one digit is known"] if is_rough else []),
+        ]
+    )
 
 
 class _Layout:
     """Places the nodes of a view in rows."""
 
-    def __init__(self, view: TrieLike) -> None:
-        self._view = view
+    def __init__(self, view: TrieLike, tolerance: float) -> None:
+        self._view, self._tolerance = view, tolerance
         self._below: list[list[int]] = [[] for _ in view.parent]
         for child, above in enumerate(view.parent[1:], start=1):
             self._below[above].append(child)
@@ -159,6 +171,7 @@ class _Layout:
         is hidden is counted on the row below the node's children, or on its own.
         """
         tree = _Node(0, root, "", 0, _LEFT, _LEFT + cells_of(root) * LABEL_CELL + 14, b"", [], [0])
+        self._write(tree)
         pending: list[tuple[_Node, int | None]] = self._list_children(tree, 0)
         while pending:
             parent, at = pending.pop()
@@ -196,11 +209,22 @@ class _Layout:
         label = cut(show_bytes(piece), _MAX_CELLS) or "control token"
         left = parent.right + _GAP
         node = _Node(at, label, "", self._row, left, left, parent.text + piece, [], tokens)
-        logp = _step_logp(view, node)
-        node.p = "" if logp is None else percent(math.exp(logp))
+        self._write(node)
         node.right = left + cells_of(label) * CELL + (len(node.p) * 6.6 + 6 if node.p else 0) + 14
         parent.children.append(node)
         return node
+
+    def _write(self, node: _Node) -> None:
+        """Write the probabilities of a node as text."""
+        logp, whole, hidden = (
+            _step_logp(self._view, node),
+            self._view.logp_prefix[node.at],
+            self._view.p_hidden[node.at],
+        )
+        node.p = "" if logp is None else percent(math.exp(logp), self._tolerance)
+        node.p_whole = "" if whole is None else percent(math.exp(whole), self._tolerance)
+        # Hidden texts have a probability above 0, although it may round to it.
+        node.p_hidden = "" if hidden is None else percent(hidden or math.ulp(0.0), self._tolerance)
 
 
 def _shorten(run: list[int]) -> list[list[int]]:
@@ -272,8 +296,8 @@ def _tell(view: TrieLike, node: _Node) -> str:
     logp, whole = _step_logp(view, node), view.logp_prefix[node.at]
     words = [f"‹{show_bytes(node.text)}›"]
     if logp is not None and whole is not None:
-        words.append(f"{percent(math.exp(whole))} of everything, log-probability {whole:.3f}")
-        words.append(f"after the tokens before it {percent(math.exp(logp))}, {logp:.3f}")
+        words.append(f"{node.p_whole} of everything, log-probability {whole:.3f}")
+        words.append(f"after the tokens before it {node.p}, {logp:.3f}")
     return "; ".join([*words, count(view.n_choices[node.at], "choice"), *_mark_words(view, node.at)])
 
 
@@ -316,7 +340,7 @@ def _draw_hidden(view: TrieLike, node: _Node) -> list[Shape]:
     """Return the line that counts the choices hidden below a node."""
     if node.more is None:
         return []
-    words = _hidden_words(view, node.at)
+    words = _hidden_words(view, node)
     if node.more == node.row:
         return [text(node.right + 8, _middle(node.row) + 4.5, words, "small", "soft")]
     x, y, bend = node.right, _middle(node.row), node.right + _GAP / 2
@@ -332,37 +356,32 @@ def _line_end(view: TrieLike, node: _Node) -> float:
 
 def _right_end(view: TrieLike, node: _Node) -> float:
     """Return the right end of a node with what is beside it."""
-    hidden = 0.0 if node.more is None else cells_of(_hidden_words(view, node.at)) * LABEL_CELL + _GAP + 8
+    hidden = 0.0 if node.more is None else cells_of(_hidden_words(view, node)) * LABEL_CELL + _GAP + 8
     return node.right + hidden
 
 
-def _hidden_words(view: TrieLike, at: int) -> str:
+def _hidden_words(view: TrieLike, node: _Node) -> str:
     """Return how many texts are hidden below a node, and their probability."""
-    n, p = view.n_hidden[at], view.p_hidden[at]
-    return f"… {count(n, 'text')}{'' if p is None or not n else f', p {_hidden_percent(p)}'}"
+    n = view.n_hidden[node.at]
+    return f"… {count(n, 'text')}{f', p {node.p_hidden}' if n and node.p_hidden else ''}"
 
 
-def _hidden_percent(p: float) -> str:
-    """Return the probability of hidden texts, which is not 0 although it may round."""
-    return percent(p or math.ulp(0.0))
-
-
-def _draw_wanted(tree: _Node, wanted: Sequence[tuple[str, float]], row: int) -> list[Shape]:
+def _draw_wanted(tree: _Node, wanted: Sequence[tuple[str, float, str]], row: int) -> list[Shape]:
     """Return the texts that the model would go on with, which no choice does."""
     shapes = []
     x, left = tree.right, tree.right + _GAP
-    for at, (label, p) in enumerate(wanted):
+    for at, (label, _, p) in enumerate(wanted):
         y, words = _middle(row + at), f"{MARKS['wanted']} {cut(show_text(label), _MAX_CELLS)}"
         shapes.append(
             path(f"M{x:.1f} {_middle(0):.1f}h{_GAP / 2}V{y:.1f}H{left:.1f}", "line", **{"stroke-dasharray": "2 3"})
         )
         shapes.append(text(left + 4, y + 4.5, words, "data", "soft"))
-        shapes.append(text(left + 12 + cells_of(words) * CELL, y + 4.5, percent(p), "small", "soft"))
+        shapes.append(text(left + 12 + cells_of(words) * CELL, y + 4.5, p, "small", "soft"))
     return shapes
 
 
 def _describe(
-    view: TrieLike, node: _Node, end: Callable[[int], End] | None, wanted: Sequence[tuple[str, float]] = ()
+    view: TrieLike, node: _Node, end: Callable[[int], End] | None, wanted: Sequence[tuple[str, float, str]] = ()
 ) -> Item:
     """Return the outline of a node and of all below it."""
     items: dict[int, Item] = {}
@@ -370,8 +389,8 @@ def _describe(
         logp, whole, choice = _step_logp(view, one), view.logp_prefix[one.at], view.choice[one.at]
         numbers: list[tuple[str, float | None, str]] = []
         if logp is not None and whole is not None:
-            numbers.append(("probability of the step", math.exp(logp), percent(math.exp(logp))))
-            numbers.append(("probability of everything", math.exp(whole), percent(math.exp(whole))))
+            numbers.append(("probability of the step", math.exp(logp), one.p))
+            numbers.append(("probability of everything", math.exp(whole), one.p_whole))
             numbers.append(("log-probability", whole, f"{whole:.3f}"))
         children = [items[child.at] for child in one.children]
         if choice is not None and end is not None:
@@ -380,12 +399,12 @@ def _describe(
             numbers.append(("share of the set", p, last.words))
         if view.n_hidden[one.at]:
             p_hidden = view.p_hidden[one.at]
-            shown = () if p_hidden is None else (("share of the set", p_hidden, _hidden_percent(p_hidden)),)
+            shown = () if p_hidden is None else (("share of the set", p_hidden, one.p_hidden),)
             children.append(Item(count(view.n_hidden[one.at], "more text"), shown))
         if not one.at:
             children += [
-                Item(f"‹{show_text(label)}›", (("probability", p, percent(p)),), ("what the model would say instead",))
-                for label, p in wanted
+                Item(f"‹{show_text(label)}›", (("probability", p, words),), ("what the model would say instead",))
+                for label, p, words in wanted
             ]
         label = f"‹{show_bytes(one.text)}›" if one.at else one.label
         is_open = bool(one.children or view.n_hidden[one.at])

@@ -378,14 +378,15 @@ function sectionOf(name, one, question, context) {
       : question.instructions
         ? JSON.stringify(question.instructions)
         : "";
+  const tolerance = Math.max(told.tolerance ?? 0, Number.MIN_VALUE);
   const isNear = !told.is_tie && typeof told.margin === "number" && told.margin < (told.tolerance ?? 0);
   const facts = [];
   if (mass !== undefined && mass !== null) {
-    const share = number(mass, percent(mass, Number.MIN_VALUE), "label mass");
+    const share = number(mass, percent(mass, tolerance), "label mass");
     facts.push(fact("label mass", share, "how much of the model's belief the options hold"));
   }
   if (one.confidence !== undefined) {
-    facts.push(fact("confidence", number(one.confidence, percent(one.confidence, Number.MIN_VALUE), "confidence")));
+    facts.push(fact("confidence", number(one.confidence, percent(one.confidence, tolerance), "confidence")));
   }
   if (one.type === "score") {
     const [low, high] = [0, rows.length - 1].map((at) => Object.keys(one.legend ?? {})[at] ?? at);
@@ -394,7 +395,8 @@ function sectionOf(name, one, question, context) {
   }
   if (context.request?.body.permutations && told.spread !== undefined && told.spread !== null) {
     const words = told.order_dependent ? "another order has another winner" : "every order has this winner";
-    facts.push(fact("spread over orders", number(told.spread, `±${percent(told.spread)}`, "spread"), words));
+    const spread = number(told.spread, `±${percent(told.spread, told.tolerance)}`, "spread");
+    facts.push(fact("spread over orders", spread, words));
   }
   if (told.rows !== undefined) facts.push(fact("rows evaluated", rowsWords(told.rows, told.rows_one_by_one)));
   const bars = h("ol", { class: "bars" });
@@ -404,7 +406,7 @@ function sectionOf(name, one, question, context) {
       { class: isBest ? "wins" : null },
       h("span", { class: "label" }, textOf(text, 120)),
       barOf(p),
-      number(p, percent(p, Number.MIN_VALUE), "probability"),
+      number(p, percent(p, tolerance), "probability"),
     );
   const filter = filtered(rows, ([text]) => text, rowOf, bars);
   const section = h(
@@ -432,7 +434,7 @@ function sectionOf(name, one, question, context) {
   return {
     section,
     state: isLow ? "low-mass" : told.is_tie || isNear ? "tie" : "done",
-    sentence: `${name}: ${value}${best ? `, ${percent(best[1], Number.MIN_VALUE)}` : ""}`,
+    sentence: `${name}: ${value}${best ? `, ${percent(best[1], tolerance)}` : ""}`,
   };
 }
 
@@ -483,8 +485,11 @@ function lowMass(one, context) {
   };
   const { label_mass: mass, top_tokens: tokens } = one.diagnostics;
   const wanted = tokens.map((/** @type {any} */ token) => [token.token, token.logprob]);
-  return massNote("The model would hardly say any of these.", ["label mass", mass], wanted, [
+  /** @type {[string, () => void][]} */
+  const remedies = [
     ["Ask in the chat template", set("chat")],
     ["Ask on a plain page", set("base")],
-  ]);
+  ];
+  const { tolerance } = one.diagnostics;
+  return massNote("The model would hardly say any of these.", ["label mass", mass], wanted, remedies, tolerance);
 }

@@ -71,23 +71,27 @@ export function number(value, text, name = "") {
 }
 
 /**
- * Return a probability as Python's `results/drawing/numbers.py` writes it: "12 %", "0.4 %" or
- * "< 0.1 %". It reads 0 % or 100 % only if that is exact, and no digit is written that `error`,
- * the largest error of `p`, makes uncertain.
+ * Return a probability as Python's `percent` in `results/drawing/numbers.py` writes it, by the rule
+ * that is told there: "12 %", "≈ 30 %" or "< 0.1 %". It is "0 %" or "100 %" only if that is exact.
  *
  * @param {number} p
- * @param {number} [error]
+ * @param {number} [tolerance] of a row, in nats; above 0.05, one digit is left
  * @returns {string}
  */
-export function percent(p, error = 0) {
-  if ((p === 0 || p === 1) && !error) return `${100 * p} %`;
-  let unit = [0.001, 0.01, 0.1].find((one) => one >= error) ?? 0.1;
-  const edge = (/** @type {number} */ share) => (100 * share).toFixed(1).replace(/\.0$/, "");
-  if (p < unit) return `< ${edge(unit)} %`;
-  if (p > 1 - unit) return `> ${edge(1 - unit)} %`;
-  if (p >= 0.1 && p <= 0.99) unit = Math.max(unit, 0.01);
-  const rounded = Math.min(Math.max(Math.round(p / unit) * unit, unit), 1 - unit);
-  return `${(100 * rounded).toFixed(unit < 0.01 ? 1 : 0)} %`;
+export function percent(p, tolerance = 0) {
+  if ((p === 0 || p === 1) && !tolerance) return `${100 * p} %`;
+  if (p < 0.001) return "< 0.1 %";
+  if (p > 1 - 0.001) return "> 99.9 %";
+  const written = (/** @type {number} */ n, /** @type {number} */ parts) =>
+    parts === 1000 ? `${(n / 10).toFixed(1)} %` : `${(n * 100) / parts} %`;
+  if (tolerance <= 0.05) {
+    const parts = p >= 0.0995 && p <= 0.9905 ? 100 : 1000;
+    return written(Math.floor(p * parts + 0.5), parts);
+  }
+  const rest = Math.min(p, 1 - p);
+  const parts = rest >= 0.095 ? 10 : rest >= 0.0095 ? 100 : 1000;
+  const n = Math.floor(rest * parts + 0.5);
+  return `≈ ${written(p <= 0.5 ? n : parts - n, parts)}`;
 }
 
 /**

@@ -240,13 +240,13 @@ function ended(sentence) {
 function sharesOf(answer, say) {
   const choice = answer.choices[answer.winner];
   if (!choice) return null;
-  const tolerance = answer.signature?.tolerance ?? 0;
+  const tolerance = toleranceOf(answer);
   const share = (/** @type {string} */ name, /** @type {string | null | undefined} */ text, /** @type {number} */ p) =>
     h(
       "div",
       { class: "big" },
       h("dt", {}, name),
-      h("dd", {}, number(p, text?.replace(name, "").trim() || percent(p, tolerance * p), name)),
+      h("dd", {}, number(p, text?.replace(name, "").trim() || percent(p, tolerance), name)),
     );
   return h(
     "dl",
@@ -353,7 +353,17 @@ function lowMass(answer, best, context) {
     ["coverage", answer.coverage],
     wanted,
     remedies,
+    toleranceOf(answer),
   );
+}
+
+/**
+ * Return the tolerance by which all probabilities of an answer are written, in nats.
+ *
+ * @param {any} answer
+ */
+export function toleranceOf(answer) {
+  return Math.max(answer.signature?.tolerance ?? 0, Number.MIN_VALUE);
 }
 
 /**
@@ -363,13 +373,14 @@ function lowMass(answer, best, context) {
  * @param {[string, number]} mass the name and the value of what it has of the model's belief
  * @param {[string, number][]} wanted what the model would say, with log-probabilities, best first
  * @param {[string, () => void][]} remedies
+ * @param {number} [tolerance] of the probabilities, in nats
  */
-export function massNote(claim, [name, mass], wanted, remedies) {
+export function massNote(claim, [name, mass], wanted, remedies, tolerance = Number.MIN_VALUE) {
   const some = wanted.slice(0, 5).flatMap(([text, logp], at) => {
-    const p = number(Math.exp(logp), percent(Math.exp(logp)), "wanted");
+    const p = number(Math.exp(logp), percent(Math.exp(logp), tolerance), "wanted");
     return [at ? ", " : " ", h("span", { class: "wanted" }, textOf(text), " ", p)];
   });
-  const share = number(mass, percent(mass, Number.MIN_VALUE), name);
+  const share = number(mass, percent(mass, tolerance), name);
   const said = [h("strong", {}, `${claim} `), "All together have ", share, " of its belief. It wanted", ...some, "."];
   return note("low-mass", said, remedies);
 }
@@ -449,11 +460,11 @@ function rowOf(answer, place, one, at, tolerance) {
   const low = one.probability_low ?? one.probability ?? 0;
   const high = one.probability_high ?? low;
   // A share beside others is never exactly 0 or 1; a float may be.
-  const error = answer.choices.length > 1 ? Math.max(tolerance * low * (1 - low), Number.MIN_VALUE) : 0;
+  const shareTolerance = answer.choices.length > 1 ? toleranceOf(answer) : 0;
   const value = one.logp ?? one.logp_upper;
   const shown = isOpen
-    ? `at most ${percent(high, Math.max(tolerance * high, error))}`
-    : percent(one.probability ?? low, error);
+    ? `at most ${percent(high, shareTolerance).replace("< ", "")}`
+    : percent(one.probability ?? low, shareTolerance);
   const marks = [
     isWinner && ["★", "winner"],
     at === answer.greedy && ["~", "masked greedy"],
@@ -480,7 +491,7 @@ function rowOf(answer, place, one, at, tolerance) {
         ? "–"
         : number(
             Math.exp(local),
-            percent(Math.exp(local), Math.max(tolerance * Math.exp(local), error)),
+            percent(Math.exp(local), shareTolerance),
             "step by step",
           ),
     ),

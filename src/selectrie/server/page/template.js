@@ -5,7 +5,7 @@ import { figureOf } from "./drawing.js";
 import { number, percent, score, textOf, visible } from "./format.js";
 import { area, fill, freshId, h, labelled, optionsOf, parseJson, readOptions, stateOf } from "./form.js";
 import { caretOf } from "./grammar.js";
-import { barOf } from "./select.js";
+import { barOf, toleranceOf } from "./select.js";
 import { note } from "./states.js";
 
 const PATH = "/v1/render";
@@ -204,10 +204,11 @@ function detailOf(slot) {
         h("bdi", {}, record.names.filter((/** @type {string} */ one) => one !== slot.name).join(", ")),
         ". The best of all together:",
       ),
-      tableOf(record.assignments),
+      tableOf(record.assignments, record),
       h("p", {}, "This slot's own share of them:"),
       tableOf(
         Object.entries(record.marginals[slot.name] ?? {}).map(([text, p]) => ({ text, probability: p, logp: null })),
+        record,
       ),
     ];
   if (!Array.isArray(record?.choices))
@@ -220,15 +221,16 @@ function detailOf(slot) {
         record ? "This slot was written, and not chosen among alternatives." : "This slot has no scores.",
       ),
     ];
-  return [head, ...warnings, tableOf(record.choices)];
+  return [head, ...warnings, tableOf(record.choices, record)];
 }
 
 /**
  * Return the most probable choices as a table.
  *
  * @param {any[]} choices choices of a select, or assignments of slots that are decided together
+ * @param {any} record the record that they are of
  */
-function tableOf(choices) {
+function tableOf(choices, record) {
   const best = [...choices]
     .sort((a, b) => (b.score ?? b.probability ?? 0) - (a.score ?? a.probability ?? 0))
     .slice(0, MOST_CHOICES);
@@ -239,7 +241,12 @@ function tableOf(choices) {
       "tr",
       {},
       h("th", { scope: "row" }, textOf(text, 80)),
-      h("td", { class: "share" }, barOf(p, one.probability_high ?? p), number(p, percent(p), "probability")),
+      h(
+        "td",
+        { class: "share" },
+        barOf(p, one.probability_high ?? p),
+        number(p, percent(p, toleranceOf(record)), "probability"),
+      ),
       h("td", { class: "number" }, one.logp === null ? "" : number(one.logp, score(one.logp), "logp")),
     );
   });
