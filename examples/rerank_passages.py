@@ -24,7 +24,7 @@ PARAMS = DecisionParams(rule="pmi", layout="state first", list_options=False)
 
 def main() -> None:
     question = Choice("Write a search query for which this text is relevant.", [QUERY])
-    with selectrie.load(sys.argv[1]) as llm:
+    with selectrie.load(*sys.argv[1:2]) as llm:
         found = [decision["query"] for decision in llm.decide_many(PASSAGES, {"query": question}, params=PARAMS)]
     scores = [answer.selection.choices[0].score for answer in found]
     for score, passage in sorted(zip(scores, PASSAGES, strict=True), reverse=True):

@@ -297,7 +297,8 @@ def _report_ready(url: str, app: App) -> None:
     if own is not None:
         limits = f"precision {own.identity.precision}, {own.limits.nodes} tokens for all requests (--n-ctx)"
         served = f"model {models.names[0]}, {limits}"
-    write(f"{url}: {served}; stop with Ctrl-C", sys.stdout)
+    page = "open it in a browser; " if app.state.options.page else ""
+    write(f"{url}: {served}; {page}stop with Ctrl-C", sys.stdout)
     data = shlex.quote(json.dumps(body))
     write(f"curl {url}/v1/decisions -H 'Content-Type: application/json'{key} -d {data}", sys.stdout)
     sys.stdout.flush()

@@ -84,6 +84,10 @@ export const decide = {
     editorOf(form).write(String(state.questions ?? "{}"));
   },
   show,
+  numbers: (answer) =>
+    Object.entries(answer.answers).flatMap(([name, one]) =>
+      rowsOf(one).map(([text, p]) => /** @type {[string, number]} */ ([`${name}: ${text}`, p])),
+    ),
 };
 
 /**

@@ -97,6 +97,8 @@ export class Slot {
     this.actions = h("div", { class: "actions" });
     /** @type {HTMLElement | null} */
     this.share = null;
+    /** What the last answer comes to, as a sentence. */
+    this.sentence = "";
     this.pane = new Pane(`Answer of ${title}`);
     /** @type {Tab | null} */
     this.tab = null;
@@ -243,6 +245,7 @@ export class Slot {
     const tab = /** @type {Tab} */ (this.tab);
     this.context.answer = answer;
     const outcome = tab.show(answer, this.pane.place, this.context);
+    this.sentence = outcome.sentence;
     const time =
       milliseconds === null
         ? said

@@ -168,7 +168,7 @@ function shownOf(slot) {
   const found = slot.tab?.numbers ? slot.tab.numbers(answer) : numbersOf(answer);
   const finite = found.filter(([, value]) => Number.isFinite(value)).slice(0, MOST_NUMBERS);
   return {
-    winner: String(answer.text ?? finite[0]?.[0] ?? ""),
+    winner: String(answer.winner === undefined ? slot.sentence : answer.text),
     model: String(signature.model ?? answer.model ?? ""),
     tolerance,
     numbers: finite,
@@ -176,20 +176,13 @@ function shownOf(slot) {
 }
 
 /**
- * Return the log-probabilities of choices, or the probabilities of the answers to questions.
+ * Return the log-probabilities of choices.
  *
  * @param {any} answer
  * @returns {[string, number][]}
  */
 function numbersOf(answer) {
-  if (Array.isArray(answer.choices))
-    return answer.choices.map((/** @type {any} */ one) => [String(one.text), one.logp ?? NaN]);
-  return Object.entries(answer.answers ?? {}).flatMap(([name, one]) => {
-    const probabilities = /** @type {any} */ (one).probabilities ?? /** @type {any} */ (one).options ?? {};
-    return Object.entries(probabilities).map(
-      ([option, p]) => /** @type {[string, number]} */ ([`${name}: ${option}`, Number(p)]),
-    );
-  });
+  return answer.choices.map((/** @type {any} */ one) => [String(one.text), one.logp ?? NaN]);
 }
 
 /**
