@@ -16,7 +16,7 @@ MAX_NODES = 200
 _ROW, _BOX, _GAP, _LEFT, _TOP = 26.0, 20.0, 22.0, 12.0, 34.0
 _MAX_CELLS = 24
 """Maximum length of a token's text; longer ones are cut."""
-_BAR, _NUMBER = 120.0, 92.0
+_BAR = 120.0
 _MAX_RUN = 4
 """Maximum number of tokens without a branch that have a box each."""
 MARKS = {"winner": "★", "greedy": "~", "pruned": "×", "wanted": "…"}
@@ -113,17 +113,18 @@ def draw_trie(
     tree, n_rows = _Layout(view, tolerance).place(root)
     nodes = _walk(tree)
     edge = max([_right_end(view, node) for node in nodes] + [tree.right + _GAP + 150.0])
-    shapes: list[Shape] = []
+    numbers, shapes = 0.0, list[Shape]()
     for node in nodes:
         shapes += _draw_edges(view, node)
     boxes = [shape for node in nodes for shape in (*_draw_box(view, node), *_draw_hidden(view, node))]
     for node in nodes:
         choice = view.choice[node.at]
         if choice is not None and node.at and end is not None:
-            shapes += _draw_end(view, node, end(choice), edge + _GAP)
+            shapes += _draw_end(view, node, last := end(choice), edge + _GAP)
+            numbers = max(numbers, cells_of(last.words) * LABEL_CELL)
     written = [(label, p, percent(p, tolerance)) for label, p in wanted]
     ghosts = _draw_wanted(tree, written, n_rows)
-    width = edge + _GAP + (26 + _BAR + _NUMBER if end is not None else 0)
+    width = edge + _GAP + (26 + _BAR + 8 + numbers + 12 if end is not None else 0)
     height = _TOP + (n_rows + len(wanted)) * _ROW + 8
     legend = text(_LEFT, 20, _legend(view, wanted, is_rough=any("≈" in one.p for one in nodes)), "soft", "small")
     ground = rect(0, 0, width, height, "ground")

@@ -36,6 +36,7 @@ export function figureOf(drawing, { name, folded = [], onFold = null, caption = 
     caption ? h("figcaption", {}, caption) : null,
     h("details", { class: "as-list" }, h("summary", {}, `${drawing.title} – as a list`), list),
   );
+  figure.style.setProperty("--width", `${drawing.width}px`);
   listen(figure, picture, drawing.outline, folded, onFold);
   return figure;
 }
