@@ -14,9 +14,9 @@ from pathlib import Path
 import llama_cpp
 
 import selectrie
-from selectrie.engine.sources import embedded_file
 
 ITEMS = Path(__file__).parent / "data" / "everyday.jsonl"
+SMALL = Path(selectrie.__file__).parent / "assets" / "embedded.gguf"
 
 
 def quantise(source: Path, target: Path) -> Path:
@@ -36,8 +36,8 @@ def score(model: Path) -> selectrie.evaluation.Evaluation:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         models = [Path(one) for one in sys.argv[1:3]] or [
-            embedded_file(),
-            quantise(embedded_file(), Path(folder) / "q4.gguf"),
+            SMALL,
+            quantise(SMALL, Path(folder) / "q4.gguf"),
         ]
         (found,) = selectrie.compare(*map(score, models))
     for one in found.differences:

@@ -110,7 +110,7 @@ WRONG = {
     "is not finite, infinite": (HEADER, WholeRow(0.0, np.full(4, np.inf, dtype=np.float32))),
 }
 WRONG_STEPS = {
-    "other rows were told than asked for": (replace(ROW_0, n_rows=2),),
+    "the rows are not those that were asked for": (replace(ROW_0, n_rows=2),),
     "columns of an ask do not match": (ROW_0, replace(ASK, tokens=ints(1))),
     "a row has no parent": (ROW_0, replace(ASK, parents=ints(0, 1))),
     "a row has no parent, far": (ROW_0, replace(ASK, parents=ints(0, -3))),
@@ -118,7 +118,7 @@ WRONG_STEPS = {
     "an ask has no capacity": (ROW_0, replace(ASK, offered=ints())),
     "an ask has no capacity, negative": (ROW_0, replace(ASK, offered=ints(1, -1, 1))),
     "neither wanted nor unwanted": (ROW_0, replace(ASK, wanted=flags(0, 2))),
-    "other rows were told than asked for, two": (ROW_0, replace(ASK, wanted=flags(1, 1))),
+    "the rows are not those that were asked for, two": (ROW_0, replace(ASK, wanted=flags(1, 1))),
     "pairs of row and token do not match": (replace(ROW_0, owner=ints(0, 0)),),
     "a value belongs to no row": (replace(ROW_0, owner=ints(1)),),
     "tokens and values do not match": (replace(ROW_0, logits=np.zeros(2, dtype=np.float32)),),

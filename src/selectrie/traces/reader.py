@@ -289,7 +289,7 @@ def _check_ask(step: ReadStep, n_local: int, n_tokens: int) -> None:
     require((~step.parents[inside] < np.flatnonzero(inside)).all(), "a row comes before its parent")
     require(len(step.offered) == 3 * (n > 0) and (step.offered >= 0).all(), "an ask has no capacity")
     require((step.wanted <= 1).all(), "a row is neither wanted nor unwanted")
-    require(step.n_rows == (int(step.wanted.sum()) if n else 1), "other rows were told than asked for")
+    require(step.n_rows == (int(step.wanted.sum()) if n else 1), "the rows are not those that were asked for")
     check_ids(step.tokens, n_tokens)
 
 

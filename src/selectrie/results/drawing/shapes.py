@@ -15,9 +15,9 @@ from pathlib import Path
 from selectrie.results.drawing.numbers import cells_of, cut
 
 CELL = 7.6
-"""Width in pixels of a character in the font of data texts, rather too large."""
+"""Upper estimate of the width in pixels of a character in the font of data texts."""
 LABEL_CELL = 7.0
-"""Width in pixels of a character in the font of labels, rather too large on average."""
+"""Upper estimate of the mean width in pixels of a character in the font of labels."""
 _HATCH_STEP = 6.0
 
 
