@@ -15,9 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from selectrie import Engine, Grammar
 from selectrie.cli.report.summaries import selection_facts
 from selectrie.core.token_trie import TokenTrie
+from selectrie.results import TokenScore
 from selectrie.results.drawing.bars import Bar, draw_bars
+from selectrie.results.drawing.beams import draw_beam
 from selectrie.results.drawing.choices import draw_choices, draw_selection, draw_selection_trie
 from selectrie.results.drawing.numbers import (
     cells_of,
@@ -28,12 +31,15 @@ from selectrie.results.drawing.numbers import (
     ratio_words,
     show_bytes,
     show_text,
+    written_tolerance,
 )
 from selectrie.results.drawing.sentences import notebook_lines, selection_sentences
 from selectrie.results.drawing.shapes import Drawing, Item, Shape, hatch, style, text, to_html, to_svg
-from selectrie.results.drawing.trie import draw_trie
+from selectrie.results.drawing.tokens import TokenText, draw_tokens
+from selectrie.results.drawing.trie import End, draw_trie
 from selectrie.results.trie_view import view_of
-from tests.support.answers import answer, armour, unlikely
+from selectrie.testing import HashModel
+from tests.support.answers import SIGNATURE, answer, armour, unlikely
 
 TOLERANCES = st.one_of(st.sampled_from([0.0, 0.005, 0.05, 0.3]), st.floats(0, 2))
 
@@ -84,14 +90,14 @@ def test_probabilities_of_a_selection_are_written_alike():
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (percent(0.12), "12 %"),
-        (percent(0.0004), "< 0.1 %"),
-        (percent(0.9996), "> 99.9 %"),
+        (percent(0.12, 0.0), "12 %"),
+        (percent(0.0004, 0.0), "< 0.1 %"),
+        (percent(0.9996, 0.0), "> 99.9 %"),
         (percent(0.1951, 0.05), "20 %"),
-        (percent(0.034), "3.4 %"),
-        (percent(0.09951), "10 %"),
-        (percent(0.9904), "99 %"),
-        (percent(0.9906), "99.1 %"),
+        (percent(0.034, 0.0), "3.4 %"),
+        (percent(0.09951, 0.0), "10 %"),
+        (percent(0.9904, 0.0), "99 %"),
+        (percent(0.9906, 0.0), "99.1 %"),
         (percent(0.0, 0.005), "< 0.1 %"),
         (percent(0.345, 0.3), "≈ 30 %"),
         (percent(0.0992, 0.3), "≈ 10 %"),
@@ -100,23 +106,53 @@ def test_probabilities_of_a_selection_are_written_alike():
         (percent(0.966, 0.3), "≈ 97 %"),
         (percent_between(0.12, 0.26, 0.3), "≈ 10 % to 30 %"),
         (percent_between(0.0001, 0.26, 0.3), "< 0.1 % to ≈ 30 %"),
-        (percent_between(0.12, 0.15), "12 % to 15 %"),
-        (percent_between(0.121, 0.122), "12 %"),
-        (percent_between(0.0, 0.15), "at most 15 %"),
-        (percent_between(0.12, 1.0), "at least 12 %"),
-        (percent_between(0.0, 1.0), "not known"),
-        (ratio_words(27.3), "27 times"),
-        (ratio_words(634, 0.012), "630 times"),
-        (ratio_words(1.62), "1.6 times"),
-        (ratio_words(1e9), "over 10 000 times"),
+        (percent_between(0.12, 0.15, 0.0), "12 % to 15 %"),
+        (percent_between(0.121, 0.122, 0.0), "12 %"),
+        (percent_between(0.0, 0.15, 0.0), "at most 15 %"),
+        (percent_between(0.12, 1.0, 0.0), "at least 12 %"),
+        (percent_between(0.0, 1.0, 0.0), "not known"),
+        (ratio_words(27.3), "27 times as likely as"),
+        (ratio_words(27.9), "27 times as likely as"),
+        (ratio_words(638, 0.012), "630 times as likely as"),
+        (ratio_words(2.7), "2.7 times as likely as"),
+        (ratio_words(2.7, 0.3), "2 times as likely as"),
+        (ratio_words(1.62), "1.6 times as likely as"),
+        (ratio_words(1.42, 0.3), "about 1.4 times as likely as"),
+        (ratio_words(1.3, 0.2), "about 1.3 times as likely as"),
+        (ratio_words(1.1), "1.1 times as likely as"),
+        (ratio_words(1.02), "barely more likely than"),
+        (ratio_words(1.02, is_least=True), "more likely than"),
+        (ratio_words(1.3, is_least=True), "at least 1.3 times as likely as"),
+        (ratio_words(60, 2.2), "about 60 times as likely as"),
+        (ratio_words(1e9), "over 10 000 times as likely as"),
+        (ratio_words(12_000, 0.3), "10 000 times as likely as"),
         (nats(6.4523), "6.452 nats"),
         (nats(6.4523, 0.012), "6.45 nats"),
+        (nats(2.53, 0.3), "2.5 nats"),
         (nats(2.53, 0.8), "3 nats"),
     ],
 )
 def test_numbers_in_words(words: str, expected: str):
     """Only digits that the tolerance or the error leaves."""
     assert words == expected
+
+
+@pytest.mark.parametrize("tolerance", [None, 0.0, 0.3])
+def test_a_model_is_never_certain(tolerance: float | None):
+    """A probability that rounds to 1 does not read 100 %, also where the tolerance is 0 or not known."""
+    assert percent(1.0, written_tolerance(replace(SIGNATURE, tolerance=tolerance))) == "> 99.9 %"
+    tokens = draw_tokens([TokenText([TokenScore(1, b"a", 0.0)])], tolerance=written_tolerance(SIGNATURE))
+    assert tokens.outline[0].children[0].numbers[0] == ("probability", 1.0, "> 99.9 %")
+
+
+@given(ratio=st.floats(1, 1e5), error=st.sampled_from([0.0, 0.012, 0.2, 2.2]))
+def test_a_ratio_is_never_overstated(ratio: float, error: float):
+    """The number is at most the ratio, by less than half of it, and below 1.1 there is none."""
+    words = ratio_words(ratio, error)
+    read = re.sub(r"[^\d.]", "", words)
+    assert (not read) == (ratio < 1.1)
+    if read and "over" not in words:
+        assert float(read) <= ratio * (1 + 1e-8) < 2 * float(read)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +269,7 @@ def test_a_trie_shows_each_node_once_and_counts_the_rest(texts: list[str], limit
     fold = {one for one in fold if one < len(trie)}
     p = np.full(len(texts), 1 / len(texts))
     view = view_of(trie, [b"", b"a", b"b"], limit=limit, winner=0, probability=p, fold=fold)
-    drawing = draw_trie(view, title="x")
+    drawing = draw_trie(view, title="x", tolerance=0.0)
     boxes = [
         box
         for one in drawing.shapes
@@ -279,6 +315,31 @@ def test_bars_are_relative_to_one():
     assert sum(one.tag == "path" for one in drawing.shapes) == 1
     [head] = drawing.outline
     assert [one.label for one in head.children] == ["a", "b", "c"]
+
+
+def test_ends_of_a_trie_have_their_name_and_their_bounds():
+    """The bar is solid to the low end and hatched to the high one; an interval has no number that no answer has."""
+    ends = [End("share of the set", 0.2, 0.4, "20 % to 40 %"), End("share of the set", 0.5, 0.5, "50 %")]
+    view = view_of(TokenTrie.from_sequences([[1], [2]]), [b"", b"a", b"b"], limit=9)
+    drawing = draw_trie(view, ends.__getitem__, title="x", tolerance=0.0)
+    assert [one.numbers for one in drawing.outline[0].children] == [
+        (("share of the set", None, "20 % to 40 %"),),
+        (("share of the set", 0.5, "50 %"),),
+    ]
+    bars = [float(one.attributes["width"]) for one in drawing.shapes if "sel-bar" in one.attributes.get("class", "")]
+    assert bars == pytest.approx([24, 60])
+    [hatched] = [one for one in drawing.shapes if "sel-hatch" in one.attributes.get("class", "")]
+    x = [float(one) for one in re.findall(r"[ML]([\d.-]+)", hatched.attributes["d"])]
+    assert max(x) - min(x) == pytest.approx(24, abs=0.5)
+
+
+def test_ends_of_beams_are_no_shares_of_a_set():
+    """Their probability is that of the text among everything."""
+    with Engine(HashModel(2)) as engine:
+        found = engine.beam_search("a", Grammar.from_regex("[ab]{1,2}"), n=2)
+    words = json.dumps(draw_beam(found))
+    assert "probability of the text" in words
+    assert "share of the set" not in words
 
 
 def test_sentences_of_a_selection():

@@ -35,7 +35,7 @@ def texts_in(picture):
 def test_a_bar_for_each_text():
     """Escaped, of a length relative to 1, a beginning marked as one; impossible ones have no bar."""
     rows = [("<b>", math.log(0.5), True), ("a", math.log(0.25), False), ("c", -math.inf, True)]
-    picture = fromstring(to_html(draw_texts(rows, title="x < y"), before=["x < y"]))  # noqa: S314 - our own
+    picture = fromstring(to_html(draw_texts(rows, title="x < y", tolerance=0.0), before=["x < y"]))  # noqa: S314 - our own
     texts = texts_in(picture)
     assert texts[3:] == ["", "<b>", "50 %", "-0.693", "…", "a", "25 %", "-1.386", "", "c", "0 %", "-inf"]
     assert widths_of_bars(picture) == [120.0, 60.0, 0.0]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +15,12 @@ from hypothesis import strategies as st
 from selectrie import BeamSearchParams, Engine, Grammar, SearchParams, Selection
 from selectrie.engine.connect import PathRuntime
 from selectrie.engine.precision_check import SelfCheck
+from selectrie.errors import OptionError
+from selectrie.results.drawing.numbers import percent
 from selectrie.results.drawing.pieces import Piece, Strip, choices_in, cut_strip
 from selectrie.results.drawing.shapes import CELL, Drawing, Shape, to_svg
 from selectrie.results.drawing.strip import draw_strip
+from selectrie.server.calls.drawings import find_examples
 from selectrie.testing import HashModel, PathsOf, TableModel, make_vocabulary
 from selectrie.testing.oracles import NestedTrie, _all_texts, probabilities
 from tests.support.answers import answer
@@ -183,10 +188,19 @@ def test_healed_bytes_are_given():
 
 
 def test_other_rules_and_sums_have_no_strip():
-    """Their scores are no shares of what the model would say."""
+    """Their scores are no shares of what the model would say; a server looks for no examples, the error has the reason."""
     with Engine(HashModel(2), check=EXACT) as engine:
-        assert cut_strip(engine.select("a", ["cat", "bat"], rule="token_mean")) is None
-        assert cut_strip(engine.select("a", ["cat", "bat"], tokenizations="all")) is None
+        for options, reason in (
+            ({"rule": "token_mean"}, "'trie' or 'bars': scores of rule 'token_mean' are no shares"),
+            ({"tokenizations": "all"}, "'trie' or 'bars': with tokenizations='all', a choice is a sum over many paths"),
+        ):
+            found = engine.select("a", ["cat", "bat"], **options)
+            assert cut_strip(found) is None
+            unused = Mock(spec=Engine)
+            assert find_examples(unused, found, {"prompt": "a"}) is None
+            assert not unused.method_calls
+            with pytest.raises(OptionError, match=re.escape(reason)):
+                found.plot("strip")
 
 
 def city(choices: Sequence[str] = (" Chicago", " New Zealand"), delimiter: str = "") -> tuple[Selection, Strip]:
@@ -294,7 +308,11 @@ def test_two_hundred_choices_have_a_piece_each():
     rest = sum(math.exp(one.logp or 0.0) for one in selection.choices if one.index not in shown)
     assert more.width == pytest.approx(rest)
     assert math.fsum(one.width for one in strip.pieces) == pytest.approx(1.0, abs=1e-6)
-    assert to_svg(draw_strip(selection, strip)).startswith("<svg")
+    drawing = draw_strip(selection, strip)
+    assert to_svg(drawing).startswith("<svg")
+    steps = 1 - math.fsum(p for _, p in strip.steps)
+    assert drawing.outline[1].children[-1].label == f"43 more choices {percent(steps, 0.0)}"
+    assert "not evaluated" not in " ".join(texts_of(drawing.shapes))
 
 
 def test_bounds_are_solid_to_the_low_end_and_hatched_to_the_high():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from selectrie.results.drawing.bars import Bar, draw_bars, make_bar, more_words
-from selectrie.results.drawing.numbers import percent_between
+from selectrie.results.drawing.numbers import HasTolerance, percent_between, written_tolerance
 from selectrie.results.drawing.shapes import Drawing
 
 _MAX_OPTIONS = 10
@@ -24,6 +24,13 @@ class WordsLike(Protocol):
     def options(self) -> Sequence[tuple[str, float]]: ...
 
 
+class SignatureLike(Protocol):
+    """The attribute of a `DecisionSignature` that drawings read."""
+
+    @property
+    def selection(self) -> HasTolerance: ...
+
+
 class AnswerLike(Protocol):
     """The attributes of an `Answer` that are drawn."""
 
@@ -33,6 +40,8 @@ class AnswerLike(Protocol):
     def is_tie(self) -> bool: ...
     @property
     def label_mass(self) -> float: ...
+    @property
+    def signature(self) -> SignatureLike: ...
     def in_words(self) -> WordsLike: ...
 
 
@@ -57,14 +66,15 @@ def _make_bars(name: str, answer: AnswerLike, bounds: tuple[float, float, float]
     notes = [answer.abstained] if answer.abstained else []
     notes += ["tie"] if answer.is_tie else []
     mass = f"{answer.label_mass:.3g}"
-    shown = percent_between(low, high)
+    tolerance = written_tolerance(answer.signature.selection)
+    shown = percent_between(low, high, tolerance)
     numbers = (("probability", p, shown), ("label mass", answer.label_mass, mass))
     head = f"{name}: {words.text} {shown}" if name else f"{words.text} {shown}"
     bars = [Bar(head, None, None, "", "; ".join([*notes, f"label mass {mass}"]), numbers, "head")]
     best = max(share for _, share in options)
     for label, share in options[:_MAX_OPTIONS]:
         mark = ("win", ("★", "the answer")) if share == best else ("", ("", ""))
-        bars.append(make_bar(label, share, None, *mark))
+        bars.append(make_bar(label, share, None, *mark, tolerance=tolerance))
     if len(options) > _MAX_OPTIONS:
         bars.append(Bar(more_words(len(options) - _MAX_OPTIONS), None, None, "", kind="off"))
     return bars

@@ -13,6 +13,7 @@ from selectrie.core.types import Cost
 from selectrie.options import BeamSearchParams
 from selectrie.results.advice import Advice, Remedy, notes_advice
 from selectrie.results.drawing.bars import draw_texts
+from selectrie.results.drawing.numbers import written_tolerance
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.plain import JsonRecord, fields_of, listing, plain, quoted, text_fields
 from selectrie.results.records import Signature, TokenScore, result_fields
@@ -261,7 +262,7 @@ class BeamResult(JsonRecord, Sequence[Hypothesis]):
             shown,
             title=caption,
             n=len(self.hypotheses) + len(self.incomplete),
-            tolerance=self.signature.tolerance or 0.0,
+            tolerance=written_tolerance(self.signature),
         )
         return to_html(drawing, before=[caption, *(f"! {one}" for one in self.warnings)])
 
@@ -359,7 +360,7 @@ class Samples(JsonRecord, Sequence[Hypothesis]):
         """Return the texts with bars, for notebooks."""
         shown = [(one.text, one.logp, one.complete) for one in self.texts[:_REPR_ROWS]]
         caption = f"{self.grammar} · {len(self)} {'exact' if self.exact else 'local'} draws"
-        drawing = draw_texts(shown, title=caption, n=len(self), tolerance=self.signature.tolerance or 0.0)
+        drawing = draw_texts(shown, title=caption, n=len(self), tolerance=written_tolerance(self.signature))
         return to_html(drawing, before=[caption, *(f"! {one}" for one in self.warnings)])
 
     def __repr__(self) -> str:

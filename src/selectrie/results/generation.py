@@ -15,6 +15,7 @@ from selectrie.errors import IncompatibleOptionsError, OptionRef, clip
 from selectrie.options import SamplingParams, StopParams, at_least
 from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.drawing.bars import draw_texts
+from selectrie.results.drawing.numbers import UNKNOWN, written_tolerance
 from selectrie.results.drawing.plot import plot
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.drawing.tokens import TokenText, draw_tokens
@@ -236,11 +237,11 @@ class Completion(JsonRecord):
 
     def _repr_html_(self) -> str:
         """Return the text as tokens, tinted by their probabilities, for notebooks."""
-        return to_html(draw_tokens([self.in_tokens()]))
+        return to_html(draw_tokens([self.in_tokens()], tolerance=UNKNOWN))
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw the text as tokens with matplotlib (extra `plot`), as in a notebook."""
-        return plot(draw_tokens([self.in_tokens()]), ax)
+        return plot(draw_tokens([self.in_tokens()], tolerance=UNKNOWN), ax)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,11 +404,13 @@ class Generation(JsonRecord, Sequence[Completion]):
         caption = f"{len(self.prompt_tokens)} prompts, n={self.n}"
         more = [f"… {len(self) - len(shown)} more"] if len(self) > len(shown) else []
         lines = [caption, *(f"! {one}" for one in self.warnings), *more]
-        return to_html(draw_tokens([one.in_tokens() for one in shown], title=caption), before=lines)
+        texts = [one.in_tokens() for one in shown]
+        return to_html(draw_tokens(texts, title=caption, tolerance=written_tolerance(self)), before=lines)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw the first texts with matplotlib (extra `plot`), as in a notebook."""
-        return plot(draw_tokens([one.in_tokens() for one in self.completions[:_HTML_ROWS]]), ax)
+        shown = [one.in_tokens() for one in self.completions[:_HTML_ROWS]]
+        return plot(draw_tokens(shown, tolerance=written_tolerance(self)), ax)
 
     def __repr__(self) -> str:
         shown = [
@@ -547,4 +550,5 @@ class PromptLogprobs(JsonRecord):
         known = [(label, logp, True) for label, logp in zip(self.labels, self.logp, strict=True) if logp is not None]
         shown = known[:_HTML_TOKENS]
         caption = f"logp {self.total_logp:.4f}"
-        return to_html(draw_texts(shown, title=caption, n=len(known)), before=[caption])
+        drawing = draw_texts(shown, title=caption, n=len(known), tolerance=written_tolerance(self))
+        return to_html(drawing, before=[caption])

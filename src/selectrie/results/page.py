@@ -14,7 +14,7 @@ from selectrie.errors import OptionError, clip
 from selectrie.options.checks import ReadOnlyDict
 from selectrie.results.advice import Advice, notes_advice
 from selectrie.results.drawing.bars import draw_bars, make_bar, more_words
-from selectrie.results.drawing.numbers import percent
+from selectrie.results.drawing.numbers import percent, written_tolerance
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.plain import (
     JsonRecord,
@@ -236,7 +236,9 @@ class JointSelection(JsonRecord):
         shown = self.assignments[:_HTML_ROWS]
         marks = [("win", ("★", "winner")), *(len(shown) - 1) * [("", ("", ""))]]
         bars = [
-            make_bar(" · ".join(one.texts), one.probability, one.logp, *mark)
+            make_bar(
+                " · ".join(one.texts), one.probability, one.logp, *mark, tolerance=written_tolerance(self.signature)
+            )
             for one, mark in zip(shown, marks, strict=False)
         ]
         proved = "proved" if self.certificate.proved else "not proved"
@@ -433,7 +435,8 @@ class Page(JsonRecord):
         Tooltips show the slots' names and the probabilities of the choices.
         """
         advice = "".join(f"<div>! {escape(str(one))}</div>" for one in self.warnings)
-        return f'<div style="white-space:pre-wrap">{"".join(map(_make_html, self.pieces))}</div>{advice}'
+        pieces = "".join(_make_html(one, written_tolerance(self)) for one in self.pieces)
+        return f'<div style="white-space:pre-wrap">{pieces}</div>{advice}'
 
 
 def _select_first_slots(slots: Sequence[SlotEvent]) -> list[SlotEvent]:
@@ -466,12 +469,13 @@ def _format_slot(slot: SlotEvent) -> str:
     return clip(repr(slot.value), _CLIP) + facts
 
 
-def _make_html(piece: Event) -> str:
+def _make_html(piece: Event, tolerance: float) -> str:
     """Return the HTML of a piece of a page; a slot has a tooltip."""
     if isinstance(piece, TextEvent):
         return escape(piece.text)
     if piece.hidden:
         return ""
     p = _find_probability(piece)
-    title = escape(f"{piece.kind} {piece.path or piece.name}" + ("" if p is None else f", p {percent(p)}"), quote=True)
+    share = "" if p is None else f", p {percent(p, tolerance)}"
+    title = escape(f"{piece.kind} {piece.path or piece.name}{share}", quote=True)
     return f'<span title="{title}" style="background:#4c8bf533;border-radius:2px">{escape(piece.text)}</span>'

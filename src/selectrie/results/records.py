@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.results.advice import Advice, notes_advice
+from selectrie.results.drawing.numbers import written_tolerance
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.drawing.tokens import TokenText, draw_tokens
 from selectrie.results.plain import (
@@ -504,4 +505,5 @@ class TextScore(JsonRecord):
         """Return the tokens, tinted by their probabilities, for notebooks."""
         lines = [f"logp {format_bounds(self._logp_lower, self.logp_upper, 4)}"]
         lines += ["what greedy decoding gives"] if self.is_greedy else []
-        return to_html(draw_tokens([TokenText(self.tokens)]), before=[*lines, *(f"! {one}" for one in self.warnings)])
+        drawing = draw_tokens([TokenText(self.tokens)], tolerance=written_tolerance(self.signature))
+        return to_html(drawing, before=[*lines, *(f"! {one}" for one in self.warnings)])

@@ -16,7 +16,7 @@ from selectrie.options.checks import one_of
 from selectrie.options.selection import MEAN_RULES
 from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, expected_tokens, notes_advice
 from selectrie.results.drawing.choices import draw_choices, draw_selection_trie
-from selectrie.results.drawing.pieces import cut_strip
+from selectrie.results.drawing.pieces import cut_strip, why_no_strip
 from selectrie.results.drawing.plot import plot
 from selectrie.results.drawing.sentences import notebook_lines
 from selectrie.results.drawing.shapes import to_html
@@ -429,18 +429,18 @@ class Selection(JsonRecord):
         Args:
             picture: "trie", the texts as one tree; "bars", the choices best first; or
                 "strip", everything the model would say next, cut by whole texts and
-                step by step, for rule "joint".
+                step by step, for rule "joint" and the choices' own tokens.
             ax: Axes to draw into; None makes a figure of the picture's size.
 
         Raises:
-            OptionError: For another picture, or the strip of another rule.
+            OptionError: For another picture, or a strip of other scores.
             MissingExtraError: If matplotlib is not installed.
         """
         strip = cut_strip(self, None) if picture == "strip" else None
         if strip is not None:
             return plot(draw_strip(self, strip), ax)
         if picture == "strip":
-            raise OptionError("picture", picture, f"'trie' or 'bars': scores of rule {self.rule!r} are no shares")
+            raise OptionError("picture", picture, f"'trie' or 'bars': {why_no_strip(self)}")
         one_of("picture", picture, ("trie", "bars", "strip"))
         return plot(draw_selection_trie(self) if picture == "trie" else draw_choices(self), ax)
 

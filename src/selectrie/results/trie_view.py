@@ -13,6 +13,7 @@ from selectrie.core.output import count
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, FloatArray, IntArray, OffsetArray
 from selectrie.errors import OptionError
+from selectrie.results.drawing.numbers import UNKNOWN
 from selectrie.results.drawing.shapes import to_html
 from selectrie.results.drawing.trie import draw_trie
 from selectrie.results.plain import listing
@@ -71,7 +72,7 @@ class TrieView:
     def _repr_html_(self) -> str:
         """Return the nodes as a picture, for notebooks."""
         title = f"The tokens of {count(self.n_choices[0], 'choice')} as a tree"
-        return to_html(draw_trie(self, title=title))
+        return to_html(draw_trie(self, title=title, tolerance=UNKNOWN))
 
     def _list_depths(self, limit: int) -> list[tuple[int, int]]:
         """Return the first `limit` nodes below node 0 as (node, depth) pairs."""

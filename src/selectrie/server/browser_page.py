@@ -31,12 +31,10 @@ from selectrie.server.decisions.decisions import DecisionsBody
 from selectrie.server.fields.reading import flat_union_members, schemas_of
 from selectrie.server.generation.completions import DEFAULT_MAX_TOKENS, CompletionBody
 from selectrie.server.options import ServerOptions
-from selectrie.server.transport.middleware import wants_page
+from selectrie.server.transport.middleware import PAGE_FILES, wants_page
 
 FOLDER = Path(__file__).parent / "page"
 """Where the files of the page are."""
-PREFIX = "/page/"
-"""The beginning of the paths of all files but `index.html`, which is `/`."""
 _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -106,7 +104,7 @@ def add_page(api: FastAPI, options: ServerOptions) -> None:
     async def send(request: Request) -> Response:
         path = request.url.path
         is_page = wants_page(request.method, path, request.headers.get("accept", ""))
-        file = files.get(_INDEX if path == "/" else path.removeprefix(PREFIX)) if is_page else None
+        file = files.get(_INDEX if path == "/" else path.removeprefix(PAGE_FILES)) if is_page else None
         if file is None:
             raise HTTPException(404)
         headers = {**_HEADERS, "etag": file.tag}
@@ -116,7 +114,7 @@ def add_page(api: FastAPI, options: ServerOptions) -> None:
             return Response(file.packed, headers={**headers, "content-encoding": "gzip"}, media_type=file.kind)
         return Response(file.data, headers=headers, media_type=file.kind)
 
-    for path in ("/", PREFIX + "{name}"):
+    for path in ("/", PAGE_FILES + "{name}"):
         api.add_api_route(path, send, methods=["GET", "HEAD"], include_in_schema=False)
 
 

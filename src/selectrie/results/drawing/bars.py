@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from selectrie.core.output import count
 from selectrie.results.drawing.numbers import percent, show_text
-from selectrie.results.drawing.shapes import Drawing, Item, Shape, hatch, label_in, rect, text
+from selectrie.results.drawing.shapes import Drawing, Item, Shape, bounded_bar, label_in, rect, text
 
 MAX_ROWS = 200
 """Maximum number of bars that are drawn."""
@@ -73,11 +73,7 @@ def draw_bars(bars: Sequence[Bar], *, title: str, heads: tuple[str, str, str], r
         shapes.append(text(12, top + 16, one.mark[0], "strong", name))
         shapes += label_in(34, top, _LABEL, _ROW, show_text(one.label), "data", name or faint)
         if one.low is not None and one.high is not None:
-            low, high = max(0.0, one.low), min(1.0, one.high)
-            shapes.append(rect(x_bar, top + 5, _BAR, _ROW - 10, "band"))
-            shapes.append(rect(x_bar, top + 5, max(_BAR * low, 1.0 if low > 0 else 0.0), _ROW - 10, "bar", name))
-            if high - low > 1e-4:
-                shapes.append(hatch(x_bar + _BAR * low, top + 5, _BAR * (high - low), _ROW - 10, name))
+            shapes += bounded_bar(one.low, one.high, (x_bar, top + 5, _BAR, _ROW - 10), name)
         shapes.append(text(x_words, top + 16, one.words, "end", faint, "strong" if name == "win" else ""))
         shapes.append(text(x_more, top + 16, one.more, "end", "soft"))
     if rest:
@@ -110,7 +106,7 @@ def make_bar(
     kind: str = "",
     mark: tuple[str, str] = ("", ""),
     *,
-    tolerance: float = 0.0,
+    tolerance: float,
 ) -> Bar:
     """Return the bar of a known probability, with a log-probability if there is one."""
     words = percent(p, tolerance)
@@ -121,14 +117,14 @@ def make_bar(
     return Bar(label, p, p, words, more, numbers, kind, mark)
 
 
-def draw_texts(texts: Sequence[tuple[str, float, bool]], *, title: str, n: int = 0, tolerance: float = 0.0) -> Drawing:
+def draw_texts(texts: Sequence[tuple[str, float, bool]], *, title: str, tolerance: float, n: int = 0) -> Drawing:
     """Return texts with their probabilities as bars.
 
     Args:
         texts: Triples of text, log-probability, and whether the text is complete.
         title: What is drawn, as a sentence.
-        n: Number of all texts, if some are left out.
         tolerance: The tolerance of the probabilities, as for `percent`.
+        n: Number of all texts, if some are left out.
     """
     marks = {True: ("", ("", "")), False: ("off", ("…", "a beginning"))}
     bars = [

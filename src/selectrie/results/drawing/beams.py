@@ -8,7 +8,7 @@ from collections.abc import Collection
 from selectrie.core.output import count, quoted
 from selectrie.results.beam import BeamResult
 from selectrie.results.drawing.bars import draw_texts
-from selectrie.results.drawing.numbers import percent
+from selectrie.results.drawing.numbers import percent, written_tolerance
 from selectrie.results.drawing.sentences import cost_sentence
 from selectrie.results.drawing.trie import MAX_NODES, End, draw_trie
 
@@ -20,12 +20,12 @@ def draw_beam(result: BeamResult, *, fold: Collection[int] = ()) -> dict[str, ob
         result: The result.
         fold: Numbers of nodes of the trie below which nothing is drawn.
     """
-    shown, tolerance = result.shown, result.signature.tolerance or 0.0
+    shown, tolerance = result.shown, written_tolerance(result.signature)
     texts = [(one.text, one.logp, one.complete) for one in (*result.hypotheses, *result.incomplete)]
 
     def end(choice: int) -> End:
         p = math.exp(min(0.0, shown[choice].logp))
-        return End(p, p, percent(p, tolerance))
+        return End("probability of the text", p, p, percent(p, tolerance))
 
     title = f"The tokens of {count(len(shown), 'text')} as a tree: {quoted(result.text)} is the best"
     return {

@@ -9,6 +9,7 @@ from selectrie.core.output import count, quoted
 from selectrie.results.beam import BeamResult
 from selectrie.results.drawing.bars import MAX_ROWS, Bar, draw_bars, more_words
 from selectrie.results.drawing.inputs import SelectionLike
+from selectrie.results.drawing.numbers import written_tolerance
 from selectrie.results.drawing.pieces import cut_strip
 from selectrie.results.drawing.sentences import (
     all_words,
@@ -16,7 +17,6 @@ from selectrie.results.drawing.sentences import (
     selection_sentences,
     set_words,
     share_of_set,
-    tolerance_of,
 )
 from selectrie.results.drawing.shapes import Drawing
 from selectrie.results.drawing.strip import draw_strip
@@ -105,13 +105,13 @@ def draw_selection_trie(selection: SelectionLike, *, limit: int = MAX_NODES, fol
         limit: Maximum number of nodes drawn.
         fold: Numbers of nodes of the trie below which nothing is drawn.
     """
-    choices, view = selection.choices, selection.trie(limit, fold=fold)
+    choices, view, name = selection.choices, selection.trie(limit, fold=fold), "share of the set"
 
     def end(choice: int) -> End:
         if math.isnan(choices.score[choice]):
-            return End(math.nan, math.nan, f"≤ {choices.logp_upper[choice]:.3f}")
+            return End(name, math.nan, math.nan, f"≤ {choices.logp_upper[choice]:.3f}")
         low, high = share_of_set(selection, choice)
-        return End(low, high, set_words(selection, choice))
+        return End(name, low, high, set_words(selection, choice))
 
     wanted: tuple[tuple[str, float], ...] = ()
     if not selection.healed:
@@ -120,4 +120,4 @@ def draw_selection_trie(selection: SelectionLike, *, limit: int = MAX_NODES, fol
         wanted = tuple((one.label, math.exp(one.logp)) for one in others[:_WANTED])
     n = int(choices.distinct.sum())
     title = f"The tokens of {count(n, 'choice')} as a tree: {quoted(selection.text)} has the best score"
-    return draw_trie(view, end, title=title, wanted=wanted, tolerance=tolerance_of(selection))
+    return draw_trie(view, end, title=title, wanted=wanted, tolerance=written_tolerance(selection.signature))

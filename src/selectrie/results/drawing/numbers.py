@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from typing import Protocol
 
 from selectrie.core.output import thousands
 
@@ -14,6 +15,8 @@ _TWO_DIGITS = 0.05
 """Largest tolerance, in nats, that leaves two digits of a probability."""
 _LARGE_RATIO = 10_000
 """Largest ratio of probabilities that is written as a number."""
+_BARELY = 1.1
+"""Least ratio of probabilities that is written as a number."""
 _PICTURES = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍"}
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp", "Co", "Cn")
 """Unicode categories of characters that do not print or that move others."""
@@ -23,7 +26,26 @@ _BROKEN = re.compile("[\udc80-\udcff]+")
 """Bytes that are not UTF-8, as Python decodes them by "surrogateescape"."""
 
 
-def percent(p: float, tolerance: float = 0.0) -> str:
+class HasTolerance(Protocol):
+    """A `Signature`, or a result, that has the tolerance of one row."""
+
+    @property
+    def tolerance(self) -> float | None: ...
+
+
+UNKNOWN = math.ulp(0.0)
+"""The tolerance by which probabilities of a model are written if none is known."""
+
+
+def written_tolerance(source: HasTolerance) -> float:
+    """Return the tolerance, in nats, by which probabilities of a model are written.
+
+    It is above 0, since a model's probability that rounds to 0 or 1 is neither.
+    """
+    return max(source.tolerance or 0.0, UNKNOWN)
+
+
+def percent(p: float, tolerance: float) -> str:
     """Return a probability as a percentage, such as "12 %", "≈ 30 %" or "< 0.1 %".
 
     All drawings, sentences and tables write probabilities by this rule, which the page
@@ -58,7 +80,7 @@ def _write_parts(n: int, parts: int) -> str:
     return f"{n / 10:.1f} %" if parts == 1000 else f"{n * 100 // parts} %"
 
 
-def percent_between(low: float, high: float, tolerance: float = 0.0) -> str:
+def percent_between(low: float, high: float, tolerance: float) -> str:
     """Return an interval of probabilities as percentages, such as "12 % to 15 %".
 
     One number is returned if both ends look alike. `tolerance` is as for `percent`.
@@ -74,22 +96,34 @@ def percent_between(low: float, high: float, tolerance: float = 0.0) -> str:
     return f"{first} to {last.removeprefix('≈ ') if first.startswith('≈') else last}"
 
 
-def ratio_words(ratio: float, error: float = 0.0) -> str:
-    """Return a ratio of probabilities in words: "27 times", "over 10 000 times".
+def ratio_words(ratio: float, error: float = 0.0, *, is_least: bool = False) -> str:
+    """Return how two probabilities compare, such as "27 times as likely as".
 
-    `error` is the relative error of the ratio.
+    The number is rounded down to a digit that the error leaves, at most to its first
+    one, which then follows "about". Below 1.1 the words are "barely more likely than".
+
+    Args:
+        ratio: The ratio of the larger probability to the other one.
+        error: By how many nats the ratio may be wrong.
+        is_least: Whether the ratio is a lower bound.
     """
-    if ratio >= _LARGE_RATIO:
-        return f"over {thousands(_LARGE_RATIO)} times"
-    digits = max(0, math.ceil(math.log10(max(error * ratio / 2, 1e-9))))
-    if ratio < 10 and error * ratio <= 0.2:
-        return f"{max(ratio, 1.1):.1f} times"
-    return f"{thousands(max(2, round(ratio, -digits)))} times"
+    if ratio < _BARELY:
+        return "more likely than" if is_least else "barely more likely than"
+    if ratio >= _LARGE_RATIO * math.exp(error):
+        return f"over {thousands(_LARGE_RATIO)} times as likely as"
+    least, first = (-1, 0) if ratio < 10 else (0, math.floor(math.log10(ratio)))
+    first = -1 if ratio < 2 else first
+    known = max(least, math.ceil(math.log10(max(error * ratio / 2, 1e-9))))
+    step = min(known, first)
+    n = math.floor(ratio / 10.0**step * (1 + 1e-9))
+    number = f"{n / 10:.1f}" if step < 0 else thousands(n * 10**step)
+    return f"{'at least ' if is_least else ''}{'about ' if known > first else ''}{number} times as likely as"
 
 
 def nats(x: float, error: float = 0.0) -> str:
-    """Return a number of nats with those of three decimals that `error` allows."""
+    """Return a number of nats with three decimals or fewer, all that `error` allows."""
     decimals = 3 if not error else min(3, max(0, math.floor(-math.log10(error / 2))))
+    decimals += decimals < 3 and abs(round(x, decimals) - x) > error > 0
     return f"{x:.{decimals}f} nats"
 
 

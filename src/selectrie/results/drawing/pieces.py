@@ -100,16 +100,24 @@ class Strip:
 def cut_strip(selection: SelectionLike, examples: BeamResult | None = None) -> Strip | None:
     """Return everything that the model would say next in pieces.
 
-    The result is None unless scores are joint log-probabilities of the choices' own
-    tokens.
+    The result is None if `why_no_strip` has a reason.
 
     Args:
         selection: The scored choices.
         examples: Probable texts after the same prompt, or None.
     """
-    if selection.rule != "joint" or selection.spellings is not None or not math.isfinite(selection.log_heal):
-        return None
-    return _Cutter(selection).cut(examples)
+    return None if why_no_strip(selection) else _Cutter(selection).cut(examples)
+
+
+def why_no_strip(selection: SelectionLike) -> str:
+    """Return why a selection cannot be cut into pieces; "" if it can."""
+    if selection.spellings is not None:
+        return "with tokenizations='all', a choice is a sum over many paths of tokens"
+    if selection.rule != "joint":
+        return f"scores of rule {selection.rule!r} are no shares"
+    if not math.isfinite(selection.log_heal):
+        return "the probability of the healed bytes of the prompt is not known"
+    return ""
 
 
 def choices_in(pieces: Iterable[Piece]) -> Iterator[Piece]:

@@ -9,7 +9,7 @@ import numpy as np
 from selectrie.core.output import count, interval, probability, quoted, thousands
 from selectrie.core.types import Cost
 from selectrie.results.drawing.inputs import SelectionLike
-from selectrie.results.drawing.numbers import nats, percent, percent_between, ratio_words
+from selectrie.results.drawing.numbers import nats, percent, percent_between, ratio_words, written_tolerance
 
 
 def selection_sentences(selection: SelectionLike) -> dict[str, str | None]:
@@ -54,14 +54,6 @@ def error_of(selection: SelectionLike, *choices: int) -> float:
     return (selection.signature.tolerance or 0.0) * math.sqrt(n_rows)
 
 
-def tolerance_of(selection: SelectionLike) -> float:
-    """Return the tolerance by which all probabilities of a selection are written.
-
-    It is that of one row, in nats, and the least positive number if none is known.
-    """
-    return max(selection.signature.tolerance or 0.0, math.ulp(0.0))
-
-
 def set_words(selection: SelectionLike, choice: int) -> str:
     """Return the share of a choice in the set as text."""
     return percent_between(*share_of_set(selection, choice), _share_tolerance(selection))
@@ -69,12 +61,12 @@ def set_words(selection: SelectionLike, choice: int) -> str:
 
 def all_words(selection: SelectionLike, choice: int) -> str:
     """Return the probability that the model writes a choice as text."""
-    return percent_between(*share_of_all(selection, choice), tolerance_of(selection))
+    return percent_between(*share_of_all(selection, choice), written_tolerance(selection.signature))
 
 
 def _share_tolerance(selection: SelectionLike) -> float:
     """Return the tolerance of shares of the set; a single choice has exactly 1."""
-    return tolerance_of(selection) if int(selection.choices.distinct.sum()) > 1 else 0.0
+    return written_tolerance(selection.signature) if int(selection.choices.distinct.sum()) > 1 else 0.0
 
 
 def share_of_set(selection: SelectionLike, choice: int) -> tuple[float, float]:
@@ -129,9 +121,9 @@ def ahead_words(margin: float, words: str, *, is_joint: bool, other: str = "", e
     following = f"the next, {other}" if other else "the next"
     if margin <= error:
         return f"as likely as {following}, within the tolerance ({words})"
-    least = "at least " if words.startswith("at least") else ""
-    ratio = ratio_words(math.exp(min(margin, 700.0)), error)
-    return f"{least}{ratio} as likely as {following} ({least}{nats(margin, error)})"
+    is_least = words.startswith("at least")
+    ratio = ratio_words(math.exp(min(margin, 700.0)), error, is_least=is_least)
+    return f"{ratio} {following} ({'at least ' if is_least else ''}{nats(margin, error)})"
 
 
 def next_choice(selection: SelectionLike) -> int | None:
@@ -206,7 +198,8 @@ def _covered_sentence(selection: SelectionLike) -> str:
     high = selection.coverage_high
     if high is None:
         high = 1.0 if selection.certificate.open_mass > 0 else selection.coverage
-    return f"{percent_between(selection.coverage, high, tolerance_of(selection))} of the model's belief is in the set"
+    share = percent_between(selection.coverage, high, written_tolerance(selection.signature))
+    return f"{share} of the model's belief is in the set"
 
 
 def greedy_sentence(selection: SelectionLike) -> str:

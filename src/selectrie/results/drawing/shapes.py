@@ -19,6 +19,8 @@ CELL = 7.6
 LABEL_CELL = 7.0
 """Upper estimate of the mean width in pixels of a character in the font of labels."""
 _HATCH_STEP = 6.0
+_LEAST_HATCHED = 1e-4
+"""Least distance of bounds that have a hatched part between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,23 @@ def hatch(x: float, y: float, width: float, height: float, *names: str) -> Shape
             parts.append(f"M{write(low)} {write(foot)}L{write(high)} {write(top)}")
         start += _HATCH_STEP
     return path("".join(parts), "hatch", *names)
+
+
+def bounded_bar(low: float, high: float, box: tuple[float, float, float, float], *names: str) -> list[Shape]:
+    """Return a bar that is solid up to its lower bound and hatched up to its upper one.
+
+    Args:
+        low, high: Bounds on a number between 0 and 1.
+        box: Left, top, width and height of the ground, which stands for 1.
+        names: Classes of the bar.
+    """
+    low, high = max(0.0, low), min(1.0, high)
+    x, y, width, height = box
+    solid = max(width * low, 1.0 if low > 0 else 0.0)
+    shapes = [rect(x, y, width, height, "band"), rect(x, y, solid, height, "bar", *names)]
+    if high - low > _LEAST_HATCHED:
+        shapes.append(hatch(x + width * low, y, width * (high - low), height, *names))
+    return shapes
 
 
 def clipped(x: float, y: float, width: float, height: float, *shapes: Shape) -> Shape:

@@ -14,14 +14,21 @@ from dataclasses import dataclass
 
 from selectrie.core.output import count
 from selectrie.results.drawing.inputs import SelectionLike
-from selectrie.results.drawing.numbers import cells_of, cut, percent, percent_between, show_bytes, show_text
+from selectrie.results.drawing.numbers import (
+    cells_of,
+    cut,
+    percent,
+    percent_between,
+    show_bytes,
+    show_text,
+    written_tolerance,
+)
 from selectrie.results.drawing.pieces import Piece, Strip
 from selectrie.results.drawing.sentences import (
     agreement_sentence,
     is_tied,
     likeliest_sampled,
     step_words,
-    tolerance_of,
 )
 from selectrie.results.drawing.shapes import (
     CELL,
@@ -77,7 +84,7 @@ class _Painter:
     def __init__(self, selection: SelectionLike, strip: Strip) -> None:
         self._selection, self._strip = selection, strip
         self._sampled = likeliest_sampled(selection)
-        self._tolerance = tolerance_of(selection)
+        self._tolerance = written_tolerance(selection.signature)
         self._path_of = selection.choices.trie.path_of
         self._callouts: list[_Callout] = []
 
@@ -209,10 +216,22 @@ class _Painter:
             title = f"‹{label}›, step by step {step_words(self._selection, choice)}"
             shapes.append(Shape("g", {}, "", (*titles(title), *inner)))
             x += width
-        if (left := _LEFT + _BAR - x) > 0.5:
-            words = f"not evaluated, at most {percent(left / _BAR, self._tolerance)}"
+        if words := self._rest_words():
+            left = _LEFT + _BAR - x
             shapes += [rect(x, 0, left, _LOWER, "band"), *label_in(x, 10, left, 22, words, "soft")]
         return shapes
+
+    def _rest_words(self) -> str:
+        """Return what is right of the choices in the lower row; "" if nothing is."""
+        p = 1 - math.fsum(p for _, p in self._strip.steps)
+        if not p * _BAR > 0.5:
+            return ""
+        kinds = {piece.kind: piece for piece in self._strip.rest}
+        others = [count(kinds["more"].n, "more choice")] if "more" in kinds else []
+        if "more" in kinds and "open" not in kinds:
+            return f"{others[0]} {percent(p, self._tolerance)}"
+        at_most = percent(p, self._tolerance).removeprefix("< ")
+        return f"{' and '.join([*others, 'others not evaluated' if others else 'not evaluated'])}, at most {at_most}"
 
     def _draw_unknown(self) -> list[Shape]:
         """Return the lower row if its widths are not known."""
@@ -249,7 +268,8 @@ class _Painter:
             )
             for choice, p in self._strip.steps
         )
-        rows = (Item("Whole texts", children=whole), Item("Step by step", children=steps))
+        rest = tuple(Item(words) for words in (self._rest_words(),) if words and steps)
+        rows = (Item("Whole texts", children=whole), Item("Step by step", children=steps + rest))
         agreement = agreement_sentence(self._selection)
         return (*rows, Item(agreement)) if agreement else rows
 

@@ -49,8 +49,13 @@ class TokenText:
     alternatives: Sequence[Sequence[TokenLike]] = ()
 
 
-def draw_tokens(texts: Sequence[TokenText], *, title: str = "The tokens and their probabilities") -> Drawing:
-    """Return the drawing of texts as tokens, in lines that are as long as fits."""
+def draw_tokens(
+    texts: Sequence[TokenText], *, tolerance: float, title: str = "The tokens and their probabilities"
+) -> Drawing:
+    """Return the drawing of texts as tokens, in lines that are as long as fits.
+
+    `tolerance` is that of the probabilities, as for `percent`.
+    """
     shapes: list[Shape] = []
     items: list[Item] = []
     y, left = _TOP, MAX_TOKENS
@@ -60,7 +65,7 @@ def draw_tokens(texts: Sequence[TokenText], *, title: str = "The tokens and thei
             y += _LINE
         x, children = 8.0, []
         for at, token in enumerate(one.tokens[:left]):
-            item = _describe(token, one.alternatives[at] if at < len(one.alternatives) else ())
+            item = _describe(token, one.alternatives[at] if at < len(one.alternatives) else (), tolerance)
             label = cut(_label(token), _MAX_CELLS)
             width = cells_of(label) * CELL + 4
             if x + width > WIDTH - 8 and x > 8:
@@ -94,16 +99,16 @@ def _draw_token(token: TokenLike, label: str, item: Item, place: tuple[float, fl
     return Shape("g", {}, "", (*titles(item.words), *shapes))
 
 
-def _describe(token: TokenLike, alternatives: Sequence[TokenLike]) -> Item:
+def _describe(token: TokenLike, alternatives: Sequence[TokenLike], tolerance: float) -> Item:
     """Return the outline of a token, with those that were probable in its place."""
     others = [one for one in alternatives if one.id != token.id]
-    children = tuple(Item(f"‹{_label(one)}›", _numbers(one), ("instead",)) for one in others)
-    return Item(f"‹{_label(token)}›", _numbers(token), (), None, children)
+    children = tuple(Item(f"‹{_label(one)}›", _numbers(one, tolerance), ("instead",)) for one in others)
+    return Item(f"‹{_label(token)}›", _numbers(token, tolerance), (), None, children)
 
 
-def _numbers(token: TokenLike) -> tuple[tuple[str, float | None, str], ...]:
+def _numbers(token: TokenLike, tolerance: float) -> tuple[tuple[str, float | None, str], ...]:
     """Return the numbers of a token for an outline."""
     if math.isnan(token.logp):
         return (("probability", None, "not known"),)
     p = math.exp(min(0.0, token.logp))
-    return ("probability", p, percent(p)), ("log-probability", token.logp, f"{token.logp:.3f}")
+    return ("probability", p, percent(p, tolerance)), ("log-probability", token.logp, f"{token.logp:.3f}")

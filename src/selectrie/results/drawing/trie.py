@@ -9,7 +9,18 @@ from typing import Protocol
 
 from selectrie.core.output import count
 from selectrie.results.drawing.numbers import cells_of, cut, percent, show_bytes, show_text
-from selectrie.results.drawing.shapes import CELL, LABEL_CELL, Drawing, Item, Shape, path, rect, text, titles
+from selectrie.results.drawing.shapes import (
+    CELL,
+    LABEL_CELL,
+    Drawing,
+    Item,
+    Shape,
+    bounded_bar,
+    path,
+    rect,
+    text,
+    titles,
+)
 
 MAX_NODES = 200
 """Maximum number of nodes that are drawn."""
@@ -56,10 +67,12 @@ class End:
     """What is drawn where a choice ends.
 
     Attributes:
-        low, high: Bounds on its probability in the set; NaN if it is not compared.
-        words: The probability as text.
+        name: Name of its number, such as "share of the set".
+        low, high: Bounds on the number, a probability; NaN if it is not compared.
+        words: The number as text.
     """
 
+    name: str
     low: float
     high: float
     words: str
@@ -94,9 +107,9 @@ def draw_trie(
     end: Callable[[int], End] | None = None,
     *,
     title: str,
+    tolerance: float,
     root: str = "after the prompt",
     wanted: Sequence[tuple[str, float]] = (),
-    tolerance: float = 0.0,
 ) -> Drawing:
     """Return the drawing of a part of a trie, the most probable branches first.
 
@@ -105,10 +118,10 @@ def draw_trie(
         end: Returns what is drawn where the choice with an index ends; None if nothing
             is known of choices.
         title: What is drawn, as a sentence.
+        tolerance: The tolerance of the probabilities, as for `percent`.
         root: Name of the shared context.
         wanted: Texts that the model would like to go on with, which no choice does,
             with their probabilities.
-        tolerance: The tolerance of the probabilities, as for `percent`.
     """
     tree, n_rows = _Layout(view, tolerance).place(root)
     nodes = _walk(tree)
@@ -331,8 +344,7 @@ def _draw_end(view: TrieLike, node: _Node, end: End, x: float) -> list[Shape]:
     ]
     shapes.append(text(x, top + 14.5, mark, "strong", name))
     if not math.isnan(end.low):
-        shapes.append(rect(x + 26, top + 4, _BAR, _BOX - 8, "band"))
-        shapes.append(rect(x + 26, top + 4, max(1.0, _BAR * end.low), _BOX - 8, "bar", name))
+        shapes += bounded_bar(end.low, end.high, (x + 26, top + 4, _BAR, _BOX - 8), name)
     shapes.append(text(x + 26 + _BAR + 8, top + 14.5, end.words, "soft" if view.pruned[node.at] else "", name))
     return shapes
 
@@ -396,8 +408,7 @@ def _describe(
         children = [items[child.at] for child in one.children]
         if choice is not None and end is not None:
             last = end(choice)
-            p = None if math.isnan(last.low) else (last.low + last.high) / 2
-            numbers.append(("share of the set", p, last.words))
+            numbers.append((last.name, last.low if last.low == last.high else None, last.words))
         if view.n_hidden[one.at]:
             p_hidden = view.p_hidden[one.at]
             shown = () if p_hidden is None else (("share of the set", p_hidden, one.p_hidden),)

@@ -15,11 +15,10 @@ from selectrie.options import DEFAULT_PROMPTING, DEFAULT_SEARCH, BeamSearchParam
 from selectrie.results import BeamResult, Page, SampledChoice, Selection
 from selectrie.results.drawing.beams import draw_beam
 from selectrie.results.drawing.choices import draw_selection
+from selectrie.results.drawing.pieces import MAX_CHOICES, why_no_strip
 
 MAX_FOLDED = 1000
 """Maximum number of nodes that a request folds."""
-_SCORED_ALL = 200
-"""Number of choices up to which a request with drawings scores every choice."""
 _EXAMPLES = BeamSearchParams(width=8, n=8, max_tokens=4, incomplete=True, canonical_only=False)
 """The search for texts that the model would write instead of the choices."""
 
@@ -70,14 +69,14 @@ def _draw(result: object, examples: BeamResult | None, fold: Sequence[int]) -> d
 
 
 def score_all(arguments: dict[str, Any], texts: Sequence[str]) -> None:
-    """Let a call score every choice of a short list, which drawings show as a whole.
+    """Let a call score every choice of a list if a strip has a piece for each.
 
     Args:
         arguments: The arguments of the call, which are changed.
         texts: The choices.
     """
     search: SearchParams | None = arguments.get("search")
-    if len(texts) <= _SCORED_ALL and (search is None or search.stop == DEFAULT_SEARCH.stop):
+    if len(texts) <= MAX_CHOICES and (search is None or search.stop == DEFAULT_SEARCH.stop):
         arguments["search"] = replace(search or DEFAULT_SEARCH, stop="all")
 
 
@@ -91,7 +90,7 @@ def find_examples(engine: Engine, result: object, arguments: Mapping[str, Any]) 
         result: The result that is drawn.
         arguments: The arguments of the call that gave it.
     """
-    if not isinstance(result, Selection) or result.rule != "joint":
+    if not isinstance(result, Selection) or why_no_strip(result):
         return None
     prompting = replace(arguments.get("prompting", DEFAULT_PROMPTING), delimiter="")
     with suppress(RequestError):

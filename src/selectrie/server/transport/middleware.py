@@ -84,8 +84,8 @@ _PAGE = "/"
 _OTHER = frozenset({_MODELS, _PAGE, "/metrics", "/version", "/docs", "/openapi.json"})
 """Paths that do not count as open. But for those of the page, they need a key."""
 
-_FILES = "/page/"
-"""The beginning of the paths of the page's files."""
+PAGE_FILES = "/page/"
+"""The beginning of the paths of the page's files but `index.html`, which is `/`."""
 
 
 def wants_page(method: str, path: str, accept: str) -> bool:
@@ -96,7 +96,7 @@ def wants_page(method: str, path: str, accept: str) -> bool:
         path: Its path.
         accept: Its header `Accept`. Clients that do not want HTML get no page at `/`.
     """
-    return method in ("GET", "HEAD") and (path.startswith(_FILES) or (path == _PAGE and "text/html" in accept))
+    return method in ("GET", "HEAD") and (path.startswith(PAGE_FILES) or (path == _PAGE and "text/html" in accept))
 
 
 class Gate:
