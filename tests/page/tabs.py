@@ -48,11 +48,10 @@ DECIDE = Tab(
 )
 FIRST = (SELECT, RANK, DECIDE)
 """Tried in `make test`."""
-LATER = (
-    Tab("Grammar", "/v1/select", {"prompt": "They live in"}, ("grammar", "source")),
-    Tab("Template", "/v1/render", {}, ("template", "template")),
-    Tab("Generate", "/v1/completions", {"prompt": "Once upon a time"}, ("prompt", "prompt")),
-)
+GRAMMAR = Tab("Grammar", "/v1/select", {"prompt": "They live in"}, ("grammar", "source"))
+TEMPLATE = Tab("Template", "/v1/render", {}, ("template", "template"))
+GENERATE = Tab("Generate", "/v1/completions", {"prompt": "Once upon a time"}, ("prompt", "prompt"))
+LATER = (GRAMMAR, TEMPLATE, GENERATE)
 """Tried in `.ci/run`."""
 ALL = (*FIRST, *LATER)
 CASES = [pytest.param(one, id=str(one)) for one in FIRST]

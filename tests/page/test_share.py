@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.page.tabs import DECIDE, RANK, SELECT
+from tests.page.tabs import DECIDE, GENERATE, GRAMMAR, RANK, SELECT, TEMPLATE
 
 KEY = "a-key-of-this-session"
 TEXT = "Q: ü 👍 'quoted' \"twice\" $HOME `x` \\ back & <b> #? A:"
@@ -20,10 +20,12 @@ CHOICES = ' yes\n it\'s\n "no"\n $(touch x)\n a\\nb'
 
 @pytest.fixture
 def answered(visit):
-    """`answered(tab, **fields)`: a page with an answer, whose menu for sharing is open."""
+    """`answered(tab, **fields)`: a page with an answer, whose menu for sharing is open; `mode` is how a prompt is read."""
 
-    def of(tab, **fields):
+    def of(tab, mode=None, **fields):
         visitor = visit(permissions=["clipboard-read", "clipboard-write"], accept_downloads=True).choose(tab.name)
+        if mode:
+            visitor.field("mode").select_option(mode)
         visitor.fill(**(fields or tab.fields))
         assert visitor.run() in ("done", "tie", "low-mass")
         visitor.panel.locator("details.share").evaluate("one => { one.open = true; }")
@@ -163,28 +165,81 @@ def test_curl_is_exactly_this_request(answered, double):
     assert [one["logp"] for one in found["choices"]] == [one["logp"] for one in double.answers[-1]["choices"]]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("tab", [SELECT, RANK, DECIDE], ids=str)
-def test_python_and_the_command_answer_the_same(answered, double, tmp_path, tab):
-    """What is copied runs as it is, and names the same winner."""
-    fields = (
-        {"state": 'It is broken, says the "customer" — it\'s late.'}
-        if tab is DECIDE
-        else {"prompt": TEXT, "choices": CHOICES}
-    )
+def test_a_copied_select_scores_what_the_page_shows(answered, double):
+    """A drawing lets every choice of a short list be scored, so the copies say so; a set option stays."""
+    visitor = answered(SELECT, prompt=TEXT, choices=CHOICES)
+    words = shlex.split(copied(visitor, "Copy curl").replace("\\\n", " "))
+    sent = json.loads(words[words.index("--data-binary") + 1])
+    assert sent["search"] == {"stop": "all"}
+    found = visitor.page.request.post(SELECT.path, data=sent).json()
+    assert found["choices"] == double.answers[-1]["choices"]
+    assert 'search=selectrie.SearchParams(stop="all")' in copied(visitor, "Copy Python")
+    assert "--stop all" in copied(visitor, "Copy command")
+
+
+AWKWARD = "selectrie.load(1)"
+"""A text that is code of Python."""
+COPIES = {
+    "select": (SELECT, {"prompt": TEXT, "choices": CHOICES}),
+    "rank": (RANK, {"prompt": TEXT, "choices": CHOICES}),
+    "decide": (DECIDE, {"state": 'It is broken, says the "customer" — it\'s late.'}),
+    "grammar": (GRAMMAR, {"prompt": TEXT}),
+    "template": (TEMPLATE, {}),
+    "generate": (GENERATE, {"prompt": TEXT, "max_tokens": "8", "temperature": "0.5"}),
+    "user": (SELECT, {"mode": "user", "prompt": AWKWARD, "choices": f"{AWKWARD}\n yes"}),
+    "chat": (GENERATE, {"mode": "user", "prompt": AWKWARD, "max_tokens": "8", "temperature": "0.5"}),
+    "ends": (
+        TEMPLATE,
+        {
+            "template": f"{AWKWARD}\nEND_OF_FILE\ntouch planted\n'$(touch planted)'\nQ: <<select 'a' options=texts>>",
+            "values": json.dumps({"texts": ["selectrie.load(1)", "END_OF_FILE\ntouch planted"]}),
+        },
+    ),
+}
+
+
+def essence(answer):
+    """The texts of an answer and its numbers, as the page and Python both have them."""
+    if "answers" in answer:
+        return [], [p for one in answer["answers"].values() for p in probabilities(one)]
+    if "columns" in answer:  # the page shows a token that ends a text by its name
+        texts = ["".join(token["text"] for token in one["tokens"]) for one in answer["columns"]]
+        logps = [sum(token["logp"] for token in one["tokens"]) for one in answer["columns"]]
+        return [re.sub(r"<\|\w+\|>$", "", text) for text in texts], logps
+    if "completions" in answer:
+        return [one["text"] for one in answer["completions"]], [one["logp"] for one in answer["completions"]]
+    if "slots" in answer:
+        logps = [one["record"]["logp"] for one in answer["slots"] if "logp" in (one["record"] or {})]
+        return [answer["text"], *(one["text"] for one in answer["slots"])], logps
+    choices = sorted(answer["choices"], key=lambda one: one["text"])
+    return [answer["text"], *(one["text"] for one in choices)], [one["logp"] for one in choices]
+
+
+def probabilities(answer):
+    """The probabilities of a question's options, sorted, or that of yes."""
+    found = answer.get("probabilities", answer.get("noul", answer.get("probability")))
+    values = found.values() if isinstance(found, dict) else found if isinstance(found, list) else [found]
+    return sorted(one["probability"] if isinstance(one, dict) else one for one in values)
+
+
+@pytest.mark.short("ends")
+@pytest.mark.parametrize("name", COPIES)
+def test_python_and_the_command_answer_the_same(answered, tmp_path, name):
+    """What is copied runs as it is, has the page's answer, and runs nothing that was typed."""
+    tab, fields = COPIES[name]
     visitor = answered(tab, **fields)
-    answer = double.answers[-1]
-    wanted = (
-        [one["choice"] for one in answer["answers"].values() if "choice" in one] if tab is DECIDE else [answer["text"]]
-    )
+    texts, numbers = essence(json.loads(saved(visitor, "Save answer")))
     script = tmp_path / "copied.py"
-    script.write_text(copied(visitor, "Copy Python"), encoding="utf-8")
-    command = tmp_path / "copied.sh"
-    command.write_text(
-        f'selectrie() {{ "{sys.executable}" -m selectrie "$@"; }}\n{copied(visitor, "Copy command")}', encoding="utf-8"
+    script.write_text(
+        f"{copied(visitor, 'Copy Python')}\nimport json\nprint('\\n' + json.dumps(result.to_dict()))", encoding="utf-8"
     )
+    command = tmp_path / "copied.sh"
+    text = copied(visitor, "Copy command").rstrip("\n")
+    command.write_text(f'selectrie() {{ "{sys.executable}" -m selectrie "$@"; }}\n{text} --json\n', encoding="utf-8")
     for words in ([sys.executable, str(script)], ["bash", str(command)]):
         run = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
         assert run.returncode == 0, run.stderr
-        for text in wanted:
-            assert text in run.stdout
+        found = essence(json.loads(run.stdout.splitlines()[-1]))
+        assert found[0] == texts
+        assert found[1] == pytest.approx(numbers, abs=0.02)
+    assert not (tmp_path / "planted").exists()

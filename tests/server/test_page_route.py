@@ -128,3 +128,37 @@ def test_what_a_form_shows_as_the_default_changes_nothing(llm, path):
     plain, full = (ask(served, "POST", path, one).json for one in (LEAST[path], body))
     changing = ("cost", "usage", "diagnostics")
     assert {**full, **dict.fromkeys(changing)} == {**plain, **dict.fromkeys(changing)}
+
+
+NO_FLAG_OF = {
+    "/v1/select": "select",
+    "/v1/rank": "rank",
+    "/v1/beam": "beam",
+    "/v1/decisions": "decide",
+    "/v1/render": "render",
+    "/v1/completions": "generate",
+}
+
+
+def names_in(text, name):
+    """The strings of a set or an object's keys in the source of a module."""
+    body = re.search(rf"const {name} = .*?[\[{{]\n?(.*?)\n?[\]}}]\)", text, re.DOTALL)[1]
+    return dict(re.findall(r'"?([\w.]+)"?: "([^"]*)"', body)) or set(re.findall(r'"([\w.]+)"', body))
+
+
+def test_copies_name_every_option_as_the_command_does(llm, monkeypatch):
+    """An option of the page is a flag of the command, or is known to have none."""
+    from typer.testing import CliRunner
+
+    from selectrie.cli.commands import app as commands
+
+    monkeypatch.setenv("COLUMNS", "300")
+    source = (FOLDER / "copies.js").read_text(encoding="utf-8")
+    named, none = names_in(source, "FLAGS"), names_in(source, "NO_FLAG")
+    options = json.loads(ask(app(llm), "GET", "/page/options.json", headers=HTML).data)
+    for path, command in NO_FLAG_OF.items():
+        shown = CliRunner().invoke(commands, [command, "--help"]).output
+        for option in options[path]:
+            last = option["path"].rpartition(".")[2].replace("repetition_penalty", "repeat_penalty")
+            flag = named.get(last, "--" + last.replace("_", "-"))
+            assert option["path"] in none or re.search(rf"(?<![\w-]){flag}\b", shown), (command, option["path"])

@@ -2,9 +2,9 @@
 /**
  * A request of a tab as something to run elsewhere: curl, Python, or the command.
  *
- * No key is ever written; curl reads it from `$SELECTRIE_API_KEY`. Drawings are the page's own
- * wish, so they are left out: everything else of the request is there, or the copy says what it
- * cannot say.
+ * No key is ever written; curl reads it from `$SELECTRIE_API_KEY`. Only the page needs drawings,
+ * so they are left out, and what they imply for the search is written out. Everything else of
+ * the request is there, or the copy says what it cannot say.
  */
 
 import { address, key } from "./api.js";
@@ -12,8 +12,10 @@ import { FieldError } from "./form.js";
 
 /** @typedef {{path: string, body: Record<string, any>}} Request */
 
-/** What `/v1/completions` draws at most where nothing is set. */
-const MAX_TOKENS = 16;
+/** @typedef {Record<string, import("./form.js").Option[]>} Options of each call, by its path */
+
+/** The number of choices up to which the server scores each of them for a drawing. */
+const SCORED_ALL = 200;
 const OURS = new Set(["drawing", "fold", "stream", "model", "logprobs", "top_logprobs"]);
 /** Records of options by their fields in a body, with their classes in Python. */
 const RECORDS = /** @type {Record<string, string>} */ ({
@@ -46,17 +48,56 @@ const FLAGS = /** @type {Record<string, string>} */ ({
   choices: "--choice",
   template_args: "--template-arg",
   k: "--top",
-  list_options: "",
+  ignore_eos: "--ignore-eog",
 });
+/** Options that the commands have no flag for. */
+const NO_FLAG = new Set([
+  "prompting.add_bos",
+  "search.canonical_only",
+  "search.max_tokens",
+  "beam.canonical_only",
+  "beam.merge_equal_text",
+  "tokenizations",
+  "dialect",
+  "rendering.parse_special",
+  "list_options",
+  "think.n",
+  "think.max_tokens",
+  "think.start",
+  "think.stop",
+  "think.seed",
+  "think.shared",
+  "chat_template_kwargs",
+]);
+/** Options that are no arguments of the methods in Python. */
+const NO_ARGUMENT = new Set(["dialect", "confidence", "chat_template_kwargs"]);
+/** Options of generation by the records that Python has for them. */
+const STOPPING = /** @type {Record<string, string>} */ ({ min_tokens: "min_tokens", ignore_eos: "ignore_eog" });
 
 /**
- * Return the request without what only the page wants.
+ * Return the request without what only the page needs. A select with a drawing scores every
+ * choice of a short list, so without one it has to say so.
  *
  * @param {Request} request
+ * @param {Options} options
  * @returns {Record<string, any>}
  */
-export function plainBody(request) {
-  return Object.fromEntries(Object.entries(request.body).filter(([name]) => !OURS.has(name)));
+export function plainBody(request, options) {
+  const body = Object.fromEntries(Object.entries(request.body).filter(([name]) => !OURS.has(name)));
+  if (request.path !== "/v1/select" || !request.body.drawing || !(body.choices?.length <= SCORED_ALL)) return body;
+  const usual = defaultOf(options, request.path, "search.stop");
+  return (body.search?.stop ?? usual) === usual ? { ...body, search: { ...body.search, stop: "all" } } : body;
+}
+
+/**
+ * Return the default of an option.
+ *
+ * @param {Options} options
+ * @param {string} path of the call
+ * @param {string} name
+ */
+function defaultOf(options, path, name) {
+  return options[path].find((one) => one.path === name)?.default;
 }
 
 /**
@@ -71,9 +112,11 @@ export function quoted(text) {
 /**
  * @param {Request} request
  * @param {string} model that is chosen on the page; "" if there is one
+ * @param {Options} options
  */
-export function asCurl(request, model) {
-  const body = JSON.stringify(model ? { model, ...plainBody(request) } : plainBody(request));
+export function asCurl(request, model, options) {
+  const plain = plainBody(request, options);
+  const body = JSON.stringify(model ? { model, ...plain } : plain);
   const lines = [`curl -sS ${quoted(address(request.path))}`, "-H 'Content-Type: application/json'"];
   if (key()) lines.push('-H "Authorization: Bearer $SELECTRIE_API_KEY"');
   lines.push(`--data-binary ${quoted(body)}`);
@@ -108,9 +151,10 @@ function escaped(found) {
 /**
  * @param {Request} request
  * @param {string} model the file or name that the server gives
+ * @param {Options} options
  */
-export function asPython(request, model) {
-  const { path, body } = ours(request);
+export function asPython(request, model, options) {
+  const { path, body } = ours(request, options);
   const call = CALLS[path];
   const given = [];
   let isPlaced = true; // behind an argument that is not given, the others have names
@@ -122,12 +166,13 @@ export function asPython(request, model) {
     }
     delete body[name];
   }
-  if (path === "/v1/completions") forGeneration(body);
+  if (path === "/v1/completions") given.push(samplingOf(body), ...othersOf(body));
   for (const [name, value] of Object.entries(body)) {
+    if (NO_ARGUMENT.has(name)) throw new FieldError(name, "Python writes this otherwise; copy curl");
     if (name in READERS) given.push(`grammar=selectrie.Grammar.${READERS[name]}(${pythonOf(value)})`);
     else if (name in RECORDS && value && typeof value === "object")
       given.push(`${name}=${recordOf(RECORDS[name], value)}`);
-    else given.push(`${name}=${typeof value === "string" && value.startsWith("selectrie.") ? value : pythonOf(value)}`);
+    else given.push(`${name}=${pythonOf(value)}`);
   }
   const inner = given.map((one) => `\n    ${one},`).join("");
   return `import selectrie\n\n${whereOf(model)}llm = selectrie.load(${pythonOf(model)})\nresult = llm.${call.method}(${inner}\n)\nprint(result)\n`;
@@ -143,6 +188,27 @@ function recordOf(name, fields) {
     .join(", ")})`;
 }
 
+/**
+ * Return the arguments of Python for options of generation that belong to its other records.
+ *
+ * @param {Record<string, any>} body changed
+ */
+function othersOf(body) {
+  const given = [];
+  const stopping = Object.keys(STOPPING).filter((name) => name in body);
+  if (stopping.length) {
+    // A record of its own takes what ends the text along.
+    const all = { max_tokens: body.max_tokens, stop: body.stop };
+    const named = Object.entries(all).filter(([, value]) => value !== undefined);
+    const record = Object.fromEntries([...named, ...stopping.map((name) => [STOPPING[name], body[name]])]);
+    for (const name of ["max_tokens", "stop", ...stopping]) delete body[name];
+    given.push(`stopping=${recordOf("StopParams", record)}`);
+  }
+  if (body.best_of !== undefined) given.push(`options=${recordOf("GenerationParams", { best_of: body.best_of })}`);
+  delete body.best_of;
+  return given;
+}
+
 /** What is drawn over HTTP where nothing is set, which Python and the command set otherwise. */
 const UNCHANGED = { temperature: 1, top_k: 0, top_p: 1, min_p: 0 };
 const SAMPLING = [...Object.keys(UNCHANGED), "typical_p", "repeat_penalty", "presence_penalty", "frequency_penalty"];
@@ -152,29 +218,38 @@ const SAMPLING = [...Object.keys(UNCHANGED), "typical_p", "repeat_penalty", "pre
  * message, options of sampling have their names, and HTTP's defaults are written out.
  *
  * @param {Request} request
+ * @param {Options} options
  * @returns {Request}
  */
-function ours(request) {
-  const body = plainBody(request);
+function ours(request, options) {
+  const body = plainBody(request, options);
   if (request.path !== "/v1/completions" && request.path !== "/v1/chat/completions")
     return { path: request.path, body };
   const { messages, prompt, repetition_penalty: penalty, ...others } = body;
-  const asked = messages ? { user: messages[0].content } : { prompt, max_tokens: MAX_TOKENS };
+  const asked = messages
+    ? { user: messages[0].content }
+    : { prompt, max_tokens: defaultOf(options, "/v1/completions", "max_tokens") };
   const renamed = penalty === undefined ? {} : { repeat_penalty: penalty };
   return { path: "/v1/completions", body: { ...asked, ...UNCHANGED, ...others, ...renamed } };
 }
 
 /**
- * Put the options of sampling into the record that Python has for them.
+ * Take the options of sampling out of a body, and return the argument that Python has for them.
  *
  * @param {Record<string, any>} body changed
  */
-function forGeneration(body) {
+function samplingOf(body) {
   const drawn = Object.fromEntries(SAMPLING.filter((name) => name in body).map((name) => [name, body[name]]));
   for (const name of SAMPLING) delete body[name];
-  body.sampling = recordOf("SamplingParams", drawn);
+  return `sampling=${recordOf("SamplingParams", drawn)}`;
 }
 
+/** The classes of questions in Python, by their types. */
+const KINDS = new Map([
+  ["choice", "Choice"],
+  ["predicate", "Predicate"],
+  ["score", "Score"],
+]);
 /** Fields of questions that Python has under the same names. */
 const SAME = new Set(["yes", "no", "yes_when", "no_when", "low", "high", "cue"]);
 
@@ -186,9 +261,7 @@ const SAME = new Set(["yes", "no", "yes_when", "no_when", "low", "high", "cue"])
 function questionsOf(questions) {
   const shown = Object.entries(questions).map(([name, { type, instructions = "", ...rest }]) => {
     const words = [pythonOf(instructions)];
-    const kind = /** @type {Record<string, string>} */ ({ choice: "Choice", predicate: "Predicate", score: "Score" })[
-      type
-    ];
+    const kind = KINDS.get(type);
     const others = [];
     for (const [field, value] of Object.entries(rest)) {
       const isPlain = !Array.isArray(value) || value.every((one) => typeof one !== "object");
@@ -217,16 +290,17 @@ function whereOf(model) {
 /**
  * @param {Request} request
  * @param {string} model the file or name that the server gives
+ * @param {Options} options
  */
-export function asCommand(request, model) {
-  const { path, body } = ours(request);
+export function asCommand(request, model, options) {
+  const { path, body } = ours(request, options);
   const call = CALLS[path];
   /** @type {string[]} */
   const files = [];
   const words = [`selectrie ${call.command}`];
   if (model !== "embedded") words.push(`-m ${quoted(model)}`);
   const file = (/** @type {string} */ name, /** @type {string} */ text) => {
-    files.push(`cat > ${name} <<'END_OF_FILE'\n${text.replace(/\n$/, "")}\nEND_OF_FILE\n`);
+    files.push(`printf %s ${quoted(text)} > ${name}\n`);
     return name;
   };
   const missing = [];
@@ -250,14 +324,14 @@ export function asCommand(request, model) {
         ...value.map((/** @type {any} */ one) => `-c ${quoted(String(one))}`),
         ...(value.includes("") ? ["--allow-empty"] : []),
       );
-    else if (!flag) missing.push(name);
+    else if (NO_FLAG.has(name)) missing.push(name);
     else if (value === true) words.push(flag);
     else if (Array.isArray(value)) words.push(...value.map((one) => `${flag} ${quoted(String(one))}`));
     else if (value && typeof value === "object") missing.push(name);
     else words.push(`${flag} ${quoted(String(value))}`);
   }
-  const note = missing.length ? `# The command has no flag for ${missing.join(", ")}.\n` : "";
-  return `${whereOf(model)}${note}${files.join("")}${words.join(" \\\n  ")}\n`;
+  if (missing.length) throw new FieldError(missing[0], "the command has no flag for this; copy curl or Python");
+  return `${whereOf(model)}${files.join("")}${words.join(" \\\n  ")}\n`;
 }
 
 /**

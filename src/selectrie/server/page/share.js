@@ -364,9 +364,11 @@ function addMenu(page, slot, links) {
       "div",
       { class: "buttons" },
       button("Copy link", link),
-      button("Copy curl", async () => copy("curl", (await copies()).asCurl(request(), page.model))),
-      button("Copy Python", async () => copy("Python", (await copies()).asPython(request(), model()))),
-      button("Copy command", async () => copy("The command", (await copies()).asCommand(request(), model()))),
+      button("Copy curl", async () => copy("curl", (await copies()).asCurl(request(), page.model, page.options))),
+      button("Copy Python", async () => copy("Python", (await copies()).asPython(request(), model(), page.options))),
+      button("Copy command", async () =>
+        copy("The command", (await copies()).asCommand(request(), model(), page.options)),
+      ),
       button("Save inputs", () => save(`${name}.json`, "application/json", JSON.stringify(savedOf(page), null, 1))),
       button("Save answer", () => {
         if (slot.context.answer)
