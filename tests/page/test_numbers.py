@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from random import Random
 
 import pytest
 
 from selectrie.results.drawing.numbers import percent
-from tests.page.tabs import DECIDE, RANK, SELECT
+from tests.page.tabs import DECIDE, LATER, RANK, SELECT
+
+GENERATE = LATER[-1]
 
 WORDS = (
     " Paris",
@@ -125,7 +128,6 @@ def test_what_is_shown_equals_the_answer(visit, double, tab, n_requests):
     n_numbers = 0
     for _ in range(n_requests):
         fields, options = random_request(random)
-        options = {name: value for name, value in options.items() if visitor.field(name).count()}
         visitor.fill(**fields)
         for name, value in options.items():
             visitor.field(name).select_option(value)
@@ -151,6 +153,29 @@ def test_what_is_shown_equals_the_answer(visit, double, tab, n_requests):
         for name in options:
             visitor.field(name).select_option("")
     assert n_numbers > 10 * n_requests
+
+
+def test_lines_of_options_are_texts(visit, double):
+    """A line end at the end is no text of its own, and escapes stand for what cannot be typed in a line."""
+    visitor = visit().choose(GENERATE.name)
+    visitor.panel.evaluate("panel => panel.querySelectorAll('details').forEach(one => { one.open = true; })")
+    visitor.fill(stop="\\n\nEnd\n\n")
+    assert visitor.run() == "done"
+    assert double.asked[-1][1]["stop"] == ["\n", "End"]
+
+
+def test_instructions_that_are_json_stay_so(visit, double):
+    """A form shows them as a text, and sends what it was given until the text is changed."""
+    visitor = visit().choose(DECIDE.name)
+    given = {"ask": "Is it late?", "of": ["parcel"]}
+    visitor.panel.get_by_role("button", name="Edit as JSON").click()
+    visitor.field("q.json").fill(json.dumps({"late": {"type": "predicate", "instructions": given}}))
+    visitor.panel.get_by_role("button", name="Edit as forms").click()
+    visitor.run()
+    assert double.asked[-1][1]["questions"]["late"]["instructions"] == given
+    visitor.field("q.instructions").fill("It is late.")
+    visitor.run()
+    assert double.asked[-1][1]["questions"]["late"]["instructions"] == "It is late."
 
 
 STATES = ("My parcel has not come!", "Thank you, all is well.", "", "12 items are missing 📦", "Bitte um Rückruf")
@@ -181,6 +206,23 @@ def test_percentages_are_those_of_python(visit):
         numbers,
     )
     assert written == [percent(*one) for one in numbers]
+
+
+def test_changes_of_a_probability_are_points(visit):
+    """They are no percentages, and have the digits that the tolerance leaves."""
+    cases = {
+        (0.0, 0.0): "0 points",
+        (0.0004, 0.0): "under 0.1 points",
+        (0.0321, 0.001): "± 3.2 points",
+        (0.0999, 0.0): "± 10 points",
+        (0.004, 0.1): "under 1 point",
+        (0.013, 0.1): "± 1 point",
+    }
+    written = visit().page.evaluate(
+        "async cases => { const { points } = await import('/page/format.js'); return cases.map(one => points(...one)); }",
+        list(cases),
+    )
+    assert written == list(cases.values())
 
 
 def test_strangers_are_found():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 
 import pytest
 
+from selectrie.results.drawing.tokens import _LEVELS
 from tests.page.tabs import DECIDE, LATER, RANK, SELECT
 from tests.page.test_texts import many
 
@@ -47,7 +49,53 @@ def test_a_tie_is_shown_as_a_tie(visit, double, tab):
 
     visitor, state = answered(visit, double, tab, change)
     assert state == "tie"
-    assert "tie" in visitor.answer.inner_text().lower()
+    note = visitor.answer.locator(".note.tie").first.inner_text()
+    assert note.startswith("A tie")
+    assert "tolerance" not in note
+    assert "★" not in "".join(visitor.answer.locator(".headline, table.choices").all_inner_texts())
+
+
+def test_choices_that_share_the_first_place_have_the_mark_of_the_drawings(visit, double):
+    """Both rows have it, and a choice that is listed twice has another one."""
+
+    def change(answer):
+        first, second, third = answer["choices"]
+        answer["is_tie"], second["score"], third["duplicate_of"] = True, first["score"], 0
+        answer["winner"] = 0
+
+    visitor, _ = answered(visit, double, RANK, change)
+    marks = visitor.answer.locator("td.marks").all_inner_texts()
+    assert sum("= shares the first place" in one for one in marks) == 2
+    assert sum("≡ same as choice 1" in one for one in marks) == 1
+
+
+def test_little_mass_without_known_tokens_ends_with_the_mass(visit, double):
+    """Where the model's tokens are not known, nothing is said of what it wanted."""
+
+    def change(answer):
+        answer["warnings"], answer["top_tokens"] = [{"code": "coverage", "text": "not these"}], []
+
+    visitor, state = answered(visit, double, SELECT, change)
+    assert state == "low-mass"
+    assert "wanted" not in visitor.answer.locator(".note.low-mass").inner_text()
+
+
+@pytest.mark.long
+def test_pruned_choices_of_a_slot_stand_below_the_scored_ones(visit, double):
+    """A slot without a drawing has a table, in which a choice without a score has its bound."""
+
+    def change(answer):
+        record = answer["slots"][-1]["record"]
+        record["drawing"] = None
+        record["choices"].insert(0, {**record["choices"][0], "text": "axe", "score": None, "logp": None})
+        record["choices"][0] |= {"probability": None, "probability_low": 0.0, "probability_high": 0.25}
+
+    visitor, _ = answered(visit, double, TEMPLATE, change)
+    visitor.answer.locator("button.slot").last.click()
+    rows = visitor.answer.locator(".slot-detail tbody tr").all_inner_texts()
+    assert len(rows) == 5
+    assert rows[-1].startswith("axe")
+    assert "at most 25 %" in rows[-1]
 
 
 @pytest.mark.parametrize("tab", SCORED)
@@ -61,10 +109,11 @@ def test_little_mass_says_what_was_wanted(visit, double, tab):
 
     visitor, state = answered(visit, double, tab, change)
     assert state == "low-mass"
-    note = visitor.answer.locator(".note.low-mass").first
-    if tab is TEMPLATE:  # each slot has its own mass, in what it opens
+    note = visitor.answer.locator(".note.low-mass").last
+    if tab is TEMPLATE:
         assert "weapon" in note.inner_text()
-        return
+        note.get_by_role("button", name="Show the slot").click()
+        assert visitor.answer.locator(".slot-detail").inner_text().startswith("Slot weapon")
     assert "0.0004" in note.locator("data").evaluate_all("all => all.map(one => one.value)")
     assert "< 0.1 %" in note.inner_text()
     assert note.locator(".wanted").count() > 1
@@ -78,7 +127,7 @@ def test_remedies_of_little_mass_are_buttons(visit, double):
     before = visitor.page.evaluate("n_settled")
     note.get_by_role("button", name="space").click()
     assert visitor.settled(before) == "done"
-    assert double.asked[-1][1].get("delimiter") == " " or double.asked[-1][1]["choices"] == [" Paris", " Rome"]
+    assert double.asked[-1][1]["delimiter"] == " "
     visitor.panel.locator("[name=delimiter]").evaluate("one => { one.value = ''; }")
     visitor.fill(choices="Paris\nRome")
     assert visitor.run() == "low-mass"
@@ -171,6 +220,12 @@ def test_a_page_fills_while_it_is_decided(visit, double):
     assert slot.get_attribute("aria-expanded") == "true"
 
 
+def test_tokens_are_tinted_as_in_a_notebook(visit):
+    """The page and Python have the same levels."""
+    levels = visit().page.evaluate("import('/page/generate.js').then(one => one.TINTS)")
+    assert levels == list(_LEVELS)
+
+
 @pytest.mark.long
 def test_alternatives_of_a_token_open_by_a_click(visit, double):
     """Generate shows its columns of tokens; a token opens what else could have stood there, by keyboard too."""
@@ -182,7 +237,7 @@ def test_alternatives_of_a_token_open_by_a_click(visit, double):
     visitor.page.keyboard.press("ArrowRight")
     visitor.page.keyboard.press("Enter")
     assert tokens.nth(1).get_attribute("aria-pressed") == "true"
-    logprobs = double.events[0]["choices"][0]["logprobs"]
-    shown = visitor.answer.locator("data:visible").evaluate_all("all => all.map(one => Number(one.value))")
-    assert len(shown) > 1
-    assert logprobs
+    parts = [one for event in double.events for one in event["choices"] if one["index"] == 0 and one.get("logprobs")]
+    others = [one for part in parts for one in part["logprobs"]["top_logprobs"]]
+    shown = visitor.answer.locator("[data-name=alternative]").evaluate_all("all => all.map(one => Number(one.value))")
+    assert sorted(shown) == pytest.approx(sorted(map(math.exp, others[1].values())), rel=1e-15)

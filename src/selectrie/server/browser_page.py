@@ -178,9 +178,8 @@ def _describe_field(
     if not typed:
         return
     values = [value for one in members for value in one.get("enum", [one["const"]] if "const" in one else [])]
-    kind = typed[0]["type"]
-    if kind == "array" and typed[0].get("items", {}).get("type") == "string":
-        kind = "texts"
+    takes_texts = any(one["type"] == "array" and one.get("items", {}).get("type") == "string" for one in typed)
+    kind = "texts" if takes_texts else typed[0]["type"]
     described = {"path": path, "kind": kind, "help": field.get("description", "")}
     if values:
         described["values"] = values

@@ -6,7 +6,7 @@
  * the other fields of its question as they were.
  */
 
-import { number, percent, textOf, whole } from "./format.js";
+import { number, percent, points, textOf, whole } from "./format.js";
 import {
   FieldError,
   area,
@@ -20,7 +20,7 @@ import {
   readOptions,
   stateOf,
 } from "./form.js";
-import { barOf, massNote, rowsWords } from "./select.js";
+import { barOf, massNote, rowsWords, tieWords } from "./select.js";
 import { note } from "./states.js";
 
 /** @typedef {import("./main.js").Context} Context */
@@ -29,6 +29,8 @@ import { note } from "./states.js";
 
 const PATH = "/v1/decisions";
 const LOW_MASS = 0.01;
+/** What a tie is where probabilities are known within bounds alone, as from a served model. */
+const CLOSE = "the first two may have the same probability within what is known of them";
 const ALL_ORDERS = 4; // up to so many options, every order is asked
 const TYPES = {
   choice: "one option",
@@ -188,6 +190,8 @@ function control(question, part) {
 
 /** @type {WeakMap<Element, Json>} fields of a question that forms do not show */
 const HIDDEN = new WeakMap();
+/** @type {WeakMap<Element, {text: string, value: unknown}>} instructions that are JSON, and how they are shown */
+const INSTRUCTIONS = new WeakMap();
 
 /**
  * Return the form of a question.
@@ -247,6 +251,7 @@ function questionOf(name, question) {
   menu.addEventListener("change", change);
   change();
   HIDDEN.set(box, rest);
+  if (typeof instructions !== "string") INSTRUCTIONS.set(asked, { text: asked.value, value: instructions });
   return box;
 }
 
@@ -274,8 +279,9 @@ function readQuestion(box) {
   const text = control(box, "options").value;
   /** @type {Json} */
   const question = { type, ...HIDDEN.get(box) };
-  const instructions = control(box, "instructions").value;
-  if (instructions) question.instructions = instructions;
+  const asked = control(box, "instructions");
+  const given = INSTRUCTIONS.get(asked);
+  if (asked.value) question.instructions = asked.value === given?.text ? given.value : asked.value;
   const isShown = !(/** @type {HTMLElement} */ (control(box, "options").closest(".field")).hidden);
   const list = type === "score" ? "levels" : "choices";
   if (isShown) {
@@ -399,7 +405,7 @@ function sectionOf(name, one, question, context) {
   }
   if (context.request?.body.permutations && told.spread !== undefined && told.spread !== null) {
     const words = told.order_dependent ? "another order has another winner" : "every order has this winner";
-    const spread = number(told.spread, `±${percent(told.spread, told.tolerance)}`, "spread");
+    const spread = number(told.spread, points(told.spread, told.tolerance), "spread");
     facts.push(fact("spread over orders", spread, words));
   }
   if (told.rows !== undefined) facts.push(fact("rows evaluated", rowsWords(told.rows, told.rows_one_by_one)));
@@ -418,7 +424,7 @@ function sectionOf(name, one, question, context) {
     { class: "part decided", "aria-label": `Answer to ${name}` },
     h("h2", {}, h("bdi", {}, name), asked && h("span", { class: "asked" }, " ", h("bdi", {}, asked))),
     told.abstained && note("abstained", [h("strong", {}, "Abstained: "), h("bdi", {}, String(told.abstained))]),
-    told.is_tie && note("tie", [h("strong", {}, "A tie. "), "The first two are closer than the tolerance."]),
+    told.is_tie && note("tie", [h("strong", {}, "A tie. "), tieWords(told.margin > 0 ? CLOSE : null)]),
     isNear &&
       note("tie", [
         h("strong", {}, "Nearly a tie. "),

@@ -179,12 +179,16 @@ export function optionField(option) {
     return labelled(title, h("select", named, first, rest), option.help);
   }
   if (option.kind === "texts" || option.kind === "object") {
-    const control = area(option.path, { placeholder: option.kind === "object" ? "{…} as JSON" : "one on a line" });
+    const control = area(option.path, {
+      placeholder: option.kind === "object" ? "{…} as JSON" : "one on a line; \\n is a line end",
+    });
+    if (option.kind === "texts") control.dataset.lines = "";
     control.dataset.option = option.kind;
     return labelled(title, control, option.help);
   }
   const bounds = [
     Number.isSafeInteger(option.minimum ?? 0) && option.minimum !== undefined && `at least ${option.minimum}`,
+    option.exclusiveMinimum !== undefined && `above ${option.exclusiveMinimum}`,
     option.maximum !== undefined && `at most ${option.maximum}`,
   ].filter(Boolean);
   const input = h("input", {
@@ -321,13 +325,25 @@ export function readOptions(form) {
 }
 
 /**
+ * Return the texts that stand on the lines of a text; empty lines are none.
+ *
+ * @param {string} text with `\\n`, `\\t` and `\\\\` for a line end, a tab and a backslash
+ * @returns {string[]}
+ */
+export function readLines(text) {
+  const shown = /** @type {Record<string, string>} */ ({ n: "\n", t: "\t", "\\": "\\" });
+  const lines = text.split("\n").filter((one) => one !== "");
+  return lines.map((one) => one.replace(/\\([nt\\])/g, (_, letter) => shown[letter]));
+}
+
+/**
  * @param {string} kind
  * @param {string} path
  * @param {string} text
  */
 function parse(kind, path, text) {
   if (kind === "boolean") return text === "true" ? true : text === "false" ? false : text;
-  if (kind === "texts") return text.split("\n");
+  if (kind === "texts") return readLines(text);
   if (kind === "object") return parseJson(path, text);
   if (kind !== "integer" && kind !== "number") return text;
   const value = Number(text);

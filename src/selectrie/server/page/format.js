@@ -95,6 +95,20 @@ export function percent(p, tolerance = 0) {
 }
 
 /**
+ * Return by how much a probability moves, in percentage points: "± 3.2 points", "under 0.1 points".
+ *
+ * @param {number} change
+ * @param {number} [tolerance] of a row, in nats; above 0.05, whole points are left
+ * @returns {string}
+ */
+export function points(change, tolerance = 0) {
+  const least = tolerance > 0.05 ? 1 : 0.1;
+  if (100 * change < least) return change ? `under ${least} ${least === 1 ? "point" : "points"}` : "0 points";
+  const text = (100 * change).toFixed(least === 1 || change >= 0.0995 ? 0 : 1);
+  return `± ${text} ${text === "1" ? "point" : "points"}`;
+}
+
+/**
  * Return a log-probability or another score with three digits, fewer where they are not known.
  *
  * @param {number} value

@@ -10,8 +10,8 @@ const CHATS = "/v1/chat/completions";
 const ALTERNATIVES = 5;
 /** Options that are not folded away. */
 const FIRST = new Set(["n", "max_tokens", "temperature", "seed"]);
-/** Least probabilities of the tints, from the surest on. */
-const TINTS = [0.9, 0.5, 0.2, 0.05];
+/** Least probabilities of the tints, from the surest on, as notebooks have them. */
+export const TINTS = [0.9, 0.5, 0.1, 0.01];
 
 /** @typedef {{text: string, logp: number | null, others: [string, number][]}} Token */
 /** @typedef {{tokens: Token[], rest: string, finish: string}} Column `rest` is text without tokens */
@@ -116,7 +116,7 @@ function show(answer, place) {
   const legend = h(
     "p",
     { class: "legend" },
-    ["over 90 %", "over 50 %", "over 20 %", "over 5 %", "less"].map((words, at) =>
+    [...TINTS.map((one) => `from ${percent(one)}`), "less"].map((words, at) =>
       h("span", { class: `token tint${at}` }, words),
     ),
   );
@@ -170,7 +170,7 @@ function columnOf(column, at) {
  */
 function tokenOf(token, isFirst) {
   const p = token.logp === null ? 1 : Math.exp(token.logp);
-  const tint = TINTS.findIndex((one) => p > one);
+  const tint = TINTS.findIndex((one) => p >= one);
   const label = `${visible(token.text)}, ${percent(p)}`;
   return h(
     "button",

@@ -35,7 +35,6 @@ import { Pane, announce, announceAnswer, keyForm } from "./states.js";
  * @property {any} answer the last one
  * @property {() => Promise<void>} run reads the form and asks
  * @property {(more: Record<string, any>) => Promise<void>} again asks the last request with other fields
- * @property {(path: string, body: object) => Promise<any>} ask a further request, which Stop ends too
  */
 /**
  * @typedef {object} Tab
@@ -112,7 +111,6 @@ export class Slot {
       answer: null,
       run: () => this.run(),
       again: (more) => this.again(more),
-      ask: (path, body) => ask(path, this.page.named(body), this.controller?.signal),
     };
   }
 

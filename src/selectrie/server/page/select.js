@@ -3,7 +3,7 @@
 
 import { figureOf } from "./drawing.js";
 import { number, percent, score, textOf, visible, whole } from "./format.js";
-import { area, fill, filtered, h, labelled, optionsOf, readOptions, scroller, stateOf } from "./form.js";
+import { area, fill, filtered, h, labelled, optionsOf, readLines, readOptions, scroller, stateOf } from "./form.js";
 import { note } from "./states.js";
 
 /** @typedef {import("./main.js").Tab} Tab */
@@ -68,7 +68,7 @@ function tabOf(name, title, path, lead) {
     read(form) {
       const state = stateOf(form);
       const options = readOptions(form);
-      const choices = choicesOf(String(state.choices ?? ""));
+      const choices = readLines(String(state.choices ?? ""));
       return { path, body: { ...promptOf(state), choices, ...options, drawing: true }, state };
     },
     write(form, state) {
@@ -123,25 +123,13 @@ function choicesField() {
   control.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(() => {
-      const choices = choicesOf(control.value);
+      const choices = readLines(control.value);
       const some = choices.slice(0, 8).map((one) => h("span", { class: "chip" }, textOf(one, 40)));
       const more = choices.length > 8 ? h("span", { class: "more" }, `and ${whole(choices.length - 8)} more`) : null;
       read.replaceChildren(...some, ...(more ? [more] : []));
     }, 120);
   });
   return box;
-}
-
-/**
- * Return the choices that are written on the lines of a text.
- *
- * @param {string} text
- * @returns {string[]}
- */
-export function choicesOf(text) {
-  const shown = /** @type {Record<string, string>} */ ({ n: "\n", t: "\t", "\\": "\\" });
-  const lines = text.split("\n").filter((one) => one !== "");
-  return lines.map((one) => one.replace(/\\([nt\\])/g, (_, letter) => shown[letter]));
 }
 
 /**
@@ -161,11 +149,7 @@ export function showSelection(answer, place, context, isRank = false) {
   const cannotDraw = Boolean(answer.drawing) && !answer.drawing.trie;
   const parts = [
     h("div", { class: "head" }, headlineOf(answer, say), sharesOf(answer, say)),
-    answer.is_tie &&
-      note("tie", [
-        h("strong", {}, "A tie. "),
-        h("bdi", {}, say.tie ?? "The first places are closer than the tolerance."),
-      ]),
+    answer.is_tie && note("tie", [h("strong", {}, "A tie. "), h("bdi", {}, tieWords(say.tie))]),
     low && lowMass(answer, low.remedy?.option ?? "", context),
     ...warnings
       .filter((one) => !["coverage", "tie"].includes(one.code))
@@ -203,6 +187,16 @@ function keepOpen(place, change) {
     /** @type {HTMLElement | null} */ (place.querySelector(`button[data-node="${node}"]`))?.focus();
 }
 
+/**
+ * Return what a tie means, as a sentence: the server's own words where it has some.
+ *
+ * @param {string | null | undefined} words
+ */
+export function tieWords(words) {
+  const said = words || "the first two have the same score; the one listed first was taken";
+  return ended(said[0].toUpperCase() + said.slice(1));
+}
+
 /** @typedef {Record<string, string | null>} Sentences */
 
 /**
@@ -221,7 +215,12 @@ function headlineOf(answer, say) {
   return h(
     "div",
     { class: "headline" },
-    h("p", { class: "winner" }, h("span", { class: "star", "aria-hidden": "true" }, "★ "), textOf(answer.text, 200)),
+    h(
+      "p",
+      { class: "winner" },
+      h("span", { class: "star", "aria-hidden": "true" }, answer.is_tie ? "= " : "★ "),
+      textOf(answer.text, 200),
+    ),
     words,
   );
 }
@@ -340,6 +339,21 @@ function lowMass(answer, best, context) {
   if (context.request?.body.user === undefined)
     remedies.push(["Ask as a user, in the chat template", set("mode", "user")]);
   if (best === "user") remedies.reverse();
+  return massNote(
+    "The model expects something else than these choices.",
+    ["coverage", answer.coverage],
+    wantedOf(answer),
+    remedies,
+    toleranceOf(answer),
+  );
+}
+
+/**
+ * Return what the model would say in the place of the choices, with log-probabilities, best first.
+ *
+ * @param {any} answer of a select, or the record of a slot
+ */
+export function wantedOf(answer) {
   const healed = answer.healed ?? "";
   /** @type {[string, number][]} */
   const wanted = (answer.top_tokens ?? [])
@@ -347,14 +361,7 @@ function lowMass(answer, best, context) {
     .map((/** @type {any} */ one) => [one.piece.slice(healed.length), one.logp - (answer.log_heal ?? 0)]);
   const special = healed ? [] : (answer.top_tokens ?? []).filter((/** @type {any} */ one) => one.piece === "");
   for (const one of special) wanted.push([one.spelling ?? "", one.logp]);
-  wanted.sort(([, a], [, b]) => b - a);
-  return massNote(
-    "The model expects something else than these choices.",
-    ["coverage", answer.coverage],
-    wanted,
-    remedies,
-    toleranceOf(answer),
-  );
+  return wanted.sort(([, a], [, b]) => b - a);
 }
 
 /**
@@ -381,8 +388,8 @@ export function massNote(claim, [name, mass], wanted, remedies, tolerance = Numb
     return [at ? ", " : " ", h("span", { class: "wanted" }, textOf(text), " ", p)];
   });
   const share = number(mass, percent(mass, tolerance), name);
-  const said = [h("strong", {}, `${claim} `), "All together have ", share, " of its belief. It wanted", ...some, "."];
-  return note("low-mass", said, remedies);
+  const said = [h("strong", {}, `${claim} `), "All together have ", share, " of its belief."];
+  return note("low-mass", some.length ? [...said, " It wanted", ...some, "."] : said, remedies);
 }
 
 /**
@@ -457,6 +464,8 @@ function tableOf(answer) {
 function rowOf(answer, place, one, at, tolerance) {
   const isOpen = one.score === null || one.score === undefined;
   const isWinner = at === answer.winner;
+  // The drawings mark a tie in the same way.
+  const isTied = answer.is_tie && one.score === answer.choices[answer.winner]?.score;
   const low = one.probability_low ?? one.probability ?? 0;
   const high = one.probability_high ?? low;
   // A share beside others is never exactly 0 or 1; a float may be.
@@ -466,16 +475,16 @@ function rowOf(answer, place, one, at, tolerance) {
     ? `at most ${percent(high, shareTolerance).replace("< ", "")}`
     : percent(one.probability ?? low, shareTolerance);
   const marks = [
-    isWinner && ["★", "winner"],
+    isTied ? ["=", "shares the first place"] : isWinner && ["★", "winner"],
     at === answer.greedy && ["~", "masked greedy"],
     isOpen && ["×", "pruned"],
-    one.duplicate_of !== null && one.duplicate_of !== undefined && ["=", `same as choice ${one.duplicate_of + 1}`],
+    one.duplicate_of !== null && one.duplicate_of !== undefined && ["≡", `same as choice ${one.duplicate_of + 1}`],
   ];
   const measured = answer.rule === "joint" ? value : (one.score ?? null);
   const local = one.logp_local;
   return h(
     "tr",
-    { class: isWinner ? "wins" : null },
+    { class: isWinner || isTied ? "wins" : null },
     h("td", { class: "place" }, String(place + 1)),
     h("th", { scope: "row" }, textOf(one.text, 200)),
     h("td", { class: "share" }, barOf(low, high), number(isOpen ? high : one.probability, shown, "probability")),
@@ -489,11 +498,7 @@ function rowOf(answer, place, one, at, tolerance) {
       { class: "number", "data-label": "step by step" },
       local === null || local === undefined
         ? "–"
-        : number(
-            Math.exp(local),
-            percent(Math.exp(local), shareTolerance),
-            "step by step",
-          ),
+        : number(Math.exp(local), percent(Math.exp(local), shareTolerance), "step by step"),
     ),
     h(
       "td",

@@ -5,7 +5,7 @@ import { figureOf } from "./drawing.js";
 import { number, percent, score, textOf, visible } from "./format.js";
 import { area, fill, freshId, h, labelled, optionsOf, parseJson, readOptions, stateOf } from "./form.js";
 import { caretOf } from "./grammar.js";
-import { barOf, toleranceOf } from "./select.js";
+import { barOf, massNote, tieWords, toleranceOf, wantedOf } from "./select.js";
 import { note } from "./states.js";
 
 const PATH = "/v1/render";
@@ -161,16 +161,24 @@ function show(answer, place) {
   const low = scoredSlots(answer).filter((one) =>
     (one.record.warnings ?? []).some((/** @type {any} */ warning) => warning.code === "coverage"),
   );
-  const names = (/** @type {any[]} */ some) => some.flatMap((one, at) => [at ? ", " : "", textOf(one.path)]);
   const notes = [
-    ties.length
-      ? note("tie", [h("strong", {}, "A tie: "), ...names(ties), ". The first two are closer than the tolerance."])
-      : null,
-    low.length ? note("low-mass", [h("strong", {}, "The model expects something else: "), ...names(low), "."]) : null,
+    ...ties.map((one) => note("tie", [h("strong", {}, "A tie: "), textOf(one.path), ". ", tieOf(one.record)])),
+    ...low.map((one) => {
+      const button = buttons.find((other) => other.dataset.slot === one.path);
+      /** @type {[string, () => void][]} */
+      const remedies = button ? [["Show the slot", () => open(button)]] : [];
+      const claim = `The model expects something else in the slot ${visible(one.path)}.`;
+      const { record } = one;
+      return massNote(claim, ["coverage", record.coverage], wantedOf(record), remedies, toleranceOf(record));
+    }),
   ];
+  const open = (/** @type {HTMLButtonElement} */ button) => {
+    if (button.getAttribute("aria-expanded") !== "true") button.click();
+    detail.focus();
+  };
   place.replaceChildren(
     h("h2", {}, "The page"),
-    ...notes.filter((one) => one !== null),
+    ...notes,
     h("div", { class: "page-text", dir: "auto" }, body),
     h("p", { class: "hint" }, "A slot opens what it was decided among."),
     detail,
@@ -179,6 +187,11 @@ function show(answer, place) {
     state: ties.length ? "tie" : low.length ? "low-mass" : "done",
     sentence: `The page is filled: ${answer.slots.length} slots.`,
   };
+}
+
+/** @param {any} record of a slot whose first place is a tie */
+function tieOf(record) {
+  return tieWords((record.warnings ?? []).find((/** @type {any} */ one) => one.code === "tie")?.text);
 }
 
 /**
@@ -231,11 +244,16 @@ function detailOf(slot) {
  * @param {any} record the record that they are of
  */
 function tableOf(choices, record) {
+  // A pruned choice has a score of null; marginals have none at all.
+  const isOpen = (/** @type {any} */ one) => one.score === null;
+  const worth = (/** @type {any} */ one) => one.score ?? one.logp_upper ?? one.probability ?? 0;
   const best = [...choices]
-    .sort((a, b) => (b.score ?? b.probability ?? 0) - (a.score ?? a.probability ?? 0))
+    .sort((a, b) => Number(isOpen(a)) - Number(isOpen(b)) || worth(b) - worth(a))
     .slice(0, MOST_CHOICES);
   const rows = best.map((one) => {
-    const p = one.probability ?? one.probability_low ?? 0;
+    const [low, high] = [one.probability_low ?? one.probability ?? 0, one.probability_high ?? one.probability ?? 0];
+    const p = isOpen(one) ? high : (one.probability ?? low);
+    const said = percent(p, toleranceOf(record));
     const text = one.texts ? one.texts.join(" / ") : one.text;
     return h(
       "tr",
@@ -244,8 +262,8 @@ function tableOf(choices, record) {
       h(
         "td",
         { class: "share" },
-        barOf(p, one.probability_high ?? p),
-        number(p, percent(p, toleranceOf(record)), "probability"),
+        barOf(low, high),
+        number(p, isOpen(one) ? `at most ${said.replace("< ", "")}` : said, "probability"),
       ),
       h("td", { class: "number" }, one.logp === null ? "" : number(one.logp, score(one.logp), "logp")),
     );
