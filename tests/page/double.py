@@ -22,6 +22,10 @@ class Dropped(Exception):
     """Ends an answer in the middle, which closes its connection."""
 
 
+_DONE = b"data: [DONE]\n\n"
+"""The end of a stream."""
+
+
 class Call:
     """One request of the page, and what a test does with it.
 
@@ -80,7 +84,7 @@ class Call:
 
     def end(self) -> Call:
         """End a stream as the server does."""
-        self.send(b"data: [DONE]\n\n")
+        self.send(_DONE)
         return self._do(lambda to: to.end())
 
     def drop(self) -> Call:
@@ -125,8 +129,11 @@ class Call:
 class _Answer:
     """The answer to one request, as ASGI sends it."""
 
-    def __init__(self, inner: Any, scope: Any, receive: Any, send: Any, data: bytes) -> None:
+    def __init__(
+        self, inner: Any, scope: Any, receive: Any, send: Any, data: bytes, *, record: Callable[[bytes], None]
+    ) -> None:
         self._inner, self._scope, self._receive, self._send_on, self._data = inner, scope, receive, send, data
+        self._record: Callable[[bytes], None] | None = record
         self.json = json.loads(data) if data else None
         self.sent = b""
         self.headers = {name.decode().lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -134,6 +141,10 @@ class _Answer:
 
     async def _send(self, message: Message) -> None:
         self.sent += message.get("body", b"")
+        is_last = message["type"] == "http.response.body" and not message.get("more_body")
+        if self._record and (is_last or self.sent.endswith(_DONE)):  # before the page can have read its end
+            self._record(self.sent)
+            self._record = None
         await self._send_on(message)
 
     async def begin(self, status: int, headers: Mapping[str, str]) -> None:
@@ -234,17 +245,19 @@ class Double:
             data += message.get("body", b"")
             if not message.get("more_body"):
                 break
-        answer = _Answer(self.inner, scope, receive, send, data)
+        answer = _Answer(self.inner, scope, receive, send, data, record=self._record)
         self.asked.append((scope["path"], answer.json))
         expected = self._expected[scope["path"]]
         if expected:
             await expected.popleft().serve(answer)
         else:
             await answer.pass_on()
-        if answer.is_whole:
-            self.events = _events(answer.sent)
-            results = [event for event in self.events if event.get("type") == "result"] or [None]
-            self.answers.append(results[-1] if self.events else json.loads(answer.sent))
+
+    def _record(self, sent: bytes) -> None:
+        """Keep an answer that is sent whole."""
+        self.events = _events(sent)
+        results = [event for event in self.events if event.get("type") == "result"] or [None]
+        self.answers.append(results[-1] if self.events else json.loads(sent))
 
 
 def _events(data: bytes) -> list[Any]:

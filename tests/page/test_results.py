@@ -220,6 +220,23 @@ def test_a_page_fills_while_it_is_decided(visit, double):
     assert slot.get_attribute("aria-expanded") == "true"
 
 
+def answering(body):
+    """A route of Playwright that has one answer."""
+    return lambda route: route.fulfill(body=body)
+
+
+def test_tokens_have_the_digits_that_the_tolerance_leaves(visit):
+    """The model's tolerance is asked for; where it is not known, no probability reads as exactly 1."""
+    visitor = visit().choose(GENERATE.name)
+    for known in ("0.3", "null"):
+        visitor.page.unroute_all()
+        visitor.page.route("**/tokenizer_info*", answering(f'{{"tolerance": {known}}}'))
+        assert visitor.run() == "done"
+        labels = visitor.answer.locator(".tokens button").evaluate_all("all => all.map(one => one.ariaLabel)")
+        assert any(", ≈ " in one for one in labels) is (known == "0.3")
+        assert not any(one.endswith(", 100 %") for one in labels)
+
+
 def test_tokens_are_tinted_as_in_a_notebook(visit):
     """The page and Python have the same levels."""
     levels = visit().page.evaluate("import('/page/generate.js').then(one => one.TINTS)")

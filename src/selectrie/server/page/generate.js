@@ -1,6 +1,7 @@
 // @ts-check
 /** The tab Generate: several texts side by side, each token tinted by its log-probability. */
 
+import { ask } from "./api.js";
 import { number, percent, score, textOf, visible, whole } from "./format.js";
 import { fill, h, optionField, optionsOf, readOptions, stateOf } from "./form.js";
 import { promptFields } from "./select.js";
@@ -12,6 +13,9 @@ const ALTERNATIVES = 5;
 const FIRST = new Set(["n", "max_tokens", "temperature", "seed"]);
 /** Least probabilities of the tints, from the surest on, as notebooks have them. */
 export const TINTS = [0.9, 0.5, 0.1, 0.01];
+
+/** Stands for a tolerance that is not known: above 0, so that no probability reads as exactly 1. */
+const UNKNOWN = Number.MIN_VALUE;
 
 /** @typedef {{text: string, logp: number | null, others: [string, number][]}} Token */
 /** @typedef {{tokens: Token[], rest: string, finish: string}} Column `rest` is text without tokens */
@@ -50,13 +54,17 @@ export const generate = {
     let first = null;
     /** @type {Column[]} */
     const columns = [];
+    let known = Promise.resolve(UNKNOWN);
+    const result = () => ({ ...first, columns: columns.filter(Boolean) });
     return {
       add(event) {
+        if (!first) known = toleranceOf(event.model);
         first ??= event;
         for (const choice of event.choices ?? [])
           addTo((columns[choice.index] ??= { tokens: [], rest: "", finish: "" }), choice);
       },
-      result: () => ({ ...first, columns: columns.filter(Boolean) }),
+      result,
+      end: async () => ({ ...result(), tolerance: await known }),
     };
   },
   news(_event, place, _context, gathered) {
@@ -73,6 +81,20 @@ export const generate = {
   numbers: (answer) =>
     answer.columns.map((/** @type {Column} */ one, /** @type {number} */ at) => [`text ${at + 1}`, logpOf(one)]),
 };
+
+/**
+ * Return by how many nats batching may move a row of a model; completions do not say it.
+ *
+ * @param {string} model
+ * @returns {Promise<number>}
+ */
+async function toleranceOf(model) {
+  try {
+    return (await ask(`/tokenizer_info?model=${encodeURIComponent(model)}`)).tolerance || UNKNOWN;
+  } catch {
+    return UNKNOWN; // the texts are there all the same
+  }
+}
 
 /**
  * Add a part of a choice, of completions or of chats, to its column.
@@ -109,10 +131,11 @@ function logpOf(column) {
 /**
  * Show the columns of an answer; a token shows its alternatives below its column.
  *
- * @param {{columns: Column[]}} answer
+ * @param {{columns: Column[], tolerance?: number}} answer
  * @param {HTMLElement} place
  */
 function show(answer, place) {
+  const columns = answer.columns.map((one, at) => columnOf(one, at, answer.tolerance ?? UNKNOWN));
   const legend = h(
     "p",
     { class: "legend" },
@@ -120,20 +143,21 @@ function show(answer, place) {
       h("span", { class: `token tint${at}` }, words),
     ),
   );
-  place.replaceChildren(h("h2", {}, "Texts"), legend, h("div", { class: "columns" }, answer.columns.map(columnOf)));
+  place.replaceChildren(h("h2", {}, "Texts"), legend, h("div", { class: "columns" }, columns));
 }
 
 /**
  * @param {Column} column
  * @param {number} at
+ * @param {number} tolerance of the model
  */
-function columnOf(column, at) {
+function columnOf(column, at, tolerance) {
   const detail = h("div", { class: "alternatives", "aria-live": "polite" });
-  const buttons = column.tokens.map((one, place) => tokenOf(one, place === 0));
+  const buttons = column.tokens.map((one, place) => tokenOf(one, place === 0, tolerance));
   buttons.forEach((button, place) => {
     button.addEventListener("click", () => {
       for (const one of buttons) one.setAttribute("aria-pressed", String(one === button));
-      detail.replaceChildren(...alternativesOf(column.tokens[place]));
+      detail.replaceChildren(...alternativesOf(column.tokens[place], tolerance));
     });
   });
   const text = h(
@@ -167,11 +191,12 @@ function columnOf(column, at) {
 /**
  * @param {Token} token
  * @param {boolean} isFirst whether the Tab key reaches it
+ * @param {number} tolerance of the model
  */
-function tokenOf(token, isFirst) {
+function tokenOf(token, isFirst, tolerance) {
   const p = token.logp === null ? 1 : Math.exp(token.logp);
   const tint = TINTS.findIndex((one) => p >= one);
-  const label = `${visible(token.text)}, ${percent(p)}`;
+  const label = `${visible(token.text)}, ${percent(p, tolerance)}`;
   return h(
     "button",
     {
@@ -185,18 +210,26 @@ function tokenOf(token, isFirst) {
   );
 }
 
-/** @param {Token} token @returns {Node[]} what could have come instead */
-function alternativesOf(token) {
+/**
+ * Return what could have come instead of a token.
+ *
+ * @param {Token} token
+ * @param {number} tolerance of the model
+ * @returns {Node[]}
+ */
+function alternativesOf(token, tolerance) {
   const rows = token.others.map(([text, logp]) =>
     h(
       "tr",
       { class: text === token.text ? "wins" : null },
       h("th", { scope: "row" }, textOf(text, 40)),
-      h("td", { class: "number" }, number(Math.exp(logp), percent(Math.exp(logp)), "alternative")),
+      h("td", { class: "number" }, number(Math.exp(logp), percent(Math.exp(logp), tolerance), "alternative")),
     ),
   );
   const own =
-    token.logp === null ? "" : [" with ", number(Math.exp(token.logp), percent(Math.exp(token.logp)), "token")];
+    token.logp === null
+      ? ""
+      : [" with ", number(Math.exp(token.logp), percent(Math.exp(token.logp), tolerance), "token")];
   return [
     h("p", { class: "hint" }, textOf(token.text, 60), own, ", where the most probable tokens were:"),
     h("table", {}, h("tbody", {}, rows)),

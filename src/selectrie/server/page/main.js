@@ -50,7 +50,7 @@ import { Pane, announce, announceAnswer, keyForm } from "./states.js";
  * @property {(answer: any, place: HTMLElement, context: Context) => Outcome} show
  * @property {(answer: any) => [string, number][]} [numbers] of an answer that a link keeps; by default those of its choices
  * @property {(event: any, place: HTMLElement, context: Context, gathered?: any) => void} [news] shows an event before the result
- * @property {() => {add: (event: any) => void, result: () => any}} [gather] makes the answer of a stream that has no event `result`
+ * @property {() => {add: (event: any) => void, result: () => any, end: () => Promise<any>}} [gather] makes the answer of a stream that has no event `result`; `end` returns the whole one
  * @property {(place: HTMLElement) => void} [begin] is called before a request is sent
  * @property {(message: string, form: HTMLFormElement) => Node | null} [explain] returns what is shown below an error's message
  */
@@ -227,7 +227,7 @@ export class Slot {
         this.tab.news(event, this.pane.place, this.context);
       }
     }
-    if (gathered) return gathered.result();
+    if (gathered) return gathered.end();
     if (answer) return answer;
     throw new GoneError("the answer ended early");
   }
