@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shlex
 import subprocess
 import sys
+import zlib
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from tests.page.tabs import DECIDE, GENERATE, GRAMMAR, RANK, SELECT, TEMPLATE
 
+OF_NO_TAB = (
+    base64.urlsafe_b64encode(zlib.compress(b'{"v":1,"tab":"nowhere","state":{}}', wbits=-15)).decode().rstrip("=")
+)
+"""What follows the number sign in a link to a tab that the page does not have."""
 KEY = "a-key-of-this-session"
 TEXT = "Q: ü 👍 'quoted' \"twice\" $HOME `x` \\ back & <b> #? A:"
 CHOICES = ' yes\n it\'s\n "no"\n $(touch x)\n a\\nb'
@@ -89,6 +95,56 @@ def test_what_differs_from_a_link_is_named(answered, visit, double):
     assert "Rome" not in said
 
 
+def test_only_an_answer_to_the_inputs_of_a_link_is_compared(answered, visit):
+    """After an edit nothing is said about the link, and after it is undone the answer is compared again."""
+    visitor = answered(SELECT)
+    other = visit(copied(visitor, "Copy link"))
+    for choices, is_compared in ((" Oslo\n Bern", False), (SELECT.fields["choices"], True)):
+        other.fill(choices=choices)
+        other.run()
+        assert ("of the link" in other.answer.inner_text()) is is_compared
+
+
+def test_a_text_may_move_by_more_than_a_row(answered, visit, double):
+    """A number of a whole text is told beyond the tolerance times the root of its rows, and no earlier."""
+    visitor = answered(SELECT)
+    link = copied(visitor, "Copy link")
+    changed = json.loads(json.dumps(double.answers[-1]))
+    for one, factor in zip(changed["choices"], (0.9, 1.1), strict=True):
+        one["logp"] -= factor * changed["signature"]["tolerance"] * (len(one["tokens"]) + 1) ** 0.5
+    double.expect(SELECT.path).stream().event({**changed, "type": "result"}).end()
+    other = visit(link)
+    other.run()
+    said = other.answer.locator(".note", has_text="Differs from the link").inner_text()
+    assert [one["text"].strip() in said for one in changed["choices"]] == [False, True]
+
+
+def test_a_link_without_a_number_in_common_is_not_agreed_with(answered, visit, double):
+    """Where the answer has none of the numbers of the link, that is said."""
+    visitor = answered(SELECT)
+    link = copied(visitor, "Copy link")
+    changed = json.loads(json.dumps(double.answers[-1]))
+    for one in changed["choices"]:
+        one["text"] += " or so"
+    double.expect(SELECT.path).stream().event({**changed, "type": "result"}).end()
+    other = visit(link)
+    other.run()
+    text = other.answer.inner_text()
+    assert "None of the numbers of the link is in this answer" in text
+    assert "are those of the link" not in text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tab", [DECIDE, GRAMMAR, TEMPLATE, GENERATE], ids=str)
+def test_the_link_of_each_tab_agrees_with_its_own_server(answered, visit, tab):
+    """The same server has the same numbers within the tolerance."""
+    greedy = {"temperature": "0"} if tab is GENERATE else {}  # a draw may flip within the tolerance
+    visitor = answered(tab, **tab.fields, **greedy)
+    other = visit(copied(visitor, "Copy link"))
+    other.run()
+    assert "the numbers are those of the link" in other.answer.inner_text()
+
+
 def test_a_link_asks_no_server_for_what_is_in_it(answered, double):
     """Everything typed stands behind the number sign, which is not sent; a key is nowhere in it."""
     visitor = answered(SELECT, prompt="a secret prompt", choices=" a\n b")
@@ -102,15 +158,17 @@ def test_a_link_asks_no_server_for_what_is_in_it(answered, double):
     assert '"Authorization: Bearer $SELECTRIE_API_KEY"' in texts[0]
 
 
-@pytest.mark.short("cut", "other")
+@pytest.mark.short("cut", "no-tab")
 @pytest.mark.parametrize(
     "link",
-    ["#", "#x", "#AAAA", "#" + "A" * 9_000, "#large", "#q1YqU7JSMtRRKkktLlGyUsrPV6oFAA"],
-    ids=["empty", "cut", "zeros", "long", "large", "other"],
+    ["#", "#x", "#AAAA", "#" + "A" * 9_000, "#large", "#q1YqU7JSMtRRKkktLlGyUsrPV6oFAA", f"#{OF_NO_TAB}"],
+    ids=["empty", "cut", "zeros", "long", "large", "other", "no-tab"],
 )
 def test_a_broken_link_opens_the_page(visit, double, link):
-    """What is no link of this page is left alone: the example is there, and nothing is asked."""
+    """What is no link of this page is not filled in, which is said: the example is there, and nothing is asked."""
     visitor = visit(f"/{link}")
+    assert visitor.page.locator(".note", has_text="This link could not be read").count() == (link != "#")
+    assert visitor.page.get_by_role("tab", selected=True).inner_text() == SELECT.name
     assert visitor.run() in ("done", "tie", "low-mass")
     assert [path for path, _ in double.asked] == [SELECT.path]
 
@@ -185,9 +243,9 @@ COPIES = {
     "decide": (DECIDE, {"state": 'It is broken, says the "customer" — it\'s late.'}),
     "grammar": (GRAMMAR, {"prompt": TEXT}),
     "template": (TEMPLATE, {}),
-    "generate": (GENERATE, {"prompt": TEXT, "max_tokens": "8", "temperature": "0.5"}),
+    "generate": (GENERATE, {"prompt": TEXT, "max_tokens": "8", "temperature": "0.1"}),
     "user": (SELECT, {"mode": "user", "prompt": AWKWARD, "choices": f"{AWKWARD}\n yes"}),
-    "chat": (GENERATE, {"mode": "user", "prompt": AWKWARD, "max_tokens": "8", "temperature": "0.5"}),
+    "chat": (GENERATE, {"mode": "user", "prompt": AWKWARD, "max_tokens": "8", "temperature": "0.1"}),
     "ends": (
         TEMPLATE,
         {

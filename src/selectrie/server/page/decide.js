@@ -6,7 +6,7 @@
  * the other fields of its question as they were.
  */
 
-import { number, percent, points, textOf, whole } from "./format.js";
+import { errorOf, number, percent, points, textOf, whole } from "./format.js";
 import {
   FieldError,
   area,
@@ -88,9 +88,29 @@ export const decide = {
   show,
   numbers: (answer) =>
     Object.entries(answer.answers).flatMap(([name, one]) =>
-      rowsOf(one).map(([text, p]) => /** @type {[string, number]} */ ([`${name}: ${text}`, p])),
+      rowsOf(one).map(
+        ([text, p]) =>
+          /** @type {import("./share.js").Told} */ ([
+            `${name}: ${text}`,
+            p,
+            shareError(p, text, one.diagnostics?.tolerance),
+          ]),
+      ),
     ),
 };
+
+/**
+ * Return an upper estimate of how far batching may move an option's probability, or null: the
+ * option and the others may each move, and a text has no more tokens than bytes.
+ *
+ * @param {number} p
+ * @param {string} text
+ * @param {number | null | undefined} tolerance of one row, in nats
+ */
+function shareError(p, text, tolerance) {
+  const error = errorOf(tolerance, new TextEncoder().encode(text).length);
+  return error === null ? null : Math.max(2 * p * (1 - p) * error, Number.EPSILON);
+}
 
 /**
  * Return what is typed in a form, without the parts of its questions.

@@ -122,6 +122,17 @@ export function score(value, tolerance = 0) {
 }
 
 /**
+ * Return by how many nats batching may move the log-probability of a text, or null if the
+ * tolerance is not known. There is a row for each token and one for what follows.
+ *
+ * @param {number | null | undefined} tolerance of one row
+ * @param {number} [n] tokens
+ */
+export function errorOf(tolerance, n = 0) {
+  return tolerance ? Number((tolerance * Math.sqrt(n + 1)).toPrecision(3)) : null;
+}
+
+/**
  * Return a whole number with thin spaces between thousands.
  *
  * @param {number} value

@@ -2,7 +2,7 @@
 /** The tab Generate: several texts side by side, each token tinted by its log-probability. */
 
 import { ask } from "./api.js";
-import { number, percent, score, textOf, visible, whole } from "./format.js";
+import { errorOf, number, percent, score, textOf, visible, whole } from "./format.js";
 import { fill, h, optionField, optionsOf, readOptions, stateOf } from "./form.js";
 import { promptFields } from "./select.js";
 
@@ -79,7 +79,11 @@ export const generate = {
     return { state: "done", sentence: `${answer.columns.length} texts, ${whole(n)} tokens.` };
   },
   numbers: (answer) =>
-    answer.columns.map((/** @type {Column} */ one, /** @type {number} */ at) => [`text ${at + 1}`, logpOf(one)]),
+    answer.columns.map((/** @type {Column} */ one, /** @type {number} */ at) => [
+      `text ${at + 1}`,
+      logpOf(one),
+      answer.tolerance > UNKNOWN ? errorOf(answer.tolerance, one.tokens.length) : null,
+    ]),
 };
 
 /**

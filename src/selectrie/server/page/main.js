@@ -48,7 +48,7 @@ import { Pane, announce, announceAnswer, keyForm } from "./states.js";
  * @property {(form: HTMLFormElement) => Request} read raises `FieldError` for what cannot be sent
  * @property {(form: HTMLFormElement, state: Record<string, any>) => void} write
  * @property {(answer: any, place: HTMLElement, context: Context) => Outcome} show
- * @property {(answer: any) => [string, number][]} [numbers] of an answer that a link keeps; by default those of its choices
+ * @property {(answer: any) => import("./share.js").Told[]} [numbers] of an answer that a link keeps; by default those of its choices
  * @property {(event: any, place: HTMLElement, context: Context, gathered?: any) => void} [news] shows an event before the result
  * @property {() => {add: (event: any) => void, result: () => any, end: () => Promise<any>}} [gather] makes the answer of a stream that has no event `result`; `end` returns the whole one
  * @property {(place: HTMLElement) => void} [begin] is called before a request is sent

@@ -9,12 +9,13 @@
 
 import { GoneError, address } from "./api.js";
 import { h, stateOf } from "./form.js";
-import { number, score, textOf } from "./format.js";
+import { errorOf, number, score, textOf } from "./format.js";
 import { announce, note } from "./states.js";
 
 /** @typedef {import("./main.js").Page} Page */
 /** @typedef {import("./main.js").Slot} Slot */
-/** @typedef {{winner: string, model: string, tolerance: number, numbers: [string, number][]}} Shown the numbers of an answer */
+/** @typedef {[string, number, (number | null)?]} Told a name, a number, and by how much batching may move it if that is known */
+/** @typedef {{winner: string, model: string, tolerance: number, numbers: Told[]}} Shown the numbers of an answer */
 /** @typedef {{v: 1, tab: string, model?: string, state: Record<string, any>, shown?: Shown}} Saved */
 
 const MOST_BYTES = 8192;
@@ -22,8 +23,7 @@ const MOST_NUMBERS = 40;
 const WAIT_MS = 300;
 const TYPED = "selectrie.typed";
 const LARGE = "#large";
-/** The least difference of two numbers that is told, where the model's tolerance is not known. */
-const LEAST = 1e-9;
+const UNREAD = "unread";
 
 /**
  * Keep what is typed in the address from now on, and fill the page from it.
@@ -38,12 +38,14 @@ export async function install(page) {
   const compared = new WeakMap();
   const saved = await readAddress();
   const isFilled = saved !== null && (await restore(page, saved, links));
+  sayUnread(!isFilled && location.hash.length > 1);
   let timer = 0;
   page.listeners.push((slot) => {
     if (slot.tab && !slot.share) addMenu(page, slot, links);
     const link = links.get(slot);
-    if (link?.shown && slot.context.answer && compared.get(slot) !== slot.context.answer) {
-      compared.set(slot, slot.context.answer);
+    const { answer, request } = slot.context;
+    if (link?.shown && answer && compared.get(slot) !== answer && isSame(request?.state, link.state)) {
+      compared.set(slot, answer);
       compare(slot, link.shown);
     }
     clearTimeout(timer);
@@ -66,7 +68,26 @@ export async function install(page) {
  */
 async function followLink(page, links) {
   const saved = await readAddress();
-  if (saved) await restore(page, saved, links);
+  const isFilled = saved !== null && (await restore(page, saved, links));
+  sayUnread(!isFilled && location.hash.length > 1);
+}
+
+/**
+ * Say above the tabs that the link of the address could not be read, or no longer say so.
+ *
+ * @param {boolean} isUnread
+ */
+function sayUnread(isUnread) {
+  document.getElementById(UNREAD)?.remove();
+  if (!isUnread) return;
+  const said = "This link could not be read, so nothing was filled in from it.";
+  document.getElementById("main")?.prepend(h("div", { id: UNREAD }, note("warning", [said])));
+  announce(said);
+}
+
+/** @param {any} one @param {any} other */
+function isSame(one, other) {
+  return JSON.stringify(one) === JSON.stringify(other);
 }
 
 /**
@@ -75,16 +96,20 @@ async function followLink(page, links) {
  * @param {Map<Slot, Saved>} links
  */
 async function restore(page, saved, links) {
-  const slot = await page.open(String(saved.tab));
-  if (!slot.tab || slot.name !== saved.tab) return false;
+  if (!page.slots.some((one) => one.name === saved.tab)) return false;
+  const before = page.current;
+  const slot = await page.open(saved.tab);
+  if (!slot.tab) return false;
   try {
     slot.tab.write(slot.form, saved.state);
   } catch {
+    slot.tab.write(slot.form, slot.tab.example);
+    await page.open(before.name);
     return false;
   }
   if (saved.model) page.choose(saved.model);
   if (saved.shown) {
-    links.set(slot, saved);
+    links.set(slot, { ...saved, state: typedIn(slot) });
     slot.pane.place.replaceChildren();
     slot.pane.enter("empty", fromLink(saved.shown));
   } else slot.pane.enter("empty", h("p", {}, "Filled from the link. Run asks this server."));
@@ -122,36 +147,42 @@ function fromLink(shown) {
 }
 
 /**
- * Say which numbers of an answer differ from those of a link by more than the tolerance.
+ * Say which numbers of an answer differ from those of a link by more than batching may move them,
+ * and by how much they differ where that is not known.
  *
  * @param {Slot} slot
  * @param {Shown} there
  */
 function compare(slot, there) {
   const here = shownOf(slot);
-  if (!here) return;
-  const tolerance = Math.max(here.tolerance, there.tolerance, LEAST);
-  const known = new Map(here.numbers);
-  const others = there.numbers.filter(([name, value]) => {
-    const other = known.get(name);
-    return other !== undefined && Math.abs(other - value) > tolerance;
+  if (!here || !there.numbers.length) return;
+  const known = new Map(here.numbers.map(([name, ...rest]) => [name, rest]));
+  const common = there.numbers.flatMap(([name, value, error]) => {
+    const [other, own] = known.get(name) ?? [];
+    const most = Math.max(error ?? 0, own ?? 0);
+    return other === undefined ? [] : [{ name, value, other, most, apart: Math.abs(other - value) }];
   });
-  const models = here.model === there.model ? [] : [" The link was made with ", h("bdi", {}, there.model), "."];
-  const said = others.length
-    ? [
-        h("strong", {}, "Differs from the link: "),
-        ...others
-          .slice(0, 5)
-          .flatMap(([name, value], at) => [
-            at ? "; " : "",
-            textOf(name, 60),
-            ` ${score(value, tolerance)} there, ${score(/** @type {number} */ (known.get(name)), tolerance)} here`,
-          ]),
-        ".",
-        ...models,
-      ]
-    : ["Within the tolerance, the numbers are those of the link.", ...models];
-  slot.pane.head.append(note(others.length ? "differs" : "agrees", said));
+  const others = common.filter((one) => one.most > 0 && one.apart > one.most);
+  const open = common.filter((one) => one.most === 0).map((one) => one.apart);
+  const said = [];
+  if (others.length) {
+    const tolerance = Math.max(here.tolerance, there.tolerance);
+    said.push(h("strong", {}, "Differs from the link: "));
+    others.slice(0, 5).forEach(({ name, value, other }, at) => {
+      const words = ` ${score(value, tolerance)} there, ${score(other, tolerance)} here`;
+      said.push(at ? "; " : "", textOf(name, 60), words);
+    });
+    said.push(".");
+  } else if (!common.length) said.push("None of the numbers of the link is in this answer.");
+  else if (open.length) {
+    const most = score(Math.ceil(1000 * Math.max(...open)) / 1000);
+    said.push(`The numbers are at most ${most} from those of the link; how far batching may move them is not known.`);
+  } else said.push("Within the tolerance, the numbers are those of the link.");
+  const n = there.numbers.length;
+  if (common.length && common.length < n)
+    said.push(` The answer has ${common.length} of the ${n} numbers of the link.`);
+  if (here.model !== there.model) said.push(" The link was made with ", h("bdi", {}, there.model), ".");
+  slot.pane.head.append(note(others.length || !common.length ? "differs" : "agrees", said));
 }
 
 /**
@@ -164,7 +195,7 @@ function shownOf(slot) {
   const { answer } = slot.context;
   if (!answer) return null;
   const signature = answer.signature ?? {};
-  const tolerance = signature.tolerance ?? 0;
+  const tolerance = signature.tolerance ?? answer.tolerance ?? 0;
   const found = slot.tab?.numbers ? slot.tab.numbers(answer) : numbersOf(answer);
   const finite = found.filter(([, value]) => Number.isFinite(value)).slice(0, MOST_NUMBERS);
   return {
@@ -179,10 +210,14 @@ function shownOf(slot) {
  * Return the log-probabilities of choices.
  *
  * @param {any} answer
- * @returns {[string, number][]}
+ * @returns {Told[]}
  */
 function numbersOf(answer) {
-  return answer.choices.map((/** @type {any} */ one) => [String(one.text), one.logp ?? NaN]);
+  return answer.choices.map((/** @type {any} */ one) => [
+    String(one.text),
+    one.logp ?? NaN,
+    errorOf(answer.signature?.tolerance, one.tokens?.length),
+  ]);
 }
 
 /**
@@ -195,7 +230,7 @@ function savedOf(page) {
   const slot = page.current;
   if (!slot.tab) return null;
   const state = typedIn(slot);
-  const isAnswered = JSON.stringify(slot.context.request?.state) === JSON.stringify(state);
+  const isAnswered = isSame(slot.context.request?.state, state);
   const shown = isAnswered ? shownOf(slot) : null;
   return { v: 1, tab: slot.name, ...(page.model && { model: page.model }), state, ...(shown && { shown }) };
 }
@@ -257,7 +292,11 @@ function isSaved(saved) {
     !shown ||
     (Array.isArray(shown.numbers) &&
       shown.numbers.every(
-        (/** @type {any} */ one) => Array.isArray(one) && typeof one[0] === "string" && Number.isFinite(one[1]),
+        (/** @type {any} */ one) =>
+          Array.isArray(one) &&
+          typeof one[0] === "string" &&
+          Number.isFinite(one[1]) &&
+          (Number.isFinite(one[2]) || (one[2] ?? null) === null),
       ) &&
       Number.isFinite(shown.tolerance) &&
       typeof shown.winner === "string" &&

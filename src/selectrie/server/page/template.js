@@ -2,7 +2,7 @@
 /** The tab Template: a page that fills while its slots are decided. */
 
 import { figureOf } from "./drawing.js";
-import { number, percent, score, textOf, visible } from "./format.js";
+import { errorOf, number, percent, score, textOf, visible } from "./format.js";
 import { area, fill, freshId, h, labelled, optionsOf, parseJson, readOptions, stateOf } from "./form.js";
 import { caretOf } from "./grammar.js";
 import { barOf, massNote, tieWords, toleranceOf, wantedOf } from "./select.js";
@@ -82,7 +82,12 @@ export const template = {
     );
   },
   show,
-  numbers: (answer) => scoredSlots(answer).map((one) => [`${one.path}: ${one.text}`, one.record.logp]),
+  numbers: (answer) =>
+    scoredSlots(answer).map(({ path, text, record }) => [
+      `${path}: ${text}`,
+      record.logp,
+      errorOf(record.signature?.tolerance, (record.choices?.[record.winner]?.tokens ?? record.tokens)?.length),
+    ]),
   explain: (message, form) =>
     caretOf(message, /** @type {HTMLTextAreaElement} */ (form.elements.namedItem("template"))),
 };
