@@ -578,3 +578,11 @@ def test_beams_and_slots_are_drawn(llm):
     free, chosen = ask(app(llm), "POST", "/v1/render", body).json["slots"]
     assert "drawing" not in free["record"]
     assert set(chosen["record"]["drawing"]) == {"strip", "trie", "bars", "sentences"}
+
+
+def test_a_drawing_does_not_widen_the_search_of_a_grammar(llm):
+    """Only a list of choices is scored to its end for the strip; a grammar is searched as without a drawing."""
+    body = {"prompt": "a", "regex": "[a-z]{1,9}"}
+    plain, drawn = (ask(app(llm), "POST", "/v1/select", {**body, **more}).json for more in ({}, {"drawing": True}))
+    assert drawn["certificate"] == plain["certificate"]
+    assert len(drawn["choices"]) == len(plain["choices"]) < 100

@@ -94,7 +94,8 @@ def lead_words(selection: SelectionLike) -> str:
     """Return how far the winner is ahead; its name and "is" or a comma go before."""
     runner = next_choice(selection)
     if runner is None:
-        return "no other choice" + (" was scored" if int(selection.choices.distinct.sum()) > 1 else "")
+        has_others = int(selection.choices.distinct.sum()) > 1 or selection.certificate.open_mass > 0
+        return "no other choice" + (" was scored" if has_others else "")
     return ahead_words(
         selection.margin,
         selection.margin_words(".3f"),

@@ -73,10 +73,10 @@ def score_all(arguments: dict[str, Any], texts: Sequence[str]) -> None:
 
     Args:
         arguments: The arguments of the call, which are changed.
-        texts: The choices.
+        texts: The choices; none if they are those of a grammar that is searched.
     """
     search: SearchParams | None = arguments.get("search")
-    if len(texts) <= MAX_CHOICES and (search is None or search.stop == DEFAULT_SEARCH.stop):
+    if 0 < len(texts) <= MAX_CHOICES and (search is None or search.stop == DEFAULT_SEARCH.stop):
         arguments["search"] = replace(search or DEFAULT_SEARCH, stop="all")
 
 
