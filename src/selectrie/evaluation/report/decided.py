@@ -307,13 +307,13 @@ def _distribution_blocks(question: _Question, n: int) -> list[Block]:
     for text, of_text in counts.most_common():
         right = f" / {thousands(question.right_counts[text])}" if has_right else ""
         numbers: list[tuple[str, float | None, str]] = [
-            ("share", of_text / n, percent(of_text / n)),
+            ("share", of_text / n, percent(of_text / n, 0.0)),
             ("rows", of_text, thousands(of_text)),
         ]
         if has_right:
             numbers.append(("rows with this right answer", question.right_counts[text], right.removeprefix(" / ")))
         bars.append(
-            Bar(text, of_text / n, of_text / n, percent(of_text / n), thousands(of_text) + right, tuple(numbers))
+            Bar(text, of_text / n, of_text / n, percent(of_text / n, 0.0), thousands(of_text) + right, tuple(numbers))
         )
     heads = ("answer", "share of rows", "rows / right" if has_right else "rows")
     bar_chart = to_html(draw_bars(bars, title="The answers of all rows", heads=heads))
