@@ -88,6 +88,7 @@ def test_no_other_key_does_anything(visit, double):
     """A letter typed outside of a field neither runs nor changes anything."""
     visitor = visit()
     visitor.page.locator("#model bdi").wait_for()
+    visitor.page.locator(".read-as .chip").nth(1).wait_for()  # shown a moment after the example is filled in
     before = visitor.page.evaluate("document.activeElement.blur(), document.body.innerText")
     for key in ("r", "s", "?", "/", "j", "k", "Enter", "Escape", "g", "1"):
         visitor.page.keyboard.press(key)
