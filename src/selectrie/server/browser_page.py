@@ -13,12 +13,14 @@ import inspect
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -90,21 +92,19 @@ class PageFile:
 
 
 def add_page(api: FastAPI, options: ServerOptions) -> None:
-    """Add the routes of the page to an application."""
-    files = {
-        path.name: PageFile.of(_TYPES[path.suffix], path.read_bytes())
-        for path in sorted(FOLDER.iterdir())
-        if path.suffix in _TYPES and path.name not in _NO_FILES
-    }
-    files["drawing.css"] = PageFile.of(_TYPES[".css"], style().encode())  # for pictures that are saved
-    files[_STYLES] = PageFile.of(_TYPES[".css"], style().encode() + files[_STYLES].data)
-    described = json.dumps(dict(_describe_calls(options)), separators=(",", ":"))
-    files["options.json"] = PageFile.of(_TYPES[".json"], described.encode())
+    """Add the routes of the page to an application.
+
+    The files are read and compressed when the first of them is asked for, since most
+    applications never show the page.
+    """
+    load_files = cache(partial(_load_files, options))
 
     async def send(request: Request) -> Response:
         path = request.url.path
-        is_page = wants_page(request.method, path, request.headers.get("accept", ""))
-        file = files.get(_INDEX if path == "/" else path.removeprefix(PAGE_FILES)) if is_page else None
+        if not wants_page(request.method, path, request.headers.get("accept", "")):
+            raise HTTPException(404)
+        files = await run_in_threadpool(load_files)
+        file = files.get(_INDEX if path == "/" else path.removeprefix(PAGE_FILES))
         if file is None:
             raise HTTPException(404)
         headers = {**_HEADERS, "etag": file.tag}
@@ -116,6 +116,20 @@ def add_page(api: FastAPI, options: ServerOptions) -> None:
 
     for path in ("/", PAGE_FILES + "{name}"):
         api.add_api_route(path, send, methods=["GET", "HEAD"], include_in_schema=False)
+
+
+def _load_files(options: ServerOptions) -> Mapping[str, PageFile]:
+    """Return the files of the page by their names."""
+    files = {
+        path.name: PageFile.of(_TYPES[path.suffix], path.read_bytes())
+        for path in sorted(FOLDER.iterdir())
+        if path.suffix in _TYPES and path.name not in _NO_FILES
+    }
+    files["drawing.css"] = PageFile.of(_TYPES[".css"], style().encode())  # for pictures that are saved
+    files[_STYLES] = PageFile.of(_TYPES[".css"], style().encode() + files[_STYLES].data)
+    described = json.dumps(dict(_describe_calls(options)), separators=(",", ":"))
+    files["options.json"] = PageFile.of(_TYPES[".json"], described.encode())
+    return files
 
 
 def _describe_calls(options: ServerOptions) -> Iterator[tuple[str, list[dict[str, Any]]]]:
