@@ -97,7 +97,7 @@ class Axis:
         return self.start + share * (self.end - self.start)
 
 
-def percent(value: float) -> str:
+def whole_percent(value: float) -> str:
     """Return a share as `12 %`."""
     return f"{100 * value:.0f} %"
 
@@ -109,7 +109,7 @@ def signed_points(value: float) -> str:
 
 def share_axis(start: float, end: float) -> Axis:
     """Return an axis for shares, from 0 to 1."""
-    return Axis(0, 1, start, end, (0, 0.25, 0.5, 0.75, 1), percent)
+    return Axis(0, 1, start, end, (0, 0.25, 0.5, 0.75, 1), whole_percent)
 
 
 def difference_axis(rows: Sequence[Row], start: float, end: float) -> Axis:
@@ -156,7 +156,7 @@ def _svg_tooltip(words: str) -> str:
 
 
 def svg_file(picture: str) -> str:
-    """Return a chart of this module as an SVG file of its own, with its styles."""
+    """Return a chart of this module as an SVG file that brings its styles."""
     style = tag("style", (FOLDER / "page.css").read_text(encoding="utf-8"))
     return picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(">", f">{style}", 1) + "\n"
 
@@ -262,7 +262,7 @@ def reliability_chart(points: Sequence[Point], words: ChartDescription) -> str:
     parts = [*_grid(x, y, "share that is right", tick_y=y.start + 62), _diagonal(x, y)]
     max_n = max((point.n for point in points), default=1)
     for point in points:
-        about = f"{point.n} items: confidence {percent(point.x)}, right {percent(point.y)}"
+        about = f"{point.n} items: confidence {whole_percent(point.x)}, right {whole_percent(point.y)}"
         inside = _svg_tooltip(about) + _svg_line(x(point.x), y(point.low), x(point.x), y(point.high), "whisker")
         inside += tag("circle", cx=x(point.x), cy=y(point.y), r=3 + 6 * math.sqrt(point.n / max_n), class_="dot soft")
         height = 30 * point.n / max_n

@@ -58,13 +58,7 @@ def _rules() -> list[_Rule]:
         for head in heads.split(","):
             resolved: dict[str, str] = {name: colours.get(one) or one for name, one in sets.items()}
             tag, *classes = head.strip().removeprefix(".sel ").split(".")
-            rules.append(
-                _Rule(
-                    tag,
-                    frozenset(classes),
-                    resolved,
-                )
-            )
+            rules.append(_Rule(tag, frozenset(classes), resolved))
     return sorted(rules, key=lambda rule: 10 * len(rule.classes) + bool(rule.tag))
 
 

@@ -1,6 +1,6 @@
 """Defines drawings: shapes for the eye, and the same content as an outline of items.
 
-A drawing has no script and no style of its own but classes, so that notebooks, reports
+A drawing has classes, and neither scripts nor styles, so that notebooks, reports
 and the server's page show the same elements.
 """
 

@@ -353,7 +353,7 @@ def _box(x: float, y: float, width: float, height: float, name: str) -> list[Sha
 
 
 def _plate(x: float, y: float, width: float, words: str, *, is_data: bool) -> list[Shape]:
-    """Return a text on a ground of its own, so that hatching does not cross it."""
+    """Return a text on a plain ground, so that hatching does not cross it."""
     return [
         rect(x, y, width, 18, "plate", radius=3),
         *label_in(x, y, width + 4, 18, words, *(["data"] if is_data else [])),
