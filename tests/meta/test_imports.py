@@ -55,23 +55,13 @@ EXTRAS = (
 )
 """Of the library."""
 SKIPPED_WITHOUT = (
-    "transformers",
-    "xla",
-    "lm-eval",
-    "ray",
-    "parquet",
-    "tables",
-    "pandas",
-    "sklearn",
-    "plot",
+    *(name for name in EXTRAS if name != "hf"),
     "parity",
     "frames",
-    "server",
-    "remote",
     "test-clients",
+    "clients",
     "page",
     "docs",
-    "clients",
 )
 """Extras and groups without which tests and benchmarks skip by name."""
 

@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
+from selectrie.results.advice import LOW_COVERAGE
+from selectrie.results.drawing.pieces import MAX_CHOICES
 from selectrie.server import ServerOptions, app
 from selectrie.server.browser_page import FOLDER
 from tests.support.calling import LEAST
@@ -162,3 +164,12 @@ def test_copies_name_every_option_as_the_command_does(llm, monkeypatch):
             last = option["path"].rpartition(".")[2].replace("repetition_penalty", "repeat_penalty")
             flag = named.get(last, "--" + last.replace("_", "-"))
             assert option["path"] in none or re.search(rf"(?<![\w-]){flag}\b", shown), (command, option["path"])
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value"), [("copies", "SCORED_ALL", MAX_CHOICES), ("decide", "LOW_MASS", LOW_COVERAGE)]
+)
+def test_constants_of_the_page_are_those_of_the_library(module, name, value):
+    """The scripts repeat two numbers, since nothing sends them."""
+    source = (FOLDER / f"{module}.js").read_text(encoding="utf-8")
+    assert float(re.search(rf"^const {name} = ([\d.]+);", source, re.MULTILINE)[1]) == value
