@@ -7,7 +7,6 @@ tests run loops of their own.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -107,24 +106,3 @@ def visit(browser, url) -> Iterator[Callable[..., Visitor]]:
     for context in contexts:
         context.close()
     assert problems == []
-
-
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a test of this folder once more if it failed, since a browser on a busy machine may be late.
-
-    The first failure is written to the terminal, so that it is not lost.
-    """
-    if Path(__file__).parent not in item.path.parents:
-        return None
-    runtestprotocol = item.config.pluginmanager.get_plugin("runner").runtestprotocol
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    failed = [one for one in reports if one.failed]
-    if failed:
-        print(f"\n# {item.nodeid} failed and is run once more:\n{failed[0].longreprtext}", file=sys.__stderr__)
-        item._initrequest()
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    for one in reports:
-        item.ihook.pytest_runtest_logreport(report=one)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
