@@ -1,4 +1,4 @@
-"""Fixtures for the page: one browser and one server for the folder, a context for each test.
+"""Fixtures for the page: one browser, one server and a few windows for the folder, emptied after each test.
 
 Playwright's own event loop runs in the thread of the tests as long as it is started, so it ends with this folder: other
 tests run loops of their own.
@@ -15,13 +15,14 @@ import pytest
 
 from page_browser import CHROMIUM, launched
 from tests.page.double import Double
-from tests.page.visitor import INIT_SCRIPT, Visitor
-from tests.support.serving import PATIENCE_S, running
+from tests.page.visitor import Visitor, Windows
+from tests.support.serving import running
 
 REQUIRED = "SELECTRIE_REQUIRE_PAGE"
 """An environment variable; where it is 1, a test of this folder that would be skipped fails."""
 
-PATIENCE_MS = 1000 * PATIENCE_S
+FAILED = pytest.StashKey[bool]()
+"""Whether a test has failed, so that its windows are closed with whatever is in them."""
 
 
 def _as_failure(report: Any) -> Any:
@@ -32,9 +33,11 @@ def _as_failure(report: Any) -> Any:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, Any, Any]:
-    """Let a skipped test fail where the page must be tested."""
-    return _as_failure((yield))
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Let a skipped test fail where the page must be tested, and note for `visit` that a test failed."""
+    report = _as_failure((yield))
+    item.stash[FAILED] = report.failed
+    return report
 
 
 @pytest.hookimpl(wrapper=True)
@@ -85,24 +88,16 @@ def url(_served, double) -> str:
     return _served[1]
 
 
+@pytest.fixture(scope="package")
+def windows(browser, _served) -> Iterator[Windows]:
+    """The windows that tests use one after the other."""
+    found = Windows(browser, _served[1])
+    yield found
+    found.close()
+
+
 @pytest.fixture
-def visit(browser, url) -> Iterator[Callable[..., Visitor]]:
-    """`visit()` opens the page in a browser without memory; options are those of a context of Playwright."""
-    contexts: list[Any] = []
-    visitors: list[Visitor] = []
-
-    def of(path: str = "/", **options: Any) -> Visitor:
-        context = browser.new_context(base_url=url, **{"viewport": {"width": 1200, "height": 900}, **options})
-        contexts.append(context)
-        context.set_default_timeout(PATIENCE_MS)
-        context.add_init_script(INIT_SCRIPT)
-        visitor = Visitor(context.new_page(), url)
-        visitors.append(visitor)
-        visitor.page.goto(path)
-        return visitor if path == "/health" else visitor.ready()
-
-    yield of
-    problems = [problem for visitor in visitors for problem in visitor.problems]
-    for context in contexts:
-        context.close()
-    assert problems == []
+def visit(request, windows, url) -> Iterator[Callable[..., Visitor]]:
+    """`visit()` opens the page in an empty window; options are those of `Windows.open`."""
+    yield windows.open
+    assert windows.empty(are_kept=not request.node.stash.get(FAILED, False)) == []

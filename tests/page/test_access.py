@@ -48,7 +48,7 @@ def test_axe_finds_no_contrast_too_low(answered, tab):
 @pytest.mark.parametrize("tab", CASES)
 def test_a_tab_fits_into_a_narrow_window(answered, tab):
     """At 320 pixels, which is also 1280 pixels at 400 %, nothing sticks out, and the focus is always seen."""
-    visitor = answered(tab, viewport={"width": 320, "height": 256})
+    visitor = answered(tab, width=320, height=256)
     assert faults(visitor.page, "reflow") == []
     assert faults(visitor.page, "targets") == []
     assert focus_faults(visitor.page) == []

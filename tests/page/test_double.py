@@ -93,3 +93,39 @@ def test_problems_are_noticed(visitor, url):
     for one in ("thrown", "said", "shown", "/page/none.js", "selectrie.example", "192.0.2.1"):
         assert one in found
     visitor.problems.clear()
+
+
+def test_a_window_is_emptied(visit, windows, double):
+    """The next test finds the same window without what was typed, kept, asked for or answered by a route."""
+    visitor = visit("/health")
+    visitor.page.evaluate("sessionStorage.setItem('typed', 'x')")
+    visitor.page.route("**/v1/models", lambda route: route.fulfill(body="routed"))
+    call = double.expect("/v1/select")
+    visitor.page.evaluate(f"body => {{ ({ASK})(body).catch(() => null) }}", BODY)
+    call.wait()
+    assert windows.empty() == []
+    call.wait_left()
+    again = visit("/health")
+    assert again.page is visitor.page
+    assert again.page.evaluate("[...Object.keys(sessionStorage), location.hash].join('')") == ""
+    assert "routed" not in again.page.evaluate("fetch('/v1/models').then(answer => answer.text())")
+    assert len(again.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        "localStorage.setItem('kept', 'x')",
+        "document.cookie = 'kept=x'",
+        "new Promise(done => { indexedDB.open('kept').onsuccess = done; })",
+        "caches.open('kept')",
+    ],
+)
+def test_what_outlives_the_session_is_a_problem(visitor, windows, keep):
+    """A window in which something is kept is closed, and the next one has nothing of it."""
+    visitor.page.evaluate(f"async () => {{ await ({keep}); }}")
+    [problem] = windows.empty()
+    assert "it outlives the session: kept" in problem
+    again = windows.open("/health")
+    assert again.page is not visitor.page
+    assert windows.empty() == []

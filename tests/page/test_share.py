@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.page.tabs import DECIDE, GENERATE, GRAMMAR, RANK, SELECT, TEMPLATE
+from tests.support.serving import PATIENCE_S
 
 OF_NO_TAB = (
     base64.urlsafe_b64encode(zlib.compress(b'{"v":1,"tab":"nowhere","state":{}}', wbits=-15)).decode().rstrip("=")
@@ -29,7 +30,7 @@ def answered(visit):
     """`answered(tab, **fields)`: a page with an answer, whose menu for sharing is open; `mode` is how a prompt is read."""
 
     def of(tab, mode=None, **fields):
-        visitor = visit(permissions=["clipboard-read", "clipboard-write"], accept_downloads=True).choose(tab.name)
+        visitor = visit().choose(tab.name)
         if mode:
             visitor.field("mode").select_option(mode)
         visitor.fill(**(fields or tab.fields))
@@ -294,10 +295,12 @@ def test_python_and_the_command_answer_the_same(answered, tmp_path, name):
     command = tmp_path / "copied.sh"
     text = copied(visitor, "Copy command").rstrip("\n")
     command.write_text(f'selectrie() {{ "{sys.executable}" -m selectrie "$@"; }}\n{text} --json\n', encoding="utf-8")
-    for words in ([sys.executable, str(script)], ["bash", str(command)]):
-        run = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
-        assert run.returncode == 0, run.stderr
-        found = essence(json.loads(run.stdout.splitlines()[-1]))
+    commands = ([sys.executable, str(script)], ["bash", str(command)])
+    pipe = subprocess.PIPE
+    for run in [subprocess.Popen(one, stdout=pipe, stderr=pipe, text=True, cwd=tmp_path) for one in commands]:
+        shown, errors = run.communicate(timeout=PATIENCE_S)
+        assert run.returncode == 0, errors
+        found = essence(json.loads(shown.splitlines()[-1]))
         assert found[0] == texts
         assert found[1] == pytest.approx(numbers, abs=0.02)
     assert not (tmp_path / "planted").exists()

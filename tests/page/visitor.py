@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.support.serving import PATIENCE_S
+
 INIT_SCRIPT = """
 addEventListener('securitypolicyviolation', event => console.error(
     `CSP: ${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber} ${event.sample}`));
@@ -22,6 +24,15 @@ LISTEN = """() => {
 }"""
 """A function of JavaScript, after which `said` has what screen readers are told."""
 _FAILED_LOAD = "Failed to load resource"
+_MEDIA = {"color_scheme": "light", "reduced_motion": "no-preference", "forced_colors": "none"}
+_EMPTY = "/health"
+"""A path of the server without a script."""
+_FORGET = """async () => {
+    sessionStorage.clear();
+    const databases = (await indexedDB.databases()).map(one => one.name);
+    return [...Object.keys(localStorage), document.cookie, ...databases, ...await caches.keys()].filter(one => one);
+}"""
+"""A function of JavaScript that ends the session, and returns the names of what outlives it."""
 
 
 class Visitor:
@@ -31,12 +42,14 @@ class Visitor:
         page: Playwright's page.
         problems: Errors of console and scripts, dialogs, and requests to other servers. A test that ends with one fails.
         requests: URLs of all requests.
+        is_frozen: Whether the time of its window was stopped.
     """
 
     def __init__(self, page: Any, url: str) -> None:
         self.page, self._url = page, url
         self.problems: list[str] = []
         self.requests: list[str] = []
+        self.is_frozen = False
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
         page.on("request", self._note)
@@ -58,7 +71,8 @@ class Visitor:
         return self
 
     def freeze(self) -> None:
-        """Stop the time of the page: from now on it passes by `page.clock.run_for` alone."""
+        """Stop the time of the window: from now on it passes by `page.clock.run_for` alone."""
+        self.is_frozen = True
         self.page.clock.install(time=0)
         self.page.clock.pause_at(1_000)
 
@@ -130,3 +144,58 @@ class Visitor:
     def _refuse(self, dialog: Any) -> None:
         self.problems.append(f"a dialog: {dialog.message}")
         dialog.dismiss()
+
+
+class Windows:
+    """Windows of the browser, each in a context of its own, which tests use one after the other.
+
+    To open one takes longer than most tests. Between two tests a window is emptied, so that each finds a browser without
+    memory.
+    """
+
+    def __init__(self, browser: Any, url: str) -> None:
+        self._browser, self._url = browser, url
+        self._free: list[Visitor] = []
+        self._used: list[Visitor] = []
+
+    def open(self, path: str = "/", *, width: int = 1200, height: int = 900, **media: str) -> Visitor:
+        """Open the page in an empty window; media: as for Playwright's `emulate_media`."""
+        visitor = self._free.pop() if self._free else self._open_window()
+        self._used.append(visitor)
+        size = {"width": width, "height": height}
+        if visitor.page.viewport_size != size:
+            visitor.page.set_viewport_size(size)
+        visitor.page.emulate_media(**{**_MEDIA, **media})
+        visitor.page.goto(path)
+        return visitor if path == _EMPTY else visitor.ready()
+
+    def empty(self, *, are_kept: bool = True) -> list[str]:
+        """Empty the windows that were used, or close them, and return their problems.
+
+        What outlives a session is a problem. A window that has one, or whose time stands still, is not used again.
+        """
+        problems = []
+        for visitor in self._used:
+            if are_kept:
+                visitor.page.unroute_all()
+                visitor.page.goto(_EMPTY)
+                visitor.problems += [f"it outlives the session: {one}" for one in visitor.page.evaluate(_FORGET)]
+            problems += visitor.problems
+            if are_kept and not visitor.problems and not visitor.is_frozen:
+                visitor.requests.clear()
+                self._free.append(visitor)
+            else:
+                visitor.page.context.close()
+        self._used.clear()
+        return problems
+
+    def close(self) -> None:
+        """Close the windows."""
+        for visitor in self._free:
+            visitor.page.context.close()
+
+    def _open_window(self) -> Visitor:
+        context = self._browser.new_context(base_url=self._url, permissions=["clipboard-read", "clipboard-write"])
+        context.set_default_timeout(1000 * PATIENCE_S)
+        context.add_init_script(INIT_SCRIPT)
+        return Visitor(context.new_page(), self._url)
