@@ -8,6 +8,7 @@ import pytest
 
 import selectrie
 from selectrie.results.drawing import plot as plotting
+from selectrie.results.drawing.beams import draw_beam
 from selectrie.results.drawing.choices import draw_selection_trie
 from selectrie.results.drawing.shapes import Drawing, clipped, path, rect, text
 
@@ -78,6 +79,18 @@ def test_pictures_of_results(selection, llm, tmp_path):
     ):
         axes.figure.savefig(tmp_path / f"{at}.png")
         assert (tmp_path / f"{at}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_beam_is_drawn_as_bars_or_as_a_trie(llm):
+    """What the server draws of it; other pictures are refused."""
+    found = llm.beam_search("Once upon", selectrie.Grammar.from_regex(" (a|the) (time|day)"), n=3)
+    for picture in ("bars", "trie"):
+        texts = [one.text for one in shapes_of(found.draw(picture).shapes) if one.tag == "text"]
+        assert [one.get_text() for one in found.plot(picture).texts] == texts
+        assert draw_beam(found)[picture] == found.draw(picture).to_dict()
+    assert found.text in [one.get_text().replace("␣", " ") for one in found.plot().texts]
+    with pytest.raises(selectrie.errors.OptionError, match="picture='strip': expected one of 'bars', 'trie'"):
+        found.plot("strip")
 
 
 def test_what_cannot_be_drawn_is_refused(selection, llm, monkeypatch):

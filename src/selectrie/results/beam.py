@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from selectrie.core.output import count
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.options import BeamSearchParams
 from selectrie.results.advice import Advice, Remedy, notes_advice
 from selectrie.results.drawing.bars import draw_texts
-from selectrie.results.drawing.numbers import written_tolerance
-from selectrie.results.drawing.shapes import to_html
+from selectrie.results.drawing.numbers import percent, written_tolerance
+from selectrie.results.drawing.plot import plot_picture
+from selectrie.results.drawing.shapes import Drawing, to_html
+from selectrie.results.drawing.trie import MAX_NODES, End, draw_trie
 from selectrie.results.plain import JsonRecord, fields_of, listing, plain, quoted, text_fields
 from selectrie.results.records import Signature, TokenScore, result_fields
 from selectrie.results.trie_view import TrieView, view_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _REPR_ROWS = 8
 _REASONS = {
@@ -252,6 +259,33 @@ class BeamResult(JsonRecord, Sequence[Hypothesis]):
             "beam": {**beam, "expand": self.beam.expand is not None},
             **fields_of(self, names),
         }
+
+    def draw(self, picture: str, *, fold: Collection[int] = ()) -> Drawing:
+        """Return a picture as `plot` names it; `fold` is as for `trie`."""
+        tolerance = written_tolerance(self.signature)
+        if picture == "bars":
+            texts = [(one.text, one.logp, one.complete) for one in (*self.hypotheses, *self.incomplete)]
+            return draw_texts(texts, title="The texts that were found, best first", tolerance=tolerance)
+
+        def end(choice: int) -> End:
+            p = math.exp(min(0.0, self.shown[choice].logp))
+            return End("probability of the text", p, p, percent(p, tolerance))
+
+        title = f"The tokens of {count(len(self.shown), 'text')} as a tree: {quoted(self.text)} is the best"
+        return draw_trie(self.trie(MAX_NODES, fold=fold), end, title=title, tolerance=tolerance)
+
+    def plot(self, picture: str = "bars", *, ax: Axes | None = None) -> Axes:
+        """Draw the texts that were found with matplotlib (extra `plot`).
+
+        Args:
+            picture: "bars", the texts best first, or "trie", the texts as one tree.
+            ax: Axes to draw into; None makes a figure of the picture's size.
+
+        Raises:
+            OptionError: For another picture.
+            MissingExtraError: If matplotlib is not installed.
+        """
+        return plot_picture(picture, ("bars", "trie"), self.draw, ax)
 
     def _repr_html_(self) -> str:
         """Return the texts with bars, for notebooks."""

@@ -7,10 +7,8 @@ from collections.abc import Collection
 
 from selectrie.core.output import count, quoted
 from selectrie.results.beam import BeamResult
-from selectrie.results.drawing.bars import draw_texts
 from selectrie.results.drawing.numbers import percent, written_tolerance
 from selectrie.results.drawing.sentences import cost_sentence
-from selectrie.results.drawing.trie import MAX_NODES, End, draw_trie
 
 
 def draw_beam(result: BeamResult, *, fold: Collection[int] = ()) -> dict[str, object]:
@@ -20,20 +18,13 @@ def draw_beam(result: BeamResult, *, fold: Collection[int] = ()) -> dict[str, ob
         result: The result.
         fold: Numbers of nodes of the trie below which nothing is drawn.
     """
-    shown, tolerance = result.shown, written_tolerance(result.signature)
-    texts = [(one.text, one.logp, one.complete) for one in (*result.hypotheses, *result.incomplete)]
-
-    def end(choice: int) -> End:
-        p = math.exp(min(0.0, shown[choice].logp))
-        return End("probability of the text", p, p, percent(p, tolerance))
-
-    title = f"The tokens of {count(len(shown), 'text')} as a tree: {quoted(result.text)} is the best"
+    p = percent(math.exp(min(0.0, result.logp)), written_tolerance(result.signature))
     return {
         "strip": None,
-        "trie": draw_trie(result.trie(MAX_NODES, fold=fold), end, title=title, tolerance=tolerance).to_dict(),
-        "bars": draw_texts(texts, title="The texts that were found, best first", tolerance=tolerance).to_dict(),
+        "trie": result.draw("trie", fold=fold).to_dict(),
+        "bars": result.draw("bars").to_dict(),
         "sentences": {
-            "winner": f"{quoted(result.text)}, {percent(math.exp(min(0.0, result.logp)), tolerance)} of everything",
+            "winner": f"{quoted(result.text)}, {p} of everything",
             "proof": beam_proof_sentence(result),
             "work": cost_sentence(result.cost),
             "greedy": beam_greedy_sentence(result),

@@ -7,11 +7,13 @@ SVG and of CSS is understood.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from selectrie.errors import MissingExtraError, OptionError
+from selectrie.options.checks import one_of
 from selectrie.results.drawing.shapes import Drawing, Shape, style
 
 if TYPE_CHECKING:
@@ -103,6 +105,30 @@ def plot(drawing: Drawing, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def plot_picture(
+    picture: str, names: tuple[str, ...], draw: Callable[[str], Drawing | None], ax: Axes | None = None
+) -> Axes:
+    """Draw one of several pictures with matplotlib, by its name.
+
+    Args:
+        picture: The name.
+        names: The names of all pictures.
+        draw: Returns a picture, or None if there is nothing to draw.
+        ax: As for `plot`.
+
+    Raises:
+        OptionError: For another picture, or one of which there is nothing to draw.
+        MissingExtraError: As for `plot`.
+    """
+    one_of("picture", picture, names)
+    drawing = draw(picture)
+    if drawing is None:
+        others = ", ".join(repr(name) for name in names if draw(name) is not None)
+        allowed = f"one of {others} for this result" if others else "a result with choices or accuracies"
+        raise OptionError("picture", picture, allowed)
+    return plot(drawing, ax)
+
+
 def _add(ax: Axes, shape: Shape, x: float, y: float, box: Any) -> None:
     """Add a shape to axes, moved by (x, y) and cut at a patch `box`, unless None."""
     from matplotlib.patches import Rectangle
@@ -164,6 +190,13 @@ def _add_text(ax: Axes, shape: Shape, x: float, y: float, sets: dict[str, str]) 
     )
 
 
+def _add_circle(ax: Axes, shape: Shape, x: float, y: float, sets: dict[str, str]) -> Any:
+    from matplotlib.patches import Circle
+
+    centre_x, centre_y, radius = (float(shape.attributes[name]) for name in ("cx", "cy", "r"))
+    return ax.add_patch(Circle((x + centre_x, y + centre_y), radius, **_look(sets)))
+
+
 def _add_path(ax: Axes, shape: Shape, x: float, y: float, sets: dict[str, str]) -> Any:
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
@@ -199,4 +232,4 @@ def _points_of(data: str) -> tuple[list[tuple[float, float]], list[Any]]:
     return points, codes
 
 
-_ADDERS = {"rect": _add_rect, "text": _add_text, "path": _add_path}
+_ADDERS = {"rect": _add_rect, "circle": _add_circle, "text": _add_text, "path": _add_path}
