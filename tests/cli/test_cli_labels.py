@@ -96,7 +96,7 @@ def _questions():
 def test_what_is_fitted_is_used(folder):
     """A calibration, then a threshold on calibrated answers, then both for rows without labels."""
     shown = run(*CLASSIFY, "--gold", "kind", "--fit-calibration", "c.json", "--calibration-method", "bias").stdout
-    assert all(word in shown for word in ("bias,", "5 parts", "surest 90%"))
+    assert all(word in shown for word in ("bias,", "5 parts", "surest 90 %"))
     assert "wrote c.json" in shown
     calibration = Calibration.load("c.json")
     assert (calibration.questions[0].method, calibration.questions[0].n) == ("bias", 12)

@@ -297,7 +297,7 @@ def test_an_svg_file_is_the_chart_of_accuracies():
     root = ET.fromstring(FORMATS["svg"](compared(), 10))  # noqa: S314 - written here
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     titles = [one.text for one in root.iter("{http://www.w3.org/2000/svg}title")]
-    assert [title.split(":")[0] for title in titles[1:]] == [f"task acc {name}" for name in NAMES[1:]]
+    assert [title.split(", difference ")[0] for title in titles[1:]] == [f"task acc {name}" for name in NAMES[1:]]
     run = evaluation([record(0, RIGHT)], ("brier",))
     with pytest.raises(OptionError, match="a metric that is a proportion"):
         FORMATS["svg"](comparison_dict(compare(run, run), ("a", "b")), 10)

@@ -187,7 +187,7 @@ THIRD_PARTY = {
     "pyarrow": frozenset({"runs.data_files", "tables.formats"}),
     "pandas": frozenset({"evaluation", "results", "decide.answers", "decide.classification"}),
     "sklearn": frozenset({"sklearn"}),
-    "matplotlib": frozenset({"results", "decide.answers"}),
+    "matplotlib": frozenset({"results", "decide.answers", "evaluation"}),
     "narwhals": frozenset({"decide.columns"}),
     "lm_eval": frozenset({"evaluation.lm_eval_model"}),
     "tqdm": frozenset({"evaluation.lm_eval_model"}),

@@ -238,7 +238,7 @@ def compare(runs: RunsGroup, output: CompareOutput) -> int:
     def page() -> str:
         from selectrie.evaluation.report.html import comparison_page
 
-        return comparison_page(fields, evaluations)
+        return comparison_page(found, evaluations, runs.runs)
 
     if output.json:
         show_json(fields)

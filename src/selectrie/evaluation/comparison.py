@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +15,16 @@ from selectrie.core.types import FloatArray
 from selectrie.errors import OptionError
 from selectrie.evaluation import metrics
 from selectrie.evaluation.metrics import METRICS, ConfidenceInterval, Item, ItemRecord, bootstrap, mcnemar
-from selectrie.evaluation.results import Evaluation, TaskResult
+from selectrie.evaluation.report.charts import draw_differences, draw_estimates, draw_pairs
+from selectrie.evaluation.results import Evaluation, TaskResult, position
+from selectrie.results.drawing.numbers import UNKNOWN
+from selectrie.results.drawing.plot import plot_picture
+from selectrie.results.drawing.shapes import Drawing
 from selectrie.results.plain import JsonRecord, fields_of
 from selectrie.results.records import FORMAT_VERSION
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 KL_DIVERGENCE = "kl_divergence"
 """Name of the mean Kullback-Leibler divergence among the differences of two runs."""
@@ -82,6 +90,8 @@ class Comparison(JsonRecord):
             divergence if there are items with several choices.
         gained, lost: Items that only the second, or only the first, gets right by
             summed log-probability.
+        pairs: The records of the items that both runs measured; not in `to_dict`.
+        tolerance: By how many nats probabilities in these runs may move; as `pairs`.
     """
 
     task: str
@@ -91,6 +101,38 @@ class Comparison(JsonRecord):
     differences: tuple[Difference, ...]
     gained: tuple[Flip, ...]
     lost: tuple[Flip, ...]
+    pairs: tuple[tuple[ItemRecord, ItemRecord], ...] = field(default=(), repr=False, compare=False)
+    tolerance: float = field(default=UNKNOWN, repr=False, compare=False)
+
+    def draw(self, picture: str) -> Drawing | None:
+        """Return a picture as `plot` names it; None if there is nothing to draw."""
+        other = position(self.run)
+        if picture == "differences":
+            return draw_differences(f"{self.task}: {other} run less first", [self.to_dict()])
+        if picture == "probabilities":
+            return draw_pairs(f"Probability of the right choice in {self.task}", self.pairs, other, self.tolerance)
+        found = [
+            (f"{one.metric}, {name}", one.metric, metrics.estimate(METRICS[one.metric], records))
+            for one in self.differences
+            if one.p is not None
+            for name, records in zip(("first", other), zip(*self.pairs, strict=True), strict=True)
+        ]
+        return draw_estimates(f"Both runs of {self.task}", found)
+
+    def plot(self, picture: str = "differences", *, ax: Axes | None = None) -> Axes:
+        """Draw the comparison with matplotlib (extra `plot`), as its page shows it.
+
+        Args:
+            picture: "differences" of accuracies, or "accuracies" of both runs, with
+                their intervals; or "probabilities", each item at the probability of the
+                right choice in both.
+            ax: Axes to draw into; None makes a figure of the picture's size.
+
+        Raises:
+            OptionError: For another picture, or one that the items do not have.
+            MissingExtraError: If matplotlib is not installed.
+        """
+        return plot_picture(picture, ("differences", "accuracies", "probabilities"), self.draw, ax)
 
     def to_dict(self) -> dict[str, object]:
         """Return the comparison ready for JSON, with None for non-finite numbers."""
@@ -119,9 +161,16 @@ def compare(
         both = [task for task in base.tasks if task.task in names]
         if not both:
             raise OptionError("runs", [task.task for task in base.tasks], f"a task in common with {sorted(names)}")
-        found += [_compare(run, task, other[task.task]) for task in both]
+        tolerance = max(_tolerance_of(base), _tolerance_of(other))
+        found += [replace(_compare(run, task, other[task.task]), tolerance=tolerance) for task in both]
     order = [task.task for task in base.tasks]
     return tuple(sorted(found, key=lambda one: (order.index(one.task), one.run)))
+
+
+def _tolerance_of(run: Evaluation) -> float:
+    """Return the tolerance, in nats, by which probabilities of a run are written."""
+    tolerance = run.signature.get("tolerance")
+    return tolerance if isinstance(tolerance, float) and tolerance else UNKNOWN
 
 
 def _run_of(given: Evaluation | str | os.PathLike[str]) -> Evaluation:
@@ -182,7 +231,7 @@ def _compare(run: int, first: TaskResult, second: TaskResult) -> Comparison:
     gained, lost = _find_flips(pairs)
     left_out = len({record.index for record in (*first.records, *second.records)}) - len(pairs)
     differences = (*(_difference(name, mine, others) for name in shared), *_divergence(pairs))
-    return Comparison(first.task, run, len(pairs), left_out, differences, gained, lost)
+    return Comparison(first.task, run, len(pairs), left_out, differences, gained, lost, tuple(pairs))
 
 
 def pair_records(first: TaskResult, second: TaskResult) -> list[tuple[ItemRecord, ItemRecord]]:

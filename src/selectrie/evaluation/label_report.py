@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -26,9 +26,15 @@ from selectrie.evaluation.metrics import (
     expected_calibration_error,
     wilson,
 )
+from selectrie.evaluation.report.charts import draw_reliability, draw_risk, share_percent, short_percent
 from selectrie.options.checks import at_least, one_of
 from selectrie.results import FORMAT_VERSION
+from selectrie.results.drawing.plot import plot_picture
+from selectrie.results.drawing.shapes import Drawing
 from selectrie.results.plain import JsonRecord, fields_of, plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _BLOCK = 20
 """Number of sets that are simulated together."""
@@ -107,6 +113,34 @@ class LabelReport(JsonRecord):
     after: LabelFigures | None = None
     differences: Mapping[str, tuple[float, ConfidenceInterval]] | None = None
 
+    @property
+    def figures(self) -> dict[str, LabelFigures]:
+        """Return the figures by what they are of: "as it is", and "calibrated …"."""
+        by = f" ({self.method}, {self.folds} parts)" if self.method else ""
+        return {"as it is": self.before} | ({} if self.after is None else {f"calibrated{by}": self.after})
+
+    def draw(self, picture: str) -> Drawing | None:
+        """Return a picture as `plot` names it; None if there is nothing to draw."""
+        if picture == "risk":
+            return draw_risk("Risk over coverage", self.figures, (1.0, *COVERAGES))
+        found = list(self.figures.items())[picture == "calibrated" :]
+        name, one = found[0] if found else ("", None)
+        return None if one is None else draw_reliability(f"Reliability, {name}", one.bins, one.ece)
+
+    def plot(self, picture: str = "reliability", *, ax: Axes | None = None) -> Axes:
+        """Draw the report with matplotlib (extra `plot`), as a table's page shows it.
+
+        Args:
+            picture: "reliability" of the answers as they are, "calibrated" for the same
+                after a calibration, or "risk" over coverage, with both.
+            ax: Axes to draw into; None makes a figure of the picture's size.
+
+        Raises:
+            OptionError: For another picture, or one that the report does not have.
+            MissingExtraError: If matplotlib is not installed.
+        """
+        return plot_picture(picture, ("reliability", "calibrated", "risk"), self.draw, ax)
+
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON data."""
         data: dict[str, object] = {"format": FORMAT_VERSION, "kind": "label_report", "before": self.before.to_dict()}
@@ -130,14 +164,15 @@ class LabelReport(JsonRecord):
         def row(name: str, texts: list[str], last: str = "") -> tuple[str, str, str, str]:
             return (name, texts[0], texts[1] if len(texts) > 1 else "", last)
 
-        rows = [row("accuracy", [f"{one.accuracy:.1%}" for one in columns], f"as it is: {low:.1%} to {high:.1%}")]
+        between = f"as it is: {share_percent(low)} to {share_percent(high)}"
+        rows = [row("accuracy", [share_percent(one.accuracy) for one in columns], between)]
         for name, field in (("log loss", "log_loss"), ("Brier score", "brier")):
             rows.append(row(name, [f"{getattr(one, field):.3f}" for one in columns], self._change(field)))
         rows.append(row("calibration error", [f"{one.ece:.3f}" for one in columns]))
         rows.append(row("  below, if calibrated", [f"{one.ece_95:.3f}" for one in columns]))
         rows.append(row("risk over coverage", [f"{one.aurc:.3f}" for one in columns]))
         return rows + [
-            row(f"  wrong in the surest {share:.0%}", [f"{one.risk_at(share):.1%}" for one in columns])
+            row(f"  wrong in the surest {short_percent(share)}", [share_percent(one.risk_at(share)) for one in columns])
             for share in COVERAGES
         ]
 

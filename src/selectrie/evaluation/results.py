@@ -22,11 +22,15 @@ from selectrie.evaluation.metrics import (
     calibration_table,
     expected_calibration_error,
 )
+from selectrie.evaluation.report.charts import draw_estimates, draw_margins, draw_reliability
+from selectrie.results.drawing.plot import plot_picture
+from selectrie.results.drawing.shapes import Drawing
 from selectrie.results.plain import JsonRecord, cell, fields_of, frame, label, row, table
 from selectrie.results.records import result_fields
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 MAX_CONTEXT, MAX_CHOICE, MAX_CHOICES = 200, 80, 8
 """Maximum characters of a context and of a choice, and number of choices, shown."""
@@ -219,6 +223,32 @@ class TaskResult(JsonRecord):
         margins = [metrics.margin(record) for record in self.records if len(record.choices) > 1]
         return np.array(margins, dtype=np.float64)
 
+    def draw(self, picture: str) -> Drawing | None:
+        """Return a picture as `plot` names it; None if there is nothing to draw."""
+        if picture == "reliability":
+            return draw_reliability(f"Reliability of {self.task}", self.calibration, self.ece)
+        if picture == "margins":
+            return draw_margins(f"Margins of {self.task}", self.records)
+        name = next((name for name in self.figures.metrics if metrics.METRICS[name].is_proportion), "")
+        found = [(label, name, part.metrics[name]) for label, part in self.subsets.items() if name]
+        found.sort(key=lambda one: -one[2].value)
+        return draw_estimates(f"{name} of the subsets of {self.task}", found)
+
+    def plot(self, picture: str = "reliability", *, ax: Axes | None = None) -> Axes:
+        """Draw the result with matplotlib (extra `plot`), as its page shows it.
+
+        Args:
+            picture: "reliability", accuracy over confidence; "margins", a histogram of
+                right and wrong items; or "subsets", the first proportion among the
+                metrics of each subset.
+            ax: Axes to draw into; None makes a figure of the picture's size.
+
+        Raises:
+            OptionError: For another picture, or one that the items do not have.
+            MissingExtraError: If matplotlib is not installed.
+        """
+        return plot_picture(picture, ("reliability", "margins", "subsets"), self.draw, ax)
+
     def to_dict(self) -> dict[str, object]:
         """Return the result ready for JSON, without the records."""
         problems = [fields_of(record, "index id problem") for record in self.records if record.problem is not None]
@@ -275,6 +305,29 @@ class Evaluation(JsonRecord):
         if "acc" not in found:
             raise OptionError("metrics", list(found), "'acc' among the metrics of the run")
         return found["acc"].value
+
+    def draw(self) -> Drawing | None:
+        """Return the picture of `plot`; None if no metric is a proportion."""
+        found = [
+            (f"{task.task} {name}" if len(self.tasks) > 1 else name, name, one)
+            for task in self.tasks
+            for name, one in task.figures.metrics.items()
+        ]
+        return draw_estimates("Accuracies with 95 % intervals", found)
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw all accuracies with their intervals with matplotlib (extra `plot`).
+
+        The tasks of an evaluation have further pictures.
+
+        Args:
+            ax: Axes to draw into; None makes a figure of the picture's size.
+
+        Raises:
+            OptionError: If no metric is a proportion.
+            MissingExtraError: If matplotlib is not installed.
+        """
+        return plot_picture("accuracy", ("accuracy",), lambda _: self.draw(), ax)
 
     def __repr__(self) -> str:
         head = f"Evaluation({self.rows_evaluated} rows evaluated of {self.rows_naive} one by one)"

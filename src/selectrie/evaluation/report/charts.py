@@ -1,51 +1,122 @@
-"""Charts as inline SVG, and texts escaped for pages."""
+"""Draws the figures of evaluations, comparisons and label reports as charts.
+
+Each element of a chart says on hover what the outline says of it.
+"""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from importlib import resources
+from functools import partial
+from typing import Any, Protocol
 
-from selectrie.core.output import count
-from selectrie.evaluation.results import shorten
+import numpy as np
 
-FOLDER = resources.files("selectrie.evaluation.report")
-"""Folder of the template and the style sheet."""
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Matches control characters, direction marks, and what no page may hold."""
-_WIDTH = 720
-_ROW = 22
-_LABEL, _NOTE = 216, 160
-_LABEL_CHARS = 30
+from selectrie.core.output import count, thousands
+from selectrie.core.types import BoolArray, FloatArray
+from selectrie.evaluation import metrics
+from selectrie.evaluation.metrics import METRICS, CalibrationBin, Estimate, ItemRecord, wilson
+from selectrie.results.drawing.numbers import UNKNOWN, cut, percent, show_text
+from selectrie.results.drawing.shapes import LABEL_CELL, Drawing, Item, Shape, dot, group, line, path, rect, text, write
+
+MAX_STEPS = 400
+"""Maximum number of points of a curve that are drawn."""
+MAX_DOTS = 3000
+"""Maximum number of pairs that are drawn."""
+MAX_ITEMS = 200
+"""Maximum number of pairs in an outline; the rest is counted."""
+_WIDTH, _ROW, _LABEL, _NOTE = 720.0, 22.0, 216.0, 196.0
+_LABEL_CELLS = 28
+_SQUARE, _LEFT, _RIGHT, _TOP, _BOTTOM = 352.0, 52.0, 332.0, 24.0, 304.0
+_N_PILES = 20
+_Key = tuple[Callable[[float, float], Shape], str]
+"""Draws what a legend explains around a point, and the explanation."""
 
 
-def escape_text(text: object) -> str:
-    r"""Return a text escaped for HTML, for element content and attribute values.
+def share_percent(share: float) -> str:
+    """Return a share of items, which is exact, as a percentage with one decimal.
 
-    Characters that do not print are written `\xNN` or `\uNNNN`.
+    Only 0 and 1 read "0 %" and "100 %".
     """
-    return escape(escape_unprintable(text))
+    if share in (0.0, 1.0) or not 0.0005 <= share <= 0.9995:
+        return percent(share, 0.0)
+    return f"{100 * share:.1f} %"
 
 
-def escape_unprintable(text: object) -> str:
-    r"""Return a text with unprintable characters written as `\xNN` or `\uNNNN`."""
-    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text))
+def short_percent(share: float) -> str:
+    """Return a round share, such as that of a tick, as a percentage."""
+    return f"{100 * share:.3g} %"
+
+
+def share_with_interval(share: float, low: float, high: float) -> str:
+    """Return a share of items with its 95 % interval as text."""
+    return f"{share_percent(share)} ({share_percent(low)} to {share_percent(high)})"
 
 
 @dataclass(frozen=True, slots=True)
-class ChartDescription:
-    """The description of a chart, for readers who cannot see it.
+class Axis:
+    """Maps values from `low` to `high` to pixels from `start` to `end`.
 
     Attributes:
-        title: The title, a few words.
-        alternative: A description of the chart in sentences.
+        low, high: The range of values.
+        start, end: The range of pixels.
+        write: Formats a tick.
+        steps: Number of parts between ticks.
     """
 
-    title: str
-    alternative: str
+    low: float
+    high: float
+    start: float
+    end: float
+    write: Callable[[float], str] = short_percent
+    steps: int = 4
+
+    @property
+    def ticks(self) -> list[float]:
+        """Return the values that are marked."""
+        return [self.low + (self.high - self.low) * i / self.steps for i in range(self.steps + 1)]
+
+    def __call__(self, value: float) -> float:
+        """Return the pixel of a value; values out of range are moved to the edge."""
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+
+def round_up(value: float) -> float:
+    """Return the smallest n · 10^k that is at least `value`, n one of 1-6 and 8."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * (1 - 1e-9))
+
+
+def _finish(
+    title: str, size: tuple[float, float], shapes: Iterable[Shape], outline: Iterable[Item], keys: Iterable[_Key]
+) -> Drawing:
+    """Return a drawing of shapes of this width and height, with a legend below them."""
+    width, height = size
+    x, y, legend = 12.0, height + 10, list[Shape]()
+    for draw, words in keys:
+        needed = 34 + (LABEL_CELL - 0.4) * len(words)
+        if x > 12 and x + needed > width:
+            x, y = 12.0, y + 18
+        legend += [draw(x + 8, y), text(x + 22, y + 4, words, "small", "soft")]
+        x += needed
+    height = y + 12 if legend else height
+    return Drawing(
+        width, height, show_text(title), (rect(0, 0, width, height, "ground"), *shapes, *legend), tuple(outline)
+    )
+
+
+def _dot_key(*names: str) -> Callable[[float, float], Shape]:
+    return lambda x, y: dot(x, y, 4.5, *names)
+
+
+def _line_key(*names: str) -> Callable[[float, float], Shape]:
+    return lambda x, y: line(x - 8, y, x + 8, y, *names)
+
+
+def _bar_key(*names: str) -> Callable[[float, float], Shape]:
+    return lambda x, y: rect(x - 5, y - 5, 10, 10, "bar", *names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,354 +127,314 @@ class Row:
         label: Text at the left of the row.
         value: The figure.
         low, high: Its interval.
+        words: The figure and its interval, at the right of the row.
         mark: A reference value, such as that of random guessing, or None.
-        note: Text at the right of the row.
     """
 
     label: str
     value: float
     low: float
     high: float
+    words: str
     mark: float | None = None
-    note: str = ""
-
-    @property
-    def is_apart(self) -> bool:
-        """Return whether the mark, if any, lies outside the interval."""
-        return self.mark is not None and not self.low <= self.mark <= self.high
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """Maps values from `low` to `high` to pixels from `start` to `end`.
-
-    Attributes:
-        low, high: The range of values.
-        start, end: The range of pixels.
-        ticks: Values that are marked.
-        write: Formats a tick.
-    """
-
-    low: float
-    high: float
-    start: float
-    end: float
-    ticks: tuple[float, ...]
-    write: Callable[[float], str]
-
-    def __call__(self, value: float) -> float:
-        """Return the pixel of a value; values out of range are moved to the edge."""
-        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
-        return self.start + share * (self.end - self.start)
-
-
-def whole_percent(value: float) -> str:
-    """Return a share as `12 %`."""
-    return f"{100 * value:.0f} %"
-
-
-def signed_points(value: float) -> str:
-    """Return a difference of two proportions in percentage points."""
-    return f"{100 * value:+.3g}" if value else "0"
-
-
-def share_axis(start: float, end: float) -> Axis:
-    """Return an axis for shares, from 0 to 1."""
-    return Axis(0, 1, start, end, (0, 0.25, 0.5, 0.75, 1), whole_percent)
-
-
-def difference_axis(rows: Sequence[Row], start: float, end: float) -> Axis:
-    """Return an axis centred on 0 that is wide enough for every row's interval."""
-    limit = round_up(max((max(abs(row.low), abs(row.high)) for row in rows), default=0.0) or 0.01)
-    return Axis(-limit, limit, start, end, (-limit, -limit / 2, 0, limit / 2, limit), signed_points)
-
-
-def round_up(value: float) -> float:
-    """Return the smallest n · 10^k that is at least `value`, n one of 1-6 and 8."""
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * (1 - 1e-9))
-
-
-def tag(name: str, content: str = "", /, **attributes: object) -> str:
-    """Return an SVG or HTML element as text.
-
-    Args:
-        name: Name of the element.
-        content: Its content, which is not escaped.
-        attributes: Its attributes; `_` in a name becomes `-`, `class_` becomes `class`.
-    """
-    written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_attribute_text(value)}"' for key, value in attributes.items()
-    )
-    return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
-
-
-def _attribute_text(value: object) -> str:
-    """Return an attribute's value as text, with one decimal for pixels."""
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else escape_text(value)
-
-
-def _svg_text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
-    return tag("text", escape_text(words), x=x, y=y, text_anchor=anchor, **({"class_": kind} if kind else {}))
-
-
-def _svg_line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
-
-
-def _svg_tooltip(words: str) -> str:
-    return tag("title", escape_text(words))
-
-
-def svg_file(picture: str) -> str:
-    """Return a chart of this module as an SVG file that brings its styles."""
-    style = tag("style", (FOLDER / "page.css").read_text(encoding="utf-8"))
-    return picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(">", f">{style}", 1) + "\n"
-
-
-def _svg_chart(words: ChartDescription, width: float, height: float, parts: Iterable[str]) -> str:
-    """Return an SVG image of these parts, with its description for screen readers."""
-    inside = f"<title>{escape_text(words.title)}</title><desc>{escape_text(words.alternative)}</desc>{''.join(parts)}"
-    alternative = f"{words.title}. {words.alternative}"
-    box = f"0 0 {width:g} {height:g}"
-    return tag(
-        "svg",
-        inside,
-        viewBox=box,
-        role="img",
-        aria_label=alternative,
-        style=f"max-width:{width:g}px;min-width:{0.8 * width:g}px",
-    )
-
-
-def interval_chart(
-    rows: Sequence[Row], words: ChartDescription, axis_of: Callable[[float, float], Axis] = share_axis
-) -> str:
-    """Return an SVG chart with a dot and whiskers for each row, one below the other.
+def draw_rows(title: str, rows: Sequence[Row], axis: Axis, name: str, mark: str) -> Drawing:
+    """Return a drawing with a dot and whiskers for each row, one below the other.
 
     The dot is hollow if the row's mark lies within the whiskers.
 
     Args:
-        words: The chart's description.
-        axis_of: Returns the axis between two pixels.
+        title: What is drawn.
+        rows: The rows, from top to bottom.
+        axis: Maps values to pixels.
+        name: What a row's value is.
+        mark: What the reference values are.
     """
-    axis = axis_of(_LABEL + 12, _WIDTH - _NOTE)
     bottom = 8 + _ROW * len(rows)
-    parts = []
+    shapes, outline = list[Shape](), list[Item]()
     for tick in axis.ticks:
-        parts.append(_svg_line(axis(tick), 4, axis(tick), bottom, "grid"))
-        parts.append(_svg_text(axis(tick), bottom + 16, axis.write(tick), "tick", "middle"))
+        shapes.append(line(axis(tick), 4, axis(tick), bottom, "grid"))
+        shapes.append(text(axis(tick), bottom + 16, axis.write(tick), "small", "soft", "middle"))
     for i, row in enumerate(rows):
-        parts.append(_svg_interval(row, axis, 8 + _ROW * i + _ROW / 2))
-    return _svg_chart(words, _WIDTH, bottom + 24, parts)
+        y, label = 8 + _ROW * (i + 0.5), show_text(row.label)
+        is_within = row.mark is not None and row.low <= row.mark <= row.high
+        numbers = [(name, row.value, row.words)] + ([(mark, row.mark, axis.write(row.mark))] if row.mark else [])
+        outline.append(Item(label, tuple(numbers), (f"{mark} lies within the interval",) * is_within))
+        parts = [text(_LABEL, y + 4, _cut_middle(label), "end")]
+        if row.mark is not None:
+            parts.append(line(axis(row.mark), y - 8, axis(row.mark), y + 8, "alt", "thick"))
+        parts.append(line(axis(row.low), y, axis(row.high), y, "win", "thick"))
+        parts += [line(axis(end), y - 4, axis(end), y + 4, "win", "thick") for end in (row.low, row.high)]
+        parts.append(dot(axis(row.value), y, 4.5, "hollow" * is_within))
+        parts.append(text(axis.end + 14, y + 4, row.words, "small", "soft"))
+        shapes.append(group(outline[-1], *parts))
+    keys: list[_Key] = [(_dot_key(), f"{name} with its 95 % interval")]
+    if any(row.mark is not None for row in rows):
+        keys.append((lambda x, y: line(x, y - 7, x, y + 7, "alt", "thick"), mark))
+        keys.append((_dot_key("hollow"), f"{mark} lies within the interval"))
+    return _finish(title, (_WIDTH, bottom + 24), shapes, outline, keys)
 
 
-def _svg_interval(row: Row, axis: Axis, y: float) -> str:
-    """Return the SVG group of one row at the height `y`."""
-    parts = [
-        _svg_tooltip(f"{row.label}: {row.note}"),
-        _svg_text(_LABEL, y + 4, shorten(row.label, _LABEL_CHARS), anchor="end"),
+def _cut_middle(label: str) -> str:
+    """Return a label, with … in its middle if it is long."""
+    if cut(label, _LABEL_CELLS) == label:
+        return label
+    half = _LABEL_CELLS / 2
+    return cut(label, half).removesuffix("…") + cut(label[::-1], half)[::-1]
+
+
+def draw_estimates(title: str, estimates: Iterable[tuple[str, str, Estimate]]) -> Drawing | None:
+    """Return a drawing of the figures that are proportions; None if there are none.
+
+    Args:
+        title: What is drawn.
+        estimates: Triples of label, name of the metric, and figure.
+    """
+    rows = [
+        Row(label, one.value, one.low, one.high, share_with_interval(one.value, one.low, one.high), one.chance)
+        for label, metric, one in estimates
+        if METRICS[metric].is_proportion and math.isfinite(one.value)
     ]
-    if row.mark is not None:
-        parts.append(_svg_line(axis(row.mark), y - 8, axis(row.mark), y + 8, "mark"))
-    parts.append(_svg_line(axis(row.low), y, axis(row.high), y, "whisker"))
-    parts += [_svg_line(axis(end), y - 4, axis(end), y + 4, "whisker") for end in (row.low, row.high)]
-    kind = "dot" if row.mark is None or row.is_apart else "dot hollow"
-    parts.append(tag("circle", cx=axis(row.value), cy=y, r=4.5, class_=kind))
-    parts.append(_svg_text(axis.end + 14, y + 4, row.note, "tick"))
-    return tag("g", "".join(parts))
+    axis = Axis(0, 1, _LABEL + 12, _WIDTH - _NOTE)
+    return draw_rows(title, rows, axis, "value", "guessing at random") if rows else None
 
 
-def _grid(x: Axis, y: Axis, title: str, *, tick_y: float) -> list[str]:
-    """Return the lines of a grid, its ticks, and the title of its vertical axis.
+def draw_differences(title: str, tasks: Iterable[Mapping[str, Any]], runs: Sequence[str] = ()) -> Drawing | None:
+    """Return a drawing of the differences of proportions; None if there are none.
 
-    `tick_y` is the height of the horizontal axis' ticks.
+    Args:
+        title: What is drawn.
+        tasks: Comparisons, ready for JSON.
+        runs: Names of all runs; () if there are only two.
     """
-    parts = [_svg_text(x.start, 12, title)]
+    rows = []
+    for task in tasks:
+        for one in task["differences"]:
+            if one["p"] is None:
+                continue
+            value, low, high = (100 * x for x in (one["difference"], *one["interval"].values()))
+            words = f"{value:+.1f} ({low:+.1f} to {high:+.1f})"
+            label = f"{task['task']} {one['metric']} {runs[task['run']]}" if runs else one["metric"]
+            rows.append(Row(label, value, low, high, words, 0.0))
+    if not rows:
+        return None
+    limit = round_up(max(max(abs(row.low), abs(row.high)) for row in rows) or 1.0)
+    axis = Axis(-limit, limit, _LABEL + 12, _WIDTH - _NOTE, lambda value: f"{value:+.3g}" if value else "0")
+    return draw_rows(f"{title}, percentage points", rows, axis, "difference", "no difference")
+
+
+def _square(x: Axis, y: Axis, below: str, above: str, *, tick_y: float = 18) -> list[Shape]:
+    """Return the grid of a square chart with the titles of both axes.
+
+    Args:
+        x, y: The axes.
+        below, above: Titles of the horizontal and of the vertical axis.
+        tick_y: Pixels from the horizontal axis to its ticks.
+    """
+    shapes = [text(x.start, 12, above), text((x.start + x.end) / 2, y.start + tick_y + 19, below, "middle")]
     for tick in x.ticks:
-        parts.append(_svg_line(x(tick), y.end, x(tick), y.start, "grid"))
-        parts.append(_svg_text(x(tick), tick_y, x.write(tick), "tick", "middle"))
+        shapes.append(line(x(tick), y.end, x(tick), y.start, "grid"))
+        shapes.append(text(x(tick), y.start + tick_y, x.write(tick), "small", "soft", "middle"))
     for tick in y.ticks:
-        parts.append(_svg_line(x.start, y(tick), x.end, y(tick), "grid"))
-        parts.append(_svg_text(x.start - 8, y(tick) + 4, y.write(tick), "tick", "end"))
-    return parts
+        shapes.append(line(x.start, y(tick), x.end, y(tick), "grid"))
+        shapes.append(text(x.start - 8, y(tick) + 4, y.write(tick), "small", "soft", "end"))
+    return shapes
 
 
-def _diagonal(x: Axis, y: Axis) -> str:
-    """Return the line on which both shares are equal."""
-    return _svg_line(x(0), y(0), x(1), y(1), "mark dashed")
+def _share_axes() -> tuple[Axis, Axis]:
+    """Return the axes of a square chart of two shares."""
+    return Axis(0, 1, _LEFT, _RIGHT), Axis(0, 1, _BOTTOM, _TOP)
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A bin of a reliability diagram.
+_DIAGONAL = line(_LEFT, _BOTTOM, _RIGHT, _TOP, "alt", "thick", "dash")
+"""The line on which both shares of a square chart are equal."""
 
-    Attributes:
-        x: Mean confidence.
-        y: Accuracy.
-        low, high: The interval of the accuracy.
-        n: Number of items.
+
+def draw_reliability(title: str, bins: Iterable[CalibrationBin], ece: float) -> Drawing | None:
+    """Return a drawing of accuracy over confidence; None without items.
+
+    Dots grow with the number of items, which bars below show.
+
+    Args:
+        title: What is drawn.
+        bins: The bins of confidence; each gets Wilson's interval.
+        ece: Expected calibration error.
     """
+    found = [one for one in bins if one.n]
+    if not found:
+        return None
+    x, y = _share_axes()
+    below = "confidence: probability of the choice in its set"
+    shapes, outline = [*_square(x, y, below, "share that is right", tick_y=62), _DIAGONAL], list[Item]()
+    max_n = max(one.n for one in found)
+    for one in found:
+        interval, size = wilson(one.accuracy * one.n, one.n), one.n / max_n
+        at, left, width = x(one.confidence), x(one.low) + 2, x(one.high) - x(one.low) - 4
+        right = share_with_interval(one.accuracy, interval.low, interval.high)
+        numbers = (("items", float(one.n), thousands(one.n)), ("right", one.accuracy, right))
+        outline.append(Item(f"confidence {percent(one.confidence, UNKNOWN)}", numbers))
+        parts = [
+            line(at, y(interval.low), at, y(interval.high), "win", "thick"),
+            dot(at, y(one.accuracy), 3 + 6 * math.sqrt(size), "sheer"),
+            rect(left, y.start + 46 - 30 * size, width, 30 * size, "bar", "win"),
+            text(left + width / 2, y.start + 43 - 30 * size, thousands(one.n), "tiny", "middle"),
+        ]
+        shapes.append(group(outline[-1], *parts))
+    keys: list[_Key] = [
+        (_dot_key("sheer"), "share right, with its 95 % interval"),
+        (_line_key("alt", "thick", "dash"), "calibrated; below: surer than right"),
+        (_bar_key("win"), "items"),
+    ]
+    return _finish(f"{title}: expected calibration error {ece:.3f}", (_SQUARE, y.start + 88), shapes, outline, keys)
 
-    x: float
-    y: float
-    low: float
-    high: float
-    n: int
 
+def draw_margins(title: str, records: Iterable[ItemRecord]) -> Drawing | None:
+    """Return a histogram of the margins of items; None if none has several choices.
 
-def reliability_chart(points: Sequence[Point], words: ChartDescription) -> str:
-    """Return an SVG chart of accuracy over confidence.
-
-    On the diagonal both are equal. Dots grow with the number of items, which bars below
-    show.
+    The columns end at about the 99th percentile; the last one has the items beyond too.
     """
-    x, y = share_axis(52, 332), share_axis(304, 24)
-    parts = [*_grid(x, y, "share that is right", tick_y=y.start + 62), _diagonal(x, y)]
-    max_n = max((point.n for point in points), default=1)
-    for point in points:
-        about = f"{point.n} items: confidence {whole_percent(point.x)}, right {whole_percent(point.y)}"
-        inside = _svg_tooltip(about) + _svg_line(x(point.x), y(point.low), x(point.x), y(point.high), "whisker")
-        inside += tag("circle", cx=x(point.x), cy=y(point.y), r=3 + 6 * math.sqrt(point.n / max_n), class_="dot soft")
-        height = 30 * point.n / max_n
-        left = x(max(0.0, math.ceil(point.x * 10 - 1e-9) - 1) / 10) + 2
-        inside += tag("rect", x=left, y=y.start + 46 - height, width=24.0, height=height, class_="bar")
-        inside += _svg_text(left + 12, y.start + 43 - height, str(point.n), "tick small", "middle")
-        parts.append(tag("g", inside))
-    parts.append(
-        _svg_text((x.start + x.end) / 2, y.start + 80, "confidence: probability of the choice in its set", "", "middle")
-    )
-    return _svg_chart(words, 360, y.start + 88, parts)
+    sets = [record for record in records if record.problem is None and len(record.choices) > 1 and record.gold]
+    if not sets:
+        return None
+    margins = np.array([metrics.margin(record) for record in sets])
+    right = np.array([metrics.predicted_choice(record) in record.gold for record in sets])
+    finite = margins[np.isfinite(margins)]
+    end = round_up((float(np.quantile(finite, 0.99)) if len(finite) else 0.0) or 1.0)
+    beyond = int((margins > end).sum())
+    more = f"; {count(beyond, 'item')} beyond {end:g} nats in the last column" if beyond else ""
+    about = f"{title}: median {float(np.median(margins)):.3g} nats{more}"
+    label = "nats between the two most probable choices"
+    return draw_histogram(about, label, margins, right, Axis(0, end, _LEFT, _RIGHT, lambda value: f"{value:.3g}"))
 
 
-@dataclass(frozen=True, slots=True)
-class Pile:
-    """A column of a histogram.
+def draw_shares(title: str, label: str, shares: FloatArray, is_right: BoolArray | None) -> Drawing:
+    """Return a histogram of probabilities from 0 to 1.
 
-    Attributes:
-        low, high: The range of values that it covers.
-        right, wrong: Number of right and of wrong items; `wrong` is stacked on `right`.
+    Args:
+        title: What is drawn.
+        label: Title of the horizontal axis.
+        shares: The probability of each item.
+        is_right: Whether each item is right; None if that is not known.
     """
+    middle, least = (percent(float(one), UNKNOWN) for one in (np.median(shares), shares.min()))
+    x, _ = _share_axes()
+    return draw_histogram(f"{title}: median {middle}, least {least}", label, shares, is_right, x)
 
-    low: float
-    high: float
-    right: int
-    wrong: int
+
+def draw_histogram(title: str, label: str, values: FloatArray, is_right: BoolArray | None, x: Axis) -> Drawing:
+    """Return a histogram of right items, with wrong ones stacked on them.
+
+    Args:
+        title: What is drawn.
+        label: Title of the horizontal axis.
+        values: The value of each item; those beyond an end count in its column.
+        is_right: Whether each item is right; None if that is not known.
+        x: The horizontal axis.
+    """
+    edges = np.linspace(x.low, x.high, _N_PILES + 1)
+    pile_of = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, _N_PILES - 1)
+    n = np.bincount(pile_of, minlength=_N_PILES)
+    right = n if is_right is None else np.bincount(pile_of[is_right], minlength=_N_PILES)
+    y = Axis(0, round_up(float(n.max())), _BOTTOM, _TOP, lambda value: f"{value:g}", steps=2)
+    shapes, outline = _square(x, y, label, "items"), list[Item]()
+    for i in np.flatnonzero(n).tolist():
+        low, high, parts = float(edges[i]), float(edges[i + 1]), [("items", int(n[i]))]
+        if is_right is not None:
+            parts = [("right", int(right[i])), ("wrong", int(n[i] - right[i]))]
+        numbers = tuple((name, float(k), thousands(k)) for name, k in parts)
+        outline.append(Item(f"{x.write(low)} to {x.write(high)}", numbers))
+        left, width, middle, top = x(low) + 0.5, x(high) - x(low) - 1, y(float(right[i])), y(float(n[i]))
+        bars = (rect(left, middle, width, y.start - middle, "bar", "win"), rect(left, top, width, middle - top, "bar"))
+        shapes.append(group(outline[-1], *bars))
+    keys: list[_Key] = [] if is_right is None else [(_bar_key("win"), "right"), (_bar_key(), "wrong")]
+    return _finish(title, (_SQUARE, y.start + 46), shapes, outline, keys)
+
+
+class RiskLike(Protocol):
+    """The attributes of `LabelFigures` that a curve of risk over coverage reads."""
 
     @property
-    def n(self) -> int:
-        """Return the number of items."""
-        return self.right + self.wrong
-
-    def in_words(self, *, is_judged: bool) -> str:
-        """Return the numbers as text; `right` counts all items if none is judged."""
-        return f"{self.right} right, {self.wrong} wrong" if is_judged else count(self.right, "item")
-
-
-def histogram(piles: Sequence[Pile], words: ChartDescription, label: str, *, is_judged: bool = True) -> str:
-    """Return an SVG histogram of right items, with wrong items stacked on them.
-
-    Args:
-        piles: The columns, from left to right.
-        words: The chart's description.
-        label: Label of the horizontal axis.
-        is_judged: Whether it is known which items are right.
-    """
-    low, high = (piles[0].low, piles[-1].high) if piles else (0.0, 1.0)
-    max_count = max((pile.n for pile in piles), default=1) or 1
-    x = Axis(low, high, 52, 332, tuple(low + (high - low) * i / 4 for i in range(5)), lambda value: f"{value:.3g}")
-    top = round_up(max_count)
-    y = Axis(0, top, 304, 24, (0, top / 2, top), lambda value: f"{value:g}")
-    parts = [_svg_line(x.start, y(tick), x.end, y(tick), "grid") for tick in y.ticks]
-    parts.append(_svg_text(x.start, 12, "items"))
-    parts += [_svg_text(x.start - 8, y(tick) + 4, y.write(tick), "tick", "end") for tick in y.ticks]
-    parts += [_svg_text(x(tick), y.start + 18, x.write(tick), "tick", "middle") for tick in x.ticks]
-    for pile in piles:
-        about = f"{pile.low:.3g} to {pile.high:.3g}: {pile.in_words(is_judged=is_judged)}"
-        left, width = x(pile.low) + 0.5, max(1.0, x(pile.high) - x(pile.low) - 1)
-        middle, over = y(pile.right), y(pile.n)
-        inside = _svg_tooltip(about)
-        inside += tag("rect", x=left, y=middle, width=width, height=y.start - middle, class_="bar")
-        inside += tag("rect", x=left, y=over, width=width, height=middle - over, class_="bar wrong")
-        parts.append(tag("g", inside))
-    parts.append(_svg_text((x.start + x.end) / 2, y.start + 38, label, "", "middle"))
-    return _svg_chart(words, 360, y.start + 46, parts)
+    def accuracy(self) -> float: ...
+    @property
+    def aurc(self) -> float: ...
+    @property
+    def coverage(self) -> FloatArray: ...
+    @property
+    def risk(self) -> FloatArray: ...
+    def risk_at(self, coverage: float) -> float: ...
 
 
-MAX_STEPS = 400
-"""Maximum number of points of a curve that are drawn."""
-MAX_DOTS = 3000
-"""Maximum number of dots of a scatter chart that are drawn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A curve of a chart.
-
-    Attributes:
-        name: What it is.
-        x, y: Its points, by rising `x`.
-    """
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-
-
-def curve_chart(curves: Sequence[Curve], mark: float, words: ChartDescription, titles: tuple[str, str]) -> str:
-    """Return an SVG chart of curves over shares; the second curve is dashed.
+def draw_risk(title: str, figures: Mapping[str, RiskLike], shares: Iterable[float]) -> Drawing:
+    """Return a drawing of risk over coverage; the second curve is dashed.
 
     Args:
-        curves: One curve or two.
-        mark: A height that is marked.
-        words: The chart's description.
-        titles: Titles of the horizontal and the vertical axis.
+        title: What is drawn.
+        figures: One or two sets of figures, by what they are.
+        shares: Coverages of which the outline says the risk.
     """
-    top = min(1.0, round_up(max(mark, *(max(one.y) for one in curves)) or 0.01))
-    x = share_axis(52, 332)
-    y = Axis(0, top, 304, 24, tuple(top * i / 4 for i in range(5)), lambda value: f"{100 * value:.3g} %")
-    parts = _grid(x, y, titles[1], tick_y=y.start + 18)
-    parts.append(_svg_line(x.start, y(mark), x.end, y(mark), "mark dashed"))
-    for curve, kind in zip(curves, ("curve", "curve second"), strict=False):
-        n = len(curve.x)
-        shown = sorted({round(i * (n - 1) / (MAX_STEPS - 1)) for i in range(MAX_STEPS)}) if n > MAX_STEPS else range(n)
-        points = " ".join(f"{x(curve.x[i]):.1f},{y(curve.y[i]):.1f}" for i in shown)
-        parts.append(tag("g", _svg_tooltip(curve.name) + tag("polyline", points=points, class_=kind)))
-    parts.append(_svg_text((x.start + x.end) / 2, y.start + 38, titles[0], "", "middle"))
-    return _svg_chart(words, 360, y.start + 46, parts)
+    wrong = 1 - next(iter(figures.values())).accuracy
+    top = min(1.0, round_up(max(wrong, *(float(one.risk.max()) for one in figures.values())) or 0.01))
+    x, y = Axis(0, 1, _LEFT, _RIGHT), Axis(0, top, _BOTTOM, _TOP)
+    shapes = _square(x, y, "coverage: share answered, the surest first", "risk: share of these that is wrong")
+    shapes.append(line(x(0), y(wrong), x(1), y(wrong), "alt", "thick", "dash"))
+    outline, keys = list[Item](), list[_Key]()
+    for (name, one), look in zip(figures.items(), (("win", "thick"), ("ink", "thick", "dash")), strict=False):
+        risks = [(short_percent(share), one.risk_at(share)) for share in shares]
+        parts = tuple(Item(f"surest {share}", (("wrong", risk, share_percent(risk)),)) for share, risk in risks)
+        outline.append(Item(name, (("area below the curve", one.aurc, f"{one.aurc:.3f}"),), children=parts))
+        shown = np.unique(np.linspace(0, len(one.risk) - 1, min(len(one.risk), MAX_STEPS)).round().astype(int))
+        points = (f"{write(x(float(one.coverage[i])))} {write(y(float(one.risk[i])))}" for i in shown)
+        shapes.append(group(outline[-1], path(f"M{'L'.join(points)}", "line", *look)))
+        keys.append((_line_key(*look), name))
+    keys.append((_line_key("alt", "thick", "dash"), f"all answers: {share_percent(wrong)} wrong"))
+    return _finish(title, (_SQUARE, y.start + 46), shapes, outline, keys)
 
 
-@dataclass(frozen=True, slots=True)
-class Dot:
-    """A dot of a scatter chart.
+def draw_pairs(
+    title: str, pairs: Iterable[tuple[ItemRecord, ItemRecord]], other: str, tolerance: float
+) -> Drawing | None:
+    """Return a drawing of each item at p(right) in two runs; None without choices.
 
-    Attributes:
-        x, y: Two shares.
-        kind: "gained" if only the second is right, "lost" if only the first is, or "".
-        about: What it stands for.
+    Triangles are items that only one run has right. They lie above the others.
+
+    Args:
+        title: What is drawn.
+        pairs: The records of the items that both runs measured.
+        other: Position in words of the run that is compared with the first.
+        tolerance: By how many nats probabilities may move.
     """
+    found: list[tuple[str, float, float, Item]] = []
+    marks = {"": (), "win": (f"right in the {other} run alone",), "alt": ("right in the first run alone",)}
+    for pair in pairs:
+        if len(pair[0].choices) < 2 or len(pair[0].choices) != len(pair[1].choices) or not pair[0].gold:
+            continue
+        was_right, is_right = (metrics.predicted_choice(one) in one.gold for one in pair)
+        first, second = (float(metrics.posterior(one)[list(one.gold)].sum()) for one in pair)
+        kind = "" if was_right == is_right else "win" if is_right else "alt"
+        numbers = (("first", first, percent(first, tolerance)), (other, second, percent(second, tolerance)))
+        found.append((kind, first, second, Item(show_text(pair[0].id or str(pair[0].index)), numbers, marks[kind])))
+    if not found:
+        return None
+    x, y = _share_axes()
+    shapes = [*_square(x, y, "in the first run", f"in the {other} run"), _DIAGONAL]
+    for kind, first, second, item in sorted(found[:MAX_DOTS], key=lambda one: bool(one[0])):
+        shapes.append(group(item, _pair_mark(x(first), y(second), kind)))
+    higher, lower = sum(one[2] > one[1] for one in found), sum(one[2] < one[1] for one in found)
+    about = f"{title}: higher in the {other} run for {count(higher, 'item')}, lower for {thousands(lower)}"
+    about += f"; {thousands(MAX_DOTS)} of {thousands(len(found))} are drawn" if len(found) > MAX_DOTS else ""
+    listed = sorted(found, key=lambda one: (not one[0], -abs(one[2] - one[1])))
+    outline = [one[3] for one in listed[:MAX_ITEMS]]
+    if len(found) > MAX_ITEMS:
+        outline.append(Item(f"{count(len(found) - MAX_ITEMS, 'item')} more, whose probability moved less"))
+    keys: list[_Key] = [(partial(_pair_mark, kind=kind), marks[kind][0]) for kind in ("win", "alt")]
+    return _finish(about, (_SQUARE, y.start + 46), shapes, outline, [*keys, (_dot_key("sheer"), "others")])
 
-    x: float
-    y: float
-    kind: str
-    about: str
 
-
-def scatter_chart(dots: Sequence[Dot], words: ChartDescription, titles: tuple[str, str]) -> str:
-    """Return an SVG chart of pairs of shares, with the diagonal of equal ones.
-
-    Dots of a kind are above the others. Those that only one run has right differ in
-    shape too: triangles point up or down.
-    """
-    x, y = share_axis(52, 332), share_axis(304, 24)
-    parts = [*_grid(x, y, titles[1], tick_y=y.start + 18), _diagonal(x, y)]
-    for dot in sorted(dots[:MAX_DOTS], key=lambda one: bool(one.kind)):
-        at_x, at_y = x(dot.x), y(dot.y)
-        shape = tag("circle", cx=at_x, cy=at_y, r=2.5, class_="dot soft")
-        if dot.kind:
-            up = 5 if dot.kind == "gained" else -5
-            corners = f"{at_x:.1f},{at_y - up:.1f} {at_x - 5:.1f},{at_y + up:.1f} {at_x + 5:.1f},{at_y + up:.1f}"
-            shape = tag("polygon", points=corners, class_=dot.kind)
-        parts.append(tag("g", _svg_tooltip(dot.about) + shape))
-    parts.append(_svg_text((x.start + x.end) / 2, y.start + 38, titles[0], "", "middle"))
-    return _svg_chart(words, 360, y.start + 46, parts)
+def _pair_mark(x: float, y: float, kind: str) -> Shape:
+    """Return a dot, or a triangle that points up for "win" and down for "alt"."""
+    if not kind:
+        return dot(x, y, 2.5, "sheer")
+    up = 5 if kind == "win" else -5
+    corners = (f"{write(a)} {write(b)}" for a, b in ((x, y - up), (x - 5, y + up), (x + 5, y + up)))
+    return path(f"M{'L'.join(corners)}Z", "dot", kind)

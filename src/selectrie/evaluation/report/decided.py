@@ -11,31 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from selectrie.core.output import count, probability, thousands
+from selectrie.core.output import count, thousands
 from selectrie.decide.answers import Answer, Decision, PredicateAnswer, ScoreAnswer
 from selectrie.decide.calibration import LabelledAnswers, labelled_answers
 from selectrie.decide.classification import Classification
 from selectrie.decide.columns import AnswerCells, error_text
 from selectrie.decide.states import State, is_missing, readable_texts
 from selectrie.errors import OptionError, RequestError
-from selectrie.evaluation.label_report import COVERAGES, LabelFigures, LabelReport, label_reports
-from selectrie.evaluation.report.charts import (
-    ChartDescription,
-    Curve,
-    Pile,
-    curve_chart,
-    histogram,
-)
+from selectrie.evaluation.label_report import LabelReport, label_reports
+from selectrie.evaluation.report.charts import draw_shares, share_percent, short_percent
 from selectrie.evaluation.report.page import (
     Block,
     Section,
     columns_block,
-    figure_block,
+    figure_blocks,
     heading_block,
     matrix_block,
     more_note,
     paragraph_block,
-    reliability_blocks,
     render_page,
     section,
     table_block,
@@ -43,14 +36,12 @@ from selectrie.evaluation.report.page import (
 )
 from selectrie.results.advice import LOW_COVERAGE
 from selectrie.results.drawing.bars import Bar, draw_bars
-from selectrie.results.drawing.numbers import percent
-from selectrie.results.drawing.shapes import to_html
+from selectrie.results.drawing.numbers import UNKNOWN, percent
 
 MAX_SHOWN = 25
 """Maximum number of rows in a table of texts; the rest is counted."""
 MAX_MATRIX = 30
 """Maximum number of options in a confusion matrix; of more, the pairs are listed."""
-_N_PILES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,11 +276,13 @@ def _question_section(name: str, question: _Question, judged: tuple[LabelledAnsw
         answers, report = judged
         parts += [heading_block("Figures"), _figures_block(report)]
         parts += [heading_block("Answers and right answers"), _confusion_block(answers)]
-        reliability = (_judged_blocks(title, one) for title, one in _figures_of(report))
-        parts.append(columns_block(*reliability, _risk_blocks(report)))
+        heads = {"reliability": "Reliability", "calibrated": "Reliability, calibrated", "risk": "Risk over coverage"}
+        charts = (figure_blocks(report.draw(name), head) for name, head in heads.items())
+        parts.append(columns_block(*filter(None, charts)))
+    low = f"the options hold less than {short_percent(LOW_COVERAGE)} of what the model would say"
     tables = (
         ("Wrong answers", "those with the least probable right one first", question.wrong),
-        ("Low label mass", f"the options hold less than {LOW_COVERAGE:.0%} of what the model would say", question.low),
+        ("Low label mass", low, question.low),
         ("Least sure answers", "by confidence", question.unsure),
     )
     for title, caption, found in tables:
@@ -307,60 +300,36 @@ def _distribution_blocks(question: _Question, n: int) -> list[Block]:
     for text, of_text in counts.most_common():
         right = f" / {thousands(question.right_counts[text])}" if has_right else ""
         numbers: list[tuple[str, float | None, str]] = [
-            ("share", of_text / n, percent(of_text / n, 0.0)),
+            ("share", of_text / n, share_percent(of_text / n)),
             ("rows", of_text, thousands(of_text)),
         ]
         if has_right:
             numbers.append(("rows with this right answer", question.right_counts[text], right.removeprefix(" / ")))
         bars.append(
-            Bar(text, of_text / n, of_text / n, percent(of_text / n, 0.0), thousands(of_text) + right, tuple(numbers))
+            Bar(text, of_text / n, of_text / n, share_percent(of_text / n), thousands(of_text) + right, tuple(numbers))
         )
     heads = ("answer", "share of rows", "rows / right" if has_right else "rows")
-    bar_chart = to_html(draw_bars(bars, title="The answers of all rows", heads=heads))
+    bar_chart = draw_bars(bars, title="The answers of all rows", heads=heads)
     is_right = np.frombuffer(question.is_right, np.int8)
     masses, tops = (np.frombuffer(one, np.float64) for one in (question.label_masses, question.probabilities))
     columns = (
         _histogram_blocks("Probability of the answer", tops, is_right, "among the options"),
         _histogram_blocks("Label mass", masses, is_right, "share of all that the model would say"),
     )
-    return [heading_block("Answers"), figure_block(bar_chart), columns_block(*columns)]
+    return [*figure_blocks(bar_chart, "Answers"), columns_block(*columns)]
 
 
 def _histogram_blocks(title: str, values: np.ndarray, is_right: np.ndarray, label: str) -> list[Block]:
     """Return a histogram of shares; of labelled rows alone, if there are any."""
-    is_judged = bool((is_right >= 0).any())
-    if is_judged:
-        values, is_right = values[is_right >= 0], is_right[is_right >= 0]
-    edges = np.linspace(0.0, 1.0, _N_PILES + 1)
-    shares = np.clip(values, 0.0, 1.0)  # a sum of probabilities may be 1 and a rounding error
-    wrong, _ = np.histogram(shares[is_right == 0], edges)
-    others, _ = np.histogram(shares[is_right != 0], edges)
-    piles = [
-        Pile(float(low), float(high), int(a), int(b))
-        for low, high, a, b in zip(edges[:-1], edges[1:], others, wrong, strict=True)
-    ]
-    caption = f"Median {probability(float(np.median(values)))}, least {probability(float(values.min()))}."
-    shown = "; ".join(
-        f"{pile.low:g} to {pile.high:g}: {pile.in_words(is_judged=is_judged)}" for pile in piles if pile.n
-    )
-    picture = histogram(piles, ChartDescription(title, f"{caption} {shown}"), label, is_judged=is_judged)
-    return [heading_block(title), figure_block(picture, caption, key="bars" if is_judged else "")]
-
-
-def _figures_of(report: LabelReport) -> list[tuple[str, LabelFigures]]:
-    """Return the figures of a report with what they are of."""
-    after = [] if report.after is None else [(_calibrated(report), report.after)]
-    return [("As it is" if after else "", report.before), *after]
-
-
-def _calibrated(report: LabelReport) -> str:
-    """Return how the answers of a report were calibrated."""
-    return f"Calibrated: {report.method}, {report.folds} parts" if report.method else "Calibrated"
+    is_judged = is_right >= 0
+    if is_judged.any():
+        return figure_blocks(draw_shares(title, label, values[is_judged], is_right[is_judged] == 1), title)
+    return figure_blocks(draw_shares(title, label, values, None), title)
 
 
 def _figures_block(report: LabelReport) -> Block:
     """Return the table of the figures that the terminal shows."""
-    names = ("figure", "as it is", _calibrated(report).lower(), "difference (95 % interval)")
+    names = ("figure", "as it is", list(report.figures)[-1], "difference (95 % interval)")
     rows = report.rows()
     if report.after is None:
         names = ("figure", "as it is", "95 % interval", "")
@@ -393,31 +362,6 @@ def _names_of(answers: LabelledAnswers) -> list[str]:
     return [str(option[0]) for option in question[2:]]
 
 
-def _judged_blocks(title: str, figures: LabelFigures) -> list[Block]:
-    """Return the reliability diagram of some figures."""
-    heading = f"Reliability: {title[0].lower()}{title[1:]}" if title else "Reliability"
-    return [heading_block(heading), *reliability_blocks(heading, figures.bins, figures.ece)]
-
-
-def _risk_blocks(report: LabelReport) -> list[Block]:
-    """Return the curve of risk over coverage."""
-    figures = _figures_of(report)
-    curves = [Curve(title or "As it is", one.coverage.tolist(), one.risk.tolist()) for title, one in figures]
-    words = "; ".join(
-        f"{title or 'As it is'}: "
-        + ", ".join(f"{one.risk_at(share):.1%} wrong in the surest {share:.0%}" for share in (1.0, *COVERAGES))
-        for title, one in figures
-    )
-    titles = ("coverage: share that is answered, the surest first", "risk: share of these that is wrong")
-    wrong = 1 - report.before.accuracy
-    picture = curve_chart(curves, wrong, ChartDescription("Risk over coverage", words), titles)
-    caption = f"{wrong:.1%} of all answers are wrong. Area below the curve: " + ", ".join(
-        f"{one.aurc:.3f}" for _, one in figures
-    )
-    key = "curves" if len(curves) > 1 else "curve"
-    return [heading_block("Risk over coverage"), figure_block(picture, f"{caption}.", key=key)]
-
-
 def _rows_table(caption: str, found: _Lowest) -> Block:
     """Return a table of rows with their texts."""
     rows = found.rows
@@ -428,8 +372,8 @@ def _rows_table(caption: str, found: _Lowest) -> Block:
     for row in rows:
         one, right = row.answer, row.right
         words = [one.text, *([right.text if right else ""] if has_right else [])]
-        p_right = [probability(right.probability) if right else ""] if has_right else []
-        numbers = [probability(one.probability), *p_right, probability(one.label_mass), row.number]
+        p_right = [percent(right.probability, UNKNOWN) if right else ""] if has_right else []
+        numbers = [percent(one.probability, UNKNOWN), *p_right, percent(one.label_mass, UNKNOWN), row.number]
         cells.append((text_cell(row.text), *words, *numbers))
     shown = f"; {thousands(len(rows))} are shown" if found.n > len(rows) else ""
     return table_block(f"{count(found.n, 'row')}, {caption}{shown}", names, cells, left=3 if has_right else 2)

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 
 from selectrie.core.output import escaped
 from selectrie.errors import OptionError
-from selectrie.evaluation.report.charts import svg_file
-from selectrie.evaluation.report.html import difference_chart, difference_rows
+from selectrie.evaluation.report.charts import draw_differences
 from selectrie.evaluation.results import (
     MAX_CONTEXT,
     choices_line,
@@ -24,6 +23,7 @@ from selectrie.evaluation.results import (
     signed,
     signed_interval,
 )
+from selectrie.results.drawing.shapes import to_file
 
 Comparison: TypeAlias = Mapping[str, Any]
 """A comparison, ready for JSON (`comparison.comparison_dict`)."""
@@ -77,10 +77,10 @@ def to_latex(comparison: Comparison, n_flips: int) -> str:
 def to_svg(comparison: Comparison, n_flips: int) -> str:
     """Return a chart of the differences of accuracies, with their intervals."""
     del n_flips
-    rows = difference_rows(comparison["tasks"], comparison["runs"])
-    if not rows:
+    drawing = draw_differences(f"Differences from {comparison['runs'][0]}", comparison["tasks"], comparison["runs"])
+    if drawing is None:
         raise OptionError("format", "svg", "runs with a metric that is a proportion, such as acc")
-    return svg_file(difference_chart(rows, f"Differences from {comparison['runs'][0]}"))
+    return to_file(drawing)
 
 
 FORMATS: Mapping[str, Callable[[Comparison, int], str]] = MappingProxyType(

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
+from importlib import resources
 from typing import Any, TypeAlias
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from selectrie.core.output import thousands
-from selectrie.evaluation.metrics import CalibrationBin, wilson
-from selectrie.evaluation.report.charts import (
-    FOLDER,
-    ChartDescription,
-    Point,
-    escape_unprintable,
-    reliability_chart,
-)
 from selectrie.evaluation.results import shorten
+from selectrie.results.drawing.shapes import Drawing, style, to_html
 
 Cells: TypeAlias = Sequence[object]
 Block: TypeAlias = Mapping[str, Any]
 """A part of a section as `page.html` reads it: its kind and that kind's fields."""
 Section: TypeAlias = Mapping[str, Any]
+_FOLDER = resources.files("selectrie.evaluation.report")
+"""Folder of the template and the style sheet."""
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Matches control characters, direction marks, and what no page may hold."""
 _MAX_TINT = 35
 """Largest share of colour of a cell, in per cent; text on it is still readable."""
 
@@ -29,18 +28,21 @@ _MAX_TINT = 35
 def render_page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
     """Return the HTML of `page.html` with these sections."""
     environment = Environment(
-        loader=FunctionLoader(lambda name: (FOLDER / name).read_text(encoding="utf-8")),
+        loader=FunctionLoader(lambda name: (_FOLDER / name).read_text(encoding="utf-8")),
         autoescape=True,
         keep_trailing_newline=True,
         finalize=_finalize,
         undefined=StrictUndefined,
     )
-    return environment.get_template("page.html").render(title=title, subtitle=subtitle, sections=sections)
+    template = environment.get_template("page.html")
+    return template.render(title=title, subtitle=subtitle, sections=sections, drawing_style=style())
 
 
 def _finalize(value: object) -> object:
-    """Escape characters that do not print, except in markup."""
-    return value if hasattr(value, "__html__") else escape_unprintable(value)
+    r"""Write characters that do not print as `\xNN` or `\uNNNN`, except in markup."""
+    if hasattr(value, "__html__"):
+        return value
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), str(value))
 
 
 def section(title: str, *blocks: Block) -> Section:
@@ -58,13 +60,12 @@ def paragraph_block(text: str) -> Block:
     return {"kind": "paragraph", "text": text}
 
 
-def figure_block(picture: str, caption: str = "", *, key: str = "") -> Block:
-    """Return a chart with its caption, as a block.
-
-    `key` is the kind of legend in front of the caption: "intervals", "bars", "curve",
-    "curves", "flips" or "".
-    """
-    return {"kind": "figure", "picture": picture, "caption": caption, "key": key}
+def figure_blocks(drawing: Drawing | None, heading: str = "") -> list[Block]:
+    """Return a drawing below a heading, if there is one, as blocks; [] for None."""
+    if drawing is None:
+        return []
+    figure = {"kind": "figure", "picture": to_html(drawing, is_styled=False)}
+    return [heading_block(heading), figure] if heading else [figure]
 
 
 def table_block(caption: str, names: Sequence[str], rows: Sequence[Cells], *, left: int = 1) -> Block:
@@ -112,29 +113,3 @@ def details_block(title: str, table: Block) -> Block:
 def more_note(n: int) -> str:
     """Return how many more there are, as text; "" for none."""
     return f" (and {thousands(n)} more)" if n > 0 else ""
-
-
-def reliability_blocks(title: str, bins: Iterable[CalibrationBin], ece: float) -> list[Block]:
-    """Return a reliability diagram and its numbers, as blocks; [] without items.
-
-    Args:
-        title: What the diagram shows, for its description.
-        bins: The bins of confidence; each gets Wilson's interval.
-        ece: Expected calibration error.
-    """
-    points = []
-    for one in bins:
-        if one.n:
-            interval = wilson(one.accuracy * one.n, one.n)
-            points.append(Point(one.confidence, one.accuracy, interval.low, interval.high, one.n))
-    if not points:
-        return []
-    rows = [
-        (f"{100 * p.x:.1f} %", p.n, f"{100 * p.y:.1f} %", f"{100 * p.low:.1f} – {100 * p.high:.1f}") for p in points
-    ]
-    error = f"Expected calibration error {ece:.3f}."
-    about = "; ".join(f"{row[1]} items of confidence {row[0]}: right {row[2]}" for row in rows)
-    picture = reliability_chart(points, ChartDescription(title, f"{error} {about}"))
-    caption = f"{error} Dots below the line: the model is surer than it is right. Below: items."
-    numbers = table_block("Bins", ("confidence", "items", "right", "95 % interval"), rows)
-    return [figure_block(picture, caption), details_block("The numbers", numbers)]

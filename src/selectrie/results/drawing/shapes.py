@@ -114,12 +114,20 @@ def style() -> str:
     return Path(__file__).with_name("drawing.css").read_text(encoding="utf-8")
 
 
-def to_svg(drawing: Drawing) -> str:
-    """Return a drawing as an SVG element, which brings its styles."""
+def to_svg(drawing: Drawing, *, is_styled: bool = True) -> str:
+    """Return a drawing as an SVG element, which brings its styles if `is_styled`."""
     size = f'width="{write(drawing.width)}" height="{write(drawing.height)}"'
     box = f'viewBox="0 0 {write(drawing.width)} {write(drawing.height)}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" class="sel" {size} {box} aria-hidden="true">'
-    return f"{head}<style>{style()}</style>{''.join(map(_to_element, drawing.shapes))}</svg>"
+    sheet = f"<style>{style()}</style>" if is_styled else ""
+    return f"{head}{sheet}{''.join(map(_to_element, drawing.shapes))}</svg>"
+
+
+def to_file(drawing: Drawing) -> str:
+    """Return a drawing as an SVG file, with its title and outline as a description."""
+    described = "; ".join(one.words for one in drawing.outline)
+    words = f"<title>{escape(drawing.title)}</title><desc>{escape(described)}</desc>"
+    return to_svg(drawing).replace('aria-hidden="true">', f'role="img">{words}', 1) + "\n"
 
 
 def _to_element(shape: Shape) -> str:
@@ -129,16 +137,17 @@ def _to_element(shape: Shape) -> str:
     return f"<{shape.tag}{attributes}>{inner}</{shape.tag}>"
 
 
-def to_html(drawing: Drawing, *, before: Iterable[str] = ()) -> str:
-    """Return a drawing for a notebook: sentences, the SVG, and its outline as a list.
+def to_html(drawing: Drawing, *, before: Iterable[str] = (), is_styled: bool = True) -> str:
+    """Return a drawing for a page: sentences, the SVG, and its outline as a list.
 
     Args:
         drawing: The drawing.
         before: Sentences above the drawing.
+        is_styled: Whether the SVG brings its styles; else the page has them.
     """
     lines = "".join(f"<div>{escape(one)}</div>" for one in before)
     outline = f"<details><summary>{escape(drawing.title)}</summary>{_to_list(drawing.outline)}</details>"
-    return f"<div>{lines}{to_svg(drawing)}{outline if drawing.outline else ''}</div>"
+    return f"<div>{lines}{to_svg(drawing, is_styled=is_styled)}{outline if drawing.outline else ''}</div>"
 
 
 def _to_list(items: Sequence[Item]) -> str:
@@ -178,6 +187,22 @@ def text(x: float, y: float, words: str, *names: str, title: str = "") -> Shape:
 def path(data: str, *names: str, **attributes: str) -> Shape:
     """Return a path of SVG's path commands."""
     return Shape("path", {"d": data, "class": classes(*names), **attributes})
+
+
+def line(x1: float, y1: float, x2: float, y2: float, *names: str) -> Shape:
+    """Return a line from (x1, y1) to (x2, y2)."""
+    return path(f"M{write(x1)} {write(y1)}L{write(x2)} {write(y2)}", "line", *names)
+
+
+def dot(x: float, y: float, radius: float, *names: str) -> Shape:
+    """Return a dot around (x, y)."""
+    place = {"cx": write(x), "cy": write(y), "r": write(radius)}
+    return Shape("circle", {**place, "class": classes("dot", *names)})
+
+
+def group(item: Item, *shapes: Shape) -> Shape:
+    """Return shapes that show on hover what the outline says of them."""
+    return Shape("g", {}, "", (*titles(item.words), *shapes))
 
 
 def hatch(x: float, y: float, width: float, height: float, *names: str) -> Shape:
